@@ -1,0 +1,28 @@
+"""Faults of a kernel: an exception inside the service, a result for the caller."""
+
+from __future__ import annotations
+
+from domain.result import Status
+
+
+class KernelFault(Exception):
+    """The submission failed in a way that is a result, not an error of the service.
+
+    `message` is for the caller: what happened and what to do next; `log` is compiler or traceback text, whole;
+    `compiled` says that the source did compile although nothing ran (CUDA on a worker without a device).
+    """
+
+    def __init__(self, status: Status, message: str, log: str = "", *, compiled: bool = False) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.log = log
+        self.compiled = compiled
+
+
+class InfrastructureFault(Exception):
+    """The service failed, not the kernel: the job is retried, then ends as `failed`."""
+
+
+class JobCancelled(Exception):
+    """The job's owner cancelled it while it ran."""

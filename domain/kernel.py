@@ -1,0 +1,49 @@
+"""A kernel as it was submitted: source text, its type, how to call it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Self
+
+from domain.contract import IOContract
+
+
+class KernelType(StrEnum):
+    """What the source is written in; the wire values are the original service's."""
+
+    TORCH = "torch"
+    TORCH_CUDA = "torch_cuda"
+    TRITON = "triton"
+    CUDA = "cuda"
+    MULTI_KERNEL = "multi_kernel"
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One submitted kernel. `metadata` is free-form; each backend reads the keys it knows."""
+
+    source_code: str
+    kernel_type: KernelType
+    io: IOContract | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_wire(cls, wire: dict[str, Any]) -> Self:
+        """From a request body that the schema has accepted."""
+        io = wire.get("io")
+        return cls(
+            source_code=wire["source_code"],
+            kernel_type=KernelType(wire["kernel_type"]),
+            io=IOContract.from_wire(io) if io is not None else None,
+            metadata=dict(wire.get("metadata") or {}),
+        )
+
+    def to_wire(self) -> dict[str, Any]:
+        """The request's form again: `from_wire(k.to_wire()) == k`."""
+        return {
+            "source_code": self.source_code,
+            "kernel_type": self.kernel_type.value,
+            "io": self.io.to_wire() if self.io is not None else None,
+            "metadata": self.metadata,
+        }

@@ -1,0 +1,55 @@
+"""What a job is asked to do: evaluate one kernel, or compare a candidate with a reference."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+from domain.kernel import Kernel
+
+DEFAULT_NUM_TRIALS = 100
+DEFAULT_TIMEOUT_S = 120
+DEFAULT_TOLERANCE = 1e-2
+"""The original service's atol and rtol when a request names none; the strict verdict is reported beside."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One job's request. `reference` is None for /evaluate. `timeout` counts seconds of building and of running."""
+
+    kernel: Kernel
+    reference: Kernel | None = None
+    num_trials: int = DEFAULT_NUM_TRIALS
+    timeout: int = DEFAULT_TIMEOUT_S
+    atol: float = DEFAULT_TOLERANCE
+    rtol: float = DEFAULT_TOLERANCE
+    device_metrics: bool = False
+
+    @property
+    def operation(self) -> str:
+        return "evaluate" if self.reference is None else "compare"
+
+    @classmethod
+    def from_wire(cls, wire: dict[str, Any]) -> Self:
+        """From `to_wire`'s form (the HTTP bodies are turned into it at the door)."""
+        reference = wire.get("reference")
+        return cls(
+            kernel=Kernel.from_wire(wire["kernel"]),
+            reference=Kernel.from_wire(reference) if reference is not None else None,
+            num_trials=wire["num_trials"],
+            timeout=wire["timeout"],
+            atol=wire["atol"],
+            rtol=wire["rtol"],
+            device_metrics=wire.get("device_metrics", False),
+        )
+
+    def to_wire(self) -> dict[str, Any]:
+        return {
+            "kernel": self.kernel.to_wire(),
+            "reference": self.reference.to_wire() if self.reference is not None else None,
+            "num_trials": self.num_trials,
+            "timeout": self.timeout,
+            "atol": self.atol,
+            "rtol": self.rtol,
+            "device_metrics": self.device_metrics,
+        }

@@ -1,0 +1,161 @@
+"""What a job found: a status for each kernel, how right, how fast, how measured."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Status(StrEnum):
+    """The verdict about one kernel. Every value but PASSED is a failure of the kernel, none is one of the service."""
+
+    PASSED = "passed"
+    COMPILE_ERROR = "compile_error"
+    RUNTIME_ERROR = "runtime_error"
+    WRONG_RESULT = "wrong_result"
+    TIMEOUT = "timeout"
+    CRASHED = "crashed"
+    OUT_OF_MEMORY = "out_of_memory"
+    UNSUPPORTED = "unsupported"
+    CONTRACT_MISMATCH = "contract_mismatch"
+    REFERENCE_FAILED = "reference_failed"
+
+
+@dataclass(frozen=True)
+class RuntimeStats:
+    """Times of one kernel's calls in ms, unrounded; `std` is the sample standard deviation."""
+
+    mean: float = 0.0
+    std: float = 0.0
+    min: float = 0.0
+    max: float = 0.0
+    median: float = 0.0
+    percentile_95: float = 0.0
+    percentile_99: float = 0.0
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How fast, and how that was measured.
+
+    `trusted_ms` is the referee's own window divided by its calls; `stats` describe single calls and come from the
+    runner's events only where their sum fits that window (`distribution` says which).
+    """
+
+    method: str
+    stats: RuntimeStats
+    trusted_ms: float
+    calls_per_window: int
+    windows: int
+    calls: int
+    resolution_us: float
+    distribution: str
+    cache: str
+    flags: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Candidate against reference over every output of every compared call."""
+
+    passed: bool
+    calls: int
+    calls_passed: int
+    max_abs_diff: float
+    max_rel_diff: float
+    mean_abs_diff: float
+    mismatch_count: int
+    element_count: int
+    atol: float
+    rtol: float
+    message: str | None = None
+    first_mismatch: dict[str, Any] | None = None
+    strict: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Everything found about one kernel."""
+
+    status: Status
+    kernel_type: str
+    compiled: bool = False
+    message: str | None = None
+    log: str = ""
+    output: str = ""
+    entry: str | None = None
+    inputs: dict[str, Any] = field(default_factory=dict)
+    build: dict[str, Any] = field(default_factory=dict)
+    timing: Timing | None = None
+    comparison: Comparison | None = None
+
+
+@dataclass(frozen=True)
+class Speedup:
+    """Reference time over candidate time, from paired windows, with a 95 % bootstrap interval."""
+
+    ratio: float
+    low: float
+    high: float
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """A finished job: the kernel's outcome, the reference's where there was one, and where it ran."""
+
+    outcome: Outcome
+    environment: dict[str, Any]
+    reference: Outcome | None = None
+    speedup: Speedup | None = None
+
+    def body(self, job_id: str) -> dict[str, Any]:
+        """The original service's answer, with ours added; JSON-ready."""
+        environment = self.environment
+        body: dict[str, Any] = {
+            "job_id": job_id,
+            "status": "success",
+            "verdict": self.outcome.status.value,
+            "pod_name": environment.get("host"),
+            "pod_ip": environment.get("address"),
+            "kernel_exec_result": _exec_result(self.outcome, environment),
+            "environment": environment,
+        }
+        if environment.get("gpu_type"):
+            body["gpu_type"] = environment["gpu_type"]
+        if self.reference is not None:
+            timing = self.reference.timing
+            body["ref_runtime"] = asdict(timing.stats if timing else RuntimeStats())
+            body["ref_result"] = _exec_result(self.reference, environment)
+            body["speedup"] = asdict(self.speedup) if self.speedup else None
+        return body
+
+
+def _exec_result(outcome: Outcome, environment: dict[str, Any]) -> dict[str, Any]:
+    timing, comparison = outcome.timing, outcome.comparison
+    detail = "\n".join(part for part in (outcome.message, outcome.log) if part) or None
+    result: dict[str, Any] = {
+        "status": outcome.status.value,
+        "compiled": outcome.compiled,
+        "correctness": outcome.status is Status.PASSED,
+        "runtime": timing.stats.mean if timing else 0.0,
+        "compilation_error": detail if not outcome.compiled else None,
+        "validation_error": detail if outcome.compiled and outcome.status is not Status.PASSED else None,
+        "profiling_error": None if timing else outcome.message or "not timed",
+        "output": outcome.output,
+        "timing": asdict(timing) if timing else None,
+        "comparison": asdict(comparison) if comparison else None,
+        "inputs": outcome.inputs,
+        "build": outcome.build,
+        "metadata": {
+            "gpu_id": environment.get("gpu_id"),
+            "gpu_type": environment.get("gpu_type"),
+            "cuda_version": environment.get("cuda_version"),
+            "kernel_name": outcome.entry,
+            "kernel_type": outcome.kernel_type,
+        },
+    }
+    if timing:
+        result["runtime_stats"] = asdict(timing.stats)
+    return result

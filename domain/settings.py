@@ -1,0 +1,61 @@
+"""The service's settings, read from the environment in this one place."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from environs import Env, validate
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All settings. Sizes in bytes, times in seconds."""
+
+    broker_url: str
+    host: str
+    port: int
+    gpu_device: str | None
+    visible_devices: str | None
+    max_workers: int | None
+    log_level: str
+    enable_device_metrics: bool
+    state_dir: Path
+    log_dir: Path
+    job_ttl: int
+    max_source: int
+    max_body: int
+    max_batch: int
+    max_queue: int
+    runner_memory: int
+    arena_memory: int
+
+
+@cache
+def settings() -> Settings:
+    """The settings of this process; raises environs.EnvError naming the variable that does not parse."""
+    env = Env()
+    read = Settings(
+        broker_url=env.str("CELERY_BROKER_URL", "redis://127.0.0.1:6379/0"),
+        host=env.str("HOST", "127.0.0.1"),
+        port=env.int("PORT", 8000, validate=validate.Range(1, 65535)),
+        gpu_device=env.str("GPU_DEVICE", None),
+        visible_devices=env.str("CUDA_VISIBLE_DEVICES", None),
+        max_workers=env.int("MAX_WORKERS", None, validate=validate.Range(1, 64)),
+        log_level=env.str("LOG_LEVEL", "INFO").upper(),
+        enable_device_metrics=env.bool("ENABLE_DEVICE_METRICS", False),
+        state_dir=Path(env.str("STATE_DIR", f"{tempfile.gettempdir()}/kernel-eval")),
+        log_dir=Path(env.str("LOG_DIR", "logs")),
+        job_ttl=env.int("JOB_TTL", 86_400),
+        max_source=1 * MIB,
+        max_body=64 * MIB,
+        max_batch=1000,
+        max_queue=env.int("MAX_QUEUE", 100_000),
+        runner_memory=env.int("RUNNER_MEMORY_MIB", 8192) * MIB,
+        arena_memory=env.int("ARENA_MEMORY_MIB", 8192) * MIB,
+    )
+    return read

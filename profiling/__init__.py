@@ -1,0 +1,1 @@
+"""How long a kernel takes, by the referee's own clock."""

@@ -1,0 +1,47 @@
+"""The referee's own end of the device that kernels are timed on."""
+
+from __future__ import annotations
+
+import torch
+
+HOST_CACHE = "not controlled"
+FLUSH_FACTOR = 2
+
+
+class Device:
+    """A device by its torch name ("cpu", "cuda:0"): waiting for it, and emptying its cache."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.is_cuda = name.startswith("cuda")
+        self._flush_buffer: torch.Tensor | None = None
+        if self.is_cuda:
+            torch.empty((), device=name)  # makes the context that the driver calls for arenas need
+
+    @property
+    def cache(self) -> str:
+        """What a call finds in the cache, in words."""
+        if not self.is_cuda:
+            return HOST_CACHE
+        return (
+            "L2 flushed before each window; every call has inputs and outputs of its own; weights stay warm in a window"
+        )
+
+    def synchronize(self) -> None:
+        """Waits until the referee's own work on the device is done."""
+        if self.is_cuda:
+            torch.cuda.synchronize(self.name)
+
+    def flush_cache(self) -> None:
+        """Overwrites more memory than the L2 holds, so that a window starts cold. Nothing on the host."""
+        if not self.is_cuda:
+            return
+        if self._flush_buffer is None:
+            size = torch.cuda.get_device_properties(self.name).L2_cache_size * FLUSH_FACTOR
+            self._flush_buffer = torch.empty(size, dtype=torch.uint8, device=self.name)
+        self._flush_buffer.zero_()
+
+    def release_memory(self) -> None:
+        """Gives cached memory back, so that the next kernel finds the device as empty as it can be."""
+        if self.is_cuda:
+            torch.cuda.empty_cache()

@@ -1,0 +1,91 @@
+"""Where the tensors of a window's calls lie: one slot a call, all inputs first, all outputs behind them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from domain import value as values
+from domain.value import TensorRef
+from sandbox.arena import aligned, describe, view
+
+POISON = 0xFF
+"""Fills output slots before every window: NaN in every float type, so that an element left unwritten shows."""
+
+
+class Slots:
+    """The layout of K calls in an arena, and the private image that it is filled from.
+
+    `example` is one call's arguments; `output_arguments` the indexes of those that carry the answer (none when the
+    call returns it, in which case `returned` are tensors like the returned ones).
+    """
+
+    def __init__(
+        self,
+        calls: int,
+        example: list[Any],
+        output_arguments: tuple[int, ...],
+        returned: list[torch.Tensor],
+        device: str,
+    ) -> None:
+        self.calls = calls
+        self.args: list[list[Any]] = []
+        self.outputs: list[list[TensorRef]] = []
+        self.returned = bool(returned)
+        self._output_arguments = frozenset(output_arguments)
+        self._end = 0
+        for _ in range(calls):
+            self.args.append([a if i in self._output_arguments else self._place(a) for i, a in enumerate(example)])
+        self.inputs_end = self._end
+        for args in self.args:
+            for index in output_arguments:
+                args[index] = self._place(args[index])
+            answer = [self._place(tensor) for tensor in returned] if returned else [args[i] for i in output_arguments]
+            self.outputs.append(answer)
+        self.size = self._end
+        self.image = torch.full((self.size,), POISON, dtype=torch.uint8, device=device)
+
+    @property
+    def output_bytes(self) -> int:
+        return self.size - self.inputs_end
+
+    def fill(self, call: int, args: list[Any]) -> None:
+        """Writes one call's arguments into the private image: inputs, and the initial content of output arguments."""
+        tensors = values.leaves(args, torch.Tensor)
+        for tensor, ref in zip(tensors, values.leaves(self.args[call], TensorRef), strict=True):
+            view(self.image, ref).copy_(tensor)
+
+    def wire(self) -> list[dict[str, Any]]:
+        """The calls as the runner is told them."""
+        return [
+            {"args": values.encode(args), "outputs": values.encode(outputs if self.returned else [])}
+            for args, outputs in zip(self.args, self.outputs, strict=True)
+        ]
+
+    def null_wire(self) -> list[dict[str, Any]]:
+        """The same calls for the null kernel: nothing to compute, outputs of the same sizes to hand in."""
+        return [
+            {"args": values.encode(outputs), "outputs": values.encode(outputs)}
+            if self.returned
+            else {"args": [], "outputs": []}
+            for outputs in self.outputs
+        ]
+
+    def read(self, snapshot: torch.Tensor, call: int) -> list[torch.Tensor]:
+        """One call's outputs out of a private snapshot of the output region."""
+        return [view(snapshot, ref.at(ref.offset - self.inputs_end)) for ref in self.outputs[call]]
+
+    def _place(self, value: Any) -> Any:
+        return values.replace(value, torch.Tensor, self._reserve)
+
+    def _reserve(self, tensor: torch.Tensor) -> TensorRef:
+        ref = describe(tensor, self._end)
+        self._end = aligned(self._end + ref.span)
+        return ref
+
+
+def bytes_per_call(example: list[Any], returned: list[torch.Tensor]) -> int:
+    """What one call's slot takes."""
+    tensors = [*values.leaves(example, torch.Tensor), *returned]
+    return sum(aligned(describe(tensor).span) for tensor in tensors)

@@ -1,0 +1,114 @@
+"""One window: K calls between the gun and the moment their outputs lie in the referee's private memory.
+
+1. The runner queues its calls behind the gate and says "armed".
+2. The referee copies fresh inputs and poisoned outputs in, flushes the cache, waits.
+3. Gun: the clock starts and the gate opens.
+4. "Done" is advisory: the referee copies every output to private memory, and only then stops the clock. Two processes'
+   contexts are time-sliced, so that a runner which says "done" early is charged its true time all the same
+   (docs/measurements.md).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from domain.fault import KernelFault
+from domain.result import Status
+from profiling.device import Device
+from profiling.slots import Slots
+from sandbox.channel import Message
+from sandbox.cuda import Gate
+from sandbox.session import Session
+
+
+class GateClosed(Exception):
+    """The calls could not be queued behind the gate: they wait for the device, or launch more than its queue holds."""
+
+
+SPIN_S = 0.02
+
+
+@dataclass(frozen=True)
+class Window:
+    """The clock's reading, the runner's own (advisory) times of its calls, and every output in private memory."""
+
+    elapsed_ms: float
+    call_ms: list[float]
+    snapshot: torch.Tensor
+    inputs_changed: bool
+
+
+class Range:
+    """The place where windows are shot: one session, one device, and the gate between them."""
+
+    def __init__(self, session: Session, device: Device, *, null: bool = False) -> None:
+        self.session = session
+        self.device = device
+        self._null = null
+        session.runner.spin_s = SPIN_S if device.is_cuda else 0.0
+        self._gate: Gate | None = None
+        self._shots = 0
+
+    def window(self, slots: Slots, *, gated: bool, arm_within: float = 2.0) -> Window:
+        """Runs one window over what the slots' image holds.
+
+        Raises GateClosed when a gated window is not armed within that many seconds; the runner is then at rest again.
+        """
+        arena = self.session.reserve(slots.size)
+        self._shots += 1
+        gate = self._opened() if gated else None
+        calls = slots.null_wire() if self._null else slots.wire()
+        self.session.runner.send({"op": "window", "calls": calls, "gate": self._shots if gate else None})
+        try:
+            self._expect("armed", arm_within if gate else None)
+        except TimeoutError:
+            self._call_off(gate)
+            raise GateClosed from None
+        arena.bytes[: slots.size].copy_(slots.image)
+        # Touched before the clock runs: fresh host pages would be paid for inside the window.
+        snapshot = torch.empty(slots.output_bytes, dtype=torch.uint8, device=self.device.name).fill_(0)
+        self.device.flush_cache()
+        self.device.synchronize()
+        start = time.perf_counter_ns()
+        if gate is not None:
+            gate.fire(self._shots)
+        else:
+            self.session.runner.send({"op": "go"})
+        self._expect("done")
+        snapshot.copy_(arena.bytes[slots.inputs_end : slots.size])
+        self.device.synchronize()
+        elapsed_ms = (time.perf_counter_ns() - start) / 1e6
+        call_ms = _numbers(self._expect("times").get("call_ms"))
+        unchanged = torch.equal(arena.bytes[: slots.inputs_end], slots.image[: slots.inputs_end])
+        return Window(elapsed_ms, call_ms, snapshot, not unchanged)
+
+    def _opened(self) -> Gate:
+        if self._gate is None:
+            self._gate = Gate()
+            self.session.runner.request({"op": "attach_gate"}, (self._gate.descriptor,))
+        return self._gate
+
+    def _call_off(self, gate: Gate | None) -> None:
+        """Opens the gate on whatever is queued and waits until the runner is at rest."""
+        if gate is not None:
+            gate.fire(self._shots)
+        for op in ("armed", "done", "times"):
+            self._expect(op)
+
+    def _expect(self, op: str, within: float | None = None) -> Message:
+        answer = self.session.runner.answer(within)
+        if answer["op"] != op:
+            self.session.runner.kill()
+            raise KernelFault(Status.CRASHED, f"the runner answered {answer['op'][:32]!r} instead of {op!r}")
+        return answer
+
+
+def _numbers(wire: Any) -> list[float]:
+    """The runner's own times, whatever they are worth."""
+    if not isinstance(wire, list):
+        return []
+    return [float(ms) for ms in wire if isinstance(ms, (int, float)) and not isinstance(ms, bool)]

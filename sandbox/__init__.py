@@ -1,0 +1,1 @@
+"""How a stranger's code runs: zygote, launcher, channel, arena, and the runner itself."""

@@ -1,0 +1,99 @@
+"""The arena: memory that the referee owns and a runner may write. What lies in it is dirty by definition.
+
+On a GPU it is device memory made with CUDA's virtual memory API and shared by file descriptor (legacy IPC handles do
+not survive another uid or network namespace as well; docs/measurements.md); without one it is shared host memory.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from typing import Any, Protocol
+
+import torch
+
+from domain.value import TensorRef
+from sandbox import cuda
+
+ALIGNMENT = 512
+
+
+class Arena(Protocol):
+    """`bytes` is the memory as a flat uint8 tensor; `descriptor` is what another process opens it with."""
+
+    bytes: torch.Tensor
+    descriptor: int
+
+    def close(self) -> None: ...
+
+
+class HostArena:
+    """Shared host memory (memfd)."""
+
+    def __init__(self, size: int, descriptor: int | None = None) -> None:
+        if descriptor is None:
+            descriptor = os.memfd_create("arena", os.MFD_CLOEXEC)
+            os.ftruncate(descriptor, max(size, 1))
+        self.descriptor = descriptor
+        self._memory = mmap.mmap(descriptor, max(size, 1))
+        self.bytes = torch.frombuffer(self._memory, dtype=torch.uint8)
+
+    def close(self) -> None:
+        """Gives the descriptor back; the mapping goes when the last tensor over it does."""
+        os.close(self.descriptor)
+
+
+class DeviceArena:
+    """GPU memory shared by file descriptor; `bytes` is a view of it in this process's context."""
+
+    def __init__(self, size: int, device: str, descriptor: int | None = None) -> None:
+        self._mapping = cuda.SharedMemory(size, torch.device(device).index or 0, descriptor)
+        self.descriptor = self._mapping.descriptor
+        self.bytes = torch.as_tensor(self, device=device)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {
+            "shape": (self._mapping.size,),
+            "typestr": "|u1",
+            "data": (self._mapping.address, False),
+            "version": 3,
+            "strides": None,
+        }
+
+    def close(self) -> None:
+        """Unmaps the memory; no tensor over it may be used afterwards."""
+        self._mapping.close()
+
+
+def create(size: int, device: str) -> Arena:
+    """An arena of at least `size` bytes owned by this process."""
+    return DeviceArena(size, device) if device.startswith("cuda") else HostArena(size)
+
+
+def attach(size: int, device: str, descriptor: int) -> Arena:
+    """Another process's arena; takes the descriptor over."""
+    if device.startswith("cuda"):
+        return DeviceArena(size, device, descriptor)
+    return HostArena(size, descriptor)
+
+
+def view(memory: torch.Tensor, ref: TensorRef) -> torch.Tensor:
+    """The tensor that lies at `ref` in a flat uint8 tensor; raises ValueError if it does not fit in."""
+    dtype: torch.dtype = getattr(torch, ref.dtype)
+    if ref.offset + ref.span > memory.numel() or ref.offset % dtype.itemsize:
+        raise ValueError(f"a tensor of {ref.span} bytes does not fit at {ref.offset} of {memory.numel()}")
+    if ref.span == 0:
+        return torch.empty_strided(ref.shape, ref.strides, dtype=dtype, device=memory.device)
+    flat = memory[ref.offset : ref.offset + ref.span].view(dtype)
+    return flat.as_strided(ref.shape, ref.strides)
+
+
+def describe(tensor: torch.Tensor, offset: int = 0) -> TensorRef:
+    """The reference form of a tensor."""
+    return TensorRef(str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), tuple(tensor.stride()), offset)
+
+
+def aligned(size: int) -> int:
+    """`size` rounded up to where the next tensor may begin."""
+    return -(-size // ALIGNMENT) * ALIGNMENT

@@ -1,0 +1,109 @@
+"""Messages between the referee and an untrusted process: length-prefixed JSON over a Unix socket, descriptors beside.
+
+Parsed strictly: a frame over the cap, a frame that is no JSON object, a field of another type than expected all raise
+ProtocolError, and nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import socket
+import struct
+from typing import Any
+
+HEADER = struct.Struct("!I")
+MAX_FRAME = 96 << 20
+MAX_DESCRIPTORS = 4
+
+Message = dict[str, Any]
+
+
+class ChannelClosed(Exception):
+    """The other side is gone."""
+
+
+class ProtocolError(Exception):
+    """The other side sent something that is not a message."""
+
+
+class Channel:
+    """One end of a socket pair. Not thread-safe: one request at a time."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self._buffer = bytearray()
+        self._descriptors: list[int] = []
+
+    def fileno(self) -> int:
+        return self.sock.fileno()
+
+    def send(self, message: Message, descriptors: tuple[int, ...] = ()) -> None:
+        """Sends one message; `descriptors` travel with its first byte. Raises ChannelClosed."""
+        payload = json.dumps(message, separators=(",", ":")).encode()
+        if len(payload) > MAX_FRAME:
+            raise ProtocolError(f"a message of {len(payload)} bytes is over the cap of {MAX_FRAME}")
+        frame = HEADER.pack(len(payload)) + payload
+        ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
+        try:
+            sent = self.sock.sendmsg([frame], ancillary)
+            self.sock.sendall(memoryview(frame)[sent:])
+        except (BrokenPipeError, ConnectionError, TimeoutError) as error:
+            raise ChannelClosed("the process at the other end is gone or no longer reads") from error
+
+    def receive(self) -> Message:
+        """Waits for the next message. Raises ChannelClosed or ProtocolError."""
+        while (message := self.poll()) is None:
+            pass
+        return message
+
+    def poll(self) -> Message | None:
+        """The next message if it is complete after one read of the socket (which blocks if the socket does)."""
+        message = self._take()
+        if message is not None:
+            return message
+        self._fill()
+        return self._take()
+
+    def descriptor(self) -> int:
+        """The oldest descriptor received and not yet taken; the caller owns it."""
+        if not self._descriptors:
+            raise ProtocolError("the message came without its descriptor")
+        return self._descriptors.pop(0)
+
+    def close(self) -> None:
+        self.sock.close()
+
+    def _fill(self) -> None:
+        try:
+            data, ancillary, _, _ = self.sock.recvmsg(1 << 18, socket.CMSG_SPACE(MAX_DESCRIPTORS * 4))
+        except BlockingIOError:
+            return
+        except ConnectionError as error:
+            raise ChannelClosed("the process at the other end is gone") from error
+        for level, kind, payload in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                received = array.array("i")
+                received.frombytes(payload[: len(payload) - len(payload) % received.itemsize])
+                self._descriptors.extend(received)
+        if not data:
+            raise ChannelClosed("the process at the other end is gone")
+        self._buffer += data
+
+    def _take(self) -> Message | None:
+        if len(self._buffer) < HEADER.size:
+            return None
+        (size,) = HEADER.unpack_from(self._buffer)
+        if size > MAX_FRAME:
+            raise ProtocolError(f"a frame of {size} bytes is over the cap of {MAX_FRAME}")
+        if len(self._buffer) < HEADER.size + size:
+            return None
+        payload = bytes(self._buffer[HEADER.size : HEADER.size + size])
+        del self._buffer[: HEADER.size + size]
+        try:
+            message = json.loads(payload)
+        except (ValueError, RecursionError) as error:
+            raise ProtocolError("a frame is not JSON") from error
+        if not isinstance(message, dict) or not isinstance(message.get("op"), str):
+            raise ProtocolError("a frame is not a message")
+        return message

@@ -1,0 +1,103 @@
+"""The few CUDA driver calls that torch does not offer: memory shared by descriptor, and the gate of a window.
+
+`cuda.bindings` is imported on first use, so that this module loads where there is no GPU library.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from typing import Any
+
+WORD = 4
+
+
+class CudaError(RuntimeError):
+    """A driver call failed; the message has the call and the driver's name for the error."""
+
+
+def driver() -> Any:
+    """The `cuda.bindings.driver` module."""
+    from cuda.bindings import driver as module
+
+    return module
+
+
+def call(function: Any, *arguments: Any) -> Any:
+    """Calls a driver function, raises CudaError for anything but success, returns its result if it has one."""
+    error, *results = function(*arguments)
+    if error.value != 0:
+        raise CudaError(f"{function.__name__} failed: {error.name}")
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+class SharedMemory:
+    """Device memory that another process can map through a file descriptor (CUDA virtual memory management)."""
+
+    def __init__(self, size: int, device: int, descriptor: int | None = None) -> None:
+        cu = driver()
+        handle_type = cu.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+        location = cu.CUmemLocation()
+        location.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+        location.id = device
+        properties = cu.CUmemAllocationProp()
+        properties.type = cu.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+        properties.location = location
+        properties.requestedHandleTypes = handle_type
+        granularity = call(
+            cu.cuMemGetAllocationGranularity,
+            properties,
+            cu.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM,
+        )
+        self.size = max(-(-size // granularity), 1) * granularity
+        if descriptor is None:
+            self._handle = call(cu.cuMemCreate, self.size, properties, 0)
+            descriptor = int(call(cu.cuMemExportToShareableHandle, self._handle, handle_type, 0))
+        else:
+            self._handle = call(cu.cuMemImportFromShareableHandle, descriptor, handle_type)
+        self.descriptor = descriptor
+        pointer = call(cu.cuMemAddressReserve, self.size, 0, 0, 0)
+        call(cu.cuMemMap, pointer, self.size, 0, self._handle, 0)
+        access = cu.CUmemAccessDesc()
+        access.location = location
+        access.flags = cu.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+        call(cu.cuMemSetAccess, pointer, self.size, [access], 1)
+        self._pointer = pointer
+        self.address = int(pointer)
+
+    def close(self) -> None:
+        cu = driver()
+        call(cu.cuMemUnmap, self._pointer, self.size)
+        call(cu.cuMemAddressFree, self._pointer, self.size)
+        call(cu.cuMemRelease, self._handle)
+        os.close(self.descriptor)
+
+
+class Gate:
+    """A word in shared host memory that a stream waits for: the starting gun of a window."""
+
+    def __init__(self, descriptor: int | None = None) -> None:
+        if descriptor is None:
+            descriptor = os.memfd_create("gate", os.MFD_CLOEXEC)
+            os.ftruncate(descriptor, mmap.PAGESIZE)
+        self.descriptor = descriptor
+        self._page = mmap.mmap(descriptor, mmap.PAGESIZE)
+        self._word = memoryview(self._page)[:WORD].cast("I")
+        self._device_address: int | None = None
+
+    def fire(self, value: int) -> None:
+        """Releases every stream that waits for `value` or less. Called by the referee."""
+        self._word[0] = value
+
+    def hold(self, stream: int, value: int) -> None:
+        """Queues on that stream a wait until the word reaches `value`. Called by the runner."""
+        cu = driver()
+        if self._device_address is None:
+            import ctypes
+
+            host = ctypes.addressof(ctypes.c_char.from_buffer(self._page))
+            flags = cu.CU_MEMHOSTREGISTER_PORTABLE | cu.CU_MEMHOSTREGISTER_DEVICEMAP
+            call(cu.cuMemHostRegister, host, mmap.PAGESIZE, flags)
+            self._device_address = int(call(cu.cuMemHostGetDevicePointer, host, 0))
+        reached = cu.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_GEQ
+        call(cu.cuStreamWaitValue32, stream, self._device_address, value, reached)

@@ -1,0 +1,346 @@
+"""The runner: UNTRUSTED. Forked from the zygote for one submission, obeys the referee's messages, then is killed.
+
+Nothing that it answers is a verdict: the referee reads output bytes from the arena and its own clock. Its words only
+say how far it has come, and where they are wrong they can only harm its own submission.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from backends import trace
+from backends.backend import Artifact, Executable, Target
+from backends.registry import backend
+from domain import value as values
+from domain.fault import KernelFault
+from domain.kernel import Kernel
+from domain.result import Status
+from domain.value import TensorRef
+from sandbox.channel import Channel, ChannelClosed, Message
+from sandbox.marks import mark, milliseconds
+
+if TYPE_CHECKING:
+    import torch
+
+    from sandbox.arena import Arena
+    from sandbox.cuda import Gate
+
+
+class Runner:
+    """The state of one submission between messages; each method named after a message answers it."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.executable: Executable | None = None
+        self.target = Target("cpu", None)
+        self.folder = Path.cwd()
+        self.arena: Arena | None = None
+        self.gate: Gate | None = None
+        self.retained: list[torch.Tensor] = []
+        self.output_arguments: tuple[int, ...] = ()
+
+    def build(self, message: Message) -> Message:
+        """Compiles in this process, with no GPU visible."""
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        kernel, self.folder, target = _assignment(message)
+        artifact = backend(kernel.kernel_type).build(kernel, self.folder, target)
+        return {"op": "built", "facts": artifact.facts, "deferred": artifact.deferred, "log": artifact.log}
+
+    def load(self, message: Message) -> Message:
+        """Makes the kernel callable."""
+        kernel, self.folder, self.target = _assignment(message)
+        given = message["artifact"]
+        artifact = Artifact(facts=given["facts"], deferred=given["deferred"], log=given["log"])
+        init = values.decode(message["init"])
+        if init is not None and not isinstance(init, list):
+            raise ValueError("init is a list of constructor arguments")
+        self._open_device()
+        self.executable = backend(kernel.kernel_type).load(
+            kernel, self.folder, self.target, artifact, init, int(message["seed"])
+        )
+        self.output_arguments = kernel.io.outputs if kernel.io is not None else ()
+        own = self.executable.init_inputs()
+        return {"op": "loaded", "entry": self.executable.entry, "init": self._encoded(own), "facts": artifact.facts}
+
+    def load_null(self, message: Message) -> Message:
+        """The trusted null kernel instead of a submission: what a window costs when nothing is computed."""
+        from sandbox.null_kernel import NullKernel
+
+        self.target = Target(message["target"]["device"], message["target"]["arch"])
+        self._open_device()
+        self.executable = NullKernel(self.target)
+        return {"op": "ok"}
+
+    def inputs(self, message: Message) -> Message:
+        """The source's own inputs under a seed, else inferred ones; the tensors are retained for `export`."""
+        seed = int(message["seed"])
+        note, made = None, self._loaded.own_inputs(seed)
+        if made is None and message["infer"]:
+            inferred = self._loaded.inferred_inputs(seed)
+            made, note = inferred if inferred is not None else (None, None)
+        return {"op": "value", "value": None if made is None else self._retain(list(made)), "note": note}
+
+    def state(self, message: Message) -> Message:
+        """The weights; retained for `export`."""
+        return {"op": "value", "value": self._retain(self._loaded.state())}
+
+    def export(self, message: Message) -> Message:
+        """Copies the retained tensors into the arena where the referee says."""
+        from sandbox.arena import view
+
+        refs = values.leaves(values.decode(message["refs"]), TensorRef)
+        for tensor, ref in zip(self.retained, refs, strict=True):
+            view(self._memory, ref).copy_(tensor)
+        self._synchronize()
+        self.retained = []
+        return {"op": "ok"}
+
+    def load_state(self, message: Message) -> Message:
+        """Weights out of the arena into the model, where names and shapes match."""
+        state = self._placed(message["state"])
+        loaded = self._loaded.load_state(state) if isinstance(state, dict) else False
+        self._synchronize()
+        return {"op": "ok", "loaded": loaded}
+
+    def attach(self, message: Message) -> Message:
+        """Another arena instead of the present one."""
+        from sandbox.arena import attach
+
+        if self.arena is not None:
+            self.arena.close()
+        self.arena = attach(int(message["size"]), self.target.device, self.channel.descriptor())
+        return {"op": "ok"}
+
+    def attach_gate(self, message: Message) -> Message:
+        """The word that gated windows wait for."""
+        from sandbox.cuda import Gate
+
+        self.gate = Gate(self.channel.descriptor())
+        return {"op": "ok"}
+
+    def probe(self, message: Message) -> Message:
+        """Calls until warm, then says what came out and about how long a call takes (advisory, for sizing windows)."""
+        args = self._placed(message["args"])
+        outputs: list[torch.Tensor] = []
+        elapsed_ms: list[float] = []
+        for _ in range(int(message["calls"])):
+            start = mark(self.target)
+            result = self._loaded.call(args)
+            elapsed_ms.append(milliseconds(start, mark(self.target)))
+            outputs, returned = self._outputs(result, args)
+        self.retained = []
+        return {
+            "op": "value",
+            "value": self._retain(outputs) if outputs else [],
+            "returned": returned,
+            "elapsed_ms": elapsed_ms,
+        }
+
+    def window(self, message: Message) -> Message:
+        """One window: queue every call behind the gate (or wait for the gun's message), then run and say done."""
+        calls = [(self._placed(call["args"]), self._placed(call["outputs"])) for call in message["calls"]]
+        gated = message["gate"] is not None
+        if gated and self.gate is not None:
+            self.gate.hold(_stream(), int(message["gate"]))
+        else:
+            self.channel.send({"op": "armed"})
+            self.channel.receive()
+        spans = []
+        start = mark(self.target)
+        for args, slots in calls:
+            result = self._loaded.call(args)
+            end = mark(self.target)
+            spans.append((start, end))
+            start = end
+            if slots:
+                for tensor, slot in zip(self._outputs(result, args)[0], slots, strict=True):
+                    _deliver(tensor, slot)
+                start = mark(self.target)
+        if gated:
+            self.channel.send({"op": "armed"})
+        self._synchronize()
+        # The referee's clock runs until it hears this and has copied the outputs: nothing else before it.
+        self.channel.send({"op": "done"})
+        return {"op": "times", "call_ms": [milliseconds(start, end) for start, end in spans]}
+
+    @property
+    def _loaded(self) -> Executable:
+        if self.executable is None:
+            raise ValueError("nothing is loaded")
+        return self.executable
+
+    @property
+    def _memory(self) -> torch.Tensor:
+        if self.arena is None:
+            raise ValueError("no arena")
+        return self.arena.bytes
+
+    def _placed(self, wire: Any) -> Any:
+        """A value whose tensors are views of the arena."""
+        from sandbox.arena import view
+
+        return values.replace(values.decode(wire), TensorRef, lambda ref: view(self._memory, ref))
+
+    def _outputs(self, result: Any, args: list[Any]) -> tuple[list[torch.Tensor], bool]:
+        """The answer's tensors, and whether the call returned them (else they are contract arguments)."""
+        import torch
+
+        if result is None:
+            return [args[index] for index in self.output_arguments], False
+        found = [self._answer(leaf) for leaf in _flattened(result)]
+        for index, tensor in enumerate(found):
+            if tensor.device.type != torch.device(self.target.device).type:
+                raise KernelFault(
+                    Status.WRONG_RESULT, f"output {index} is on {tensor.device}, expected on {self.target.device}"
+                )
+        return found, True
+
+    def _answer(self, leaf: Any) -> torch.Tensor:
+        import torch
+
+        if isinstance(leaf, torch.Tensor):
+            return leaf.detach()
+        return torch.tensor(leaf, device=self.target.device)
+
+    def _retain(self, value: Any) -> Any:
+        """Keeps the value's tensors for `export`; its wire form, with sizes but no places yet."""
+        import torch
+
+        from sandbox.arena import describe
+
+        self.retained = []
+
+        def keep(tensor: torch.Tensor) -> TensorRef:
+            plain = tensor.detach()
+            if plain.layout != torch.strided:
+                raise KernelFault(Status.UNSUPPORTED, f"{plain.layout} tensors do not cross; only strided ones do")
+            plain = plain.to(self.target.device).resolve_conj().resolve_neg()
+            self.retained.append(plain)
+            return describe(plain)
+
+        return values.encode(values.replace(value, torch.Tensor, keep))
+
+    def _encoded(self, own: list[Any] | None) -> Any:
+        try:
+            return values.encode(own)
+        except values.CodecError:
+            return None
+
+    def _open_device(self) -> None:
+        """Makes the GPU's context, which the driver calls for the arena and the gate need; nothing on the CPU."""
+        if self.target.is_cuda:
+            import torch
+
+            torch.empty((), device=self.target.device)
+
+    def _synchronize(self) -> None:
+        if self.target.is_cuda:
+            import torch
+
+            torch.cuda.synchronize()
+
+
+def _deliver(tensor: torch.Tensor, slot: torch.Tensor) -> None:
+    if tensor.shape != slot.shape or tensor.dtype != slot.dtype:
+        raise KernelFault(
+            Status.UNSUPPORTED,
+            f"an output changed from {slot.dtype} {tuple(slot.shape)} to {tensor.dtype} {tuple(tensor.shape)} between "
+            "calls; outputs whose shape depends on the data cannot be evaluated: return a fixed shape",
+        )
+    slot.copy_(tensor)
+
+
+def _stream() -> int:
+    import torch
+
+    return int(torch.cuda.current_stream().cuda_stream)
+
+
+def _flattened(result: Any) -> list[Any]:
+    """The tensors and numbers of a nested answer, depth first; what is neither carries no answer."""
+    import torch
+
+    match result:
+        case tuple() | list():
+            return [leaf for item in result for leaf in _flattened(item)]
+        case dict():
+            return [leaf for item in result.values() for leaf in _flattened(item)]
+        case torch.Tensor() | bool() | int() | float():
+            return [result]
+    return []
+
+
+def _assignment(message: Message) -> tuple[Kernel, Path, Target]:
+    """The submission, and its folder: made the current one, and the place of everything that libraries keep."""
+    folder = Path(message["folder"])
+    os.chdir(folder)
+    os.environ |= {
+        "HOME": str(folder),
+        "TMPDIR": str(folder),
+        "TRITON_CACHE_DIR": str(folder / "triton"),
+        "CUDA_CACHE_PATH": str(folder / "cuda"),
+        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+        "CUPY_CACHE_DIR": str(folder / "cupy"),
+    }
+    target = Target(message["target"]["device"], message["target"]["arch"])
+    return Kernel.from_wire(message["kernel"]), folder, target
+
+
+DOING = {
+    "build": "building",
+    "load": "loading",
+    "inputs": "making inputs",
+    "state": "reading the weights",
+    "load_state": "setting the weights",
+    "probe": "running",
+    "window": "running",
+}
+
+
+def serve(channel: Channel) -> None:
+    """Answers the referee's messages until it closes the channel. An exception of the submission ends the runner."""
+    runner = Runner(channel)
+    answers: dict[str, Callable[[Message], Message]] = {
+        name: getattr(runner, name)
+        for name in (
+            "build",
+            "load",
+            "load_null",
+            "inputs",
+            "state",
+            "export",
+            "load_state",
+            "attach",
+            "attach_gate",
+            "probe",
+            "window",
+        )
+    }
+    while True:
+        try:
+            message = channel.receive()
+        except ChannelClosed:
+            return
+        try:
+            answer = answers[message["op"]](message)
+        except ChannelClosed:
+            return
+        except BaseException as error:
+            doing = DOING.get(message["op"], "answering the referee")
+            fault = trace.fault(error, doing, runner.folder, runner.target)
+            answer = {
+                "op": "fault",
+                "status": fault.status.value,
+                "message": fault.message,
+                "log": fault.log,
+                "compiled": fault.compiled,
+            }
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        channel.send(answer)

@@ -1,0 +1,198 @@
+"""A conversation with a runner in the referee's terms: typed questions, values in the referee's private memory."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from backends.backend import Artifact, Target
+from domain import value as values
+from domain.fault import KernelFault
+from domain.kernel import Kernel
+from domain.result import Status
+from domain.value import CodecError, TensorRef
+from sandbox import arena as arenas
+from sandbox.arena import Arena, aligned, view
+from sandbox.channel import Message
+from sandbox.launcher import Runner
+
+MAX_FACTS = 64
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What the runner says of a loaded kernel: the entry by name, its own constructor arguments, static facts."""
+
+    entry: str
+    init: list[Any] | None
+    facts: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What a warm call gave: its outputs (private copies), whether they were returned, and about how long it took."""
+
+    outputs: list[torch.Tensor]
+    returned: bool
+    estimate_ms: float
+
+
+class Session:
+    """One runner and its arena. Every method raises KernelFault when the runner fails, dies or runs out of time."""
+
+    def __init__(self, runner: Runner, target: Target, arena_limit: int) -> None:
+        self.runner = runner
+        self.target = target
+        self.arena: Arena | None = None
+        self._arena_limit = arena_limit
+
+    def build(self, kernel: Kernel, folder: Path) -> Artifact:
+        """Has the runner compile, with no GPU visible; the runner is good for nothing else afterwards."""
+        answer = self.runner.request({"op": "build", **self._assignment(kernel, folder)})
+        deferred = answer.get("deferred")
+        return Artifact(
+            facts=_facts(answer.get("facts")),
+            deferred=str(deferred) if deferred is not None else None,
+            log=str(answer.get("log") or ""),
+        )
+
+    def load(self, kernel: Kernel, folder: Path, artifact: Artifact, init: list[Any] | None, seed: int) -> Loaded:
+        """Makes the kernel callable."""
+        answer = self.runner.request(
+            {
+                "op": "load",
+                **self._assignment(kernel, folder),
+                "artifact": asdict(artifact),
+                "init": values.encode(init),
+                "seed": seed,
+            }
+        )
+        own = self._decoded(answer.get("init"))
+        return Loaded(
+            entry=str(answer.get("entry"))[:256],
+            init=own if isinstance(own, list) else None,
+            facts=_facts(answer.get("facts")),
+        )
+
+    def load_null(self) -> None:
+        """The trusted null kernel in place of a submission."""
+        self.runner.request({"op": "load_null", "target": asdict(self.target)})
+
+    def inputs(self, seed: int, *, infer: bool) -> tuple[list[Any] | None, str | None]:
+        """The source's own inputs under that seed, else inferred ones and what was inferred."""
+        answer = self.runner.request({"op": "inputs", "seed": seed, "infer": infer})
+        made = self._fetch(answer)
+        note = answer.get("note")
+        return (made if isinstance(made, list) else None), (str(note)[:1024] if note is not None else None)
+
+    def state(self) -> dict[str, Any]:
+        """The weights by name."""
+        state = self._fetch(self.runner.request({"op": "state"}))
+        return state if isinstance(state, dict) else {}
+
+    def load_state(self, state: dict[str, Any]) -> bool:
+        """Weights into the model; False where names or shapes differ."""
+        answer = self.runner.request({"op": "load_state", "state": values.encode(self.place(state))})
+        return answer.get("loaded") is True
+
+    def probe(self, args: list[Any], calls: int) -> Probe:
+        """Calls until warm with those arguments."""
+        answer = self.runner.request({"op": "probe", "args": values.encode(self.place(args)), "calls": calls})
+        elapsed = [float(ms) for ms in answer.get("elapsed_ms") or () if isinstance(ms, (int, float))]
+        outputs = self._fetch(answer)
+        if not isinstance(outputs, list):
+            raise KernelFault(Status.CRASHED, "the runner's answer has no outputs")
+        return Probe(outputs, answer.get("returned") is True, max(min(elapsed, default=0.0), 0.0))
+
+    def reserve(self, size: int) -> Arena:
+        """An arena of at least that many bytes, known to the runner; what was in the previous one is gone."""
+        if size > self._arena_limit:
+            raise KernelFault(
+                Status.OUT_OF_MEMORY,
+                f"inputs and outputs take {size >> 20} MiB; this worker allows {self._arena_limit >> 20} MiB a job",
+            )
+        if self.arena is None or self.arena.bytes.numel() < size:
+            self.release()
+            self.arena = arenas.create(size, self.target.device)
+            self.runner.request({"op": "attach", "size": size}, (self.arena.descriptor,))
+        return self.arena
+
+    def place(self, value: Any) -> Any:
+        """Copies a value's tensors into the arena; the same value with references in their place."""
+        placed: list[tuple[torch.Tensor, TensorRef]] = []
+        end = 0
+
+        def put(tensor: torch.Tensor) -> TensorRef:
+            nonlocal end
+            ref = arenas.describe(tensor, end)
+            end = aligned(end + ref.span)
+            placed.append((tensor, ref))
+            return ref
+
+        tree = values.replace(value, torch.Tensor, put)
+        memory = self.reserve(end).bytes
+        for tensor, ref in placed:
+            view(memory, ref).copy_(tensor)
+        self.synchronize()
+        return tree
+
+    def synchronize(self) -> None:
+        """Waits for the referee's own work on the device."""
+        if self.target.is_cuda:
+            torch.cuda.synchronize()
+
+    def release(self) -> None:
+        """Gives the arena back."""
+        if self.arena is not None:
+            self.arena.close()
+            self.arena = None
+
+    def close(self) -> None:
+        """Ends the runner and gives the arena back."""
+        self.runner.close()
+        self.release()
+
+    def _fetch(self, answer: Message) -> Any:
+        """A value that the runner retains, copied by way of the arena into private memory."""
+        tree = self._decoded(answer.get("value"))
+        end = 0
+
+        def put(ref: TensorRef) -> TensorRef:
+            nonlocal end
+            placed = ref.at(end)
+            end = aligned(end + ref.span)
+            return placed
+
+        tree = values.replace(tree, TensorRef, put)
+        refs = values.leaves(tree, TensorRef)
+        if not refs:
+            return tree
+        arena = self.reserve(end)
+        self.runner.request({"op": "export", "refs": values.encode(refs)})
+        private = arena.bytes[:end].clone()
+        self.synchronize()
+        return values.replace(tree, TensorRef, lambda ref: view(private, ref))
+
+    def _assignment(self, kernel: Kernel, folder: Path) -> Message:
+        return {"kernel": kernel.to_wire(), "folder": str(folder), "target": asdict(self.target)}
+
+    def _decoded(self, wire: Any) -> Any:
+        try:
+            return values.decode(wire)
+        except CodecError as error:
+            raise KernelFault(
+                Status.UNSUPPORTED, f"a value of the kernel cannot cross to the referee: {error}"
+            ) from error
+
+
+def _facts(wire: Any) -> dict[str, Any]:
+    """Static facts as the runner tells them: for the reader, bounded, scalars and short lists only."""
+    if not isinstance(wire, dict):
+        return {}
+    return {
+        str(key)[:64]: value if isinstance(value, (bool, int, float, type(None))) else str(value)[:2048]
+        for key, value in list(wire.items())[:MAX_FACTS]
+    }

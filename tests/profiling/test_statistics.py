@@ -1,0 +1,53 @@
+"""Figures of samples, against numbers worked out by hand."""
+
+import numpy as np
+import pytest
+
+from profiling.statistics import runtime_stats, speedup
+
+
+def test_stats_of_a_known_sample():
+    stats = runtime_stats([1.0, 2.0, 3.0, 4.0])
+    assert stats.mean == 2.5
+    assert stats.std == pytest.approx(1.2909944)
+    assert (stats.min, stats.max, stats.median) == (1.0, 4.0, 2.5)
+    assert stats.percentile_95 == pytest.approx(3.85)
+    assert stats.percentile_99 == pytest.approx(3.97)
+
+
+def test_one_sample_has_no_spread():
+    assert runtime_stats([3.0]).std == 0.0
+
+
+def test_times_are_not_rounded():
+    assert runtime_stats([0.0012345678]).mean == 0.0012345678
+
+
+def test_a_clear_difference_is_told_and_its_inverse_is_the_inverse():
+    rng = np.random.default_rng(1)
+    slow, fast = list(2 + rng.normal(0, 0.01, 20)), list(1 + rng.normal(0, 0.01, 20))
+    found, inverse = speedup(slow, fast), speedup(fast, slow)
+    assert found is not None and inverse is not None
+    assert found.verdict == "faster" and inverse.verdict == "slower"
+    assert found.low < 2 < found.high
+    assert found.ratio == pytest.approx(1 / inverse.ratio)
+
+
+def test_the_interval_covers_the_truth_about_as_often_as_it_says():
+    rng = np.random.default_rng(2)
+    distinguished = 0
+    for _ in range(200):
+        found = speedup(list(1 + rng.normal(0, 0.05, 20)), list(1 + rng.normal(0, 0.05, 20)))
+        assert found is not None
+        distinguished += found.verdict != "not_distinguishable"
+    assert distinguished <= 24  # 95 % nominal; a percentile bootstrap of 20 pairs is a little narrow
+
+
+def test_too_few_pairs_give_no_verdict():
+    found = speedup([2.0, 2.0], [1.0, 1.0])
+    assert found is not None and found.verdict == "not_distinguishable"
+
+
+def test_a_time_of_zero_gives_no_ratio():
+    assert speedup([1.0, 0.0], [1.0, 1.0]) is None
+    assert speedup([1.0], [0.0]) is None

@@ -1,0 +1,44 @@
+"""One zygote for the tests of this folder, and sessions with runners forked from it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from backends.backend import Target
+from sandbox.launcher import Zygote
+from sandbox.session import Session
+
+MEMORY_LIMIT = 1 << 30
+ARENA_LIMIT = 256 << 20
+
+
+@pytest.fixture(scope="session")
+def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
+    started = Zygote(tmp_path_factory.mktemp("zygote"), interpret=True, memory_limit=MEMORY_LIMIT)
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def session(zygote: Zygote) -> Iterator[Callable[..., Session]]:
+    """Makes sessions whose runners have that many seconds to live; all are closed afterwards."""
+    made: list[Session] = []
+
+    def start(seconds: float = 30.0, cancelled: Callable[[], bool] = lambda: False) -> Session:
+        runner = zygote.runner(deadline=time.monotonic() + seconds, cancelled=cancelled)
+        made.append(Session(runner, Target("cpu", None), ARENA_LIMIT))
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "job").mkdir()
+    return tmp_path / "job"

@@ -1,0 +1,68 @@
+"""Messages over a socket pair, from a peer that keeps to no rule."""
+
+import os
+import socket
+import struct
+
+import pytest
+
+from sandbox.channel import MAX_FRAME, Channel, ChannelClosed, ProtocolError
+
+
+@pytest.fixture
+def pair():
+    ours, theirs = socket.socketpair()
+    channel = Channel(ours)
+    yield channel, theirs
+    channel.close()
+    theirs.close()
+
+
+def test_messages_and_descriptors_arrive_in_order(pair):
+    channel, theirs = pair
+    other = Channel(theirs)
+    read, write = os.pipe()
+    channel.send({"op": "one", "text": "é\x00"}, (read,))
+    channel.send({"op": "two"})
+    assert other.receive() == {"op": "one", "text": "é\x00"}
+    os.write(write, b"x")
+    descriptor = other.descriptor()
+    assert os.read(descriptor, 1) == b"x"
+    assert other.receive() == {"op": "two"}
+    with pytest.raises(ProtocolError):
+        other.descriptor()
+    for opened in (read, write, descriptor):
+        os.close(opened)
+
+
+def test_a_frame_may_come_in_pieces(pair):
+    channel, theirs = pair
+    frame = struct.pack("!I", 12) + b'{"op":"done"}'[:12]
+    theirs.sendall(frame[:3])
+    assert channel.poll() is None
+    theirs.sendall(struct.pack("!I", 13)[3:] + b'{"op":"done"}')
+    assert channel.receive() == {"op": "done"}
+
+
+@pytest.mark.parametrize("payload", [b"not json", b"[1]", b'{"no":"op"}', b'{"op":1}', b"\xff\xfe", b"[" * 100_000])
+def test_what_is_no_message_is_refused(pair, payload):
+    channel, theirs = pair
+    theirs.sendall(struct.pack("!I", len(payload)) + payload)
+    with pytest.raises(ProtocolError):
+        channel.receive()
+
+
+def test_a_frame_over_the_cap_is_refused_before_it_is_read(pair):
+    channel, theirs = pair
+    theirs.sendall(struct.pack("!I", MAX_FRAME + 1))
+    with pytest.raises(ProtocolError, match="cap"):
+        channel.receive()
+
+
+def test_a_closed_peer_is_noticed_by_reader_and_writer(pair):
+    channel, theirs = pair
+    theirs.close()
+    with pytest.raises(ChannelClosed):
+        channel.receive()
+    with pytest.raises(ChannelClosed):
+        channel.send({"op": "x", "pad": "y" * 1_000_000})

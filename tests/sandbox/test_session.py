@@ -1,0 +1,182 @@
+"""A real runner, forked from a real zygote: everything that it may do to itself becomes a typed fault."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from backends.backend import Artifact, Target
+from domain.fault import InfrastructureFault, JobCancelled, KernelFault
+from domain.kernel import Kernel, KernelType
+from domain.result import Status
+from sandbox.launcher import Zygote
+from sandbox.session import Session
+
+NOTHING = Artifact()
+
+
+def function(body: str) -> Kernel:
+    return Kernel(
+        f"import torch, os, sys, ctypes, signal, time\ndef f(*args):\n    {body}\n",
+        KernelType.TORCH,
+        None,
+        {"function_name": "f"},
+    )
+
+
+def load(session, kernel, folder):
+    return session.load(kernel, folder, NOTHING, None, 0)
+
+
+def test_a_value_goes_there_and_its_answer_comes_back(session, folder):
+    runner = session()
+    assert load(runner, function("return {'sum': args[0] + args[1], 'n': args[2]}"), folder).entry == "function f"
+    one, two = torch.randn(3, 4), torch.randn(4, 3).t()
+    probe = runner.probe([one, two, 7], 2)
+    assert probe.returned
+    assert torch.equal(probe.outputs[0], one + two)
+    assert probe.outputs[1].item() == 7
+
+
+def test_the_sources_own_inputs_come_out_as_private_copies(session, folder):
+    runner = session()
+    makes = "def get_inputs(): return [torch.randn(2, 3).t(), 5, 'text', (None, [torch.ones(1)])]"
+    kernel = Kernel(f"{makes}\ndef kernel_fn(a, b, c, d): return a", KernelType.TORCH)
+    load(runner, kernel, folder)
+    first, _ = runner.inputs(1, infer=False)
+    again, _ = runner.inputs(1, infer=False)
+    other, _ = runner.inputs(2, infer=False)
+    assert first is not None and again is not None and other is not None
+    assert first[0].shape == (3, 2) and first[0].stride() == (1, 3)
+    assert first[1:3] == [5, "text"] and isinstance(first[3], tuple)
+    assert torch.equal(first[0], again[0]) and not torch.equal(first[0], other[0])
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "says"),
+    [
+        ("ctypes.string_at(0)", Status.CRASHED, "SIGSEGV"),
+        ("os.abort()", Status.CRASHED, "SIGABRT"),
+        ("os._exit(0)", Status.CRASHED, "code 0"),
+        ("os.kill(os.getpid(), signal.SIGRTMIN)", Status.CRASHED, "signal"),
+        ("os.closerange(3, 100) or time.sleep(60)", Status.CRASHED, "closed its connection"),
+        ("os.write(3, b'\\xff' * 100) and time.sleep(60)", Status.CRASHED, "no message"),
+        ("raise ValueError('of my own')", Status.RUNTIME_ERROR, "of my own"),
+        ("sys.exit(3)", Status.RUNTIME_ERROR, "SystemExit"),
+        ("[].append([torch.ones(1 << 22).clone() for _ in range(1000)])", Status.OUT_OF_MEMORY, "memory"),
+        ("torch.empty(1 << 60)", Status.OUT_OF_MEMORY, "memory"),
+        ("return torch.eye(3).to_sparse()", Status.UNSUPPORTED, "strided"),
+    ],
+)
+def test_every_way_to_fail_has_its_status(session, folder, body, status, says):
+    runner = session()
+    load(runner, function(body), folder)
+    with pytest.raises(KernelFault) as caught:
+        runner.probe([torch.ones(2)], 1)
+    assert caught.value.status is status, caught.value.message
+    assert says in caught.value.message
+
+
+def test_an_endless_loop_ends_at_its_deadline(session, folder):
+    runner = session(seconds=2.0)
+    load(runner, function("while True: pass"), folder)
+    started = time.monotonic()
+    with pytest.raises(KernelFault) as caught:
+        runner.probe([torch.ones(2)], 1)
+    assert caught.value.status is Status.TIMEOUT and "timed out" in caught.value.message
+    assert time.monotonic() - started < 4.0
+
+
+def test_a_cancelled_runner_is_killed(session, folder):
+    cancelled = threading.Event()
+    runner = session(cancelled=cancelled.is_set)
+    load(runner, function("while True: pass"), folder)
+    timer = threading.Timer(0.2, cancelled.set)
+    timer.start()
+    with pytest.raises(JobCancelled):
+        runner.probe([torch.ones(2)], 1)
+    timer.join()
+
+
+def test_a_flood_of_output_is_kept_to_its_ends(session, folder):
+    runner = session()
+    load(runner, function("sys.stdout.write('BEGIN' + 'x' * 100_000_000 + 'END'); return args[0]"), folder)
+    runner.probe([torch.ones(2)], 1)
+    runner.runner.kill()
+    text = runner.runner.output.text()
+    assert text.startswith("BEGIN") and text.rstrip().endswith("END")
+    assert len(text) < 100_000 and "bytes left out" in text
+
+
+def test_what_a_runner_started_dies_with_it_even_in_a_session_of_its_own(session, folder):
+    runner = session()
+    body = (
+        "\n    pid = os.fork()"
+        "\n    if pid == 0:"
+        "\n        os.setsid()"
+        "\n        if os.fork() == 0:"
+        "\n            open('orphan', 'w').write(str(os.getpid()))"
+        "\n        time.sleep(600)"
+        "\n    while not os.path.exists('orphan') or not open('orphan').read(): pass"
+        "\n    return args[0]"
+    )
+    load(runner, function(body), folder)
+    runner.probe([torch.ones(2)], 1)
+    orphan = int((folder / "orphan").read_text())
+    assert os.path.exists(f"/proc/{orphan}")
+    runner.runner.kill()
+    assert not _running(orphan)
+
+
+def test_the_runner_sees_no_variable_of_the_worker(zygote, session, folder, monkeypatch):
+    runner = session()
+    load(runner, function("print(sorted(os.environ)); return args[0]"), folder)
+    runner.probe([torch.ones(2)], 1)
+    runner.runner.kill()
+    names = runner.runner.output.text()
+    assert "PATH" in names
+    for secret in ("CELERY_BROKER_URL", "STATE_DIR", "PYTEST_CURRENT_TEST"):
+        assert secret in os.environ or secret != "PYTEST_CURRENT_TEST"
+        assert secret not in names
+
+
+def test_an_arena_over_the_limit_is_refused(session, folder):
+    runner = session()
+    load(runner, function("return args[0]"), folder)
+    with pytest.raises(KernelFault) as caught:
+        runner.probe([torch.empty(300 << 20, dtype=torch.uint8)], 1)
+    assert caught.value.status is Status.OUT_OF_MEMORY
+
+
+def test_a_dead_zygote_is_the_services_fault_not_the_kernels(tmp_path: Path):
+    zygote = Zygote(tmp_path, interpret=True, memory_limit=1 << 30)
+    runner = Session(
+        zygote.runner(deadline=time.monotonic() + 5, cancelled=lambda: False), Target("cpu", None), 1 << 20
+    )
+    (tmp_path / "job").mkdir()
+    load(runner, function("time.sleep(60)"), tmp_path / "job")
+    pid = runner.runner.pid
+    threading.Timer(0.2, zygote._process.kill).start()
+    with pytest.raises(InfrastructureFault, match="zygote"):
+        runner.probe([torch.ones(2)], 1)
+    assert not zygote.alive
+    with pytest.raises(InfrastructureFault):
+        zygote.runner(deadline=time.monotonic() + 5, cancelled=lambda: False)
+    runner.close()
+    zygote.close()
+    deadline = time.monotonic() + 5
+    while _running(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not _running(pid)
+
+
+def _running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
