@@ -11,24 +11,23 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from backends import trace
 from backends.backend import Artifact, Executable, Target
 from backends.registry import backend
 from domain import value as values
-from domain.fault import KernelFault
 from domain.kernel import Kernel
-from domain.result import Status
 from domain.value import TensorRef
+from sandbox import arena as arenas
+from sandbox.answers import deliver, portable, tensors_of
+from sandbox.arena import Arena, view
 from sandbox.channel import Channel, ChannelClosed, Message
+from sandbox.cuda import Gate
 from sandbox.marks import mark, milliseconds
-
-if TYPE_CHECKING:
-    import torch
-
-    from sandbox.arena import Arena
-    from sandbox.cuda import Gate
+from sandbox.null_kernel import NullKernel
 
 
 class Runner:
@@ -69,8 +68,6 @@ class Runner:
 
     def load_null(self, message: Message) -> Message:
         """The trusted null kernel instead of a submission: what a window costs when nothing is computed."""
-        from sandbox.null_kernel import NullKernel
-
         self.target = Target(message["target"]["device"], message["target"]["arch"])
         self._open_device()
         self.executable = NullKernel(self.target)
@@ -91,8 +88,6 @@ class Runner:
 
     def export(self, message: Message) -> Message:
         """Copies the retained tensors into the arena where the referee says."""
-        from sandbox.arena import view
-
         refs = values.leaves(values.decode(message["refs"]), TensorRef)
         for tensor, ref in zip(self.retained, refs, strict=True):
             view(self._memory, ref).copy_(tensor)
@@ -109,35 +104,29 @@ class Runner:
 
     def attach(self, message: Message) -> Message:
         """Another arena instead of the present one."""
-        from sandbox.arena import attach
-
         if self.arena is not None:
             self.arena.close()
-        self.arena = attach(int(message["size"]), self.target.device, self.channel.descriptor())
+        self.arena = arenas.attach(int(message["size"]), self.target.device, self.channel.descriptor())
         return {"op": "ok"}
 
     def attach_gate(self, message: Message) -> Message:
         """The word that gated windows wait for."""
-        from sandbox.cuda import Gate
-
         self.gate = Gate(self.channel.descriptor())
         return {"op": "ok"}
 
     def probe(self, message: Message) -> Message:
         """Calls until warm, then says what came out and about how long a call takes (advisory, for sizing windows)."""
         args = self._placed(message["args"])
-        outputs: list[torch.Tensor] = []
+        result = None
         elapsed_ms: list[float] = []
         for _ in range(int(message["calls"])):
             start = mark(self.target)
             result = self._loaded.call(args)
             elapsed_ms.append(milliseconds(start, mark(self.target)))
-            outputs, returned = self._outputs(result, args)
-        self.retained = []
         return {
             "op": "value",
-            "value": self._retain(outputs) if outputs else [],
-            "returned": returned,
+            "value": self._retain(self._outputs(result, args)),
+            "returned": result is not None,
             "elapsed_ms": elapsed_ms,
         }
 
@@ -146,7 +135,7 @@ class Runner:
         calls = [(self._placed(call["args"]), self._placed(call["outputs"])) for call in message["calls"]]
         gated = message["gate"] is not None
         if gated and self.gate is not None:
-            self.gate.hold(_stream(), int(message["gate"]))
+            self.gate.hold(int(torch.cuda.current_stream().cuda_stream), int(message["gate"]))
         else:
             self.channel.send({"op": "armed"})
             self.channel.receive()
@@ -158,8 +147,7 @@ class Runner:
             spans.append((start, end))
             start = end
             if slots:
-                for tensor, slot in zip(self._outputs(result, args)[0], slots, strict=True):
-                    _deliver(tensor, slot)
+                deliver(self._outputs(result, args), slots)
                 start = mark(self.target)
         if gated:
             self.channel.send({"op": "armed"})
@@ -182,48 +170,18 @@ class Runner:
 
     def _placed(self, wire: Any) -> Any:
         """A value whose tensors are views of the arena."""
-        from sandbox.arena import view
-
         return values.replace(values.decode(wire), TensorRef, lambda ref: view(self._memory, ref))
 
-    def _outputs(self, result: Any, args: list[Any]) -> tuple[list[torch.Tensor], bool]:
-        """The answer's tensors, and whether the call returned them (else they are contract arguments)."""
-        import torch
-
+    def _outputs(self, result: Any, args: list[Any]) -> list[torch.Tensor]:
+        """The answer's tensors: what the call returned, else the contract's output arguments."""
         if result is None:
-            return [args[index] for index in self.output_arguments], False
-        found = [self._answer(leaf) for leaf in _flattened(result)]
-        for index, tensor in enumerate(found):
-            if tensor.device.type != torch.device(self.target.device).type:
-                raise KernelFault(
-                    Status.WRONG_RESULT, f"output {index} is on {tensor.device}, expected on {self.target.device}"
-                )
-        return found, True
-
-    def _answer(self, leaf: Any) -> torch.Tensor:
-        import torch
-
-        if isinstance(leaf, torch.Tensor):
-            return leaf.detach()
-        return torch.tensor(leaf, device=self.target.device)
+            return [args[index] for index in self.output_arguments]
+        return tensors_of(result, self.target)
 
     def _retain(self, value: Any) -> Any:
         """Keeps the value's tensors for `export`; its wire form, with sizes but no places yet."""
-        import torch
-
-        from sandbox.arena import describe
-
-        self.retained = []
-
-        def keep(tensor: torch.Tensor) -> TensorRef:
-            plain = tensor.detach()
-            if plain.layout != torch.strided:
-                raise KernelFault(Status.UNSUPPORTED, f"{plain.layout} tensors do not cross; only strided ones do")
-            plain = plain.to(self.target.device).resolve_conj().resolve_neg()
-            self.retained.append(plain)
-            return describe(plain)
-
-        return values.encode(values.replace(value, torch.Tensor, keep))
+        wire, self.retained = portable(value, self.target)
+        return wire
 
     def _encoded(self, own: list[Any] | None) -> Any:
         try:
@@ -234,45 +192,11 @@ class Runner:
     def _open_device(self) -> None:
         """Makes the GPU's context, which the driver calls for the arena and the gate need; nothing on the CPU."""
         if self.target.is_cuda:
-            import torch
-
             torch.empty((), device=self.target.device)
 
     def _synchronize(self) -> None:
         if self.target.is_cuda:
-            import torch
-
             torch.cuda.synchronize()
-
-
-def _deliver(tensor: torch.Tensor, slot: torch.Tensor) -> None:
-    if tensor.shape != slot.shape or tensor.dtype != slot.dtype:
-        raise KernelFault(
-            Status.UNSUPPORTED,
-            f"an output changed from {slot.dtype} {tuple(slot.shape)} to {tensor.dtype} {tuple(tensor.shape)} between "
-            "calls; outputs whose shape depends on the data cannot be evaluated: return a fixed shape",
-        )
-    slot.copy_(tensor)
-
-
-def _stream() -> int:
-    import torch
-
-    return int(torch.cuda.current_stream().cuda_stream)
-
-
-def _flattened(result: Any) -> list[Any]:
-    """The tensors and numbers of a nested answer, depth first; what is neither carries no answer."""
-    import torch
-
-    match result:
-        case tuple() | list():
-            return [leaf for item in result for leaf in _flattened(item)]
-        case dict():
-            return [leaf for item in result.values() for leaf in _flattened(item)]
-        case torch.Tensor() | bool() | int() | float():
-            return [result]
-    return []
 
 
 def _assignment(message: Message) -> tuple[Kernel, Path, Target]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from sandbox.channel import Message
 from sandbox.launcher import Runner
 
 MAX_FACTS = 64
+MAX_FACT_CHARS = 2048
 
 
 @dataclass(frozen=True)
@@ -189,10 +191,18 @@ class Session:
 
 
 def _facts(wire: Any) -> dict[str, Any]:
-    """Static facts as the runner tells them: for the reader, bounded, scalars and short lists only."""
+    """Static facts as the runner tells them: for the reader, bounded, plain and finite."""
     if not isinstance(wire, dict):
         return {}
-    return {
-        str(key)[:64]: value if isinstance(value, (bool, int, float, type(None))) else str(value)[:2048]
-        for key, value in list(wire.items())[:MAX_FACTS]
-    }
+    return {str(key)[:64]: _plain(value) for key, value in list(wire.items())[:MAX_FACTS]}
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case None | bool():
+            return value
+        case int() if -(2**63) <= value < 2**64:
+            return value
+        case float() if math.isfinite(value):
+            return value
+    return str(value)[:MAX_FACT_CHARS]

@@ -1,0 +1,70 @@
+# Everything here needs Python 3.11 to 3.14, make and a C++ compiler; the rest is installed into $(VENV).
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+PYTHON ?= python3#   makes the virtual environment
+VENV ?= .venv
+PIP_ARGS ?=#         for example an index of smaller, CPU-only torch wheels: PIP_ARGS="--index-url ..."
+
+# PY=python3 uses that interpreter as it is: nothing is created, nothing is installed.
+ifdef PY
+ready :=
+else
+PY := $(VENV)/bin/python
+ready := $(VENV)/.installed
+endif
+
+.PHONY: help
+help: ## This list.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "  PYTHON=python3.12   makes $(VENV) with that interpreter (3.11 to 3.14)"
+	@echo "  PY=python3          uses that interpreter as it is and installs nothing: a container, a box without network"
+	@echo "  PIP_ARGS=...        more arguments for pip install, for example an index of CPU-only torch wheels"
+	@echo "  PORT HOST GPU_DEVICE MAX_WORKERS LOG_LEVEL ENABLE_DEVICE_METRICS CELERY_BROKER_URL   settings of demo and serve"
+
+.PHONY: demo
+demo: $(ready) ## Start everything, judge every example, print a table, stop everything.
+	@$(PY) -m stack demo
+
+.PHONY: serve
+serve: $(ready) ## Start everything and leave it running until Ctrl-C: http://127.0.0.1:8000
+	@$(PY) -m stack serve
+
+.PHONY: test
+test: $(ready) ## The tests that need no GPU.
+	$(PY) -m pytest -m "not gpu"
+
+.PHONY: test-gpu
+test-gpu: $(ready) ## The tests that need an NVIDIA GPU.
+	$(PY) -m pytest -m gpu
+
+.PHONY: check
+check: $(ready) ## Lint, format, types, import rules, architecture.
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	$(PY) -c "from importlinter.cli import lint_imports_command; lint_imports_command()"
+	$(PY) -m pytest -q tests/test_architecture.py
+
+.PHONY: bench
+bench: $(ready) ## What the service itself costs a job: overhead, throughput.
+	$(PY) -m benchmarks
+
+.PHONY: format
+format: $(ready) ## Format the source and mend what the linter can mend.
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+.PHONY: clean
+clean: ## Remove logs and caches; the virtual environment stays.
+	rm -rf logs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -print0 | xargs -0 rm -rf
+
+# The pip of a fresh environment may be older than dependency groups (25.1), so it is renewed first.
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15) and "Python 3.11 to 3.14 is needed; name one with PYTHON=...")'
+	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) --constraint constraints.txt --upgrade pip
+	$(VENV)/bin/python -m pip install --quiet $(PIP_ARGS) --constraint constraints.txt --group dev
+	touch $@

@@ -1,0 +1,25 @@
+"""The HTTP side: validates, records and queues jobs, and answers for them; imports no GPU library."""
+
+from __future__ import annotations
+
+from apiflask import APIFlask
+from apiflask.schema_adapters.marshmallow import parser
+
+from api import admin, answers, body, documentation, health, jobs, problems, stats, submissions
+from api.desk import open_desk
+from domain.settings import settings
+
+
+def create_app() -> APIFlask:
+    """The WSGI application, by the settings of the environment; it connects to Redis with the first request."""
+    app = APIFlask(__name__, title=documentation.TITLE, version=documentation.VERSION, docs_oauth2_redirect_path=None)
+    app.config["MAX_CONTENT_LENGTH"] = settings().max_body
+    app.json.sort_keys = False  # type: ignore[attr-defined]
+    documentation.configure(app)
+    parser.location_loader("json")(body.load)
+    problems.register(app)
+    app.after_request(answers.fresh)
+    open_desk(app)
+    for noun in (submissions, jobs, health, stats, admin, documentation):
+        app.register_blueprint(noun.blueprint)
+    return app

@@ -1,0 +1,12 @@
+"""How many requests one server process holds at once, and how many of them may be clients that only wait."""
+
+from __future__ import annotations
+
+PROCESSES = 2
+"""Two, so that a large body being checked in one does not delay the answers of the other."""
+
+THREADS = 256
+"""A thread costs about 100 KiB, and a waiting client holds one; 200 waiting clients cost 2 % of a core."""
+
+WAITERS = THREADS * 3 // 4
+"""The rest stays free for /health and for submissions, whoever waits."""

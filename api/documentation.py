@@ -1,0 +1,67 @@
+"""The OpenAPI document and its browsable page, whose assets come from a wheel: the page asks nothing of the network."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from apiflask import APIBlueprint, APIFlask
+from flask import Response, redirect, send_from_directory
+from werkzeug.wrappers import Response as BaseResponse
+
+from api.schemas.problem import ProblemSchema
+
+TITLE = "Kernel evaluation"
+VERSION = "0.1.0"
+ASSETS = "/docs/assets"
+DESCRIPTION = """\
+POST a GPU kernel, alone (`/evaluate`) or against a reference (`/compare`); ask `/job/<id>` for the verdict, or wait for
+it with `?wait=SECONDS`. Every verdict about a kernel, wrong, crashed and timed out included, is a 200 with
+`kernel_exec_result`; errors are problem documents (RFC 9457) that name the field at fault."""
+ONE_DAY_S = 86_400
+
+blueprint = APIBlueprint("documentation", __name__, enable_openapi=False)
+
+
+def _assets() -> Path:
+    """Swagger UI's files: those of the flask-swagger-ui wheel, whose own code is not used."""
+    spec = find_spec("flask_swagger_ui")
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError("flask-swagger-ui is not installed: pip install -c constraints.txt --group api")
+    return Path(spec.origin).parent / "dist"
+
+
+@blueprint.get("/")
+def home() -> BaseResponse:
+    """The browsable page, for who opens the service in a browser."""
+    return redirect("/docs")
+
+
+@blueprint.get(f"{ASSETS}/<path:name>")
+def asset(name: str) -> Response:
+    """One of Swagger UI's files."""
+    return send_from_directory(_assets(), name, max_age=ONE_DAY_S)
+
+
+def configure(app: APIFlask) -> None:
+    """What APIFlask writes into the document, and where the page finds its assets."""
+    app.config.update(
+        OPENAPI_VERSION="3.1.0",
+        DESCRIPTION=DESCRIPTION,
+        TAGS=[
+            {"name": "Submissions", "description": "A kernel in."},
+            {"name": "Jobs", "description": "A verdict out."},
+            {"name": "Service", "description": "How the service is."},
+        ],
+        LICENSE={"name": "MIT", "identifier": "MIT"},
+        AUTO_OPERATION_ID=True,
+        VALIDATION_ERROR_STATUS_CODE=400,
+        VALIDATION_ERROR_DESCRIPTION="The request is not valid",
+        VALIDATION_ERROR_SCHEMA=ProblemSchema,
+        HTTP_ERROR_SCHEMA=ProblemSchema,
+        DOCS_FAVICON=f"{ASSETS}/favicon-32x32.png",
+        SWAGGER_UI_CSS=f"{ASSETS}/swagger-ui.css",
+        SWAGGER_UI_BUNDLE_JS=f"{ASSETS}/swagger-ui-bundle.js",
+        SWAGGER_UI_STANDALONE_PRESET_JS=f"{ASSETS}/swagger-ui-standalone-preset.js",
+        SWAGGER_UI_CONFIG={"validatorUrl": None, "tryItOutEnabled": True},
+    )

@@ -1,0 +1,74 @@
+"""GET /health: whether a kernel sent now would be judged, and by whom."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from apiflask import APIBlueprint, Schema
+from flask import Response, jsonify
+from marshmallow import fields
+from redis.exceptions import RedisError
+
+from api.desk import desk
+from api.stats import job_stats
+from domain.job import State
+from tasks.heartbeat import WorkerView, workers
+
+blueprint = APIBlueprint("health", __name__, tag="Service")
+
+READY, UNAVAILABLE = "ready", "unavailable"
+
+
+class HealthSchema(Schema):
+    """Whether the service can judge; `reasons` says why not."""
+
+    status = fields.String(required=True, metadata={"enum": ["healthy", "unhealthy"]})
+    reasons = fields.List(fields.String(), required=True)
+    error = fields.String(metadata={"description": "The reasons in one string; only when unhealthy."})
+    gpu_available = fields.Boolean(required=True)
+    gpu_count = fields.Integer(required=True)
+    broker = fields.String(required=True, metadata={"enum": [READY, UNAVAILABLE]})
+    compilation_service = fields.String(required=True, metadata={"enum": [READY, UNAVAILABLE]})
+    profiling_service = fields.String(required=True, metadata={"enum": [READY, UNAVAILABLE]})
+    workers = fields.List(fields.Dict(), required=True)
+    job_stats = fields.Dict(allow_none=True, metadata={"description": "null when the broker cannot be asked."})
+    gpu_manager = fields.Dict(required=True, metadata={"description": "`available_gpus`: those without a job."})
+
+
+@blueprint.get("/health")
+@blueprint.output(HealthSchema, description="A worker is there to judge")
+@blueprint.doc(summary="Health", responses={503: "No worker, or no broker; the same body"})
+def health() -> Response:
+    """Asks the broker who has been heard of in the last seconds; never a worker itself."""
+    reasons = []
+    alive: list[WorkerView] = []
+    counters: dict[str, float] | None = None
+    try:
+        alive, counters = workers(desk().redis), desk().records.counters()
+        if not alive:
+            reasons.append("no worker has been heard of in the last seconds: start one, or read its log")
+    except RedisError as error:
+        reasons.append(f"the broker cannot be asked ({type(error).__name__}): start Redis, or check CELERY_BROKER_URL")
+    response = jsonify(_body(alive, counters, reasons))
+    response.status_code = 503 if reasons else 200
+    return response
+
+
+def _body(alive: list[WorkerView], counters: dict[str, float] | None, reasons: list[str]) -> dict[str, Any]:
+    gpus = {worker.gpu_uuid for worker in alive if worker.gpu_available}
+    busy = counters[f"by_state:{State.RUNNING.value}"] if counters else 0
+    service = READY if alive else UNAVAILABLE
+    return {
+        "status": "unhealthy" if reasons else "healthy",
+        "reasons": reasons,
+        **({"error": "; ".join(reasons)} if reasons else {}),
+        "gpu_available": bool(gpus),
+        "gpu_count": len(gpus),
+        "broker": UNAVAILABLE if counters is None else READY,
+        "compilation_service": service,
+        "profiling_service": service,
+        "workers": [asdict(worker) for worker in alive],
+        "job_stats": None if counters is None else job_stats(counters),
+        "gpu_manager": {"available_gpus": max(0, len(gpus) - int(busy))},
+    }

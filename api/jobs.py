@@ -1,0 +1,84 @@
+"""Jobs after their submission: GET /job/<id>, GET /jobs, DELETE /job/<id>."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apiflask import APIBlueprint
+from flask import Response, jsonify
+from marshmallow import validate
+
+from api import answers
+from api.desk import desk
+from api.problems import Kind, Problem
+from api.schemas.fields import RealNumber, Text, WholeNumber, WireSchema, one_of
+from api.schemas.job import JobListSchema, JobSchema, summary
+from api.waiting import WaitQuerySchema
+from domain.job import State
+from tasks.records import JobView
+
+blueprint = APIBlueprint("jobs", __name__, tag="Jobs")
+
+MAX_PAGE = 1000
+_NO_JOB = {404: "No such job", 503: "The broker cannot be reached"}
+
+
+class ListQuerySchema(WireSchema):
+    """Which jobs to list."""
+
+    state = Text(validate=one_of(State))
+    batch_id = Text(validate=validate.Length(max=100))
+    limit = WholeNumber(1, MAX_PAGE, load_default=100)
+    cursor = RealNumber(metadata={"type": "string", "description": "The `next_cursor` of the page before."})
+
+
+@blueprint.get("/job/<job_id>")
+@blueprint.input(WaitQuerySchema, location="query")
+@blueprint.output(JobSchema, description="The job; `result` once it is completed")
+@blueprint.doc(summary="A job's state and result", responses=_NO_JOB)
+def read(job_id: str, query_data: dict[str, Any]) -> Response:
+    """200 for every known job, whatever became of it. With `wait`, held until it is terminal or the time is over."""
+    view, headers = answers.held(_known(job_id, desk().records.get(job_id)), query_data)
+    response = answers.job(view)
+    response.headers.update(headers)
+    return response
+
+
+@blueprint.delete("/job/<job_id>")
+@blueprint.input(WaitQuerySchema, location="query")
+@blueprint.output(JobSchema, description="The job, terminal: cancelled, or as it ended before")
+@blueprint.doc(summary="Cancel a job", responses={202: "It is running and will stop shortly", **_NO_JOB})
+def cancel(job_id: str, query_data: dict[str, Any]) -> Response:
+    """Cancels a queued job at once; stops a running one, which takes a moment (202; 200 if waited for).
+
+    A job that is terminal already is answered unchanged.
+    """
+    view, headers = answers.held(_known(job_id, desk().records.cancel(job_id)), query_data)
+    response = answers.job(view, 200 if view.state.terminal else 202)
+    response.headers.update(headers)
+    return response
+
+
+@blueprint.get("/jobs")
+@blueprint.input(ListQuerySchema, location="query")
+@blueprint.output(JobListSchema)
+@blueprint.doc(summary="Jobs, newest first")
+def listing(query_data: dict[str, Any]) -> Response:
+    """A page of the jobs that are kept, without their results; of one state or one batch if asked for."""
+    state, batch_id, limit = query_data.get("state"), query_data.get("batch_id"), query_data["limit"]
+    wanted = State(state) if state else None
+    # Of a batch, the state is picked here: the cursor must go on after the last job that was looked at.
+    index = None if batch_id else wanted
+    page = desk().records.list(state=index, batch_id=batch_id, limit=limit, before=query_data.get("cursor"))
+    shown = [summary(view) for view in page if wanted is None or view.state is wanted]
+    return jsonify({"jobs": shown, "next_cursor": f"{page[-1].submitted_at:.6f}" if len(page) == limit else None})
+
+
+def _known(job_id: str, view: JobView | None) -> JobView:
+    if view is None:
+        raise Problem(
+            Kind.UNKNOWN_JOB,
+            f"no job {job_id[:100]!r} is known: it was never accepted, or its time to be kept is over",
+            job_id=job_id[:100],
+        )
+    return view

@@ -1,0 +1,191 @@
+"""Every error answer: RFC 9457 problem details, with the original service's error keys beside them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from apiflask import APIFlask, HTTPError
+from flask import Response, current_app, request
+from kombu.exceptions import OperationalError
+from marshmallow import ValidationError
+from redis.exceptions import RedisError
+from werkzeug.http import HTTP_STATUS_CODES
+
+from api.body import BodyError, MediaTypeError, Path
+from api.schemas.fields import MISSING, UNKNOWN
+from domain.settings import MIB, settings
+
+CONTENT_TYPE = "application/problem+json"
+RETRY_AFTER_S = 5
+_SHOWN_ERRORS = 5
+_MESSAGE_CHARS = 400
+_log = logging.getLogger(__name__)
+
+
+class Kind(Enum):
+    """The problems there are: the HTTP status and the title of each; `type` is a URN made of the name."""
+
+    INVALID_REQUEST = 400, "The request is not valid"
+    UNKNOWN_JOB = 404, "No such job"
+    UNSUPPORTED_MEDIA_TYPE = 415, "The body is no JSON"
+    JOB_CANCELLED = 409, "The job was cancelled"
+    JOB_FAILED = 500, "The service failed to judge the kernel"
+    QUEUE_FULL = 503, "The queue is full"
+    BROKER_UNREACHABLE = 503, "The broker cannot be reached"
+
+    @property
+    def urn(self) -> str:
+        return f"urn:kernel-eval:problem:{self.name.lower().replace('_', '-')}"
+
+
+@dataclass(frozen=True)
+class FieldError:
+    """What is wrong with one value of a body."""
+
+    path: Path
+    message: str
+
+    @property
+    def field(self) -> str:
+        return " -> ".join(map(str, self.path))
+
+    @property
+    def type(self) -> str:
+        if self.message.startswith(MISSING.partition(";")[0]):
+            return "missing"
+        return "extra_forbidden" if self.message == UNKNOWN else "value_error"
+
+    @property
+    def pointer(self) -> str:
+        """RFC 6901."""
+        return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in self.path)
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}" if self.path else self.message
+
+
+class Problem(HTTPError):
+    """An error answer of a kind that we name; `extra` are further members of its body."""
+
+    def __init__(self, kind: Kind, detail: str, headers: Mapping[str, str] | None = None, **extra: Any) -> None:
+        status, title = kind.value
+        super().__init__(status, title, detail, dict(headers or {}), extra)
+        self.kind = kind
+
+    def body(self, instance: str) -> dict[str, Any]:
+        """The problem document."""
+        return {
+            "type": self.kind.urn,
+            "title": self.message,
+            "status": self.status_code,
+            "detail": self.detail,
+            "instance": instance,
+            "error": self.detail,
+            **self.extra_data,
+        }
+
+
+def invalid(errors: list[FieldError], body: Any = None) -> Problem:
+    """The problem of a body with these errors; `body` is where their values are looked up."""
+    shown = "; ".join(map(str, errors[:_SHOWN_ERRORS]))
+    more = f"; and {len(errors) - _SHOWN_ERRORS} more" if len(errors) > _SHOWN_ERRORS else ""
+    return Problem(
+        Kind.INVALID_REQUEST,
+        shown + more,
+        validation_errors=[{"field": e.field, "message": e.message, "type": e.type} for e in errors],
+        details=dict(_given(errors, body)),
+        errors=[{"path": list(e.path), "pointer": e.pointer, "message": e.message} for e in errors],
+    )
+
+
+def invalid_fields(error: ValidationError) -> Problem:
+    """The problem of what a schema refused."""
+    return invalid(list(_flatten(error.messages)), error.data)
+
+
+def _flatten(messages: Any, path: Path = ()) -> Iterator[FieldError]:
+    if isinstance(messages, dict):
+        for key, value in messages.items():
+            yield from _flatten(value, path if key == "_schema" else (*path, key))
+    elif isinstance(messages, list):
+        for message in messages:
+            yield from _flatten(message, path)
+    else:
+        yield FieldError(path, str(messages)[:_MESSAGE_CHARS])
+
+
+def _given(errors: list[FieldError], body: Any) -> Iterator[tuple[str, Any]]:
+    """The short values that were at fault, by field."""
+    for error in errors:
+        value = body
+        for step in error.path:
+            inside = isinstance(value, dict) or (isinstance(value, list) and isinstance(step, int))
+            try:
+                value = value[step] if inside else None
+            except (KeyError, IndexError):
+                value = None
+        if isinstance(value, (bool, int, float)) or (isinstance(value, str) and len(value) <= _MESSAGE_CHARS):
+            yield error.field, value
+
+
+def respond(error: HTTPError) -> Response:
+    """The answer of any error: the one hook that all of them pass."""
+    if isinstance(error, Problem):
+        body = error.body(request.path)
+    elif isinstance(error.detail, dict) and error.detail:
+        # APIFlask's own validation, used for query parameters: messages by location, then by name.
+        problem = invalid([e for part in error.detail.values() for e in _flatten(part)])
+        body = problem.body(request.path)
+    else:
+        detail = _plain_detail(error)
+        body = {
+            "type": "about:blank",
+            "title": HTTP_STATUS_CODES.get(error.status_code, "Error"),
+            "status": error.status_code,
+            "detail": detail,
+            "instance": request.path,
+            "error": detail,
+        }
+    response = current_app.response_class(current_app.json.dumps(body) + "\n", error.status_code)
+    response.headers.update(error.headers)
+    response.content_type = CONTENT_TYPE
+    return response
+
+
+def _plain_detail(error: HTTPError) -> str:
+    match error.status_code:
+        case 404:
+            return f"there is no {request.path[:200]!r} here; /openapi.json lists what there is"
+        case 405:
+            return f"{request.method} is not allowed for {request.path[:200]}; {dict(error.headers).get('Allow')} is"
+        case 413:
+            return f"the body is larger than {settings().max_body // MIB} MiB; split it, or send tensors compressed"
+        case 500:
+            return "an error of the service, not of the request; its log has the cause"
+    return error.message or "the request could not be served"
+
+
+def register(app: APIFlask) -> None:
+    """Sends every error of `app` through `respond`."""
+    app.error_processor(respond)
+
+    @app.errorhandler(ValidationError)
+    def _invalid_fields(error: ValidationError) -> Response:
+        return respond(invalid_fields(error))
+
+    @app.errorhandler(BodyError)
+    def _invalid_body(error: BodyError) -> Response:
+        if isinstance(error, MediaTypeError):
+            return respond(Problem(Kind.UNSUPPORTED_MEDIA_TYPE, str(error)))
+        return respond(invalid([FieldError(error.path, str(error))]))
+
+    @app.errorhandler(RedisError)
+    @app.errorhandler(OperationalError)
+    def _no_broker(error: Exception) -> Response:
+        _log.error("broker: %s", error)
+        detail = "the broker does not answer, so nothing was recorded; try again in a few seconds"
+        return respond(Problem(Kind.BROKER_UNREACHABLE, detail, {"Retry-After": str(RETRY_AFTER_S)}))

@@ -1,0 +1,136 @@
+"""The fields that every request schema is made of: lenient where JSON writers differ, exact in what they say."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from apiflask import Schema
+from marshmallow import EXCLUDE, ValidationError, fields, validate
+
+MISSING = "is missing; it is required"
+UNKNOWN = "is not a field of this object; remove it"
+INT64_LOW, UINT64_HIGH = -(2**63), 2**64 - 1
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,20}", re.ASCII)
+_REAL = re.compile(r"[+-]?([0-9]{1,30}\.?[0-9]{0,30}|\.[0-9]{1,30})([eE][+-]?[0-9]{1,3})?", re.ASCII)
+_OBJECT = {"unknown": UNKNOWN, "type": "must be a JSON object"}
+_SHOWN_CHARS = 60
+
+
+def _messages(**own: str) -> dict[str, str | list[Any] | dict[Any, Any]]:
+    return {"required": MISSING, "null": "must not be null", "validator_failed": "is not valid", **own}
+
+
+def shown(value: Any) -> str:
+    """A value as an error message shows it: short, whatever was sent."""
+    match value:
+        case dict():
+            return "an object"
+        case list():
+            return "an array"
+        case None | bool():
+            return {None: "null", True: "true", False: "false"}[value]
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
+
+
+class ObjectSchema(Schema):
+    """A JSON object; unknown keys are refused."""
+
+    error_messages = _OBJECT
+
+
+class WireSchema(ObjectSchema):
+    """A JSON object whose unknown keys are ignored, as the original service does outside of KernelCode."""
+
+    class Meta:
+        """Unknown keys are dropped."""
+
+        unknown = EXCLUDE
+
+
+class Text(fields.String):
+    """A JSON string."""
+
+    default_error_messages = _messages(invalid="must be a string")
+
+
+class Flag(fields.Boolean):
+    """A JSON boolean; also the spellings that form-like writers use."""
+
+    default_error_messages = _messages(invalid="must be true or false")
+
+
+class Items(fields.List[Any]):
+    """A JSON array."""
+
+    default_error_messages = _messages(invalid="must be an array")
+
+
+class Part(fields.Nested):
+    """An object of a schema of its own."""
+
+    default_error_messages = _messages(type="must be a JSON object")
+
+
+class Anything(fields.Raw):
+    """A value that the schema's own checks look at."""
+
+    default_error_messages = _messages()
+
+
+class FreeObject(fields.Dict):
+    """A JSON object with any content."""
+
+    default_error_messages = _messages(invalid="must be a JSON object")
+
+
+class WholeNumber(fields.Integer):
+    """An integer; `"7"` and `7.0` are taken as 7, `2.5` and `true` are refused."""
+
+    default_error_messages = _messages()
+
+    def __init__(self, low: int = INT64_LOW, high: int = UINT64_HIGH, **options: Any) -> None:
+        super().__init__(validate=validate.Range(low, high, error="must be between {min} and {max}"), **options)
+
+    def _deserialize(self, value: Any, attr: str | None, data: Mapping[str, Any] | None, **kwargs: Any) -> int:
+        return whole_number(value)
+
+
+def whole_number(value: Any) -> int:
+    """The integer that `value` stands for; raises ValidationError."""
+    match value:
+        case bool():
+            pass
+        case int():
+            return value
+        case float() if value.is_integer():
+            return int(value)
+        case str() if _WHOLE.fullmatch(value):
+            return int(value)
+    raise ValidationError(f"must be a whole number, not {shown(value)}")
+
+
+class RealNumber(fields.Float):
+    """A finite number; numeric strings are taken, booleans refused."""
+
+    default_error_messages = _messages()
+
+    def _deserialize(self, value: Any, attr: str | None, data: Mapping[str, Any] | None, **kwargs: Any) -> float:
+        if isinstance(value, str) and not _REAL.fullmatch(value):
+            value = None
+        try:
+            number = math.nan if isinstance(value, bool) else float(value)
+        except (OverflowError, TypeError):
+            number = math.nan
+        if not math.isfinite(number):
+            raise ValidationError("must be a finite number")
+        return number
+
+
+def one_of(choices: Any) -> validate.OneOf:
+    """Exactly one of these strings, case-sensitive."""
+    return validate.OneOf([str(choice) for choice in choices], error="must be one of: {choices}; not {input!r}")

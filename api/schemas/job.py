@@ -1,0 +1,144 @@
+"""A job as the API shows it: the record's view, with the original service's status words beside ours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apiflask import Schema
+from marshmallow import fields
+
+from api.schemas.fields import one_of
+from domain.job import Stage, State
+from tasks.job_view import JobView
+
+_LEGACY_STATUS: dict[State | Stage, str] = {
+    Stage.QUEUED: "submitted",
+    Stage.BUILD: "compiling",
+    Stage.WAIT_FOR_DEVICE: "compiling",
+    Stage.LOAD: "validating",
+    Stage.VALIDATE: "validating",
+    Stage.TIME: "profiling",
+    State.COMPLETED: "completed",
+    State.FAILED: "failed",
+    State.CANCELLED: "failed",
+}
+LEGACY_STATUSES = tuple(dict.fromkeys(_LEGACY_STATUS.values()))
+
+
+def location(job_id: str) -> str:
+    """Where the job is asked about."""
+    return f"/job/{job_id}"
+
+
+def summary(view: JobView) -> dict[str, Any]:
+    """The body of a job without its result."""
+    cancelled = view.state is State.CANCELLED
+    return {
+        "job_id": view.job_id,
+        "operation": view.operation,
+        "kernel_type": view.kernel_type,
+        "state": view.state.value,
+        "stage": view.stage.value,
+        "status": _LEGACY_STATUS[view.state if view.state.terminal else view.stage],
+        "queue_position": view.queue_position,
+        "submitted_at": view.submitted_at,
+        "created_at": view.submitted_at,
+        "timeout": view.timeout,
+        "attempt": view.attempt,
+        "worker": view.worker,
+        "batch_id": view.batch_id,
+        "cancel_requested": view.cancel_requested,
+        "timeline": view.timeline,
+        "error": "cancelled on request" if cancelled else view.error,
+    }
+
+
+def body(view: JobView) -> dict[str, Any]:
+    """The body of a job."""
+    return {**summary(view), "result": view.result}
+
+
+class StepSchema(Schema):
+    """One entry of a job's timeline."""
+
+    stage = fields.String(required=True, validate=one_of(Stage))
+    at = fields.Float(required=True, metadata={"description": "Epoch seconds, by the broker's clock."})
+    attempt = fields.Integer(required=True)
+    reason = fields.String(metadata={"description": "Why the job went back to the queue."})
+
+
+class JobSummarySchema(Schema):
+    """A job without its result."""
+
+    job_id = fields.String(required=True)
+    operation = fields.String(validate=one_of(("evaluate", "compare")))
+    kernel_type = fields.String()
+    state = fields.String(
+        required=True,
+        validate=one_of(State),
+        metadata={"description": "`completed` is every verdict about a kernel; `failed` is the service's own fault."},
+    )
+    stage = fields.String(required=True, validate=one_of(Stage))
+    status = fields.String(
+        validate=one_of(LEGACY_STATUSES), metadata={"description": "The original service's word for state and stage."}
+    )
+    queue_position = fields.Integer(required=True, allow_none=True, metadata={"description": "0 is the next one."})
+    submitted_at = fields.Float(required=True, metadata={"description": "Epoch seconds."})
+    created_at = fields.Float(metadata={"description": "submitted_at, under the original's name."})
+    timeout = fields.Integer()
+    attempt = fields.Integer(metadata={"description": "Workers that have taken the job."})
+    worker = fields.String(allow_none=True)
+    batch_id = fields.String(allow_none=True)
+    cancel_requested = fields.Boolean()
+    timeline = fields.List(fields.Nested(StepSchema), required=True)
+    error = fields.String(allow_none=True, metadata={"description": "Why the service failed; null otherwise."})
+
+
+class JobSchema(JobSummarySchema):
+    """A job; `result` is the body that waiting for it would have answered."""
+
+    result = fields.Dict(required=True, allow_none=True)
+
+
+class JobListSchema(Schema):
+    """A page of jobs, newest first."""
+
+    jobs = fields.List(fields.Nested(JobSummarySchema), required=True)
+    next_cursor = fields.String(
+        required=True, allow_none=True, metadata={"description": "Ask with ?cursor= for the next page; null: the last."}
+    )
+
+
+class ResultSchema(Schema):
+    """The original service's answer, with ours added; `kernel_exec_result` is about the (custom) kernel."""
+
+    job_id = fields.String(required=True)
+    status = fields.String(required=True, metadata={"description": '"success": a verdict was reached, whatever it is.'})
+    verdict = fields.String(required=True)
+    pod_name = fields.String(allow_none=True)
+    pod_ip = fields.String(allow_none=True)
+    gpu_type = fields.String()
+    kernel_exec_result = fields.Dict(required=True)
+    ref_runtime = fields.Dict(metadata={"description": "/compare only: the reference's times in ms."})
+    ref_result = fields.Dict(metadata={"description": "/compare only."})
+    speedup = fields.Dict(allow_none=True, metadata={"description": "/compare only; null when not measured."})
+    environment = fields.Dict()
+
+
+class BatchEntrySchema(Schema):
+    """The answer to one body of a batch: a job's id, or the problem with the body."""
+
+    index = fields.Integer(required=True)
+    job_id = fields.String()
+    location = fields.String()
+    state = fields.String()
+    problem = fields.Dict()
+
+
+class BatchAnswerSchema(Schema):
+    """The answer to a batch, in the order of its bodies."""
+
+    batch_id = fields.String(required=True, allow_none=True, metadata={"description": "null: nothing was accepted."})
+    accepted = fields.Integer(required=True)
+    refused = fields.Integer(required=True)
+    jobs = fields.List(fields.Nested(BatchEntrySchema), required=True)

@@ -1,0 +1,84 @@
+"""A kernel as it is submitted (KernelCode), and what each kernel type needs besides its source."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from marshmallow import ValidationError, post_load, validates_schema
+
+from api.schemas.contract import IOContractSchema
+from api.schemas.fields import FreeObject, ObjectSchema, Part, Text, one_of, shown
+from api.schemas.launch import check_launch
+from domain.contract import IOContract
+from domain.kernel import KernelType
+from domain.settings import settings
+
+PYTHON_ENTRIES = ("function_name", "class_name", "entry_point")
+TEXT_METADATA = (*PYTHON_ENTRIES, "kernel_name", "method_name")
+LIST_METADATA = ("compiler_options", "compile_options", "name_expressions")
+
+_MODEL_CLASS = re.compile(r"^class\s+(Model|ModelNew)\b", re.MULTILINE)
+
+
+def _source_size(source: str) -> None:
+    size, cap = len(source.encode()), settings().max_source
+    if size > cap:
+        raise ValidationError(f"is {size} bytes of UTF-8; at most {cap} are taken")
+
+
+class KernelSchema(ObjectSchema):
+    """One kernel. Unlike around it, an unknown key is refused: the kernel would be judged without what it says."""
+
+    source_code = Text(required=True, validate=_source_size, metadata={"description": "At most 1 MiB of UTF-8."})
+    kernel_type = Text(required=True, validate=one_of(KernelType))
+    io = Part(IOContractSchema, allow_none=True, metadata={"description": "Required for triton, cuda, multi_kernel."})
+    metadata = FreeObject(
+        allow_none=True,
+        metadata={"description": "What to call and how to compile: kernel_name, function_name, compiler_options, …"},
+    )
+
+    @validates_schema
+    def _metadata(self, data: dict[str, Any], **_: Any) -> None:
+        metadata, errors = data.get("metadata") or {}, {}
+        for key in TEXT_METADATA:
+            if not isinstance(metadata.get(key), str | None):
+                errors[key] = [f"must be a string, not {shown(metadata[key])}"]
+        for key in LIST_METADATA:
+            given = metadata.get(key)
+            if given is not None and not (isinstance(given, list) and all(isinstance(item, str) for item in given)):
+                errors[key] = ["must be an array of strings"]
+        if data["kernel_type"] == KernelType.MULTI_KERNEL and not metadata.get("entry_point"):
+            errors["entry_point"] = ["is missing; multi_kernel needs the name of the Python function to call"]
+        if errors:
+            raise ValidationError({"metadata": errors})
+
+    @validates_schema
+    def _contract(self, data: dict[str, Any], **_: Any) -> None:
+        if data.get("io") is None and _needs_contract(data):
+            raise ValidationError(
+                f"is missing; {data['kernel_type']} needs an io_contract here: its arguments, and how it is launched",
+                "io",
+            )
+
+    @post_load
+    def _launch(self, data: dict[str, Any], **_: Any) -> dict[str, Any]:
+        if data.get("io") is not None:
+            try:
+                contract = IOContract.from_wire(data["io"])
+                check_launch(contract, KernelType(data["kernel_type"]), data["source_code"])
+            except ValidationError as error:
+                raise ValidationError({"io": {"launch": error.messages}}) from error
+        return data
+
+
+def _needs_contract(data: dict[str, Any]) -> bool:
+    """Whether nothing but a contract can say how this kernel is called."""
+    match KernelType(data["kernel_type"]):
+        case KernelType.CUDA | KernelType.MULTI_KERNEL:
+            return True
+        case KernelType.TRITON:
+            # A Python wrapper that launches its own kernels is called like a torch module.
+            metadata = data.get("metadata") or {}
+            return not (_MODEL_CLASS.search(data["source_code"]) or any(metadata.get(key) for key in PYTHON_ENTRIES))
+    return False

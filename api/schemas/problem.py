@@ -1,0 +1,37 @@
+"""An error answer, for the OpenAPI document: RFC 9457 problem details and the original's keys."""
+
+from __future__ import annotations
+
+from apiflask import Schema
+from marshmallow import fields
+
+
+class ValidationErrorSchema(Schema):
+    """One field at fault, in the original's form."""
+
+    field = fields.String(required=True, metadata={"description": "The path, joined by ` -> `."})
+    message = fields.String(required=True)
+    type = fields.String(required=True)
+
+
+class FieldErrorSchema(Schema):
+    """One field at fault."""
+
+    path = fields.List(fields.Raw(metadata={"type": ["string", "integer"]}), required=True)
+    pointer = fields.String(required=True, metadata={"description": "RFC 6901, into the body."})
+    message = fields.String(required=True)
+
+
+class ProblemSchema(Schema):
+    """What went wrong and what to do; `error` repeats `detail` for clients of the original."""
+
+    type = fields.String(required=True)
+    title = fields.String(required=True)
+    status = fields.Integer(required=True)
+    detail = fields.String(required=True)
+    instance = fields.String(required=True)
+    error = fields.String(required=True)
+    details = fields.Dict(metadata={"description": "The values at fault, by field."})
+    validation_errors = fields.List(fields.Nested(ValidationErrorSchema))
+    errors = fields.List(fields.Nested(FieldErrorSchema))
+    job_id = fields.String()

@@ -1,0 +1,149 @@
+"""Request bodies of /evaluate, /compare and /batch, and the one way from a body to a domain Request."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from marshmallow import ValidationError, fields, validate
+
+from api.schemas.fields import Items, Part, RealNumber, Text, WholeNumber, WireSchema, shown
+from api.schemas.kernel import KernelSchema
+from domain.kernel import KernelType
+from domain.request import DEFAULT_NUM_TRIALS, DEFAULT_TIMEOUT_S, DEFAULT_TOLERANCE, Request
+from domain.settings import settings
+
+MAX_TRIALS = 10_000
+MIN_TIMEOUT_S, MAX_TIMEOUT_S = 5, 600
+LEGACY_TIMEOUT_S = 30
+
+EVALUATE, COMPARE = "evaluate", "compare"
+
+
+def _trials() -> fields.Field[Any]:
+    return WholeNumber(1, MAX_TRIALS, load_default=DEFAULT_NUM_TRIALS, metadata={"description": "Calls to time."})
+
+
+def _timeout(default: int = DEFAULT_TIMEOUT_S) -> fields.Field[Any]:
+    return WholeNumber(
+        MIN_TIMEOUT_S,
+        MAX_TIMEOUT_S,
+        load_default=default,
+        metadata={"description": "Seconds of building and running; waiting in the queue does not count."},
+    )
+
+
+def _tolerance() -> fields.Field[Any]:
+    return RealNumber(
+        load_default=DEFAULT_TOLERANCE, allow_none=True, validate=validate.Range(0, error="must not be negative")
+    )
+
+
+class EvaluateSchema(WireSchema):
+    """One kernel to build, run and time."""
+
+    kernel = Part(KernelSchema, required=True)
+    num_trials = _trials()
+    timeout = _timeout()
+
+
+class CompareSchema(WireSchema):
+    """A kernel to judge against a reference. `kernel` is taken for `ref_kernel`."""
+
+    ref_kernel = Part(KernelSchema, required=True)
+    custom_kernel = Part(KernelSchema, required=True)
+    num_trials = _trials()
+    timeout = _timeout()
+    atol = _tolerance()
+    rtol = _tolerance()
+
+
+class LegacyCompareSchema(WireSchema):
+    """The first version's body: a torch reference against a torch_cuda kernel."""
+
+    ref_code = Text(required=True)
+    custom_code = Text(required=True)
+    num_trials = _trials()
+    timeout = _timeout(LEGACY_TIMEOUT_S)
+
+
+class BatchSchema(WireSchema):
+    """Many requests in one body; each is answered on its own."""
+
+    jobs = Items(
+        fields.Raw(allow_none=True, metadata={"type": "object", "description": "An /evaluate or /compare body."}),
+        required=True,
+        metadata={"description": "At most 1000."},
+    )
+
+
+_evaluate, _compare, _legacy, _batch = EvaluateSchema(), CompareSchema(), LegacyCompareSchema(), BatchSchema()
+
+
+def read_evaluate(body: dict[str, Any]) -> Request:
+    """The request of an /evaluate body; raises marshmallow.ValidationError with every field at fault."""
+    if "kernel" not in body and "ref_kernel" in body:
+        if "custom_kernel" in body:
+            raise ValidationError({"kernel": ["is missing; a body with two kernels goes to /compare"]}, data=body)
+        body = {**body, "kernel": body["ref_kernel"]}
+    data = _evaluate.load(body)
+    return _request(data["kernel"], None, data)
+
+
+def read_compare(body: dict[str, Any]) -> Request:
+    """The request of a /compare body, old form or new; raises marshmallow.ValidationError with every field at fault."""
+    if "ref_code" in body and "custom_code" in body:
+        return _read_legacy(body)
+    if "ref_kernel" not in body and "kernel" in body:
+        body = {**body, "ref_kernel": body["kernel"]}
+    data = _compare.load(body)
+    return _request(data["custom_kernel"], data["ref_kernel"], data)
+
+
+def _read_legacy(body: dict[str, Any]) -> Request:
+    data = _legacy.load(body)
+    kernels = {}
+    for name, kernel_type in (("ref", KernelType.TORCH), ("custom", KernelType.TORCH_CUDA)):
+        code = {"source_code": data[f"{name}_code"], "kernel_type": kernel_type.value}
+        try:
+            kernels[name] = KernelSchema().load(code)
+        except ValidationError as error:
+            messages = error.messages_dict
+            raise ValidationError({f"{name}_code": messages.get("source_code", messages)}, data=body) from error
+    return _request(kernels["custom"], kernels["ref"], data)
+
+
+def read_batch(body: dict[str, Any]) -> list[Any]:
+    """The bodies in a batch, not yet validated; raises marshmallow.ValidationError when there are none or too many."""
+    jobs: list[Any] = _batch.load(body)["jobs"]
+    if not 1 <= len(jobs) <= settings().max_batch:
+        message = f"has {len(jobs)} entries; a batch has 1 to {settings().max_batch}"
+        raise ValidationError({"jobs": [message]}, data=body)
+    return jobs
+
+
+def read_job(body: Any) -> Request:
+    """The request of one body in a batch: by its `operation`, or by the kernels it has."""
+    if not isinstance(body, dict):
+        raise ValidationError(f"must be a JSON object, not {shown(body)}")
+    operation = body.get("operation")
+    if operation is None:
+        operation = COMPARE if "custom_kernel" in body or "custom_code" in body else EVALUATE
+    if operation == EVALUATE:
+        return read_evaluate(body)
+    if operation == COMPARE:
+        return read_compare(body)
+    raise ValidationError({"operation": [f'must be "{EVALUATE}" or "{COMPARE}", not {shown(operation)}']}, data=body)
+
+
+def _request(kernel: dict[str, Any], reference: dict[str, Any] | None, data: dict[str, Any]) -> Request:
+    tolerances = {name: data.get(name) for name in ("atol", "rtol")}
+    return Request.from_wire(
+        {
+            "kernel": kernel,
+            "reference": reference,
+            "num_trials": data["num_trials"],
+            "timeout": data["timeout"],
+            **{name: DEFAULT_TOLERANCE if value is None else value for name, value in tolerances.items()},
+            "device_metrics": settings().enable_device_metrics,
+        }
+    )

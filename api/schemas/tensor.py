@@ -1,0 +1,160 @@
+"""A tensor in a contract: shape, dtype, strides, and what it holds."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import zlib
+from typing import Any
+
+from marshmallow import ValidationError, post_load, validates_schema
+from marshmallow.validate import Length, Range
+
+from api.schemas.fields import (
+    MISSING,
+    Anything,
+    Items,
+    Part,
+    RealNumber,
+    Text,
+    WholeNumber,
+    WireSchema,
+    one_of,
+    shown,
+)
+from domain.dtype import INTEGERS, ITEM_BYTES
+from domain.value import MAX_BYTES, MAX_RANK
+
+INIT_KINDS = ("randn", "uniform", "randint", "zeros", "ones", "full", "arange", "empty")
+MAX_TENSOR = 16 << 30
+MAX_INLINE = 256 << 20
+"""Bytes of one inline tensor once inflated: the body's own cap does not bound what zlib makes of it."""
+
+_INFLATE_STEP = 1 << 20
+_WHITESPACE = str.maketrans("", "", " \t\r\n")
+
+
+class TensorInitSchema(WireSchema):
+    """How a tensor's content is drawn; parameters that the kind does not use are ignored."""
+
+    kind = Text(load_default="randn", allow_none=True, validate=one_of(INIT_KINDS))
+    seed = WholeNumber(allow_none=True, metadata={"description": "Absent: drawn from the request and the position."})
+    mean = RealNumber(allow_none=True)
+    std = RealNumber(allow_none=True, validate=Range(0, error="must not be negative"))
+    low = RealNumber(allow_none=True)
+    high = RealNumber(allow_none=True)
+    fill_value = Anything(allow_none=True, metadata={"type": ["number", "boolean", "null"]})
+    start = RealNumber(allow_none=True)
+    step = RealNumber(allow_none=True)
+
+    @validates_schema
+    def _fill_is_a_number(self, data: dict[str, Any], **_: Any) -> None:
+        fill = data.get("fill_value")
+        if fill is not None and not isinstance(fill, (int, float)):
+            raise ValidationError(f"must be a number or a boolean, not {shown(fill)}", "fill_value")
+
+
+class TensorDataSchema(WireSchema):
+    """Inline content: base64 of the raw bytes in C order, optionally zlib-compressed."""
+
+    data_b64 = Text(required=True)
+    dtype = Text(load_default="float32", allow_none=True, validate=one_of(ITEM_BYTES))
+    shape = Items(WholeNumber(0, MAX_BYTES), load_default=list, allow_none=True, validate=Length(max=MAX_RANK))
+    compress = Text(load_default="none", allow_none=True, validate=one_of(("none", "zlib")))
+
+    @post_load
+    def _fits(self, data: dict[str, Any], **_: Any) -> dict[str, Any]:
+        expected = math.prod(data["shape"] or ()) * ITEM_BYTES[data["dtype"] or "float32"]
+        if expected > MAX_INLINE:
+            raise ValidationError(f"is {expected} bytes of inline data; at most {MAX_INLINE} are taken", "shape")
+        text = data["data_b64"].translate(_WHITESPACE)
+        try:
+            raw = base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise ValidationError(f"is not base64: {error}", "data_b64") from error
+        size = _inflated_size(raw, expected) if data["compress"] == "zlib" else len(raw)
+        if size != expected:
+            found = f"more than {expected}" if size > expected else size
+            raise ValidationError(f"holds {found} bytes; shape and dtype need {expected}", "data_b64")
+        return {**data, "data_b64": text}
+
+
+def _inflated_size(raw: bytes, expected: int) -> int:
+    """Bytes that `raw` inflates to, counted without keeping them and no further than just beyond `expected`."""
+    stream, pending, size = zlib.decompressobj(), raw, 0
+    try:
+        while not stream.eof and size <= expected:
+            piece = stream.decompress(pending, _INFLATE_STEP)
+            pending = stream.unconsumed_tail
+            size += len(piece)
+            if not piece and not pending and not stream.eof:
+                raise ValidationError("ends before its zlib stream does", "data_b64")
+    except zlib.error as error:
+        raise ValidationError(f"is not a zlib stream: {error}", "data_b64") from error
+    if stream.unused_data:
+        raise ValidationError("goes on after its zlib stream", "data_b64")
+    return size
+
+
+class TensorSpecSchema(WireSchema):
+    """One tensor. `data` wins over `init`, and its own shape and dtype win over those beside it."""
+
+    shape = Items(
+        WholeNumber(0, MAX_BYTES),
+        load_default=list,
+        allow_none=True,
+        validate=Length(max=MAX_RANK),
+        metadata={"description": "Sizes; zero-length dimensions are allowed; [] is a scalar."},
+    )
+    dtype = Text(load_default="float32", allow_none=True, validate=one_of(ITEM_BYTES))
+    strides = Items(
+        WholeNumber(0, MAX_BYTES),
+        allow_none=True,
+        metadata={"description": "In elements, one for each dimension; absent: C-contiguous."},
+    )
+    init = Part(TensorInitSchema, allow_none=True)
+    data = Part(TensorDataSchema, allow_none=True)
+
+    @validates_schema
+    def _size(self, data: dict[str, Any], **_: Any) -> None:
+        content = data.get("data") or data
+        shape: list[int] = content.get("shape") or []
+        strides: list[int] | None = data.get("strides")
+        if strides is not None and len(strides) != len(shape):
+            raise ValidationError(f"has {len(strides)} entries; the shape has {len(shape)}", "strides")
+        dtype = content.get("dtype") or "float32"
+        if strides is not None and 0 not in shape:
+            elements = 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+        else:
+            elements = math.prod(shape)
+        if elements * ITEM_BYTES[dtype] > MAX_TENSOR:
+            raise ValidationError(f"is more than {MAX_TENSOR} bytes ({MAX_TENSOR >> 30} GiB) of {dtype}", "shape")
+
+    @validates_schema
+    def _range(self, data: dict[str, Any], **_: Any) -> None:
+        init, dtype = data.get("init"), data.get("dtype") or "float32"
+        if not init or data.get("data"):
+            return
+        bounds = _bounds(init.get("kind") or "randn", dtype)
+        if bounds is None:
+            return
+        low = bounds[0] if init.get("low") is None else init["low"]
+        high = bounds[1] if init.get("high") is None else init["high"]
+        # The original draws uniform integers from low..high with both ends, so there equal bounds are a constant.
+        constant = low == high and init.get("kind") == "uniform" and dtype in INTEGERS
+        if low >= high and not constant:
+            raise ValidationError({"init": {"high": [f"must be above low: low is {low:g}, high is {high:g}"]}})
+
+
+def _bounds(kind: str, dtype: str) -> tuple[float, float] | None:
+    """The bounds of a kind that draws from a range, where a request names none; None for the other kinds."""
+    if kind == "uniform":
+        return (0, 100) if dtype in INTEGERS else (0, 1)
+    return (0, 100) if kind == "randint" else None
+
+
+def require_spec(argument: dict[str, Any]) -> None:
+    """A tensor argument has a tensor_spec."""
+    if argument.get("tensor_spec") is None:
+        raise ValidationError(f'{MISSING} for type "tensor"', "tensor_spec")

@@ -1,0 +1,141 @@
+"""Submitting kernels: POST /evaluate, /compare, /batch, and / as the old name of /compare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+from apiflask import APIBlueprint
+from flask import Response, jsonify
+from marshmallow import ValidationError
+
+from api import answers, examples
+from api.desk import desk
+from api.problems import CONTENT_TYPE, RETRY_AFTER_S, Kind, Problem, invalid_fields
+from api.schemas.job import BatchAnswerSchema, JobSchema, ResultSchema, location
+from api.schemas.problem import ProblemSchema
+from api.schemas.request import (
+    BatchSchema,
+    CompareSchema,
+    EvaluateSchema,
+    LegacyCompareSchema,
+    read_batch,
+    read_compare,
+    read_evaluate,
+    read_job,
+)
+from api.waiting import WaitQuerySchema
+from domain.job import State
+from domain.request import Request
+from domain.settings import settings
+from tasks.submission import submit, submit_many
+
+blueprint = APIBlueprint("submissions", __name__, tag="Submissions")
+
+
+def _problem(description: str) -> dict[str, Any]:
+    return {"description": description, "content": {CONTENT_TYPE: {"schema": ProblemSchema}}}
+
+
+_REFUSED: dict[int, Any] = {
+    400: _problem("The request is not valid; every field at fault is named"),
+    413: _problem("The body is larger than 64 MiB"),
+    415: _problem("The body is no JSON"),
+    503: _problem("The queue is full or the broker cannot be reached; try again after `Retry-After`"),
+}
+_ANSWERS: dict[int, Any] = {
+    200: {
+        "description": "The verdict: waited for, and there in time",
+        "content": {"application/json": {"schema": ResultSchema}},
+    },
+    **_REFUSED,
+    409: _problem("The job was cancelled while you waited"),
+    500: _problem("The service failed to judge the kernel (waited for)"),
+}
+_ACCEPTED = "Accepted; `Location` is where to ask for the result"
+
+
+@blueprint.post("/evaluate")
+@blueprint.input(EvaluateSchema, validation=False, examples=examples.EVALUATE)
+@blueprint.input(WaitQuerySchema, location="query")
+@blueprint.output(JobSchema, 202, description=_ACCEPTED)
+@blueprint.doc(summary="Judge one kernel", responses=_ANSWERS)
+def evaluate(json_data: dict[str, Any], query_data: dict[str, Any]) -> Response:
+    """Builds, runs and times one kernel. Answers 202 at once, or with `wait` the verdict."""
+    return _submit(read_evaluate(json_data), query_data)
+
+
+@blueprint.post("/compare")
+@blueprint.input(CompareSchema, validation=False, examples=examples.COMPARE)
+@blueprint.input(WaitQuerySchema, location="query")
+@blueprint.output(JobSchema, 202, description=_ACCEPTED)
+@blueprint.doc(summary="Judge a kernel against a reference", responses=_ANSWERS)
+def compare(json_data: dict[str, Any], query_data: dict[str, Any]) -> Response:
+    """Builds both kernels, checks the custom one against the reference, times both. Answers as /evaluate does."""
+    return _submit(read_compare(json_data), query_data)
+
+
+@blueprint.post("/")
+@blueprint.input(LegacyCompareSchema, validation=False, examples=examples.LEGACY)
+@blueprint.input(WaitQuerySchema, location="query")
+@blueprint.output(JobSchema, 202, description=_ACCEPTED)
+@blueprint.doc(summary="The old name of /compare", responses=_ANSWERS, deprecated=True)
+def legacy(json_data: dict[str, Any], query_data: dict[str, Any]) -> Response:
+    """Takes what /compare takes, and the first version's `ref_code` and `custom_code`; so does /compare."""
+    return _submit(read_compare(json_data), query_data)
+
+
+@blueprint.post("/batch")
+@blueprint.input(BatchSchema, validation=False, examples=examples.BATCH)
+@blueprint.output(BatchAnswerSchema, 202, description="Answered body by body, in order")
+@blueprint.doc(summary="Submit up to 1000 bodies at once", responses=_REFUSED)
+def batch(json_data: dict[str, Any]) -> Response:
+    """Each body is accepted or refused on its own. Follow the accepted ones with `GET /jobs?batch_id=…`."""
+    read: list[Request | dict[str, Any]] = []
+    for index, body in enumerate(read_batch(json_data)):
+        try:
+            read.append(read_job(body))
+        except ValidationError as error:
+            read.append(invalid_fields(error).body(f"/batch#/jobs/{index}"))
+    accepted = [entry for entry in read if isinstance(entry, Request)]
+    batch_id: str | None = None
+    job_ids: Iterator[str] = iter(())
+    if accepted:
+        _check_room(len(accepted))
+        batch_id = str(uuid4())
+        job_ids = iter(submit_many(desk().records, accepted, batch_id=batch_id))
+    entries = [
+        _accepted(index, next(job_ids)) if isinstance(entry, Request) else {"index": index, "problem": entry}
+        for index, entry in enumerate(read)
+    ]
+    answer = jsonify(
+        {"batch_id": batch_id, "accepted": len(accepted), "refused": len(read) - len(accepted), "jobs": entries}
+    )
+    answer.status_code = 202
+    return answer
+
+
+def _accepted(index: int, job_id: str) -> dict[str, Any]:
+    return {"index": index, "job_id": job_id, "location": location(job_id), "state": State.QUEUED.value}
+
+
+def _submit(request: Request, query: dict[str, Any]) -> Response:
+    _check_room(1)
+    job_id = submit(desk().records, request)
+    view = desk().records.get(job_id)
+    if view is None:
+        raise RuntimeError(
+            f"job {job_id} was recorded and is gone: is Redis evicting keys? Set maxmemory-policy noeviction"
+        )
+    return answers.submitted(view, query)
+
+
+def _check_room(jobs: int) -> None:
+    queued, most = desk().records.queue_length(), settings().max_queue
+    if queued + jobs > most:
+        raise Problem(
+            Kind.QUEUE_FULL,
+            f"{queued} jobs are queued and the queue takes {most}; nothing was recorded, try again later",
+            {"Retry-After": str(RETRY_AFTER_S)},
+        )

@@ -1,0 +1,77 @@
+"""Holding an answer until a job is done: `?wait=SECONDS`, or `Prefer: wait=SECONDS` (RFC 7240)."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+from flask import request
+from marshmallow import validate
+
+from api.schemas.fields import RealNumber, WireSchema
+from tasks.hub import JobHub
+from tasks.records import JobRecords, JobView
+
+MAX_WAIT_S = 600
+SLICE_S = 1.0
+"""A held answer looks this often whether the process is being stopped."""
+
+_WAIT = re.compile(r"wait\s*=\s*\"?([0-9]{1,6})\"?", re.IGNORECASE)
+
+
+class WaitQuerySchema(WireSchema):
+    """How long to hold the answer."""
+
+    wait = RealNumber(
+        validate=validate.Range(0, MAX_WAIT_S, error="must be between {min} and {max} seconds"),
+        metadata={"description": "Hold the answer for up to so many seconds, until the job is done."},
+    )
+
+
+def wanted(query: dict[str, Any]) -> float:
+    """Seconds that the client is ready to wait: by the query, else by its preference (cut to what we grant), else 0."""
+    if "wait" in query:
+        return float(query["wait"])
+    for preference in request.headers.get("Prefer", "").split(","):
+        if found := _WAIT.fullmatch(preference.partition(";")[0].strip()):
+            return min(float(found[1]), MAX_WAIT_S)
+    return 0.0
+
+
+class Waiters:
+    """The clients that are being held, no more of them than the hub has places."""
+
+    def __init__(self, records: JobRecords, hub: JobHub) -> None:
+        self._records = records
+        self._hub = hub
+        self.stopping: Callable[[], bool] = lambda: False
+
+    def hold(self, view: JobView, seconds: float) -> tuple[JobView, bool]:
+        """The job once it is terminal or the time is over, and whether a place was had (without one: as it is)."""
+        if view.state.terminal or seconds <= 0:
+            return view, True
+        if not self._hub.try_enter():
+            return view, False
+        try:
+            return self._wait(view, seconds), True
+        finally:
+            self._hub.leave()
+
+    def close(self) -> None:
+        """Stop listening for changes and wake who is held."""
+        self._hub.close()
+
+    def _wait(self, view: JobView, seconds: float) -> JobView:
+        deadline = time.monotonic() + seconds
+        with self._hub.watch(view.job_id) as change:
+            change.set()  # It may have moved before we watched.
+            while (left := deadline - time.monotonic()) > 0 and not self.stopping():
+                if change.wait(min(left, SLICE_S)):
+                    change.clear()
+                    # None: it was terminal and cleaned up meanwhile; what is known of it stands.
+                    view = self._records.get(view.job_id) or view
+                    if view.state.terminal:
+                        break
+        return view

@@ -1,0 +1,86 @@
+"""How values meet parameters: contract arguments, constructor arguments, the source's own input makers."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from domain.contract import IOContract
+
+
+def contract_arguments(signature: inspect.Signature | None, io: IOContract | None) -> list[int] | None:
+    """Indexes of the contract's arguments to pass by position; None for all.
+
+    Outputs are left out where the callable does not take them all: it returns its answer instead.
+    """
+    if io is None or signature is None or _binds(signature, len(io.args)):
+        return None
+    inputs = [index for index, argument in enumerate(io.args) if argument.role != "output"]
+    return inputs if _binds(signature, len(inputs)) else None
+
+
+def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
+    """The signature, where the callable tells it: builtins and methods that forgot `self` do not."""
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
+
+
+def input_maker(name: str, holders: Sequence[Any]) -> Callable[[], Any] | None:
+    """The first of the holders' functions of that name that can be called without arguments."""
+    for holder in holders:
+        maker: Any = getattr(holder, name, None)
+        signature = signature_of(maker) if callable(maker) else None
+        if signature is not None and _binds(signature, 0):
+            return maker  # type: ignore[no-any-return]
+    return None
+
+
+def construct(target: Callable[..., Any], own: list[Any] | None, given: list[Any] | None) -> Any:
+    """An instance from the source's own constructor arguments, else from those given if it takes them, else from none.
+
+    Arguments are `[a, b]`, or one dict of keyword arguments, or `[[a, b], {"c": d}]`.
+    """
+    if own is not None:
+        args, keywords = _arguments(target, own)
+        return target(*args, **keywords)
+    if given is not None:
+        args, keywords = _arguments(target, given)
+        if _fits(target, args, keywords):
+            return target(*args, **keywords)
+    return target()
+
+
+def _arguments(target: Callable[..., Any], init: list[Any]) -> tuple[list[Any], dict[str, Any]]:
+    match init:
+        case [dict() as keywords] if keywords and _fits(target, [], keywords):
+            return [], keywords
+        case [list() | tuple() as args, dict() as keywords]:
+            # A constructor may also take a list and a dict; it does unless these fit as its parameters.
+            if _fits(target, list(args), keywords):
+                return list(args), keywords
+    return init, {}
+
+
+def _fits(target: Callable[..., Any], args: list[Any], keywords: dict[Any, Any]) -> bool:
+    if not all(isinstance(key, str) for key in keywords):
+        return False
+    if getattr(target, "__init__", None) is torch.nn.Module.__init__:
+        return not args and not keywords  # Its signature would take anything, and then refuse it.
+    signature = signature_of(target)
+    try:
+        return signature is not None and signature.bind(*args, **keywords) is not None
+    except TypeError:
+        return False
+
+
+def _binds(signature: inspect.Signature, count: int) -> bool:
+    try:
+        signature.bind(*[None] * count)
+    except TypeError:
+        return False
+    return True

@@ -1,0 +1,88 @@
+"""Kernel type `cuda`: raw CUDA C++ compiled by NVRTC; the compiler itself tells a kernel's parameter types."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, ClassVar
+
+from backends.backend import Artifact, Backend, Executable, Target
+from backends.cuda_argument import check_arguments, doubtful_pointers
+from backends.cuda_build import Build
+from backends.cuda_signature import Parameter
+from domain.contract import IOContract
+from domain.fault import KernelFault
+from domain.kernel import Kernel, KernelType
+from domain.result import Status
+
+DEFAULT_ARCH = "sm_90"
+"""What a worker without a GPU compiles for: the answer is then whether the source compiles."""
+
+_CUBIN, _PLAN = "kernel.cubin", "kernel.json"
+
+
+class CudaBackend(Backend):
+    """Raw CUDA C++ with one or many `__global__` functions."""
+
+    kernel_type: ClassVar[KernelType] = KernelType.CUDA
+
+    def build(self, kernel: Kernel, folder: Path, target: Target) -> Artifact:
+        """Compile to machine code in `folder`; the contract is held against the kernel's parameters here already."""
+        io = _contract(kernel)
+        build = Build(kernel, target.arch or DEFAULT_ARCH)
+        if target.arch is None:
+            build.notes.append(f"this worker has no CUDA device: compiled for {DEFAULT_ARCH}, not run")
+        attempt = build.compile()
+        check_arguments(attempt.name, attempt.parameters, io.args)
+        build.notes += doubtful_pointers(attempt.parameters, io.args)
+        plan = {
+            "name": attempt.name,
+            "symbol": attempt.symbol,
+            "parameters": [parameter.to_wire() for parameter in attempt.parameters],
+            "cooperative": attempt.cooperative,
+            "dynamic_shared": attempt.dynamic_shared,
+        }
+        if attempt.dynamic_shared and io.launch.shared_mem is None:
+            build.notes.append(
+                "the source declares `extern __shared__` and the contract no launch.shared_mem: 8 bytes a thread are "
+                "provided, at least 1024; give launch.shared_mem in bytes to choose"
+            )
+        (folder / _CUBIN).write_bytes(attempt.compilation.cubin)
+        (folder / _PLAN).write_text(json.dumps(plan))
+        return Artifact(facts=build.facts(attempt), log=attempt.warnings)
+
+    def load(
+        self, kernel: Kernel, folder: Path, target: Target, artifact: Artifact, init: list[Any] | None, seed: int
+    ) -> Executable:
+        """Load the machine code into torch's context and lay out the argument buffer."""
+        if not target.is_cuda:
+            raise KernelFault(
+                Status.UNSUPPORTED,
+                f"compiled for {artifact.facts.get('arch', DEFAULT_ARCH)} but not run: this worker has no CUDA device; "
+                "send the kernel to a worker with a GPU",
+                compiled=True,
+            )
+        import torch
+
+        from backends.cuda_launch import CudaExecutable, load_function
+
+        device = torch.device(target.device).index or 0
+        plan = json.loads((folder / _PLAN).read_text())
+        return CudaExecutable(
+            plan["name"],
+            [Parameter.from_wire(parameter) for parameter in plan["parameters"]],
+            _contract(kernel),
+            load_function((folder / _CUBIN).read_bytes(), plan["symbol"], device),
+            device,
+            cooperative=plan["cooperative"],
+            uses_dynamic_shared=plan["dynamic_shared"],
+        )
+
+
+def _contract(kernel: Kernel) -> IOContract:
+    if kernel.io is None:
+        raise KernelFault(
+            Status.CONTRACT_MISMATCH,
+            "a raw CUDA kernel needs an IO contract: give io.args, one for each parameter, and io.launch",
+        )
+    return kernel.io

@@ -1,0 +1,174 @@
+"""A kernel's parameter types, told by the compiler itself: typedefs, templates and namespaces cost no parsing here.
+
+Behind the submitted source goes a snippet whose template machinery describes `decltype(&kernel)` in a table of words.
+The compiler writes the table into the PTX text, where `read_table` finds it. Where the snippet cannot be used (an
+overloaded kernel), `read_entry` takes what the PTX itself says: sizes and floating-point types, but no pointers or
+half types.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+_TABLE = "__ke_signature"
+_MARK = 0x4B45
+_WORDS_EACH = 2
+
+SNIPPET_NAME = "kernel signature"
+_SNIPPET = (
+    f'\n#line 1 "{SNIPPET_NAME}"'
+    + """
+template <unsigned long long __ke_n> struct __ke_known { typedef void __ke_type_; };
+template <class __ke_T, class = void> struct __ke_size { enum { __ke_value_ = 0 }; };
+template <class __ke_T> struct __ke_size<__ke_T, typename __ke_known<sizeof(__ke_T)>::__ke_type_>
+{ enum { __ke_value_ = sizeof(__ke_T) }; };
+template <class __ke_T, int __ke_enum> struct __ke_kind { enum { __ke_value_ = 's' }; };
+template <class __ke_T, bool __ke_complete> struct __ke_enumeration { enum { __ke_value_ = 0 }; };
+template <class __ke_T> struct __ke_enumeration<__ke_T, true> { enum { __ke_value_ = __is_enum(__ke_T) }; };
+template <class __ke_T> struct __ke_type {
+  enum { __ke_size_ = __ke_size<__ke_T>::__ke_value_,
+         __ke_enum_ = __ke_enumeration<__ke_T, __ke_size<__ke_T>::__ke_value_ != 0>::__ke_value_,
+         __ke_kind_ = __ke_kind<__ke_T, __ke_enum_>::__ke_value_ };
+};
+template <class __ke_T> struct __ke_type<const __ke_T> : __ke_type<__ke_T> {};
+template <class __ke_T> struct __ke_type<volatile __ke_T> : __ke_type<__ke_T> {};
+template <class __ke_T> struct __ke_type<const volatile __ke_T> : __ke_type<__ke_T> {};
+template <class __ke_T> struct __ke_kind<__ke_T, 1>
+{ enum { __ke_value_ = __ke_type<__underlying_type(__ke_T)>::__ke_kind_ }; };
+template <class __ke_T> struct __ke_kind<__ke_T *, 0> { enum { __ke_value_ = 'p' }; };
+#define __ke_is(T, k) template <> struct __ke_kind<T, 0> { enum { __ke_value_ = k }; };
+__ke_is(void, 'v') __ke_is(bool, 'b') __ke_is(float, 'f') __ke_is(double, 'f')
+__ke_is(signed char, 'i') __ke_is(short, 'i') __ke_is(int, 'i') __ke_is(long, 'i') __ke_is(long long, 'i')
+__ke_is(unsigned char, 'u') __ke_is(unsigned short, 'u') __ke_is(unsigned int, 'u') __ke_is(unsigned long, 'u')
+__ke_is(unsigned long long, 'u') __ke_is(char, 'c') __ke_is(wchar_t, 'i') __ke_is(char16_t, 'u') __ke_is(char32_t, 'u')
+#ifdef __CUDA_FP16_H__
+__ke_is(__half, 'h')
+#endif
+#ifdef __CUDA_BF16_H__
+__ke_is(__nv_bfloat16, 'g')
+#endif
+#ifdef __CUDA_FP8_H__
+__ke_is(__nv_fp8_e4m3, '4') __ke_is(__nv_fp8_e5m2, '5')
+#endif
+template <class __ke_T> struct __ke_target { enum { __ke_word_ = 0 }; };
+template <class __ke_T> struct __ke_target<__ke_T *>
+{ enum { __ke_word_ = __ke_type<__ke_T>::__ke_size_ << 9 | __ke_type<__ke_T>::__ke_kind_ }; };
+template <class __ke_T> struct __ke_target<const __ke_T *>
+{ enum { __ke_word_ = __ke_type<__ke_T>::__ke_size_ << 9 | 256 | __ke_type<__ke_T>::__ke_kind_ }; };
+template <unsigned __ke_n> struct __ke_words { unsigned __ke_word_[__ke_n]; };
+template <class __ke_T> struct __ke_entry
+{ enum { __ke_word_ = __ke_type<__ke_T>::__ke_size_ << 9 | __ke_type<__ke_T>::__ke_kind_ }; };
+template <class... __ke_T>
+__device__ constexpr __ke_words<2 * sizeof...(__ke_T) + 2> __ke_describe(void (*)(__ke_T...)) {
+  return {{MARK, unsigned(__ke_entry<__ke_T>::__ke_word_)..., unsigned(__ke_target<__ke_T>::__ke_word_)..., MARK}};
+}
+__device__ auto TABLE = __ke_describe(static_cast<decltype(&KERNEL)>(nullptr));
+"""
+)
+
+_KINDS = {
+    "p": "pointer", "v": "void", "b": "bool", "i": "int", "u": "uint", "c": "int", "f": "float", "s": "struct",
+    "h": "half", "g": "bfloat16", "4": "float8_e4m3fn", "5": "float8_e5m2",
+}  # fmt: skip
+_INTEGERS = {1: "char", 2: "short", 4: "int", 8: "long long"}
+_NAMES = {
+    "half": "__half",
+    "bfloat16": "__nv_bfloat16",
+    "float8_e4m3fn": "__nv_fp8_e4m3",
+    "float8_e5m2": "__nv_fp8_e5m2",
+}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter's type. `size` in bytes; `kind` is a value of `_KINDS`, or "word" (integer or pointer) and "bytes"
+    where only PTX was there to tell. `target` is what a pointer points to."""
+
+    kind: str
+    size: int
+    target: Parameter | None = None
+    const: bool = False
+
+    @property
+    def spelling(self) -> str:
+        """The type as C++ has it, as far as it is known."""
+        match self.kind:
+            case "pointer":
+                inner = self.target.spelling if self.target else "?"
+                return f"{'const ' if self.const else ''}{inner}*"
+            case "int" | "uint":
+                return ("unsigned " if self.kind == "uint" else "") + _INTEGERS.get(self.size, f"int{self.size * 8}")
+            case "float":
+                return "float" if self.size == 4 else "double"
+            case "struct":
+                return f"struct of {self.size} bytes" if self.size else "struct"
+            case "word" | "bytes":
+                return f"{self.size}-byte value"
+        return _NAMES.get(self.kind, self.kind)
+
+    def to_wire(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_wire(cls, wire: dict[str, Any]) -> Self:
+        target = wire["target"]
+        return cls(wire["kind"], wire["size"], cls.from_wire(target) if target else None, wire["const"])
+
+
+def spell(parameters: list[Parameter]) -> str:
+    """The parameter list for a person: `(const float*, float*, int)`."""
+    return f"({', '.join(parameter.spelling for parameter in parameters)})"
+
+
+def snippet(kernel: str) -> str:
+    """What to append to the source so that the PTX tells the parameters of that kernel."""
+    return _SNIPPET.replace("KERNEL", kernel).replace("TABLE", _TABLE).replace("MARK", f"{_MARK:#x}u")
+
+
+def read_table(ptx: str) -> list[Parameter] | None:
+    """The parameters from the snippet's table; None when the PTX holds no such table."""
+    found = re.search(rf"\b{_TABLE}\[(\d+)\] = \{{([^}}]*)\}}", ptx)
+    if found is None:
+        return None
+    # PTX leaves trailing zero bytes out.
+    content = bytes(int(byte) for byte in found[2].split(",")).ljust(int(found[1]), b"\0")
+    words = [int.from_bytes(content[i : i + 4], "little") for i in range(0, len(content), 4)]
+    if len(words) < 2 or words[0] != _MARK or words[-1] != _MARK or len(words) % _WORDS_EACH:
+        return None
+    half = len(words) // 2
+    return [_parameter(own, target) for own, target in zip(words[1:half], words[half:-1], strict=True)]
+
+
+def _parameter(own: int, target: int) -> Parameter:
+    kind, size, _ = _word(own)
+    if kind != "pointer":
+        return Parameter(kind, size)
+    target_kind, target_size, const = _word(target)
+    return Parameter(kind, size, Parameter(target_kind, target_size), const)
+
+
+def _word(word: int) -> tuple[str, int, bool]:
+    """Kind, size and constness from bits 0–7, 9–31 and 8."""
+    return _KINDS[chr(word & 0xFF)], word >> 9, bool(word & 256)
+
+
+def entries(ptx: str) -> list[str]:
+    """The kernels' names in the machine code."""
+    return re.findall(r"\.entry\s+([\w$.]+)\s*\(", ptx)
+
+
+def read_entry(ptx: str, symbol: str) -> list[Parameter]:
+    """The parameters of that kernel as its PTX declares them."""
+    found = re.search(rf"\.entry\s+{re.escape(symbol)}\s*\(([^)]*)\)", ptx)
+    declared = re.findall(
+        r"\.param\s+(?:\.align\s+\d+\s+)?\.([a-z])(\d+)[^,\[]*(?:\[(\d+)\])?", found[1] if found else ""
+    )
+    return [_declared(letter, int(bits) // 8, int(count or 1)) for letter, bits, count in declared]
+
+
+def _declared(letter: str, size: int, count: int) -> Parameter:
+    if letter == "f":
+        return Parameter("float", size)
+    return Parameter("bytes" if letter == "b" and size == 1 else "word", size * count)

@@ -1,0 +1,183 @@
+"""Finds the `__global__` functions of a CUDA source by scanning its text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_HIDDEN = re.compile(
+    r"""//(?:\\\n|[^\n])*
+    | /\*.*?(?:\*/|\Z)
+    | R"(?P<tag>[^()\s\\]{0,16})\(.*?\)(?P=tag)"
+    | "(?:\\.|[^"\\\n])*"
+    | (?<![0-9A-Fa-f])'(?:\\.|[^'\\\n])*'""",
+    re.VERBOSE | re.DOTALL,
+)
+_DIRECTIVE = re.compile(r"^[ \t]*\#(?:\\\n|[^\n])*", re.MULTILINE)
+_IF_ZERO = re.compile(r"^[ \t]*\#[ \t]*if[ \t]+0[ \t]*$", re.MULTILINE)
+_CONDITION = re.compile(r"^[ \t]*\#[ \t]*(if|ifdef|ifndef|else|elif|endif)\b[^\n]*", re.MULTILINE)
+_TOKEN = re.compile(r"[A-Za-z_]\w*|::|->|[^\s\w]|\d[\w.]*")
+_WORD = re.compile(r"[A-Za-z_]\w*\Z")
+_NESTING = {"(": ")", "<": ">", "[": "]"}
+
+
+@dataclass(frozen=True)
+class GlobalFunction:
+    """One `__global__` function as NVRTC names it: `ns::k`, or `ns::k<float, 4>` for an explicit instantiation.
+
+    `template` says that the name alone is no function yet: it lacks template arguments.
+    """
+
+    name: str
+    template: bool = False
+
+
+def _blank(match: re.Match[str]) -> str:
+    return re.sub(r"[^\n]", " ", match[0])
+
+
+def visible_code(source: str) -> str:
+    """The source with comments, literals, directives and `#if 0` blocks blanked; line numbers stay."""
+    code = _HIDDEN.sub(_blank, source)
+    while opening := _IF_ZERO.search(code):
+        code = code[: opening.start()] + _without_dead_block(code, opening)
+    return _DIRECTIVE.sub(_blank, code)
+
+
+def _without_dead_block(code: str, opening: re.Match[str]) -> str:
+    """The text from that `#if 0` on, blanked up to its `#else` or `#endif`."""
+    depth = 1
+    for line in _CONDITION.finditer(code, opening.end()):
+        depth += {"if": 1, "ifdef": 1, "ifndef": 1, "endif": -1}.get(line[1], 0)
+        if depth == 0 or (depth == 1 and line[1] in ("else", "elif")):
+            end = line.end()
+            break
+    else:
+        end = len(code)
+    return re.sub(r"[^\n]", " ", code[opening.start() : end]) + code[end:]
+
+
+def global_functions(source: str) -> list[GlobalFunction]:
+    """Every `__global__` function at namespace scope, in order, without repetition."""
+    found: dict[str, GlobalFunction] = {}
+    for scope, declaration in _declarations(_TOKEN.findall(visible_code(source))):
+        function = _function(scope, declaration)
+        if function is not None:
+            found.setdefault(function.name, function)
+    return list(found.values())
+
+
+def _declarations(tokens: list[str]) -> Iterator[tuple[list[str], list[str]]]:
+    """Each declaration at namespace scope that says `__global__`, with the namespaces around it."""
+    scopes: list[list[str]] = []
+    pending: list[str] = []
+    position = 0
+    while position < len(tokens):
+        token = tokens[position]
+        position += 1
+        if token == "{":
+            namespace = _namespace(pending)
+            if namespace is None:
+                yield from _if_global(scopes, pending)
+                position = _after_block(tokens, position)
+            else:
+                scopes.append(namespace)
+            pending = []
+        elif token == "}":
+            if scopes:
+                scopes.pop()
+            pending = []
+        elif token == ";":
+            yield from _if_global(scopes, pending)
+            pending = []
+        else:
+            pending.append(token)
+
+
+def _if_global(scopes: list[list[str]], declaration: list[str]) -> Iterator[tuple[list[str], list[str]]]:
+    if "__global__" in declaration:
+        yield [name for scope in scopes for name in scope], declaration
+
+
+def _namespace(opening: list[str]) -> list[str] | None:
+    """The names that a `{` after these tokens adds; None when it opens no namespace.
+
+    An unnamed namespace and `extern "C" {` (its literal is blanked) add no name.
+    """
+    if opening[-1:] == ["extern"]:
+        return []
+    if "namespace" not in opening:
+        return None
+    return [word for word in opening[opening.index("namespace") + 1 :] if _WORD.match(word) and word != "inline"]
+
+
+def _after_block(tokens: list[str], position: int) -> int:
+    depth = 1
+    while position < len(tokens) and depth:
+        depth += {"{": 1, "}": -1}.get(tokens[position], 0)
+        position += 1
+    return position
+
+
+def _function(scope: list[str], declaration: list[str]) -> GlobalFunction | None:
+    """The function that the declaration names: the last `name(…)` or `name<…>(…)`, for attributes come before it."""
+    template = instantiated = False
+    if "template" in declaration:
+        after = declaration.index("template") + 1
+        template = declaration[after : after + 1] == ["<"] and declaration[after + 1 : after + 2] != [">"]
+        start = _after_nested(declaration, after) if declaration[after : after + 1] == ["<"] else after
+        declaration = declaration[start:]
+    name: list[str] = []
+    position = 0
+    while position < len(declaration):
+        if not _WORD.match(declaration[position]):
+            position += 1
+            continue
+        candidate, following = _qualified(declaration, position)
+        if declaration[following : following + 1] == ["("]:
+            name, instantiated = candidate, candidate[-1] == ">"
+            following = _after_nested(declaration, following)
+            if declaration[following : following + 1] == ["->"]:
+                break
+        position = following
+    if not name:
+        return None
+    return GlobalFunction(_spell(scope, name), template and not instantiated)
+
+
+def _qualified(tokens: list[str], position: int) -> tuple[list[str], int]:
+    """The tokens of a possibly qualified, possibly instantiated name, and the position after it."""
+    start = position
+    position += 1
+    while position < len(tokens):
+        if tokens[position] == "::" and position + 1 < len(tokens) and _WORD.match(tokens[position + 1]):
+            position += 2
+        elif tokens[position] == "<":
+            position = _after_nested(tokens, position)
+        else:
+            break
+    return tokens[start:position], position
+
+
+def _after_nested(tokens: list[str], position: int) -> int:
+    """The position after the bracket that closes the one at `position`; angle brackets end early at a `;` or `{`."""
+    closers: list[str] = []
+    while position < len(tokens):
+        token = tokens[position]
+        if token in _NESTING and not (token == "<" and closers and closers[-1] != ">"):
+            closers.append(_NESTING[token])
+        elif closers and token == closers[-1]:
+            closers.pop()
+            if not closers:
+                return position + 1
+        position += 1
+    return position
+
+
+def _spell(scope: list[str], name: list[str]) -> str:
+    spelled = ""
+    for token in name:
+        both_words = bool(spelled) and _WORD.match(token) and re.search(r"\w\Z", spelled)
+        spelled += (" " if both_words else "") + token
+    return "::".join([*scope, spelled])

@@ -1,0 +1,110 @@
+"""What is called in a Python source: a class and its method, or a function."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import FunctionType, ModuleType
+from typing import Any
+
+from domain.fault import KernelFault
+from domain.kernel import Kernel
+from domain.result import Status
+
+DEFAULT_FUNCTION = "kernel_fn"
+INPUT_MAKERS = ("get_inputs", "get_init_inputs")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A class to construct and a method of it, or a function (then `method` is None)."""
+
+    label: str
+    target: Callable[..., Any]
+    method: str | None = None
+
+
+def resolve(module: ModuleType, kernel: Kernel, class_names: Sequence[str]) -> Entry:
+    """The entry that the metadata names, else the first of `class_names`, else `kernel_fn`, else the only function.
+
+    Raises KernelFault (COMPILE_ERROR) naming what is missing and what is there.
+    """
+    function, wanted = named_function(kernel), _text(kernel, "class_name")
+    if function:
+        return named(module, function, kernel)
+    if wanted:
+        return _class(module, wanted, kernel)
+    for name in class_names:
+        if isinstance(getattr(module, name, None), type):
+            return _class(module, name, kernel)
+    functions = [DEFAULT_FUNCTION] if callable(getattr(module, DEFAULT_FUNCTION, None)) else _own_functions(module)
+    if len(functions) == 1:
+        return Entry(f"function {functions[0]}", getattr(module, functions[0]))
+    raise _missing(
+        class_names[0],
+        module,
+        f"define class {' or '.join(class_names)} or function {DEFAULT_FUNCTION}, or name another in metadata "
+        "(class_name, function_name)",
+    )
+
+
+def named_function(kernel: Kernel) -> str | None:
+    """metadata.function_name, or its other name entry_point."""
+    return _text(kernel, "function_name") or _text(kernel, "entry_point")
+
+
+def named(module: ModuleType, name: str, kernel: Kernel) -> Entry:
+    """The function or class of that name; raises KernelFault (COMPILE_ERROR) when there is none."""
+    found = getattr(module, name, None)
+    if isinstance(found, type):
+        return _class(module, name, kernel)
+    if not callable(found):
+        raise _missing(name, module)
+    return Entry(f"function {name}", found)
+
+
+def _class(module: ModuleType, name: str, kernel: Kernel) -> Entry:
+    found = getattr(module, name, None)
+    if not isinstance(found, type):
+        raise _missing(name, module)
+    method = _text(kernel, "method_name") or "forward"
+    if not callable(getattr(found, method, None)):
+        methods = [key for key, value in vars(found).items() if isinstance(value, FunctionType) and key[0] != "_"]
+        raise KernelFault(
+            Status.COMPILE_ERROR,
+            f"Entry point '{name}.{method}' not found; class {name} has: {', '.join(methods) or 'no public method'}",
+        )
+    label = f"class {name}" if method == "forward" else f"method {name}.{method}"
+    return Entry(label, found, method)
+
+
+def _own_functions(module: ModuleType) -> list[str]:
+    """Public functions that the source defines itself, its input makers and those without parameters aside."""
+    return [
+        name
+        for name, value in vars(module).items()
+        if isinstance(value, FunctionType)
+        and value.__module__ == module.__name__
+        and not name.startswith("_")
+        and name not in INPUT_MAKERS
+        and inspect.signature(value).parameters
+    ]
+
+
+def _missing(name: str, module: ModuleType, advice: str = "") -> KernelFault:
+    defined = [
+        f"{'class' if isinstance(value, type) else 'function'} {key}"
+        for key, value in vars(module).items()
+        if getattr(value, "__module__", None) == module.__name__ and callable(value)
+    ]
+    there = f"the source defines: {', '.join(defined) or 'nothing callable'}"
+    parts = [f"Entry point '{name}' not found", advice, there]
+    return KernelFault(Status.COMPILE_ERROR, "; ".join(part for part in parts if part))
+
+
+def _text(kernel: Kernel, key: str) -> str | None:
+    value = kernel.metadata.get(key)
+    if value is not None and not isinstance(value, str):
+        raise KernelFault(Status.COMPILE_ERROR, f"metadata.{key} has to be a string, not {value!r}")
+    return value or None

@@ -1,0 +1,174 @@
+"""Inputs for a source that gives none: guessed from its signature and layers, then tried by calling it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from backends.backend import Target
+from backends.layers import embedding_rows, index_shapes, layer_shapes, weight_shapes
+from backends.randomness import seed_everything
+from backends.trace import asks_for_gpu, is_out_of_memory, summary
+from domain.fault import KernelFault
+from domain.result import Status
+
+Shape = tuple[int, ...]
+
+PLAIN_SHAPES: tuple[Shape, ...] = ((1024, 1024), (16, 128, 128), (8, 16, 64, 64), (4096,), ())
+"""Square first: elementwise work, `x @ x.T` and `a @ b` all take it."""
+
+MAX_LAYER_SHAPES = 12
+
+INDEX_NAMES = frozenset(
+    {"index", "indices", "idx", "ids", "input_ids", "token_ids", "tokens", "labels", "target", "targets"}
+)
+SCALARS: dict[str, int | float | bool] = {"int": 1, "float": 0.5, "bool": True}
+
+
+@dataclass(frozen=True)
+class TensorGuess:
+    """One tensor: standard normal, or integers in [0, `below`)."""
+
+    shape: Shape
+    dtype: torch.dtype
+    below: int | None = None
+
+    def draw(self, device: str) -> torch.Tensor:
+        if self.below is not None:
+            return torch.randint(0, self.below, self.shape, dtype=self.dtype, device=device)
+        return torch.randn(self.shape, dtype=torch.float32, device=device).to(self.dtype)
+
+    def __str__(self) -> str:
+        content = "standard normal" if self.below is None else f"integers below {self.below}"
+        return f"{str(self.dtype).removeprefix('torch.')} {list(self.shape)} {content}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A guess for every parameter, by name, in calling order."""
+
+    guesses: tuple[tuple[str, TensorGuess | int | float | bool], ...]
+
+    def draw(self, seed: int, target: Target) -> list[Any]:
+        """The inputs under that seed."""
+        seed_everything(seed)
+        return [guess.draw(target.device) if isinstance(guess, TensorGuess) else guess for _, guess in self.guesses]
+
+    def described(self) -> str:
+        """Each parameter with its guess, such as `x float32 [4, 4] standard normal; n = 1`."""
+        each = [f"{name} {guess if isinstance(guess, TensorGuess) else f'= {guess}'}" for name, guess in self.guesses]
+        return "; ".join(each) or "no arguments"
+
+
+def find_plan(
+    function: Callable[..., Any],
+    signature: inspect.Signature | None,
+    instance: Any,
+    target: Target,
+    seed: int,
+    entry: str,
+) -> Plan:
+    """The first plan that the function can be called with; its module's buffers are as before.
+
+    Raises KernelFault (RUNTIME_ERROR) with the last error when none fits, (UNSUPPORTED) when it asks for a missing GPU.
+    """
+    module = instance if isinstance(instance, torch.nn.Module) else torch.nn.Module()
+    buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
+    failures: list[tuple[Plan, Exception]] = []
+    for plan in _plans(_parameters(signature), module):
+        try:
+            with torch.no_grad():
+                function(*plan.draw(seed, target))
+            if target.is_cuda:
+                torch.cuda.synchronize()
+        except Exception as error:
+            if isinstance(error, KernelFault) or _is_final(error, target):
+                raise
+            # Without its traceback, whose frames keep the inputs alive.
+            failures.append((plan, error.with_traceback(None)))
+            continue
+        for name, buffer in module.named_buffers():
+            if name in buffers:
+                buffer.copy_(buffers[name])
+        return plan
+    raise _nothing_fits(entry, failures)
+
+
+def _is_final(error: Exception, target: Target) -> bool:
+    """Whether trying on is pointless: the device is lost to this process, or was never there."""
+    return (not target.is_cuda and asks_for_gpu(error)) or ("CUDA error" in str(error) and not is_out_of_memory(error))
+
+
+def _nothing_fits(entry: str, failures: list[tuple[Plan, Exception]]) -> KernelFault:
+    plan, error = next(
+        ((plan, error) for plan, error in failures if "shape" in str(error) or "size" in str(error)), failures[-1]
+    )
+    return KernelFault(
+        Status.RUNTIME_ERROR,
+        f"could not determine inputs for {entry}: none of the {len(failures)} sets of shapes tried fits; give them in "
+        f"`io`, or define get_inputs(). With {plan.described()}: {summary(error)}",
+        "\n".join(f"{plan.described()}: {summary(error)}" for plan, error in failures),
+        compiled=True,
+    )
+
+
+def _parameters(signature: inspect.Signature | None) -> list[inspect.Parameter]:
+    """The parameters that a call has to give; the first optional one where none is required."""
+    if signature is None:
+        return [inspect.Parameter("x", inspect.Parameter.POSITIONAL_ONLY)]
+    positional = [p for p in signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    variadic = [p for p in signature.parameters.values() if p.kind is p.VAR_POSITIONAL]
+    return [p for p in positional if p.default is p.empty] or variadic
+
+
+def _plans(parameters: list[inspect.Parameter], module: torch.nn.Module) -> Iterator[Plan]:
+    scalars = [_scalar(parameter) for parameter in parameters]
+    names = [p.name for p, scalar in zip(parameters, scalars, strict=True) if scalar is None]
+    dtype = next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.get_default_dtype())
+    seen = set()
+    for guesses in _tensor_guesses(names, module, dtype):
+        if tuple(guesses) not in seen:
+            seen.add(tuple(guesses))
+            tensors = iter(guesses)
+            yield Plan(
+                tuple(
+                    (p.name, next(tensors) if scalar is None else scalar)
+                    for p, scalar in zip(parameters, scalars, strict=True)
+                )
+            )
+
+
+def _scalar(parameter: inspect.Parameter) -> int | float | bool | None:
+    annotation = parameter.annotation
+    return SCALARS.get(annotation if isinstance(annotation, str) else getattr(annotation, "__name__", ""))
+
+
+def _tensor_guesses(names: list[str], module: torch.nn.Module, dtype: torch.dtype) -> Iterator[list[TensorGuess]]:
+    """Guesses for the tensors of that name: by layer, by weight, then plain."""
+    if not names:
+        yield []
+        return
+    shapes = [shape for layer in module.modules() for shape in layer_shapes(layer)][:MAX_LAYER_SHAPES]
+    if rows := embedding_rows(module):
+        yield from ([TensorGuess(shape, torch.int64, rows) for _ in names] for shape in index_shapes(rows))
+    for shape in (*shapes, *weight_shapes(module), *PLAIN_SHAPES):
+        yield from _same_shape(names, shape, dtype)
+    yield [TensorGuess(index_shapes()[0], torch.int64, 2) for _ in names]
+
+
+def _same_shape(names: list[str], shape: Shape, dtype: torch.dtype) -> Iterator[list[TensorGuess]]:
+    """All of one shape; then indices where the name says so; then vectors for the trailing ones (weight, bias)."""
+    like = TensorGuess(shape, dtype)
+    yield [like for _ in names]
+    if not shape:
+        return
+    index = TensorGuess(shape[:-1], torch.int64, min(shape))
+    if any(name in INDEX_NAMES for name in names):
+        yield [index if name in INDEX_NAMES else like for name in names]
+    vector = TensorGuess(shape[-1:], dtype)
+    for vectors in range(1, min(len(names), 3)):
+        yield [like] * (len(names) - vectors) + [vector] * vectors

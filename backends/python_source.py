@@ -1,0 +1,163 @@
+"""What every kernel type written in Python shares: import the source, find the entry, construct it, call it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any, ClassVar
+
+import torch
+
+from backends import extension
+from backends.arguments import construct, contract_arguments, input_maker, signature_of
+from backends.backend import Artifact, Backend, Executable, Target
+from backends.entry import Entry, resolve
+from backends.inference import Plan, find_plan
+from backends.randomness import seed_everything
+from backends.source import imported
+from backends.trace import asks_for_gpu, fault, summary
+from domain.fault import KernelFault
+from domain.kernel import Kernel
+from domain.result import Status
+from domain.value import replace
+
+
+class PythonBackend(Backend):
+    """A source in Python. It is executed as it is, once in the builder and once in the runner."""
+
+    class_names: ClassVar[tuple[str, ...]] = ("Model",)
+
+    def entry(self, module: ModuleType, kernel: Kernel) -> Entry:
+        """What to call; raises KernelFault (COMPILE_ERROR) when it is not there."""
+        return resolve(module, kernel, self.class_names)
+
+    def facts(self, entry: Entry, kernel: Kernel, target: Target) -> dict[str, Any]:
+        """What a kernel type has to say about its entry after the import, while still in the builder."""
+        return {}
+
+    def build(self, kernel: Kernel, folder: Path, target: Target) -> Artifact:
+        """Executes the source with no GPU visible, so that its extensions are compiled and its errors found.
+
+        A source that insists on a GPU is deferred to the runner.
+        """
+        extensions = extension.install(folder, target)
+        try:
+            module = imported(kernel.source_code, folder)
+        except (Exception, SystemExit) as error:
+            if target.is_cuda and asks_for_gpu(error):
+                reason = f"the source needs a GPU while it is imported ({summary(error)})"
+                return Artifact(deferred=reason, log=extensions.log)
+            raise _import_fault(error, folder, target) from error
+        entry = self.entry(module, kernel)
+        extensions.require_device()
+        facts = {"entry": entry.label, "extensions": extensions.built, **self.facts(entry, kernel, target)}
+        return Artifact(facts=facts, log=extensions.log)
+
+    def load(
+        self, kernel: Kernel, folder: Path, target: Target, artifact: Artifact, init: list[Any] | None, seed: int
+    ) -> Executable:
+        """Executes the source again, where its extensions are found built, and constructs its class under the seed."""
+        extensions = extension.install(folder, target)
+        try:
+            module = imported(kernel.source_code, folder)
+        except (Exception, SystemExit) as error:
+            raise _import_fault(error, folder, target) from error
+        entry = self.entry(module, kernel)
+        try:
+            executable = PythonExecutable(module, entry, kernel, folder, target, init, seed)
+        except (Exception, SystemExit) as error:
+            raise fault(error, f"constructing {entry.label}", folder, target) from error
+        extensions.require_device()
+        return executable
+
+
+class PythonExecutable(Executable):
+    """A constructed module or a function, in the runner."""
+
+    def __init__(
+        self,
+        module: ModuleType,
+        entry: Entry,
+        kernel: Kernel,
+        folder: Path,
+        target: Target,
+        init: list[Any] | None,
+        seed: int,
+    ) -> None:
+        self.entry = entry.label
+        self._folder = folder
+        self._target = target
+        self._init: list[Any] | None = None
+        self._plan: Plan | None = None
+        self._instance: Any = None
+        self._callable: Callable[..., Any] = entry.target
+        if entry.method is not None:
+            self._init = self._made("get_init_inputs", [module, entry.target], seed)
+            seed_everything(seed)
+            self._instance = construct(entry.target, self._init, self._on_device(init))
+            if isinstance(self._instance, torch.nn.Module):
+                self._instance = self._instance.to(target.device)
+            # The instance itself for forward, so that hooks and torch.compile's wrapper run.
+            through_call = isinstance(self._instance, torch.nn.Module) and entry.method == "forward"
+            self._callable = self._instance if through_call else getattr(self._instance, entry.method)
+        self._signature = signature_of(getattr(self._instance, entry.method) if entry.method else entry.target)
+        self._holders = [holder for holder in (module, self._instance, entry.target) if holder is not None]
+        self._contract_arguments = contract_arguments(self._signature, kernel.io)
+
+    def call(self, args: list[Any]) -> Any:
+        if self._contract_arguments is not None:
+            args = [args[index] for index in self._contract_arguments]
+        try:
+            with torch.no_grad():
+                return self._callable(*args)
+        except Exception as error:
+            raise fault(error, f"calling {self.entry}", self._folder, self._target) from error
+
+    def init_inputs(self) -> list[Any] | None:
+        return self._init
+
+    def own_inputs(self, seed: int) -> list[Any] | None:
+        try:
+            return self._made("get_inputs", self._holders, seed)
+        except Exception as error:
+            raise fault(error, "calling get_inputs()", self._folder, self._target) from error
+
+    def inferred_inputs(self, seed: int) -> tuple[list[Any], str] | None:
+        try:
+            if self._plan is None:
+                self._plan = find_plan(self._callable, self._signature, self._instance, self._target, seed, self.entry)
+            return self._plan.draw(seed, self._target), f"inputs were inferred: {self._plan.described()}"
+        except Exception as error:
+            raise fault(error, "making inputs", self._folder, self._target) from error
+
+    def state(self) -> dict[str, Any]:
+        if not isinstance(self._instance, torch.nn.Module):
+            return {}
+        return {name: value for name, value in self._instance.state_dict().items() if isinstance(value, torch.Tensor)}
+
+    def load_state(self, state: dict[str, Any]) -> bool:
+        own = self.state()
+        if {name: value.shape for name, value in own.items()} != {name: value.shape for name, value in state.items()}:
+            return False
+        with torch.no_grad():
+            for name, value in own.items():
+                value.copy_(state[name])
+        return True
+
+    def _made(self, name: str, holders: list[Any], seed: int) -> list[Any] | None:
+        """What the source's own input maker gives under the seed, on the target; None when it has none."""
+        maker = input_maker(name, holders)
+        if maker is None:
+            return None
+        seed_everything(seed)
+        made = maker()
+        items = list(made) if isinstance(made, (list, tuple)) else [made]
+        return list(self._on_device(items))
+
+    def _on_device(self, value: Any) -> Any:
+        return replace(value, torch.Tensor, lambda tensor: tensor.to(self._target.device))
+
+
+def _import_fault(error: BaseException, folder: Path, target: Target) -> KernelFault:
+    return fault(error, "importing the source", folder, target, Status.COMPILE_ERROR)

@@ -1,0 +1,23 @@
+"""Which backend serves which kernel type: one line a type, imported when first asked for."""
+
+from __future__ import annotations
+
+import importlib
+
+from backends.backend import Backend
+from domain.kernel import KernelType
+
+BACKENDS: dict[KernelType, str] = {
+    KernelType.TORCH: "backends.torch_module:TorchBackend",
+    KernelType.TORCH_CUDA: "backends.torch_cuda:TorchCudaBackend",
+    KernelType.TRITON: "backends.triton_kernel:TritonBackend",
+    KernelType.CUDA: "backends.cuda:CudaBackend",
+    KernelType.MULTI_KERNEL: "backends.multi_kernel:MultiKernelBackend",
+}
+
+
+def backend(kernel_type: KernelType) -> Backend:
+    """The backend of that type; its libraries are imported now, so that a type costs only those who use it."""
+    module, _, name = BACKENDS[kernel_type].partition(":")
+    found: Backend = getattr(importlib.import_module(module), name)()
+    return found

@@ -1,0 +1,13 @@
+"""Kernel type `torch_cuda`: PyTorch with CUDA of its own through load_inline or load, run as it was written."""
+
+from __future__ import annotations
+
+from backends.python_source import PythonBackend
+from domain.kernel import KernelType
+
+
+class TorchCudaBackend(PythonBackend):
+    """`ModelNew` first: a candidate often carries the reference's `Model` along. `backends.extension` does the rest."""
+
+    kernel_type = KernelType.TORCH_CUDA
+    class_names = ("ModelNew", "Model")

@@ -1,0 +1,13 @@
+"""Kernel type `torch`: a PyTorch module class or a function."""
+
+from __future__ import annotations
+
+from backends.python_source import PythonBackend
+from domain.kernel import KernelType
+
+
+class TorchBackend(PythonBackend):
+    """`Model` (or `ModelNew`), else a function; named in the metadata where the source has several."""
+
+    kernel_type = KernelType.TORCH
+    class_names = ("Model", "ModelNew")

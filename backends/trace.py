@@ -1,0 +1,131 @@
+"""An exception that came out of a submission's Python, told as a KernelFault: its lines, not ours."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+import torch
+
+from backends.backend import Target
+from backends.source import FILE_NAME
+from domain.fault import KernelFault
+from domain.result import Status
+
+NO_DEVICE = "this worker has no CUDA device"
+
+_MESSAGE_CHARS = 2000
+_OWN_FOLDER = Path(__file__).parent
+_BUILD_FAILED = "Error building extension"
+_COMPILER_ERROR = re.compile(r"^.*\b(?:fatal )?error\b ?:.*$|^.*ptxas fatal.*$|^.*undefined reference.*$", re.MULTILINE)
+_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "cudaErrorMemoryAllocation", "ERROR_OUT_OF_MEMORY")
+_NO_GPU = (
+    "No CUDA GPUs are available",
+    "Found no NVIDIA driver",
+    "Torch not compiled with CUDA enabled",
+    "no CUDA-capable device",
+    "NoDevice",
+    "NO_DEVICE",
+    "CUDA driver version is insufficient",
+    "InsufficientDriver",
+    "active drivers ([])",
+    "libcuda.so",
+    "on a CUDA device but torch.cuda.is_available() is False",
+)
+_PROGRAMMING_ERRORS = (NameError, AttributeError, TypeError, ImportError, SyntaxError)
+_INSISTS = re.compile(r"^(?:raise|assert)\b.*(?:cuda|gpu)|torch\.cuda\.", re.IGNORECASE)
+
+
+def fault(
+    error: BaseException, doing: str, folder: Path, target: Target, status: Status = Status.RUNTIME_ERROR
+) -> KernelFault:
+    """The KernelFault for an exception raised while `doing`; `status` unless the exception says better.
+
+    The log is the traceback from the source's first line on, with the compiler's text, paths relative to the folder.
+    """
+    if isinstance(error, KernelFault):
+        return error
+    log = _readable(error, folder)
+    message = f"{doing}: {_headline(error, log)}"
+    compiled = status is not Status.COMPILE_ERROR
+    if _BUILD_FAILED in str(error) or _is_triton_compile_error(error):
+        return KernelFault(Status.COMPILE_ERROR, message, log)
+    if is_out_of_memory(error):
+        return KernelFault(Status.OUT_OF_MEMORY, message, log, compiled=compiled)
+    if not target.is_cuda and asks_for_gpu(error):
+        message = f"{NO_DEVICE}, and the source asks for one ({message})"
+        return KernelFault(Status.UNSUPPORTED, message, log, compiled=compiled)
+    return KernelFault(status, message, log, compiled=compiled)
+
+
+def _is_triton_compile_error(error: BaseException) -> bool:
+    """Triton compiles at the first launch: its errors about the source are compile errors whenever they come."""
+    kind = type(error)
+    return kind.__module__.startswith("triton.compiler") and kind.__name__.endswith("Error")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether host or device memory ran out."""
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return True
+    return any(sign in str(error) for sign in _OUT_OF_MEMORY)
+
+
+def asks_for_gpu(error: BaseException) -> bool:
+    """Whether the exception comes of there being no GPU: the libraries' own words, or the source's own check."""
+    for link in _chain(error):
+        if any(sign in str(link) for sign in _NO_GPU):
+            return True
+        if not isinstance(link, _PROGRAMMING_ERRORS) and _INSISTS.search(_raising_line(link)):
+            return True
+    return False
+
+
+def summary(error: BaseException) -> str:
+    """Type and text of an exception, cut where it is endless."""
+    text = f"{type(error).__name__}: {error}".rstrip(": ")
+    return text if len(text) <= _MESSAGE_CHARS else text[:_MESSAGE_CHARS] + " [...]"
+
+
+def _headline(error: BaseException, log: str) -> str:
+    text = str(error)
+    if _BUILD_FAILED not in text:
+        return summary(error)
+    name = text.splitlines()[0].partition(":")[0]
+    first = _COMPILER_ERROR.search(log.partition(_BUILD_FAILED)[2])
+    return f"{name}: {first[0].strip()}" if first else name
+
+
+def _readable(error: BaseException, folder: Path) -> str:
+    own = _from_source(error.__traceback__)
+    lines = traceback.format_exception(type(error), error, own)
+    return "".join(lines).replace(f"{folder}/", "")
+
+
+def _from_source(trace: TracebackType | None) -> TracebackType | None:
+    """The traceback from its first frame in the source on; where it has none there, from the first that is not ours."""
+    frames = [trace] if trace is not None else []
+    while frames and frames[-1].tb_next is not None:
+        frames.append(frames[-1].tb_next)
+    files = [Path(frame.tb_frame.f_code.co_filename) for frame in frames]
+    first_of_source = (frame for frame, file in zip(frames, files, strict=True) if file.name == FILE_NAME)
+    first_foreign = (frame for frame, file in zip(frames, files, strict=True) if file.parent != _OWN_FOLDER)
+    return next(first_of_source, None) or next(first_foreign, None)
+
+
+def _raising_line(error: BaseException) -> str:
+    """The innermost line of the source that the exception passed through."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if Path(frame.filename).name == FILE_NAME:
+            return frame.line or ""
+    return ""
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    link: BaseException | None = error
+    while link is not None:
+        yield link
+        link = link.__cause__ or link.__context__

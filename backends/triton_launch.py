@@ -1,0 +1,178 @@
+"""Binds a contract's arguments to a Triton kernel's parameters and launches it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from triton.compiler.errors import CompilationError
+
+from domain.contract import Argument, Dimension, IOContract
+from domain.expression import ExpressionError, dimension
+from domain.fault import KernelFault
+from domain.result import Status
+
+DEFAULT_GRID: tuple[Dimension, ...] = (1,)
+
+
+def layers(kernel: Any) -> Iterator[Any]:
+    """The kernel and what it wraps: an autotuner around heuristics around a jitted function, say."""
+    while True:
+        yield kernel
+        inner = getattr(kernel, "fn", None)
+        if inner is None or inspect.isfunction(inner):
+            return
+        kernel = inner
+
+
+def tuned_names(kernel: Any) -> set[str]:
+    """Parameters that an autotuner's configurations or heuristics supply."""
+    names: set[str] = set()
+    for layer in layers(kernel):
+        names |= {name for config in getattr(layer, "configs", ()) for name in config.kwargs}
+        names |= set(getattr(layer, "values", ()))
+    return names
+
+
+def is_autotuned(kernel: Any) -> bool:
+    return any(hasattr(layer, "configs") for layer in layers(kernel))
+
+
+def function_of(kernel: Any) -> Callable[..., Any]:
+    """The Python function that was decorated."""
+    *_, innermost = layers(kernel)
+    function: Callable[..., Any] = innermost.fn
+    return function
+
+
+class Unbound(Exception):
+    """The contract's arguments do not fit the kernel's parameters; the text says how."""
+
+
+@dataclass(frozen=True)
+class Binding:
+    """Where each argument goes: indexes into the contract's arguments, by position and by parameter name."""
+
+    positional: tuple[int, ...]
+    named: tuple[tuple[str, int], ...]
+
+
+def bind(kernel: Any, arguments: tuple[Argument, ...]) -> Binding:
+    """Meta arguments go to the parameter of their name, all others to the free parameters in order.
+
+    Raises Unbound.
+    """
+    parameters = inspect.signature(function_of(kernel)).parameters
+    tuned = tuned_names(kernel)
+    slots: dict[str, int] = {}
+    for index, argument in enumerate(arguments):
+        if argument.is_meta and argument.name in tuned:
+            raise Unbound(
+                f"'{argument.name}' is chosen by the kernel's autotuner or heuristics: leave it out of io.args"
+            )
+        if argument.is_meta and argument.name in parameters:
+            slots[argument.name] = index
+    free = iter([name for name in parameters if name not in tuned and name not in slots])
+    for index, argument in enumerate(arguments):
+        if index in slots.values():
+            continue
+        name = next(free, None)
+        if name is None:
+            raise Unbound(f"there is no parameter left for argument '{argument.name}'")
+        slots[name] = index
+    missing = [name for name in free if parameters[name].default is inspect.Parameter.empty]
+    if missing:
+        raise Unbound(f"no argument is given for {', '.join(missing)}")
+    positional: list[int] = []
+    for name in parameters:
+        if name not in slots:
+            break
+        positional.append(slots.pop(name))
+    return Binding(tuple(positional), tuple(slots.items()))
+
+
+class TritonLaunch:
+    """One kernel under one contract, callable with the contract's arguments in order."""
+
+    def __init__(self, name: str, kernel: Any, io: IOContract, binding: Binding) -> None:
+        self.name = name
+        self.autotuned = is_autotuned(kernel)
+        self._kernel = kernel
+        self._io = io
+        self._binding = binding
+        self._options = _options(kernel, io)
+        self._scalars = [(i, argument.value) for i, argument in enumerate(io.args) if not argument.is_tensor]
+        self._launch = kernel[self._grid(io.scalars())]
+
+    def __call__(self, *args: Any) -> None:
+        for index, value in self._scalars:
+            if args[index] is not value and args[index] != value:
+                self._take_scalars(args)
+                break
+        binding = self._binding
+        try:
+            self._launch(
+                *[args[index] for index in binding.positional],
+                **{name: args[index] for name, index in binding.named},
+                **self._options,
+            )
+        except CompilationError as error:
+            raise compile_fault(self.name, error) from error
+
+    def warm_up(self, stand_ins: list[Any]) -> Any:
+        """Compiles for arguments like these without launching; what the kernel's own `warmup` returns."""
+        binding = self._binding
+        return self._kernel.warmup(
+            *[stand_ins[index] for index in binding.positional],
+            **{name: stand_ins[index] for name, index in binding.named},
+            **self._options,
+            grid=(1,),
+        )
+
+    def _take_scalars(self, args: tuple[Any, ...]) -> None:
+        self._scalars = [(index, args[index]) for index, _ in self._scalars]
+        named = {self._io.args[index].name: value for index, value in self._scalars}
+        self._launch = self._kernel[self._grid(_numbers(named))]
+
+    def _grid(self, scalars: Mapping[str, int | float]) -> Any:
+        """Numbers where the contract's scalars decide it; a function where the autotuner has its say in it."""
+        given = self._io.launch.grid or DEFAULT_GRID
+        tuned = tuned_names(self._kernel)
+        if not tuned:
+            return _sizes(given, scalars)
+        return lambda meta: _sizes(given, {**scalars, **_numbers(meta)})
+
+
+def _options(kernel: Any, io: IOContract) -> dict[str, int]:
+    """num_warps and num_stages, unless a configuration of the autotuner says them."""
+    if is_autotuned(kernel):
+        return {}
+    given = {"num_warps": io.launch.num_warps, "num_stages": io.launch.num_stages}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _sizes(given: tuple[Dimension, ...], scalars: Mapping[str, int | float]) -> tuple[int, ...]:
+    try:
+        sizes = tuple(dimension(size, scalars) for size in given)
+    except ExpressionError as error:
+        raise KernelFault(Status.CONTRACT_MISMATCH, f"launch.grid: {error}", compiled=True) from error
+    if min(sizes) < 1:
+        raise KernelFault(Status.RUNTIME_ERROR, f"launch.grid is {sizes}: every dimension is at least 1", compiled=True)
+    return sizes
+
+
+def _numbers(values: Mapping[str, Any]) -> dict[str, int | float]:
+    return {name: value for name, value in values.items() if isinstance(value, (int, float))}
+
+
+def compile_fault(name: str, error: BaseException) -> KernelFault:
+    """Triton's own words: the reason in the message; in the log the excerpts, from the kernel in to its helpers."""
+    excerpts, reason = [str(error)], error
+    while (cause := reason.__cause__) is not None:
+        reason = cause
+        if isinstance(reason, CompilationError):
+            excerpts.append(str(reason))
+    last = str(reason).strip().splitlines()[-1:] or [type(reason).__name__]
+    return KernelFault(Status.COMPILE_ERROR, f"compiling kernel {name}: {last[0]}", "\n\n".join(excerpts))

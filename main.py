@@ -1,0 +1,30 @@
+"""`python main.py --port 8001`: the same as `make serve`, with the flags of the original service."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+
+from domain.settings import settings
+from stack.serve import serve
+
+
+def main() -> int:
+    given = settings()
+    parser = argparse.ArgumentParser(description="Serve the kernel evaluation service on this machine until Ctrl-C.")
+    parser.add_argument("--host", default=given.host, help="address to listen on (default: %(default)s)")
+    parser.add_argument("--port", type=int, default=given.port, help="port to listen on (default: %(default)s)")
+    parser.add_argument(
+        "--log-level",
+        default=given.log_level,
+        type=str.upper,
+        choices=["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"],
+        help="how much to log (default: %(default)s)",
+    )
+    flags = parser.parse_args()
+    return serve(dataclasses.replace(given, host=flags.host, port=flags.port, log_level=flags.log_level))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,111 @@
+"""One process of the stack: started in a group of its own, read line by line, killed with all its descendants."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+READ_BYTES = 65_536
+MAX_LINE = 16_384
+
+
+@dataclass(frozen=True)
+class Program:
+    """What to run. A foundation is stopped after all others; a quiet program speaks to its own log only."""
+
+    name: str
+    command: list[str]
+    environment: dict[str, str]
+    folder: Path
+    foundation: bool = False
+    quiet: bool = False
+
+
+def _end_with_parent() -> None:
+    # Runs between fork and exec: nothing but one call of a library that is already loaded.
+    _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+@dataclass(eq=False)
+class Child:
+    """A running program; `pipe` carries its stdout and stderr and does not block."""
+
+    program: Program
+    process: subprocess.Popen[bytes]
+    started: float
+    _partial: bytes = field(default=b"", repr=False)
+    _known: set[psutil.Process] = field(default_factory=set, repr=False)
+
+    @classmethod
+    def start(cls, program: Program) -> Child:
+        process = subprocess.Popen(
+            program.command,
+            env=program.environment,
+            cwd=program.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            process_group=0,
+            preexec_fn=_end_with_parent,
+        )
+        child = cls(program, process, time.monotonic())
+        os.set_blocking(child.pipe, False)
+        return child
+
+    @property
+    def pipe(self) -> int:
+        assert self.process.stdout is not None
+        return self.process.stdout.fileno()
+
+    @property
+    def running(self) -> bool:
+        return self.process.poll() is None
+
+    def read_lines(self) -> tuple[list[str], bool]:
+        """The whole lines that have come since the last call, and whether the pipe has ended."""
+        ended = False
+        try:
+            data = os.read(self.pipe, READ_BYTES)
+            ended = not data
+        except BlockingIOError:
+            data = b""
+        *lines, self._partial = (self._partial + data).split(b"\n")
+        if ended or len(self._partial) > MAX_LINE:
+            lines, self._partial = [*lines, self._partial], b""
+        return [line.decode(errors="replace").rstrip() for line in lines if line.strip()], ended
+
+    def ask_to_stop(self) -> None:
+        self._known |= self._descendants()
+        if self.running:
+            self.process.terminate()
+
+    def kill(self) -> None:
+        """No mercy: the process, its group, its descendants of now and of when it was asked to stop."""
+        below = self._known | self._descendants()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        for descendant in below:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                descendant.kill()
+        self.process.wait()
+
+    def close(self) -> None:
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+    def _descendants(self) -> set[psutil.Process]:
+        try:
+            return set(psutil.Process(self.process.pid).children(recursive=True))
+        except psutil.NoSuchProcess:
+            return set()

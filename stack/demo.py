@@ -1,0 +1,100 @@
+"""`make demo`: starts everything, sends every example, shows the verdicts, stops everything."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import signal
+import time
+
+import httpx
+from rich.console import Console
+from rich.live import Live
+
+from domain.settings import Settings
+from stack import environment, verdicts
+from stack.devices import DeviceError
+from stack.example import every_example
+from stack.redis_server import NoRedisServer, free_port
+from stack.running import Stack, StartError, running
+from stack.serve import described
+from stack.stopping import Stop, stop_on_signals
+from stack.trial import Trial
+
+DEADLINE_S = 280.0
+BEAT_S = 0.2
+REQUEST_S = 30.0
+
+
+def demo(settings: Settings) -> int:
+    """The exit status: 0 when every verdict is the expected one."""
+    console = Console(highlight=False, soft_wrap=True)
+    if not console.is_terminal:
+        console.width = verdicts.WIDTH
+    if not environment.is_given("PORT"):
+        settings = dataclasses.replace(settings, port=free_port())
+    stop_on_signals()
+    try:
+        console.print("Starting Redis, the API and the workers ...")
+        began = time.monotonic()
+        with running(settings) as stack:
+            console.print(f"Ready at {stack.url} after {time.monotonic() - began:.1f} s ({described(stack.gpus)}).\n")
+            trials = _run(stack, console)
+    except Stop:
+        console.print("Stopped before the end.")
+        return 128 + signal.SIGINT
+    except (StartError, DeviceError, NoRedisServer, httpx.HTTPError) as error:
+        console.print(str(error), style="red", markup=False)
+        return 1
+    return _conclude(trials, console, time.monotonic() - began, str(settings.log_dir))
+
+
+def _run(stack: Stack, console: Console) -> list[Trial]:
+    """Sends all at once and polls until every job is done or time is over; shows the table while it waits."""
+    deadline = time.monotonic() + DEADLINE_S
+    with httpx.Client(base_url=stack.url, timeout=REQUEST_S, trust_env=False) as client:
+        # Those that may take longest go first, so that the others are done beside them.
+        examples = sorted(every_example(), key=lambda example: -example.body["timeout"])
+        trials = [Trial.post(client, example, example.expected(gpu=bool(stack.gpus))) for example in examples]
+        trials.sort(key=lambda trial: trial.example.name)
+        told: set[str] = set()
+        with Live(console=console, auto_refresh=False, transient=True) as live:
+            for beat in itertools.count():
+                for trial in (trial for trial in trials if not trial.done):
+                    _poll(trial, client)
+                if console.is_terminal:
+                    live.update(verdicts.table(trials, beat), refresh=True)
+                else:
+                    _tell(trials, told, console)
+                if all(trial.done for trial in trials) or time.monotonic() > deadline:
+                    break
+                stack.tick(BEAT_S)
+    console.print(verdicts.table(trials))
+    return trials
+
+
+def _poll(trial: Trial, client: httpx.Client) -> None:
+    # An API that is being restarted is no reason to give up; the deadline is the limit of our patience.
+    with contextlib.suppress(httpx.HTTPError):
+        trial.poll(client)
+
+
+def _tell(trials: list[Trial], told: set[str], console: Console) -> None:
+    """Progress where there is no terminal: a line for each job that is done."""
+    for trial in trials:
+        if trial.done and trial.job_id not in told:
+            told.add(trial.job_id)
+            console.print(f"  {len(told)}/{len(trials)} {trial.example.name}: {trial.got} ({trial.seconds:.1f} s)")
+
+
+def _conclude(trials: list[Trial], console: Console, seconds: float, logs: str) -> int:
+    wrong = [trial.example.name for trial in trials if not trial.as_expected]
+    console.print()
+    if wrong:
+        console.print(
+            f"{len(wrong)} of {len(trials)} not as expected: {', '.join(wrong)}. See {logs}/.", style="bold red"
+        )
+        return 1
+    console.print(f"All {len(trials)} verdicts as expected; {seconds:.0f} s, everything stopped.", style="bold green")
+    return 0

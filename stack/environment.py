@@ -1,0 +1,41 @@
+"""The environment that the stack was started in, and what it hands on to its processes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from domain.settings import Settings
+
+ROOT = Path(__file__).resolve().parent.parent
+"""The project's folder: every process is started here, so that `api`, `tasks` and `celeryconfig` are importable."""
+
+
+def is_given(variable: str) -> bool:
+    """Whether the user set the variable, be it to its default."""
+    return bool(os.environ.get(variable))
+
+
+def visible_devices() -> str | None:
+    """CUDA's own restriction of the GPUs, when there is one; empty for none of them."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return "" if visible == "-1" else visible
+
+
+def for_child(settings: Settings, temporary: Path, **more: str) -> dict[str, str]:
+    """The environment of one process of the stack: ours, with the settings as they hold now.
+
+    `temporary` is its folder for temporary files: what a killed process leaves there goes with the stack.
+    """
+    return {
+        **os.environ,
+        "CELERY_BROKER_URL": settings.broker_url,
+        "HOST": settings.host,
+        "PORT": str(settings.port),
+        "LOG_LEVEL": settings.log_level,
+        "STATE_DIR": str(settings.state_dir),
+        "ENABLE_DEVICE_METRICS": str(settings.enable_device_metrics).lower(),
+        "TMPDIR": str(temporary),
+        "PYTHONUNBUFFERED": "1",
+        **more,
+    }

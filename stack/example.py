@@ -1,0 +1,52 @@
+"""The examples as requests: `examples/<name>/` with its sources put in place, and what the answer must be."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from domain.result import Status
+from stack.environment import ROOT
+
+FOLDER = ROOT / "examples"
+KERNELS = ("kernel", "ref_kernel", "custom_kernel")
+
+
+@dataclass(frozen=True)
+class Example:
+    """One request, and the verdict that is right for it on a machine with a GPU and on one without."""
+
+    name: str
+    endpoint: str
+    body: dict[str, Any]
+    on_gpu: Status
+    on_cpu: Status
+    faster: bool
+    note: str
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """From its folder; raises KeyError, ValueError or OSError when a part is missing or malformed."""
+        body = json.loads((folder / "request.json").read_text(encoding="utf-8"))
+        for kernel in (body[key] for key in KERNELS if key in body):
+            kernel["source_code"] = (folder / kernel.pop("source_file")).read_text(encoding="utf-8")
+        expected = json.loads((folder / "expect.json").read_text(encoding="utf-8"))
+        return cls(
+            name=folder.name,
+            endpoint=expected["endpoint"],
+            body=body,
+            on_gpu=Status(expected["verdict"]["gpu"]),
+            on_cpu=Status(expected["verdict"]["cpu"]),
+            faster=expected.get("faster", False),
+            note=expected["note"],
+        )
+
+    def expected(self, *, gpu: bool) -> Status:
+        return self.on_gpu if gpu else self.on_cpu
+
+
+def every_example(folder: Path = FOLDER) -> list[Example]:
+    """All of them, by name."""
+    return [Example.load(request.parent) for request in sorted(folder.glob("*/request.json"))]

@@ -1,0 +1,54 @@
+"""Where the processes' lines go: a file for each, one file for all, and the console."""
+
+from __future__ import annotations
+
+import logging
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+ALL = "cuda_eval_server"
+"""`tail -f logs/cuda_eval_server.log` shows the API and every worker."""
+
+MAX_BYTES = 32 << 20
+BACKUPS = 2
+KEPT_LINES = 20
+NAME_WIDTH = 6
+
+
+class LogBook:
+    """Writes lines as they come; remembers the last of each process for the message about its death."""
+
+    def __init__(self, folder: Path, console: Console | None) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self._console = console
+        self._files: dict[str, RotatingFileHandler] = {}
+        self._last: dict[str, list[str]] = {}
+
+    def line(self, name: str, text: str, *, quiet: bool = False) -> None:
+        """One line of that process; a quiet one goes to the process's own file only."""
+        self._last[name] = [*self._last.get(name, []), text][-KEPT_LINES:]
+        self._write(name, text)
+        if quiet:
+            return
+        self._write(ALL, f"{name:<{NAME_WIDTH}} | {text}")
+        if self._console is not None:
+            label = Text(f"{name:<{NAME_WIDTH}} ", style="cyan")
+            self._console.print(label.append_text(Text(text, style="default")), soft_wrap=True)
+
+    def last_lines(self, name: str) -> str:
+        return "\n".join(self._last.get(name, []))
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+
+    def _write(self, name: str, text: str) -> None:
+        if name not in self._files:
+            path = self.folder / f"{name}.log"
+            self._files[name] = RotatingFileHandler(path, maxBytes=MAX_BYTES, backupCount=BACKUPS, encoding="utf-8")
+        self._files[name].emit(logging.makeLogRecord({"msg": text}))

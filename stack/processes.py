@@ -1,0 +1,48 @@
+"""The service's own processes: the API, and one Celery worker per GPU or one for the CPU."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from domain.settings import Settings
+from stack.child import Program
+from stack.devices import Gpu
+from stack.environment import ROOT, for_child
+
+GPU_WORKERS = 4
+CPU_WORKERS = 2
+"""Jobs that a worker handles at once when MAX_WORKERS does not say: builds overlap, the GPU takes one at a time."""
+
+QUEUE = "evaluate"
+
+
+def api(settings: Settings, temporary: Path) -> Program:
+    return Program(
+        name="api",
+        command=[sys.executable, "-m", "gunicorn", "--config", "python:api.gunicorn_config", "api:create_app()"],
+        environment=for_child(settings, temporary),
+        folder=ROOT,
+    )
+
+
+def workers(settings: Settings, gpus: list[Gpu], temporary: Path) -> list[Program]:
+    """One worker pinned to each GPU; where there is none, one that runs kernels on the CPU."""
+    concurrency = settings.max_workers or (GPU_WORKERS if gpus else CPU_WORKERS)
+    # Pinned by UUID, which means the same device whatever order CUDA counts in.
+    pinned = {f"gpu{gpu.index}": gpu.uuid for gpu in gpus} or {"cpu0": ""}
+    return [
+        _worker(name, concurrency, settings, for_child(settings, temporary, CUDA_VISIBLE_DEVICES=visible))
+        for name, visible in pinned.items()
+    ]
+
+
+def _worker(name: str, concurrency: int, settings: Settings, environment: dict[str, str]) -> Program:
+    options = ["--hostname", f"{name}@%h", "--queues", QUEUE, "--concurrency", str(concurrency)]
+    quieter = ["--task-events", "--without-gossip", "--without-mingle", "--loglevel", settings.log_level]
+    return Program(
+        name=name,
+        command=[sys.executable, "-m", "celery", "--quiet", "--app", "tasks.app", "worker", *options, *quieter],
+        environment=environment,
+        folder=ROOT,
+    )

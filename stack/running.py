@@ -1,0 +1,118 @@
+"""The stack from its start to its stop, as a context: inside it the service answers."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+from rich.console import Console
+
+from domain.settings import Settings
+from stack import devices, environment, processes
+from stack.devices import Gpu
+from stack.log_book import LogBook
+from stack.redis_server import RedisServer
+from stack.stopping import ignore_signals
+from stack.supervisor import Supervisor
+
+START_S = 120.0
+SLICE_S = 0.1
+PROBE_S = 5.0
+EVERY_INTERFACE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+class StartError(RuntimeError):
+    """The stack did not come up; the message says what to do about it."""
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A running stack. Whoever holds it must keep calling `tick`."""
+
+    url: str
+    gpus: list[Gpu]
+    settings: Settings
+    supervisor: Supervisor
+
+    def tick(self, seconds: float) -> None:
+        self.supervisor.tick(seconds)
+
+    def wait_until(self, condition: Callable[[], bool], what: str) -> None:
+        """Ticks until the condition holds; raises StartError when a process ends, or time is over."""
+        deadline = time.monotonic() + START_S
+        while not condition():
+            self.tick(SLICE_S)
+            if self.supervisor.deaths or time.monotonic() > deadline:
+                raise StartError(_why_not(self.supervisor.log, what, list(self.supervisor.deaths)))
+
+
+@contextlib.contextmanager
+def running(settings: Settings, console: Console | None = None) -> Iterator[Stack]:
+    """Starts everything, waits until it answers, and stops it again; nothing stays but the logs.
+
+    Lines of the processes go to `console` as well when there is one. Raises StartError, DeviceError or NoRedisServer.
+    """
+    gpus = devices.chosen(devices.installed(), settings.gpu_device, environment.visible_devices())
+    _require_free(settings)
+    with contextlib.ExitStack() as cleanup:
+        # Last in, first out: the folder goes when nothing runs in it any more.
+        scratch = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="kernel-eval-")))
+        scratch.chmod(0o711)  # Submissions run as another user and have their folders below.
+        temporary = scratch / "tmp"
+        temporary.mkdir(mode=0o700)
+        log = LogBook(environment.ROOT / settings.log_dir, console)
+        cleanup.callback(log.close)
+        supervisor = Supervisor(log)
+        cleanup.callback(supervisor.stop)
+        cleanup.callback(ignore_signals)
+        redis = None if environment.is_given("CELERY_BROKER_URL") else RedisServer.on_free_port(scratch / "redis")
+        if redis is not None:
+            settings = dataclasses.replace(settings, broker_url=redis.url)
+        if not environment.is_given("STATE_DIR"):
+            settings = dataclasses.replace(settings, state_dir=scratch / "state")
+        stack = Stack(_url(settings), gpus, settings, supervisor)
+        if redis is not None:
+            supervisor.start(redis.program(environment.for_child(settings, temporary)))
+            stack.wait_until(redis.answers, "the Redis server")
+        for program in [processes.api(settings, temporary), *processes.workers(settings, gpus, temporary)]:
+            supervisor.start(program)
+        stack.wait_until(lambda: _healthy(stack.url), "the service")
+        yield stack
+
+
+def _url(settings: Settings) -> str:
+    host = EVERY_INTERFACE.get(settings.host, settings.host)
+    return f"http://[{host}]:{settings.port}" if ":" in host else f"http://{host}:{settings.port}"
+
+
+def _require_free(settings: Settings) -> None:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((settings.host, settings.port))
+        except OSError as error:
+            raise StartError(
+                f"cannot listen on {settings.host}:{settings.port} ({error.strerror}); choose another with PORT=8001"
+            ) from error
+
+
+def _healthy(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/health", timeout=PROBE_S, trust_env=False).status_code == httpx.codes.OK
+    except httpx.TransportError:
+        return False
+
+
+def _why_not(log: LogBook, what: str, dead: list[str]) -> str:
+    if not dead:
+        return f"{what} does not answer after {START_S:.0f} s; see the logs in {log.folder}"
+    shown = "\n".join(f"{name}: {line}" for name in dead for line in log.last_lines(name).splitlines())
+    return f"{what} did not start because {', '.join(dead)} ended:\n{shown}\nThe whole of it is in {log.folder}"

@@ -1,0 +1,37 @@
+"""`make serve`: the stack in the foreground until Ctrl-C or SIGTERM."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from domain.settings import Settings
+from stack.devices import DeviceError, Gpu
+from stack.redis_server import NoRedisServer
+from stack.running import StartError, running
+from stack.stopping import Stop, stop_on_signals
+
+SLICE_S = 0.5
+
+
+def serve(settings: Settings) -> int:
+    """Runs until asked to stop; the exit status is 0 then, and 1 when the stack did not come up."""
+    console = Console(highlight=False, soft_wrap=True)
+    stop_on_signals()
+    try:
+        console.print("Starting Redis, the API and the workers ...")
+        with running(settings, console) as stack:
+            console.print(f"Ready: {stack.url} ({described(stack.gpus)}). Ctrl-C stops everything.", style="bold green")
+            console.print(f"Try: curl {stack.url}/health    Logs: {settings.log_dir}/", style="green")
+            while True:
+                stack.tick(SLICE_S)
+    except Stop:
+        console.print("Stopped.")
+        return 0
+    except (StartError, DeviceError, NoRedisServer) as error:
+        console.print(str(error), style="red", markup=False)
+        return 1
+
+
+def described(gpus: list[Gpu]) -> str:
+    """The devices in words."""
+    return ", ".join(f"GPU {gpu.index}: {gpu.name}" for gpu in gpus) or "no GPU: kernels run on the CPU"

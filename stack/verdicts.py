@@ -1,0 +1,73 @@
+"""The demo's table: what was asked, what came back, how fast it was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from stack.trial import Trial
+
+SIGNIFICANT = 3
+SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+WIDTH = 116
+"""Columns that the table needs; output that is no terminal has them."""
+
+
+def table(trials: list[Trial], beat: int = 0) -> RenderableType:
+    """All trials as they stand, and below why some are not as expected; `beat` turns the spinner of those under way."""
+    shown = Table(header_style="bold", pad_edge=False, box=None)
+    for title in ("", "example", "expected", "verdict", "ms per call", "speed-up [95 %]", "job"):
+        shown.add_column(title, no_wrap=True, justify="right" if title in ("ms per call", "job") else "left")
+    for trial in trials:
+        shown.add_row(*_row(trial, SPINNER[beat % len(SPINNER)]))
+    wrong = [trial for trial in trials if trial.done and not trial.as_expected]
+    return Group(shown, *(Text(f"{trial.example.name}: {trial.detail}", style="red") for trial in wrong))
+
+
+def significant(value: float) -> str:
+    """Three significant digits, never in scientific notation: 0.00414, 12.3, 1240."""
+    if value == 0:
+        return "0"
+    rounded = float(f"{value:.{SIGNIFICANT}g}")
+    digits = 0
+    while digits < 12 and round(rounded, digits) != rounded:
+        digits += 1
+    return f"{rounded:.{digits}f}"
+
+
+def _row(trial: Trial, spinner: str) -> list[Text]:
+    seconds = Text(f"{trial.seconds:.1f} s")
+    name, expected = Text(trial.example.name), Text(trial.expected)
+    if not trial.done:
+        return [
+            Text(spinner, style="yellow"),
+            name,
+            expected,
+            Text(trial.progress, style="yellow"),
+            Text(),
+            Text(),
+            seconds,
+        ]
+    style = "green" if trial.as_expected else "bold red"
+    mark = Text("✓" if trial.as_expected else "✗", style=style)
+    times, speedup = Text(_times(trial.result)), Text(_speedup(trial.speedup))
+    return [mark, name, expected, Text(trial.got, style=style), times, speedup, seconds]
+
+
+def _times(result: dict[str, Any]) -> str:
+    """The mean, of a comparison the reference's before it: `1.2 → 0.3`."""
+    kernel = result.get("kernel_exec_result") or {}
+    if not kernel.get("timing"):
+        return ""
+    own = significant(kernel["runtime"])
+    reference = (result.get("ref_runtime") or {}).get("mean")
+    return f"{significant(reference)} → {own}" if reference else own
+
+
+def _speedup(speedup: dict[str, Any] | None) -> str:
+    if not speedup:
+        return ""
+    return f"{significant(speedup['ratio'])}× [{significant(speedup['low'])} – {significant(speedup['high'])}]"

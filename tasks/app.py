@@ -1,0 +1,7 @@
+"""The Celery application: `celery --app tasks.app worker`. Imports nothing heavy, so the API publishes with it too."""
+
+from __future__ import annotations
+
+from celery import Celery
+
+app = Celery("kernel-eval", config_source="celeryconfig")

@@ -1,0 +1,111 @@
+"""One of the one or two kernels of a job, from its build to its outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from backends.backend import Artifact
+from domain.fault import KernelFault
+from domain.kernel import Kernel
+from domain.result import Comparison, Outcome, Status, Timing
+from profiling.slots import Slots
+from profiling.window import Range
+from sandbox.session import Loaded, Probe, Session
+from tasks.privacy import without_machine_paths
+
+
+class Stopped(Exception):
+    """A contender failed; its outcome says how, and the job goes on to its report."""
+
+
+class Contender:
+    """A kernel with what has been found out about it so far.
+
+    Its faults are its own: whatever is done with it happens inside `answerable`, which notes the fault, stops the job.
+    """
+
+    def __init__(self, role: str, kernel: Kernel, folder: Path) -> None:
+        self.role = role
+        self.kernel = kernel
+        self.folder = folder
+        self.folder.mkdir()
+        self.fault: KernelFault | None = None
+        self.compiled = False
+        self.artifact = Artifact()
+        self.build_s = 0.0
+        self.facts: dict[str, Any] = {}
+        self.entry: str | None = None
+        self.output = ""
+        self.timing: Timing | None = None
+        self.comparison: Comparison | None = None
+        self.session: Session | None = None
+        self.loaded: Loaded | None = None
+        self.probe: Probe | None = None
+        self.range: Range | None = None
+
+    @contextmanager
+    def answerable(self) -> Iterator[None]:
+        """Inside, a KernelFault is this contender's."""
+        try:
+            yield
+        except KernelFault as fault:
+            self.fault = fault
+            raise Stopped from fault
+
+    @property
+    def output_arguments(self) -> tuple[int, ...]:
+        """Indexes of the arguments that carry the answer; empty when the kernel returns it."""
+        if self.probe is None or self.probe.returned or self.kernel.io is None:
+            return ()
+        return self.kernel.io.outputs
+
+    def slots(self, calls: int, example: list[Any], device: str) -> Slots:
+        """The layout of that many calls with arguments like `example`."""
+        if self.probe is None:
+            raise ValueError("not probed")
+        returned = self.probe.outputs if self.probe.returned else []
+        return Slots(calls, example, self.output_arguments, returned, device)
+
+    def close(self) -> None:
+        """Ends its runner and keeps what it printed."""
+        if self.session is not None:
+            self.session.close()
+            self.output = self.session.runner.output.text()
+            self.session = None
+
+    def outcome(self, inputs: dict[str, Any], failed_reference: Outcome | None = None) -> Outcome:
+        """The verdict about this kernel as far as the job came."""
+        status, message, log = Status.PASSED, None, ""
+        compiled = self.compiled
+        if self.fault is not None:
+            status, message, log = self.fault.status, self.fault.message, self.fault.log
+            compiled = self.fault.compiled or (compiled and status is not Status.COMPILE_ERROR)
+        elif failed_reference is not None:
+            status = Status.REFERENCE_FAILED
+            message = (
+                f"validation was skipped: the reference failed ({failed_reference.status}): {failed_reference.message}"
+            )
+            log = failed_reference.log
+        elif self.comparison is not None and not self.comparison.passed:
+            status, message = Status.WRONG_RESULT, self.comparison.message
+        return Outcome(
+            status=status,
+            kernel_type=self.kernel.kernel_type.value,
+            compiled=compiled,
+            message=without_machine_paths(message, self.folder) if message else None,
+            log=without_machine_paths(log, self.folder),
+            output=without_machine_paths(self.output, self.folder),
+            entry=self.entry,
+            inputs=inputs,
+            build={
+                "seconds": self.build_s,
+                "deferred": self.artifact.deferred,
+                "log": without_machine_paths(self.artifact.log, self.folder),
+                **self.facts,
+            },
+            timing=self.timing,
+            comparison=self.comparison,
+        )

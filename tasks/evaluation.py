@@ -1,0 +1,78 @@
+"""The Celery task `evaluate`: claim a job, run the pipeline, write the one end that it has."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from domain.fault import InfrastructureFault, JobCancelled
+from domain.job import Stage
+from domain.request import Request
+from domain.result import Report
+from domain.settings import settings
+from tasks.app import app
+from tasks.records import JobRecords
+from tasks.store import connect
+from tasks.submission import TASK, publish
+from tasks.watch import Superseded, Watch
+
+Pipeline = Callable[[Request, Callable[[Stage], None], Callable[[], bool]], Report]
+
+log = logging.getLogger(__name__)
+
+
+def evaluate(task: Any, job_id: str, attempt: int) -> None:
+    """The task. `attempt` is the one that the message is for; a message that came twice or too late does nothing."""
+    execute(patient_records(), prompt_records(), job_id, attempt, task.request.hostname, run_pipeline)
+
+
+def execute(records: JobRecords, pulse: JobRecords, job_id: str, attempt: int, worker: str, pipeline: Pipeline) -> None:
+    """Run one attempt. `records` outlasts a restart of Redis; `pulse` gives up quickly, as it speaks again anyway."""
+    claim = records.claim(job_id, worker, attempt=attempt)
+    if claim is None:
+        log.info("job %s: attempt %d is not to be run", job_id, attempt)
+        return
+    try:
+        with Watch(pulse, job_id, attempt, claim.request.timeout) as watch:
+            report = pipeline(claim.request, watch.progress, watch.cancelled)
+        records.complete(job_id, attempt, report.body(job_id))
+    except JobCancelled:
+        records.finish_cancelled(job_id, attempt)
+    except Superseded as superseded:
+        log.warning("%s", superseded)
+    except Exception as fault:
+        # Kernels' faults are in the report, so this one is ours, whatever it is.
+        known = isinstance(fault, InfrastructureFault)
+        log.error("job %s: attempt %d failed", job_id, attempt, exc_info=None if known else fault)
+        try_again(records, job_id, attempt, str(fault) if known else f"{type(fault).__name__}: {fault}")
+
+
+def try_again(records: JobRecords, job_id: str, attempt: int, reason: str) -> None:
+    """Queue the job for another worker, or end it when it has had its attempts."""
+    if records.requeue(job_id, attempt, reason):
+        publish(job_id, attempt + 1, records.now())
+
+
+def run_pipeline(request: Request, progress: Callable[[Stage], None], cancelled: Callable[[], bool]) -> Report:
+    """The pipeline on this process's workbench. Imported here: it brings torch, which only pool children may load."""
+    from tasks.pipeline import run
+    from tasks.workbench import workbench
+
+    return run(request, workbench(), progress, cancelled)
+
+
+@cache
+def patient_records() -> JobRecords:
+    """This process's records, through a connection that outlasts a restart of Redis."""
+    return JobRecords(connect(patient=True), settings().job_ttl)
+
+
+@cache
+def prompt_records() -> JobRecords:
+    """This process's records, through a connection that gives up quickly."""
+    return JobRecords(connect(), settings().job_ttl)
+
+
+app.task(name=TASK, bind=True)(evaluate)

@@ -1,0 +1,117 @@
+"""Which workers are alive: each says so in Redis every few seconds, under a key that expires when it stops."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import time
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from threading import Event, Thread
+
+from redis import Redis
+from redis.exceptions import RedisError
+
+from tasks.device import Device
+from tasks.job_view import text
+
+EVERY_S = 3.0
+TTL_S = 10
+NAMES = "workers"
+"""The set of all names that ever said they live; names whose key has expired are dropped when it is read."""
+
+PACKAGES = ("celery", "torch", "triton", "cupy-cuda13x", "cuda-bindings")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class WorkerView:
+    """One living worker, which handles `max_workers` jobs at once. Times are epoch seconds of its own clock."""
+
+    name: str
+    host: str
+    pid: int
+    device: str
+    gpu_available: bool
+    gpu_index: int | None
+    gpu_uuid: str | None
+    gpu_name: str | None
+    gpu_type: str | None
+    max_workers: int
+    started_at: float
+    seen_at: float
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+def workers(redis: Redis) -> list[WorkerView]:
+    """Every worker that was heard of in the last TTL_S seconds, by name."""
+    names = sorted(text(name) for name in redis.smembers(NAMES))
+    if not names:
+        return []
+    notes = redis.mget([f"worker:{name}" for name in names])
+    gone = [name for name, note in zip(names, notes, strict=True) if note is None]
+    if gone:
+        redis.srem(NAMES, *gone)
+    return [WorkerView(**json.loads(note)) for note in notes if note is not None]
+
+
+class Heartbeat:
+    """Says that a worker lives, from a thread of its main process; `stop` takes the word back at once."""
+
+    def __init__(self, redis: Redis, name: str, device: Device, max_workers: int) -> None:
+        self._redis = redis
+        self._name = name
+        self._facts = {
+            **{"name": name, "host": socket.gethostname(), "pid": os.getpid()},
+            **{"device": "cuda:0" if device.is_gpu else device.name, "gpu_available": device.is_gpu},
+            **{"gpu_uuid": device.name if device.is_gpu else None, "gpu_index": device.gpu_index},
+            **{"gpu_name": device.gpu_name, "gpu_type": device.gpu_type},
+            **{"max_workers": max_workers, "started_at": time.time(), "versions": _versions(device)},
+        }
+        self._stopping = Event()
+        self._thread = Thread(target=self._run, name="heartbeat", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+        try:
+            self._redis.delete(f"worker:{self._name}")
+        except RedisError as error:
+            log.warning("this worker counts as alive for %d s more: %s", TTL_S, error)
+
+    def beat(self) -> None:
+        """Say it once."""
+        view = WorkerView(**self._facts, seen_at=time.time())  # type: ignore[arg-type]
+        with self._redis.pipeline(transaction=False) as pipe:
+            pipe.set(f"worker:{self._name}", json.dumps(asdict(view)), ex=TTL_S)
+            pipe.sadd(NAMES, self._name)
+            pipe.execute()
+
+    def _run(self) -> None:
+        well = True
+        while True:
+            try:
+                self.beat()
+                well = True
+            except RedisError as error:
+                if well:
+                    log.warning("heartbeat lost, trying on: %s", error)
+                well = False
+            if self._stopping.wait(EVERY_S):
+                return
+
+
+def _versions(device: Device) -> dict[str, str]:
+    found = {"driver": device.driver} if device.driver else {}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,116 @@
+"""Waiting for jobs to change: one listener thread for all the requests that a process holds."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import BoundedSemaphore, Event, Lock, Thread
+
+from redis import Redis
+from redis.exceptions import RedisError
+
+from tasks.job_view import text
+from tasks.record_scripts import CHANNEL
+
+RETRY_S = 0.2
+LOOK_S = 1.0
+"""How long the listener reads at a time before it looks whether it should stop."""
+
+UNLIMITED = 1 << 20
+
+log = logging.getLogger(__name__)
+
+
+class JobHub:
+    """Wakes waiters when a job moves. The listener starts with the first waiter, so a hub may be made before a fork.
+
+    A waiter may also be woken for nothing (after a reconnect everybody is: changes may have been missed), so it looks
+    at the record again, always.
+    """
+
+    def __init__(self, redis: Redis, capacity: int = UNLIMITED) -> None:
+        """At most `capacity` callers hold a place of `try_enter` at once."""
+        self._redis = redis
+        self._places = BoundedSemaphore(capacity)
+        self._lock = Lock()
+        self._waiting: defaultdict[str, set[Event]] = defaultdict(set)
+        self._listener: Thread | None = None
+        self._stopping = Event()
+        self._listening = Event()
+
+    def try_enter(self) -> bool:
+        """Take a waiter's place if one is free; then `leave` gives it back."""
+        return self._places.acquire(blocking=False)
+
+    def leave(self) -> None:
+        self._places.release()
+
+    def wait(self, job_id: str, timeout: float) -> None:
+        """Return when that job changes, or after `timeout` seconds; a change just before the call goes unnoticed."""
+        with self.watch(job_id) as change:
+            change.wait(timeout)
+
+    @contextmanager
+    def watch(self, job_id: str) -> Iterator[Event]:
+        """An event that is set by every change of the job from now on: look at the record inside, then wait on it."""
+        self._ensure_listener()
+        change = Event()
+        with self._lock:
+            self._waiting[job_id].add(change)
+        try:
+            yield change
+        finally:
+            with self._lock:
+                self._waiting[job_id].discard(change)
+                if not self._waiting[job_id]:
+                    del self._waiting[job_id]
+
+    def close(self) -> None:
+        """Stop listening and wake everybody."""
+        self._stopping.set()
+        if self._listener is not None:
+            self._listener.join()
+        self._wake_all()
+
+    def _ensure_listener(self) -> None:
+        with self._lock:
+            # A thread does not survive a fork: in the child it is there but not alive.
+            if self._listener is None or not self._listener.is_alive():
+                self._listening.clear()
+                self._listener = Thread(target=self._listen, name="job-hub", daemon=True)
+                self._listener.start()
+        self._listening.wait(LOOK_S)
+
+    def _listen(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._follow()
+            except (RedisError, OSError) as error:
+                log.warning("job changes are not heard, trying on: %s", error)
+                self._stopping.wait(RETRY_S)
+
+    def _follow(self) -> None:
+        with self._redis.pubsub(ignore_subscribe_messages=False) as changes:  # type: ignore[no-untyped-call]
+            changes.subscribe(CHANNEL)
+            while not self._stopping.is_set():
+                message = changes.get_message(timeout=LOOK_S)
+                if message is None:
+                    continue
+                if message["type"] == "subscribe":
+                    self._listening.set()
+                    self._wake_all()
+                elif message["type"] == "message":
+                    self._wake(text(message["data"]))
+
+    def _wake(self, job_id: str) -> None:
+        with self._lock:
+            for change in self._waiting.get(job_id, ()):
+                change.set()
+
+    def _wake_all(self) -> None:
+        with self._lock:
+            for changes in self._waiting.values():
+                for change in changes:
+                    change.set()

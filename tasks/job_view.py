@@ -1,0 +1,64 @@
+"""A job as its record shows it at one moment."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from domain.job import Stage, State
+
+Text = bytes | str
+
+
+def text(value: Any) -> str:
+    """A Redis answer as text, whether or not the client decodes."""
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+@dataclass(frozen=True)
+class JobView:
+    """One job, read at once. Times are epoch seconds of the Redis server's clock.
+
+    `attempt` counts the workers that have taken the job (0: none yet). `queue_position` is 0 for the job that is next
+    and None unless it is queued. `result` is the HTTP body of a completed job, `error` says why a job failed.
+    """
+
+    job_id: str
+    operation: str
+    kernel_type: str
+    state: State
+    stage: Stage
+    attempt: int
+    submitted_at: float
+    queue_position: int | None
+    timeline: list[dict[str, Any]]
+    result: dict[str, Any] | None
+    error: str | None
+    worker: str | None
+    batch_id: str | None
+    timeout: int
+    cancel_requested: bool = False
+
+    @classmethod
+    def read(cls, job_id: str, stored: dict[Text, Text], rank: int | None, result: Text | None) -> JobView:
+        """From the record's hash, its rank in the queue and its stored result."""
+        fields = {text(name): text(value) for name, value in stored.items()}
+        state = State(fields["state"])
+        return cls(
+            job_id=job_id,
+            operation=fields["operation"],
+            kernel_type=fields["kernel_type"],
+            state=state,
+            stage=Stage(fields["stage"]),
+            attempt=int(fields["attempt"]),
+            submitted_at=float(fields["submitted_at"]),
+            queue_position=rank if state is State.QUEUED else None,
+            timeline=json.loads(f"[{fields['timeline']}]"),
+            result=json.loads(result) if result is not None else None,
+            error=fields.get("error") or None,
+            worker=fields.get("worker") or None,
+            batch_id=fields.get("batch_id") or None,
+            timeout=int(fields["timeout"]),
+            cancel_requested="cancel_requested" in fields,
+        )

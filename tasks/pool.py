@@ -1,0 +1,28 @@
+"""Celery's prefork pool, looking after its children every 0.1 s.
+
+The stock pool looks when a child's exit wakes it, too early to see it, and then not for up to 5 s (celery#9588): a dead
+child's job would wait that long for its next attempt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from celery.concurrency.asynpool import AsynPool
+from celery.concurrency.prefork import TaskPool
+
+MAINTAIN_S = 0.1
+
+
+class FastAsynPool(AsynPool):  # type: ignore[misc] # Celery has no type information.
+    """The pool with its maintenance timer set to MAINTAIN_S; costs about 0.5 % of a core."""
+
+    @property
+    def timers(self) -> dict[Callable[[], None], float]:
+        return {self.maintain_pool: MAINTAIN_S}
+
+
+class FastTaskPool(TaskPool):  # type: ignore[misc] # Celery has no type information.
+    """The prefork pool for `worker_pool`."""
+
+    Pool = FastAsynPool

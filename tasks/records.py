@@ -1,0 +1,222 @@
+"""Job records: the one truth about every job, in Redis, moved only by compare-and-set."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from redis import Redis
+from redis.client import Pipeline
+
+from domain.job import STATE_OF_STAGE, Stage, State
+from domain.request import Request
+from tasks import counters, record_scripts
+from tasks.job_view import JobView, text
+
+__all__ = ["Claim", "JobRecords", "JobView", "Pulse"]
+
+MAX_ATTEMPTS = 3
+PULSE_TTL_S = 6
+"""An owner that has not said for so long that it is at work counts as gone."""
+SWEEP = 500
+ACTIVE = (State.BUILDING, State.WAITING, State.RUNNING)
+
+Pulse = Literal["go on", "cancel", "lost"]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The right to run one attempt of a job; every move names the attempt, so a stale owner moves nothing."""
+
+    attempt: int
+    request: Request
+
+
+class JobRecords:
+    """The records of all jobs. Every method is one round trip, safe from any thread and process.
+
+    Moves return False when the caller no longer holds the attempt (given up and queued again, or terminal): he must
+    stop, and nothing he did counts. A terminal state is written exactly once.
+    """
+
+    def __init__(self, redis: Redis, ttl_s: int) -> None:
+        """Finished jobs are kept for `ttl_s` seconds."""
+        self._redis = redis
+        self._ttl_s = ttl_s
+        self._create = redis.register_script(record_scripts.CREATE)
+        self._claim = redis.register_script(record_scripts.CLAIM)
+        self._advance = redis.register_script(record_scripts.ADVANCE)
+        self._pulse = redis.register_script(record_scripts.PULSE)
+        self._complete = redis.register_script(record_scripts.COMPLETE)
+        self._fail = redis.register_script(record_scripts.FAIL)
+        self._requeue = redis.register_script(record_scripts.REQUEUE)
+        self._cancel = redis.register_script(record_scripts.CANCEL)
+        self._finish_cancelled = redis.register_script(record_scripts.FINISH_CANCELLED)
+        self._to_the_back = redis.register_script(record_scripts.TO_THE_BACK)
+        self._cleanup = redis.register_script(record_scripts.CLEANUP)
+
+    def create(self, job_id: str, request: Request, *, batch_id: str | None = None) -> None:
+        """Record a new job as queued; a job that is recorded already stays as it is."""
+        self._create(args=_creation(job_id, request, batch_id))
+
+    def create_many(self, jobs: Sequence[tuple[str, Request]], *, batch_id: str | None) -> None:
+        """Record many jobs, in their order, in one round trip."""
+        with self._redis.pipeline(transaction=False) as pipe:
+            for job_id, request in jobs:
+                self._create(args=_creation(job_id, request, batch_id), client=pipe)
+            pipe.execute()
+
+    def get(self, job_id: str) -> JobView | None:
+        """The job with its result; None when it was never recorded or is no longer kept."""
+        with self._redis.pipeline() as pipe:
+            _look(pipe, job_id)
+            pipe.get(f"job:{job_id}:result")
+            stored, rank, result = pipe.execute()
+        return JobView.read(job_id, stored, rank, result) if stored else None
+
+    def claim(self, job_id: str, worker: str, *, attempt: int | None = None) -> Claim | None:
+        """Take a queued job; None when it is terminal, taken, or queued for another attempt than the one named."""
+        wanted = "" if attempt is None else attempt
+        claimed = self._claim(args=[job_id, worker, wanted, PULSE_TTL_S])
+        if claimed is None:
+            return None
+        number, stored = claimed
+        try:
+            return Claim(number, Request.from_wire(json.loads(stored)))
+        except (KeyError, TypeError, ValueError) as error:
+            self.fail(job_id, number, f"the stored request cannot be read ({error!r}); submit the job again")
+            return None
+
+    def advance(self, job_id: str, attempt: int, stage: Stage, *, ago: float = 0.0) -> bool:
+        """Enter a stage, which began `ago` seconds before this call."""
+        return bool(self._advance(args=[job_id, attempt, STATE_OF_STAGE[stage].value, stage.value, f"{ago:.6f}"]))
+
+    def pulse(self, job_id: str, attempt: int) -> Pulse:
+        """Say that this attempt is at work (at least every PULSE_TTL_S / 2) and hear whether it still should be."""
+        return cast(Pulse, text(self._pulse(args=[job_id, attempt, PULSE_TTL_S])))
+
+    def complete(self, job_id: str, attempt: int, body: dict[str, Any]) -> bool:
+        """Store the answer about the kernel, terminal; ValueError for a body with NaN or infinity: not JSON."""
+        result = json.dumps(body, allow_nan=False, separators=(",", ":"))
+        names = json.dumps(counters.counted(body))
+        return bool(self._complete(args=[job_id, attempt, self._ttl_s, result, names]))
+
+    def fail(self, job_id: str, attempt: int, error: str) -> bool:
+        """End the job as our own fault, terminal."""
+        return bool(self._fail(args=[job_id, attempt, self._ttl_s, error]))
+
+    def requeue(self, job_id: str, attempt: int, reason: str) -> bool:
+        """Queue the job for another worker after a fault of ours; the caller then publishes its message.
+
+        False also when the job ended instead: cancelled where that was asked for, failed with the reasons of all its
+        attempts after MAX_ATTEMPTS.
+        """
+        return bool(self._requeue(args=[job_id, attempt, self._ttl_s, reason, MAX_ATTEMPTS]))
+
+    def cancel(self, job_id: str) -> JobView | None:
+        """Cancel a queued job at once, ask a running one to stop, leave a terminal one; None for an unknown job."""
+        self._cancel(args=[job_id, self._ttl_s])
+        return self.get(job_id)
+
+    def cancel_requested(self, job_id: str, attempt: int) -> bool:
+        """Whether this attempt should stop: its cancellation was asked for, or it no longer holds the job."""
+        asked, now_held = self._redis.hmget(f"job:{job_id}", "cancel_requested", "attempt")
+        return asked is not None or now_held is None or int(now_held) != attempt
+
+    def finish_cancelled(self, job_id: str, attempt: int) -> bool:
+        """End a running job as cancelled, terminal."""
+        return bool(self._finish_cancelled(args=[job_id, attempt, self._ttl_s]))
+
+    def cleanup(self, finished_before: float) -> int:
+        """Forget the jobs that finished before that time (epoch seconds) and say how many."""
+        forgotten = 0
+        while swept := int(self._cleanup(args=["", f"{finished_before:.6f}", SWEEP])):
+            forgotten += swept
+        return forgotten
+
+    def counters(self) -> dict[str, float]:
+        """All counters under flat names, true over all processes; absent until first counted unless marked *.
+
+        Totals: submitted*, completed*, failed*, cancelled*, requeued*, by_kernel_type:<t>, by_operation:<o>,
+        by_verdict:<status>, compile_ok/_failed (a reference counts too), build_cache_hits/_misses,
+        correctness_ok/_failed (of what compiled), profiling_ok/_failed, run_seconds_by_worker:<worker>.
+        Now: jobs* (all that are kept), by_state:<state>*, finished_last_300_s*, average_age_seconds*.
+        Of completed jobs, each with :count :sum :min :max: queue_seconds, build_seconds, device_wait_seconds,
+        run_seconds, end_to_end_seconds. `counting_since` is the epoch time of the first job.
+        """
+        return counters.read(self._redis, self.now())
+
+    def now(self) -> float:
+        """The Redis server's clock, which all times in records are of."""
+        seconds, micros = self._redis.time()
+        return float(seconds) + float(micros) / 1e6
+
+    def queue_length(self) -> int:
+        """How many jobs are queued."""
+        return int(self._redis.zcard("jobs:queue"))
+
+    def queued_before(self, moment: float, limit: int = SWEEP) -> list[str]:
+        """The jobs that have been in the queue since before that time, oldest first."""
+        return [
+            text(job_id)
+            for job_id in self._redis.zrangebyscore("jobs:queue", "-inf", f"({moment:.6f}", start=0, num=limit)
+        ]
+
+    def to_the_back(self, job_id: str) -> int | None:
+        """Move a queued job behind all others; the attempt that its new message is for, None when it is not queued."""
+        attempt = self._to_the_back(args=[job_id])
+        return None if attempt is None else int(attempt)
+
+    def abandoned(self) -> list[tuple[str, int]]:
+        """Jobs under work whose owner has not been heard of for PULSE_TTL_S, with the attempt."""
+        with self._redis.pipeline(transaction=False) as pipe:
+            for state in ACTIVE:
+                pipe.zrange(f"jobs:state:{state.value}", 0, -1)
+            active = [text(job_id) for ids in pipe.execute() for job_id in ids]
+        with self._redis.pipeline(transaction=False) as pipe:
+            for job_id in active:
+                pipe.exists(f"job:{job_id}:owner")
+                pipe.hget(f"job:{job_id}", "attempt")
+            facts = pipe.execute()
+        pairs = zip(active, facts[::2], facts[1::2], strict=True)
+        return [(job_id, int(attempt)) for job_id, owned, attempt in pairs if not owned and attempt is not None]
+
+    def list(
+        self,
+        *,
+        state: State | None = None,
+        batch_id: str | None = None,
+        limit: int = 100,
+        before: float | None = None,
+    ) -> list[JobView]:
+        """The newest jobs first, without their results; `before` is the `submitted_at` to continue below.
+
+        With both a batch and a state, up to `limit` jobs of the batch are looked at and those in that state returned.
+        """
+        index = f"batch:{batch_id}" if batch_id else f"jobs:state:{state.value}" if state else "jobs:all"
+        newest = "+inf" if before is None else f"({before:.6f}"
+        found = self._redis.zrevrangebyscore(index, newest, "-inf", start=0, num=limit)
+        views = self._look_at(text(job_id) for job_id in found)
+        return [view for view in views if state is None or view.state is state]
+
+    def _look_at(self, job_ids: Iterable[str]) -> Iterable[JobView]:
+        ids = list(job_ids)
+        with self._redis.pipeline(transaction=False) as pipe:
+            for job_id in ids:
+                _look(pipe, job_id)
+            answers = pipe.execute()
+        for job_id, stored, rank in zip(ids, answers[::2], answers[1::2], strict=True):
+            if stored:
+                yield JobView.read(job_id, stored, rank, None)
+
+
+def _look(pipe: Pipeline, job_id: str) -> None:
+    pipe.hgetall(f"job:{job_id}")
+    pipe.zrank("jobs:queue", job_id)
+
+
+def _creation(job_id: str, request: Request, batch_id: str | None) -> list[str | int]:
+    stored = json.dumps(request.to_wire(), separators=(",", ":"))
+    return [job_id, request.operation, request.kernel.kernel_type.value, request.timeout, batch_id or "", stored]

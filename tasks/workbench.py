@@ -1,0 +1,120 @@
+"""What a pool child keeps between jobs: its device, its zygote, its null runner. Holds nothing of any submission."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from backends.backend import Target
+from domain.fault import InfrastructureFault, KernelFault
+from domain.settings import settings
+from profiling.calibration import Calibration
+from profiling.device import Device
+from profiling.window import Range
+from sandbox.launcher import Zygote
+from sandbox.session import Session
+
+FOREVER = float("inf")
+
+
+class Workbench:
+    """Opened on a pool child's first job; `close` ends everything it started."""
+
+    def __init__(self) -> None:
+        self.target = detect_target()
+        self.device = Device(self.target.device)
+        self.folder = Path(tempfile.mkdtemp(prefix="bench-", dir=_state_folder()))
+        self._zygote: Zygote | None = None
+        self._calibration: Calibration | None = None
+        self._null: Session | None = None
+
+    @property
+    def zygote(self) -> Zygote:
+        """The zygote; started on first use and again if it has died."""
+        if self._zygote is not None and not self._zygote.alive:
+            self._discard()
+        if self._zygote is None:
+            self._zygote = Zygote(self.folder, interpret=not self.target.is_cuda, memory_limit=settings().runner_memory)
+        return self._zygote
+
+    def session(self, *, deadline: float, cancelled: Callable[[], bool]) -> Session:
+        """A fresh runner for one submission. `deadline` is by time.monotonic()."""
+        try:
+            return self._session(deadline, cancelled)
+        except InfrastructureFault:
+            self._discard()
+            raise
+
+    def calibration(self) -> Calibration:
+        """Null windows from a runner that never sees a submission; it lives as long as the workbench."""
+        if self._calibration is None or self._null is None:
+            self._null = self._session(FOREVER, lambda: False)
+            try:
+                self._null.load_null()
+            except KernelFault as fault:
+                self._discard()
+                raise InfrastructureFault(f"the null runner failed: {fault.message}") from fault
+            self._calibration = Calibration(Range(self._null, self.device, null=True))
+        return self._calibration
+
+    @contextmanager
+    def job_folder(self) -> Iterator[Path]:
+        """A folder for one job's files; gone afterwards."""
+        folder = Path(tempfile.mkdtemp(prefix="job-", dir=self.folder))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def close(self) -> None:
+        """Ends the zygote and every runner, removes the folder."""
+        self._discard()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _session(self, deadline: float, cancelled: Callable[[], bool]) -> Session:
+        runner = self.zygote.runner(deadline=deadline, cancelled=cancelled)
+        return Session(runner, self.target, settings().arena_memory)
+
+    def _discard(self) -> None:
+        self._calibration = None
+        if self._null is not None:
+            self._null.close()
+            self._null = None
+        if self._zygote is not None:
+            self._zygote.close()
+            self._zygote = None
+
+
+@cache
+def workbench() -> Workbench:
+    """This process's workbench."""
+    return Workbench()
+
+
+def detect_target() -> Target:
+    """The first GPU that this process may see, else the CPU. Raises InfrastructureFault if the GPU does not start."""
+    if not torch.cuda.is_available():
+        return Target("cpu", None)
+    try:
+        major, minor = torch.cuda.get_device_capability(0)
+    except RuntimeError as error:
+        raise InfrastructureFault(f"the GPU does not start: {error}") from error
+    return Target("cuda:0", f"sm_{major}{minor}")
+
+
+def deadline_in(seconds: float) -> float:
+    """That many seconds from now, by time.monotonic()."""
+    return time.monotonic() + seconds
+
+
+def _state_folder() -> Path:
+    folder = settings().state_dir / "work"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return folder

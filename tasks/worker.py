@@ -1,0 +1,115 @@
+"""What happens around the tasks of a worker: its heartbeat and reconciler, its pool children, their deaths."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import signal
+import sys
+from typing import Any
+
+from billiard.exceptions import TimeLimitExceeded, WorkerLostError
+from celery.signals import (
+    task_failure,
+    worker_init,
+    worker_process_init,
+    worker_process_shutdown,
+    worker_ready,
+    worker_shutdown,
+)
+from redis.exceptions import RedisError
+
+from domain.settings import settings
+from tasks import device
+from tasks.evaluation import try_again
+from tasks.heartbeat import Heartbeat
+from tasks.reconciler import Reconciler
+from tasks.records import JobRecords
+from tasks.store import connect
+
+PR_SET_PDEATHSIG = 1
+
+log = logging.getLogger(__name__)
+
+
+class Attendants:
+    """The threads of a worker's main process. Pool children are forked beside them and have none of them."""
+
+    def __init__(self, name: str, max_workers: int) -> None:
+        redis = connect()
+        ttl_s = settings().job_ttl
+        self._threads = (
+            Heartbeat(redis, name, device.detect(), max_workers),
+            Reconciler(redis, JobRecords(redis, ttl_s), ttl_s),
+        )
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        for thread in self._threads:
+            thread.stop()
+
+
+_attendants: list[Attendants] = []
+
+
+def pin_device(**_: Any) -> None:
+    """Before the pool starts: its children see this worker's device and no other. Exits where that is not there."""
+    try:
+        found = device.detect()
+    except device.DeviceError as error:
+        # Celery logs and forgets what a signal's receiver raises; without its GPU this worker must not take jobs.
+        raise SystemExit(f"{error}") from error
+    if settings().visible_devices is None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = found.name if found.is_gpu else ""  # noqa: TID251 - written, not read
+
+
+def start_attendants(sender: Any, **_: Any) -> None:
+    """The worker's consumer is connected and its pool is up."""
+    _attendants.append(Attendants(sender.hostname, sender.pool.num_processes))
+
+
+def stop_attendants(**_: Any) -> None:
+    """The worker has finished what it ran and goes."""
+    while _attendants:
+        _attendants.pop().stop()
+
+
+def set_up_child(**_: Any) -> None:
+    """A pool child begins. Nothing of CUDA here: a child that takes long to start is killed and started again."""
+    # A group of its own: what it starts is killed with it, and a terminal's Ctrl-C reaches the main process alone,
+    # which lets the job finish.
+    os.setpgid(0, 0)
+    parent = os.getppid()
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def close_workbench(**_: Any) -> None:
+    """A pool child ends."""
+    if "tasks.workbench" in sys.modules:
+        from tasks.workbench import workbench
+
+        if workbench.cache_info().currsize:
+            workbench().close()
+
+
+def note_lost_child(exception: BaseException, args: list[Any], **_: Any) -> None:
+    """In the main process: the pool child of that job died or was killed at the hard limit, by no kernel's fault."""
+    if not isinstance(exception, WorkerLostError | TimeLimitExceeded):
+        return
+    job_id, attempt = args
+    try:
+        try_again(JobRecords(connect(), settings().job_ttl), job_id, attempt, str(exception))
+    except RedisError as error:
+        log.warning("job %s: its worker process died; the reconciler will queue it again: %s", job_id, error)
+
+
+worker_init.connect(pin_device)
+worker_ready.connect(start_attendants)
+worker_shutdown.connect(stop_attendants)
+worker_process_init.connect(set_up_child)
+worker_process_shutdown.connect(close_workbench)
+task_failure.connect(note_lost_child)

@@ -1,0 +1,188 @@
+"""Bodies that are taken: the original's README and test data, and what its clients send besides."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from domain.request import Request
+from tasks.records import JobRecords
+from tests.api.payloads import (
+    CUDA_ADD,
+    DOUBLE,
+    LEGACY,
+    README,
+    RELU,
+    TEST_DATA,
+    TRITON_ADD,
+    VECTOR_ARGS,
+    Json,
+    kernel,
+    scalar,
+    tensor,
+)
+
+
+def accept(client: FlaskClient, path: str, body: Json) -> str:
+    answer = client.post(path, json=body)
+    assert answer.status_code == 202, answer.get_data(as_text=True)
+    job = answer.get_json()
+    assert answer.headers["Location"] == f"/job/{job['job_id']}"
+    assert answer.headers["Cache-Control"] == "no-cache, no-store, must-revalidate"
+    assert (job["state"], job["status"], job["result"], job["queue_position"]) == ("queued", "submitted", None, 0)
+    return str(job["job_id"])
+
+
+def stored(client: FlaskClient, records: JobRecords, path: str, body: Json) -> Request:
+    """What a worker would be given."""
+    claim = records.claim(accept(client, path, body), "a worker")
+    assert claim is not None
+    return claim.request
+
+
+@pytest.mark.parametrize("name", README)
+def test_readme_bodies(client: FlaskClient, name: str) -> None:
+    accept(client, *README[name])
+
+
+@pytest.mark.parametrize("name", TEST_DATA)
+def test_bodies_of_the_original_test_data(client: FlaskClient, name: str) -> None:
+    accept(client, "/compare", TEST_DATA[name])
+
+
+@pytest.mark.parametrize("path", ["/", "/compare"])
+def test_legacy_body(client: FlaskClient, records: JobRecords, path: str) -> None:
+    request = stored(client, records, path, {**LEGACY, "atol": "nonsense"})
+    assert (request.kernel.kernel_type, request.num_trials, request.timeout) == ("torch_cuda", 100, 30)
+    assert request.reference is not None
+    assert (request.reference.kernel_type, request.reference.source_code) == ("torch", DOUBLE)
+    assert (request.atol, request.rtol) == (0.01, 0.01)
+
+
+def test_new_body_on_the_legacy_path(client: FlaskClient) -> None:
+    accept(client, "/", README["compare"][1])
+
+
+def test_kernel_is_taken_for_ref_kernel(client: FlaskClient, records: JobRecords) -> None:
+    body = {"kernel": kernel(DOUBLE, "torch"), "custom_kernel": kernel(RELU, "torch")}
+    request = stored(client, records, "/compare", body)
+    assert request.reference is not None
+    assert (request.reference.source_code, request.kernel.source_code) == (DOUBLE, RELU)
+
+
+@pytest.mark.parametrize(
+    ("sent", "read"),
+    [
+        ({}, (100, 120)),
+        ({"num_trials": "7", "timeout": 600.0}, (7, 600)),
+        ({"num_trials": 10_000, "timeout": 5}, (10_000, 5)),
+    ],
+)
+def test_numbers_are_read_leniently(client: FlaskClient, records: JobRecords, sent: Json, read: Any) -> None:
+    request = stored(client, records, "/evaluate", {"kernel": kernel(RELU, "torch"), **sent})
+    assert (request.num_trials, request.timeout) == read
+
+
+@pytest.mark.parametrize(
+    ("sent", "read"),
+    [({}, (0.01, 0.01)), ({"atol": None, "rtol": 1e-5}, (0.01, 1e-5)), ({"atol": 0, "rtol": "0.5"}, (0.0, 0.5))],
+)
+def test_tolerances(client: FlaskClient, records: JobRecords, sent: Json, read: Any) -> None:
+    body = {"ref_kernel": kernel(RELU, "torch"), "custom_kernel": kernel(RELU, "torch"), **sent}
+    request = stored(client, records, "/compare", body)
+    assert (request.atol, request.rtol) == read
+
+
+def test_unknown_keys_around_the_kernel_are_ignored(client: FlaskClient) -> None:
+    args = [{**tensor("x", [4], note="?"), "comment": "ignored"}, tensor("y", [4], "output")]
+    body = {"kernel": kernel(CUDA_ADD, "cuda", args, grid={"x": 1, "w": 9}, stream=3), "num_warmup": 3, "index": 0}
+    accept(client, "/evaluate", body)
+
+
+RAW = bytes(range(64))
+
+
+@pytest.mark.parametrize(
+    "kernel_code",
+    [
+        kernel("", "torch"),
+        {**kernel(RELU, "torch"), "io": None, "metadata": None},
+        kernel("x" * (1 << 20), "torch"),
+        {**kernel(TRITON_ADD, "triton"), "metadata": {"function_name": "run"}},
+        {**kernel(TRITON_ADD, "triton"), "metadata": {"class_name": "Net"}},
+        kernel(f"{TRITON_ADD}\nclass ModelNew(torch.nn.Module): ...", "triton"),
+        {**kernel(RELU, "multi_kernel", [tensor("x", [2])]), "metadata": {"entry_point": "run"}},
+        {**kernel(CUDA_ADD, "cuda", VECTOR_ARGS), "metadata": {"compiler_options": ["-O3"], "anything": [1, {}]}},
+    ],
+)
+def test_kernels(client: FlaskClient, kernel_code: Json) -> None:
+    accept(client, "/evaluate", {"kernel": kernel_code})
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        tensor("x", [], kind="randn"),
+        tensor("x", [0, 4]),
+        tensor("x", [4], None),
+        tensor("x", [4], "inout", kind="uniform", low=-0.1, high=0),
+        tensor("x", [4], dtype="int32", kind="uniform", low=3, high=3),
+        tensor("x", [4], dtype="int64", kind="randint", low=0, high=10),
+        tensor("x", [4], kind="full", fill_value=True, dtype="bool"),
+        tensor("x", [4], kind="arange", start=1, step=-0.5),
+        tensor("x", [4], kind="randn", std=0, mean=2, seed=2**63),
+        tensor("x", [4], dtype="bfloat16", kind="empty"),
+        tensor("x", [4], dtype="float8_e4m3fn"),
+        {"name": "x", "type": "tensor", "tensor_spec": {"shape": [3, 4], "strides": [1, 3]}, "role": None},
+        {"name": "x", "type": "tensor", "tensor_spec": {"shape": [3, 4], "strides": [0, 1], "init": None}},
+        {"name": "x", "type": "tensor", "tensor_spec": {"data": {
+            "data_b64": base64.b64encode(RAW).decode(), "dtype": "int64", "shape": [2, 4]}}},
+        {"name": "x", "type": "tensor", "tensor_spec": {"shape": [9, 9], "data": {
+            "data_b64": base64.b64encode(zlib.compress(RAW)).decode(), "shape": [16], "compress": "zlib"}}},
+        {"name": "x", "type": "tensor", "tensor_spec": {"data": {"data_b64": "", "shape": [0]}}},
+        {"name": "x", "type": "tensor", "tensor_spec": {"data": {
+            "data_b64": "AAAA\n AAA=\n", "shape": [5], "dtype": "uint8"}}},
+        scalar("s", 2, "float"), scalar("s", 2.0, "int"), scalar("s", True, "bool"), scalar("s", -(2**63)),
+        {"name": "s", "type": "str", "value": "mode", "is_meta": True},
+    ],
+)  # fmt: skip
+def test_arguments(client: FlaskClient, argument: Json) -> None:
+    accept(client, "/evaluate", {"kernel": kernel(CUDA_ADD, "cuda", [argument])})
+
+
+@pytest.mark.parametrize(
+    ("launch", "read"),
+    [
+        ({}, None),
+        ({"grid": None, "block": None}, None),
+        ({"grid": {"x": 4}}, (4, 1, 1)),
+        ({"grid": {"y": "2", "z": None}}, (1, 2, 1)),
+        ({"grid": [4, 2]}, (4, 2, 1)),
+        ({"grid": 7}, (7, 1, 1)),
+        ({"grid": "cdiv(n, 256)"}, ("cdiv(n, 256)", 1, 1)),
+        ({"grid": ["n * 2", 1, "max(k, 1)"]}, ("n * 2", 1, "max(k, 1)")),
+    ],
+)
+def test_grids(client: FlaskClient, records: JobRecords, launch: Json, read: Any) -> None:
+    args = [tensor("x", [4]), scalar("n", 1000), scalar("k", 3)]
+    code = kernel(CUDA_ADD, "cuda", args)
+    code["io"]["launch"] = {**launch, "shared_mem": "n * 4"}
+    request = stored(client, records, "/evaluate", {"kernel": code})
+    assert request.kernel.io is not None
+    assert request.kernel.io.launch.grid == read
+
+
+def test_a_triton_grid_may_name_what_only_the_autotuner_knows(client: FlaskClient) -> None:
+    accept(
+        client, "/evaluate", {"kernel": kernel(TRITON_ADD, "triton", VECTOR_ARGS, grid="cdiv(n_elements, BLOCK_SIZE)")}
+    )
+
+
+def test_the_content_type_is_not_asked_for(client: FlaskClient) -> None:
+    for content_type in ("application/x-www-form-urlencoded", "text/plain", "application/xml", None):
+        body = b'\xef\xbb\xbf{"kernel": {"source_code": "", "kernel_type": "torch"}}'
+        assert client.post("/evaluate", data=body, content_type=content_type).status_code == 202

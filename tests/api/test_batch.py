@@ -1,0 +1,82 @@
+"""POST /batch: every body answered on its own, in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from tasks.records import JobRecords
+from tests.api.payloads import LEGACY, RELU, TEST_DATA, TRITON_ADD, kernel
+
+GOOD = kernel(RELU, "torch")
+ONE, TWO = {"kernel": GOOD}, {"ref_kernel": GOOD, "custom_kernel": GOOD}
+
+
+def test_mixed(client: FlaskClient, records: JobRecords) -> None:
+    jobs: list[Any] = [
+        ONE,
+        {**ONE, "operation": "evaluate", "timeout": 7},
+        {**ONE, "num_trials": 0},
+        TWO,
+        {**TWO, "operation": "compare"},
+        {"kernel": GOOD, "custom_kernel": GOOD},
+        LEGACY,
+        {"kernel": kernel(TRITON_ADD, "triton")},
+        "text",
+        {"operation": "judge", **ONE},
+        {"operation": "evaluate", **TWO},
+        *TEST_DATA.values(),
+    ]
+    answer = client.post("/batch", json={"jobs": jobs})
+    assert answer.status_code == 202
+    body = answer.get_json()
+    assert [entry["index"] for entry in body["jobs"]] == list(range(len(jobs)))
+    refused = {entry["index"]: entry["problem"] for entry in body["jobs"] if "problem" in entry}
+    assert {index: problem["errors"][0]["path"] for index, problem in refused.items()} == {
+        2: ["num_trials"],
+        7: ["kernel", "io"],
+        8: [],
+        9: ["operation"],
+        10: ["kernel"],
+    }
+    assert refused[2]["status"] == 400
+    assert refused[2]["instance"] == "/batch#/jobs/2"
+    assert (body["accepted"], body["refused"]) == (len(jobs) - 5, 5)
+    accepted = [entry for entry in body["jobs"] if "job_id" in entry]
+    assert all(entry["location"] == f"/job/{entry['job_id']}" for entry in accepted)
+    listed = client.get(f"/jobs?batch_id={body['batch_id']}&limit=100").get_json()["jobs"]
+    assert [job["job_id"] for job in listed] == [entry["job_id"] for entry in accepted][::-1]
+    operations = [job["operation"] for job in listed][::-1]
+    assert operations[:6] == ["evaluate", "evaluate", "compare", "compare", "compare", "compare"]
+    assert client.get(f"/job/{accepted[1]['job_id']}").get_json()["timeout"] == 7
+
+
+def test_a_state_of_a_batch(client: FlaskClient, records: JobRecords) -> None:
+    body = client.post("/batch", json={"jobs": [ONE] * 5}).get_json()
+    records.cancel(body["jobs"][2]["job_id"])
+    page = client.get(f"/jobs?batch_id={body['batch_id']}&state=cancelled&limit=3").get_json()
+    assert [job["job_id"] for job in page["jobs"]] == [body["jobs"][2]["job_id"]]
+    rest = client.get(f"/jobs?batch_id={body['batch_id']}&state=queued&limit=3&cursor={page['next_cursor']}").get_json()
+    assert [job["job_id"] for job in rest["jobs"]] == [body["jobs"][index]["job_id"] for index in (1, 0)]
+
+
+def test_nothing_accepted(client: FlaskClient) -> None:
+    answer = client.post("/batch", json={"jobs": [{}, None]})
+    assert answer.status_code == 202
+    body = answer.get_json()
+    assert (body["batch_id"], body["accepted"], body["refused"]) == (None, 0, 2)
+
+
+@pytest.mark.parametrize("body", [{}, {"jobs": None}, {"jobs": {}}, {"jobs": []}, {"jobs": [ONE] * 1001}])
+def test_refused_as_a_whole(client: FlaskClient, records: JobRecords, body: Any) -> None:
+    answer = client.post("/batch", json=body)
+    assert (answer.status_code, answer.content_type) == (400, "application/problem+json")
+    assert answer.get_json()["errors"][0]["path"] == ["jobs"]
+    assert records.queue_length() == 0
+
+
+def test_a_thousand(client: FlaskClient, records: JobRecords) -> None:
+    body = client.post("/batch", json={"jobs": [ONE] * 1000}).get_json()
+    assert body["accepted"] == records.queue_length() == 1000

@@ -1,0 +1,73 @@
+"""The OpenAPI document and its page."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import schemathesis
+from apiflask import APIFlask
+from flask.testing import FlaskClient
+
+from tests.api.payloads import Json
+
+OPERATIONS = {
+    ("post", "/evaluate"), ("post", "/compare"), ("post", "/batch"), ("post", "/"), ("get", "/job/{job_id}"),
+    ("delete", "/job/{job_id}"), ("get", "/jobs"), ("get", "/health"), ("get", "/stats"),
+    ("post", "/admin/cleanup-jobs"),
+}  # fmt: skip
+
+
+def document(client: FlaskClient) -> Json:
+    answer = client.get("/openapi.json")
+    assert answer.status_code == 200
+    spec: Json = answer.get_json()
+    return spec
+
+
+def test_every_operation_is_there(client: FlaskClient) -> None:
+    spec = document(client)
+    assert spec["openapi"] == "3.1.0"
+    assert {
+        (method, path) for path, item in spec["paths"].items() for method in item if method != "parameters"
+    } == OPERATIONS
+    submit = spec["paths"]["/evaluate"]["post"]
+    assert {"200", "202", "400", "413", "415", "409", "500", "503"} <= set(submit["responses"])
+    assert "application/problem+json" in submit["responses"]["400"]["content"]
+    assert [parameter["name"] for parameter in submit["parameters"]] == ["wait"]
+
+
+def test_every_reference_resolves_and_schemas_say_their_bounds(client: FlaskClient) -> None:
+    spec = document(client)
+    schemas = spec["components"]["schemas"]
+    for reference in re.findall(r"#/components/schemas/(\w+)", str(spec)):
+        assert reference in schemas
+    trials = schemas["EvaluateSchema"]["properties"]["num_trials"]
+    assert (trials["minimum"], trials["maximum"], trials["default"]) == (1, 10_000, 100)
+    assert schemas["KernelSchema"]["additionalProperties"] is False
+    assert set(schemas["KernelSchema"]["properties"]["kernel_type"]["enum"]) >= {"torch", "triton", "cuda"}
+
+
+def test_it_is_valid_openapi(app: APIFlask) -> None:
+    schemathesis.openapi.from_wsgi("/openapi.json", app).validate()
+
+
+def test_the_examples_are_accepted(client: FlaskClient) -> None:
+    for path, item in document(client)["paths"].items():
+        content: Any = item.get("post", {}).get("requestBody", {}).get("content", {})
+        for example in content.get("application/json", {}).get("examples", {}).values():
+            answer = client.post(path, json=example["value"])
+            assert answer.status_code == 202, answer.get_data(as_text=True)
+            assert answer.get_json().get("refused", 0) == 0
+
+
+def test_the_page_asks_nothing_of_the_network(client: FlaskClient) -> None:
+    assert client.get("/").headers["Location"] == "/docs"
+    page = client.get("/docs").get_data(as_text=True)
+    links = re.findall(r"(?:src|href)=\"([^\"]+)\"", page)
+    assert links
+    assert "http" not in " ".join(links)
+    for link in links:
+        with client.get(link) as answer:
+            assert answer.status_code == 200, link
+    assert client.get("/docs/assets/../../etc/passwd").status_code == 404

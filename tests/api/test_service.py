@@ -1,0 +1,102 @@
+"""/health and /stats: what a client of the original finds there, and figures that are true."""
+
+from __future__ import annotations
+
+import pytest
+from flask.testing import FlaskClient
+from redis import Redis
+
+from api import create_app
+from domain.settings import settings
+from tasks.device import Device
+from tasks.heartbeat import Heartbeat
+from tasks.records import JobRecords
+from tests.api.payloads import RELU, kernel
+from tests.api.test_jobs import RESULT, claimed
+from tests.conftest import free_port
+
+
+def test_without_a_worker(client: FlaskClient) -> None:
+    answer = client.get("/health")
+    health = answer.get_json()
+    assert (answer.status_code, health["status"], health["broker"]) == (503, "unhealthy", "ready")
+    assert (health["gpu_available"], health["gpu_count"], health["workers"]) == (False, 0, [])
+    assert health["compilation_service"] == "unavailable"
+    assert "no worker" in health["reasons"][0]
+    assert health["error"] == health["reasons"][0]
+
+
+def test_with_workers(client: FlaskClient, redis: Redis, records: JobRecords) -> None:
+    for name in ("gpu0@node", "gpu1@node"):
+        Heartbeat(redis, name, Device(f"GPU-{name}", 0, "NVIDIA H200", "h200"), 4).beat()
+    answer = client.get("/health")
+    health = answer.get_json()
+    assert (answer.status_code, health["status"], health["reasons"]) == (200, "healthy", [])
+    assert (health["gpu_available"], health["gpu_count"]) == (True, 2)
+    assert health["gpu_manager"] == {"available_gpus": 2}
+    assert (health["compilation_service"], health["profiling_service"]) == ("ready", "ready")
+    assert [worker["name"] for worker in health["workers"]] == ["gpu0@node", "gpu1@node"]
+    assert health["job_stats"]["total_jobs"] == 0
+
+
+def test_without_a_broker(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CELERY_BROKER_URL", f"redis://127.0.0.1:{free_port()}/0")
+    settings.cache_clear()
+    try:
+        client = create_app().test_client()
+    finally:
+        monkeypatch.undo()
+        settings.cache_clear()
+    health = client.get("/health")
+    assert (health.status_code, health.get_json()["broker"], health.get_json()["job_stats"]) == (
+        503,
+        "unavailable",
+        None,
+    )
+    for answer in (client.post("/evaluate", json={"kernel": kernel(RELU, "torch")}), client.get("/job/x")):
+        assert (answer.status_code, answer.content_type) == (503, "application/problem+json")
+        assert answer.headers["Retry-After"] == "5"
+
+
+def test_an_error_of_ours_shows_no_trace(redis_url: str) -> None:
+    app = create_app()
+
+    @app.get("/broken")
+    def broken() -> str:
+        raise RuntimeError("a secret")
+
+    answer = app.test_client().get("/broken")
+    assert (answer.status_code, answer.content_type) == (500, "application/problem+json")
+    assert answer.get_json()["status"] == 500
+    assert "secret" not in answer.get_data(as_text=True)
+    assert "Traceback" not in answer.get_data(as_text=True)
+
+
+def test_stats_of_nothing(client: FlaskClient) -> None:
+    stats = client.get("/stats").get_json()
+    assert stats["compilation_metrics"]["success_rate"] == 1.0
+    assert (stats["jobs_completed"], stats["uptime_seconds"], stats["avg_runtime_ms"]) == (0, 0.0, 0.0)
+
+
+def test_stats_add_up(client: FlaskClient, records: JobRecords) -> None:
+    for outcome in ("right", "right", "wrong", "broken", "failed"):
+        job_id, attempt = claimed(client, records)
+        kernel_result = dict(RESULT["kernel_exec_result"])
+        if outcome == "failed":
+            records.fail(job_id, attempt, "lost")
+            continue
+        if outcome != "right":
+            kernel_result |= {"correctness": False, "timing": None, "compiled": outcome != "broken"}
+        records.complete(job_id, attempt, {**RESULT, "kernel_exec_result": kernel_result})
+    claimed(client, records)
+    stats = client.get("/stats").get_json()
+    assert (stats["jobs_submitted"], stats["jobs_completed"], stats["jobs_failed"]) == (6, 4, 1)
+    assert stats["job_stats"]["total_jobs"] == 6
+    assert stats["job_stats"]["by_status"]["building"] == 1
+    compiled, profiled = stats["compilation_metrics"], stats["profiling_metrics"]
+    assert (compiled["successful_compilations"], compiled["failed_compilations"]) == (3, 1)
+    assert (compiled["total_compilations"], compiled["success_rate"]) == (4, 0.75)
+    assert (profiled["correctness_passed"], profiled["correctness_failed"]) == (2, 1)
+    assert stats["throughput"]["total_requests"] == 6
+    assert stats["throughput"]["success_rate"] == 0.8
+    assert stats["uptime_seconds"] > 0

@@ -1,0 +1,107 @@
+"""Inputs that a source does not give: guessed, tried, told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from domain.fault import KernelFault
+from domain.result import Status
+from tests.backends.loading import kernel, loaded
+
+
+def model(init: str, forward: str) -> str:
+    return (
+        "class Model(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        f"        {init}\n"
+        f"    def forward{forward}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "guess"),
+    [
+        (model("pass", "(self, x): return torch.relu(x)"), "x float32 [1024, 1024]"),
+        (model("pass", "(self, x): return x * 2"), "x float32 [1024, 1024]"),
+        (model("pass", "(self, x): return torch.matmul(x, x.T)"), "x float32 [1024, 1024]"),
+        (model("self.a = nn.MultiheadAttention(512, 8)", "(self, x): return self.a(x, x, x)[0]"), "[128, 8, 512]"),
+        (
+            model("self.a = nn.MultiheadAttention(64, 8, batch_first=True)", "(self, x): return self.a(x, x, x)[0]"),
+            "64]",
+        ),
+        (model("self.l = nn.Linear(17, 3)", "(self, x): return self.l(x)"), "[256, 17]"),
+        (model("self.c = nn.Conv2d(5, 3, 3)", "(self, x): return self.c(x)"), "[8, 5, 64, 64]"),
+        (model("self.c = nn.ConvTranspose1d(5, 3, 3)", "(self, x): return self.c(x)"), "[8, 5, 256]"),
+        (
+            model(
+                "self.c = nn.Conv2d(1, 3, 3); self.l = nn.Linear(3 * 26 * 26, 2)",
+                "(self, x): return self.l(self.c(x).flatten(1))",
+            ),
+            "[8, 1, 28, 28]",
+        ),
+        (model("self.e = nn.Embedding(33, 4)", "(self, x): return self.e(x)"), "x int64 [8, 33] integers below 33"),
+        (model("self.n = nn.LayerNorm((4, 6))", "(self, x): return self.n(x)"), "[8, 128, 4, 6]"),
+        (model("self.n = nn.BatchNorm1d(12)", "(self, x): return self.n(x)"), "[256, 12]"),
+        (model("self.n = nn.GroupNorm(2, 12)", "(self, x): return self.n(x)"), "[8, 12, 64, 64]"),
+        (model("self.r = nn.LSTM(10, 20)", "(self, x): return self.r(x)[0]"), "[8, 128, 10]"),
+        (model("self.t = nn.TransformerEncoderLayer(32, 4)", "(self, x): return self.t(x)"), "[128, 8, 32]"),
+        (model("self.p = nn.MaxPool2d(2)", "(self, x): return self.p(x)"), "[8, 16, 64, 64]"),
+        (model("self.w = nn.Parameter(torch.ones(9, 4))", "(self, x): return x @ self.w"), "[256, 9]"),
+        (model("self.l = nn.Linear(8, 8).double()", "(self, x): return self.l(x)"), "x float64 [256, 8]"),
+        ("def kernel_fn(a, b): return a @ b", "b float32 [1024, 1024]"),
+        (
+            "def kernel_fn(x, w, b): return F.layer_norm(x, x.shape[-1:], w, b)",
+            "w float32 [1024] standard normal; b float32 [1024]",
+        ),
+        ("def kernel_fn(x, index): return torch.gather(x, 0, index)", "index int64"),
+        ("def kernel_fn(q, k): return torch.bmm(q, k)", "[16, 128, 128]"),
+        ("def kernel_fn(x, n: int, a: float = 2.0): return x.sum(n) * a", "n = 1"),
+        ("def kernel_fn(*xs): return xs[0]", "xs float32"),
+    ],
+)
+def test_inferred(source: str, guess: str, tmp_path: Path) -> None:
+    executable = loaded(kernel(source), tmp_path)
+    inferred = executable.inferred_inputs(1)
+    assert inferred is not None
+    args, note = inferred
+    assert note.startswith("inputs were inferred: ")
+    assert guess in note
+    executable.call(args)
+
+
+def test_the_seed_decides(tmp_path: Path) -> None:
+    executable = loaded(kernel("def kernel_fn(x): return x"), tmp_path)
+    first, again, other = (executable.inferred_inputs(seed) for seed in (1, 1, 2))
+    assert first is not None and again is not None and other is not None
+    assert torch.equal(first[0][0], again[0][0])
+    assert not torch.equal(first[0][0], other[0][0])
+
+
+def test_trying_leaves_the_buffers_alone(tmp_path: Path) -> None:
+    source = model("self.n = nn.BatchNorm1d(12)", "(self, x): return self.n(x)")
+    executable = loaded(kernel(source), tmp_path)
+    executable.inferred_inputs(1)
+    assert executable.state()["n.running_mean"].tolist() == [0.0] * 12
+    assert executable.state()["n.num_batches_tracked"].item() == 0
+
+
+def test_nothing_fits(tmp_path: Path) -> None:
+    executable = loaded(kernel("def kernel_fn(x): return torch.matmul(x, torch.ones(5, 5))"), tmp_path)
+    with pytest.raises(KernelFault) as caught:
+        executable.inferred_inputs(1)
+    assert caught.value.status is Status.RUNTIME_ERROR
+    assert "determine inputs" in caught.value.message
+    assert "mat1 and mat2 shapes cannot be multiplied" in caught.value.message
+    assert "get_inputs" in caught.value.message
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_missing_gpu_ends_the_trying(tmp_path: Path) -> None:
+    executable = loaded(kernel("def kernel_fn(x): return x.cuda()"), tmp_path)
+    with pytest.raises(KernelFault) as caught:
+        executable.inferred_inputs(1)
+    assert caught.value.status is Status.UNSUPPORTED

@@ -1,0 +1,293 @@
+"""Kernel type `torch`: entries, construction, contract arguments, faults."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from domain.fault import KernelFault
+from domain.result import Status
+from tests.backends.loading import built, kernel, loaded, refusal, tensor
+
+RELU = """
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+"""
+
+LINEAR = """
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self, features, out=3):
+        super().__init__()
+        self.linear = nn.Linear(features, out)
+
+    def forward(self, x):
+        return self.linear(x)
+"""
+
+
+def test_a_class_needs_no_import(tmp_path: Path) -> None:
+    executable = loaded(kernel(RELU), tmp_path)
+    assert executable.entry == "class Model"
+    assert executable.call([torch.tensor([-1.0, 2.0])]).tolist() == [0.0, 2.0]
+
+
+def test_the_sources_own_names_win_over_the_preseeded(tmp_path: Path) -> None:
+    source = "F = 3\ndef kernel_fn(x):\n    return x * F"
+    assert loaded(kernel(source), tmp_path).call([torch.ones(1)]).tolist() == [3.0]
+
+
+@pytest.mark.parametrize(
+    ("source", "metadata", "entry", "answer"),
+    [
+        ("class ModelNew(nn.Module):\n    def forward(self, x): return x + 1", {}, "class ModelNew", 2),
+        ("def kernel_fn(x): return x + 2\ndef other(x): return x", {}, "function kernel_fn", 3),
+        ("def scale(x): return x * 5\ndef get_inputs(): return [1]\ndef _f(x): pass", {}, "function scale", 5),
+        ("def f(x): return x * 6\ndef g(x): return x", {"function_name": "f"}, "function f", 6),
+        ("def f(x): return x * 6\ndef g(x): return x", {"entry_point": "f"}, "function f", 6),
+        ("def f(x): return x\nclass Model:\n    def forward(self, x): return x * 7", {}, "class Model", 7),
+        ("class A(nn.Module):\n    def forward(self, x): return x * 8", {"class_name": "A"}, "class A", 8),
+        ("class A(nn.Module):\n    def forward(self, x): return x * 8", {"function_name": "A"}, "class A", 8),
+        ("class Model(nn.Module):\n    def run(self, x): return x * 9", {"method_name": "run"}, "method Model.run", 9),
+    ],
+)
+def test_entries(source: str, metadata: dict[str, str], entry: str, answer: int, tmp_path: Path) -> None:
+    executable = loaded(kernel(source, **metadata), tmp_path)
+    assert executable.entry == entry
+    assert executable.call([torch.ones(1)]).tolist() == [answer]
+
+
+@pytest.mark.parametrize(
+    ("source", "metadata", "words"),
+    [
+        (
+            "def f(x): return x\ndef g(x): return x",
+            {},
+            ["'Model' not found", "function f, function g", "function_name"],
+        ),
+        ("x = 5", {}, ["nothing callable"]),
+        ("def f(x): return x", {"function_name": "g"}, ["Entry point 'g' not found", "function f"]),
+        ("def f(x): return x", {"class_name": "Net"}, ["Entry point 'Net' not found"]),
+        ("class Model(nn.Module):\n    def go(self): pass", {"method_name": "run"}, ["'Model.run' not found", "go"]),
+        ("def f(x): return x", {"function_name": 3}, ["metadata.function_name has to be a string"]),
+    ],
+)
+def test_a_missing_entry_is_named(source: str, metadata: dict[str, object], words: list[str], tmp_path: Path) -> None:
+    fault = refusal(kernel(source, **metadata), tmp_path)
+    assert fault.status is Status.COMPILE_ERROR
+    for word in words:
+        assert word in fault.message
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("def f(x)\n    return x", ["SyntaxError", "line 1", "def f(x)"]),
+        ("import no_such_package", ["ModuleNotFoundError", "import no_such_package", "kernel.py", "line 1"]),
+        ("x = 1\nboom = 1 / 0", ["ZeroDivisionError", "boom = 1 / 0", "line 2"]),
+        ("raise SystemExit(3)", ["SystemExit: 3"]),
+        ("a = '\0'", ["null byte"]),
+        ("def f():\n" + "(" * 10000, ["SyntaxError"]),
+    ],
+)
+def test_a_source_that_does_not_import(source: str, words: list[str], tmp_path: Path) -> None:
+    fault = refusal(kernel(source), tmp_path)
+    assert fault.status is Status.COMPILE_ERROR
+    for word in words:
+        assert word in fault.message + fault.log
+    assert str(tmp_path) not in fault.message + fault.log
+    assert "source.py" not in fault.log
+
+
+def test_text_that_is_no_text(tmp_path: Path) -> None:
+    assert refusal(kernel("x = '\ud800'"), tmp_path).status is Status.COMPILE_ERROR
+
+
+def test_a_failed_import_leaves_no_module(tmp_path: Path) -> None:
+    before = set(sys.modules)
+    refusal(kernel("1 / 0"), tmp_path)
+    assert not {name for name in set(sys.modules) - before if name.startswith("_submission")}
+
+
+def test_the_source_can_be_inspected(tmp_path: Path) -> None:
+    source = "import inspect\nfrom __future__ import annotations\n"
+    assert refusal(kernel(source), tmp_path).status is Status.COMPILE_ERROR
+    source = "from __future__ import annotations\nimport inspect\ndef f(x): return inspect.getsource(f)"
+    executable = loaded(kernel(source), tmp_path)
+    assert executable.call([1]) == "def f(x): return inspect.getsource(f)\n"
+    assert inspect.getsource(executable._callable).startswith("def f(x)")  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "init",
+    ["[4]", "(4, 3)", "{'features': 4}", "[[4], {'out': 3}]", "[[], {'features': 4}]", "[[4], {}]"],
+)
+def test_constructor_arguments_of_the_source(init: str, tmp_path: Path) -> None:
+    executable = loaded(kernel(f"{LINEAR}\ndef get_init_inputs():\n    return {init}"), tmp_path, init=[99])
+    assert executable.init_inputs() is not None
+    assert executable.call([torch.ones(2, 4)]).shape == (2, 3)
+
+
+def test_a_list_and_a_dict_may_be_two_arguments(tmp_path: Path) -> None:
+    source = """
+    class Model(nn.Module):
+        def __init__(self, sizes, options):
+            super().__init__()
+            self.answer = sizes[0] + options["b"]
+        def forward(self, x):
+            return x + self.answer
+    def get_init_inputs():
+        return [[1], {"b": 2}]
+    """
+    assert loaded(kernel(source), tmp_path).call([torch.zeros(1)]).tolist() == [3.0]
+
+
+def test_constructor_arguments_of_the_reference(tmp_path: Path) -> None:
+    executable = loaded(kernel(LINEAR), tmp_path, init=[4])
+    assert executable.init_inputs() is None
+    assert executable.call([torch.ones(2, 4)]).shape == (2, 3)
+    assert loaded(kernel(RELU), tmp_path, init=[4]).call([torch.ones(1)]).tolist() == [1.0]
+
+
+def test_a_constructor_that_fails(tmp_path: Path) -> None:
+    fault = refusal(kernel(LINEAR), tmp_path)
+    assert fault.status is Status.RUNTIME_ERROR
+    assert "constructing class Model" in fault.message
+    assert "'features'" in fault.message
+    assert fault.compiled
+
+
+def test_the_same_layers_start_from_the_same_weights(tmp_path: Path) -> None:
+    source = f"{LINEAR}\ndef get_init_inputs():\n    return [4]"
+    first = loaded(kernel(source), tmp_path)
+    torch.rand(3)
+    second = loaded(kernel(source), tmp_path)
+    assert torch.equal(first.state()["linear.weight"], second.state()["linear.weight"])
+
+
+def test_weights_are_copied_where_all_names_and_shapes_match(tmp_path: Path) -> None:
+    source = f"{LINEAR}\ndef get_init_inputs():\n    return [4]"
+    executable, other = loaded(kernel(source), tmp_path), loaded(kernel(RELU), tmp_path)
+    weights = {name: torch.full_like(value, 2.0) for name, value in executable.state().items()}
+    assert executable.load_state(weights)
+    assert executable.call([torch.ones(1, 4)]).tolist() == [[10.0] * 3]
+    assert not executable.load_state({**weights, "more": torch.ones(1)})
+    assert not executable.load_state({**weights, "linear.bias": torch.ones(9)})
+    assert executable.call([torch.ones(1, 4)]).tolist() == [[10.0] * 3]
+    assert not other.load_state(weights)
+
+
+def test_own_inputs_follow_the_seed(tmp_path: Path) -> None:
+    source = f"import random\n{RELU}\ndef get_inputs():\n    return torch.rand(3), random.random()"
+    executable = loaded(kernel(source), tmp_path)
+    first, again, other = executable.own_inputs(1), executable.own_inputs(1), executable.own_inputs(2)
+    assert first is not None and again is not None and other is not None
+    assert torch.equal(first[0], again[0]) and first[1] == again[1]
+    assert not torch.equal(first[0], other[0]) and first[1] != other[1]
+
+
+@pytest.mark.parametrize(
+    "decorator", ["@staticmethod\n    def get_inputs():", "def get_inputs(self):", "def get_inputs():"]
+)
+def test_own_inputs_as_a_method(decorator: str, tmp_path: Path) -> None:
+    executable = loaded(kernel(f"{RELU}\n    {decorator}\n        return torch.ones(3)"), tmp_path)
+    inputs = executable.own_inputs(1)
+    assert inputs is not None
+    assert [item.tolist() for item in inputs] == [[1.0] * 3]
+
+
+def test_no_own_inputs(tmp_path: Path) -> None:
+    assert loaded(kernel(RELU), tmp_path).own_inputs(1) is None
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        f"{RELU}\ndef get_inputs():\n    return [torch.ones(2).cuda()]",
+        f"{RELU}\ndef get_inputs():\n    return [torch.ones(2, device='cuda')]",
+    ],
+)
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_inputs_on_a_gpu_that_is_not_there(source: str, tmp_path: Path) -> None:
+    executable = loaded(kernel(source), tmp_path)
+    with pytest.raises(KernelFault) as caught:
+        executable.own_inputs(1)
+    assert caught.value.status is Status.UNSUPPORTED
+    assert "this worker has no CUDA device" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "line", ["x = torch.ones(1).cuda()", "assert torch.cuda.is_available()", "import cupy; cupy.ones(1)"]
+)
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_source_that_insists_on_a_gpu(line: str, tmp_path: Path) -> None:
+    fault = refusal(kernel(f"{line}\n{RELU}"), tmp_path)
+    assert fault.status is Status.UNSUPPORTED, fault.message
+    assert not fault.compiled
+
+
+def test_outputs_are_left_out_where_the_signature_has_no_room(tmp_path: Path) -> None:
+    io = {"args": [tensor("x", 2), tensor("out", 2, role="output"), {"name": "n", "type": "int", "value": 3}]}
+    x, out = torch.ones(2), torch.zeros(2)
+    returning = loaded(kernel("def kernel_fn(x, n): return x * n", io=io), tmp_path)
+    assert returning.call([x, out, 3]).tolist() == [3.0, 3.0]
+    writing = loaded(kernel("def kernel_fn(x, out, n): out.copy_(x * n)", io=io), tmp_path)
+    assert writing.call([x, out, 3]) is None
+    assert out.tolist() == [3.0, 3.0]
+
+
+def test_too_few_parameters_for_the_contract(tmp_path: Path) -> None:
+    executable = loaded(kernel("def kernel_fn(x): return x", io={"args": [tensor("x", 2), tensor("y", 2)]}), tmp_path)
+    with pytest.raises(KernelFault) as caught:
+        executable.call([torch.ones(2), torch.ones(2)])
+    assert caught.value.status is Status.RUNTIME_ERROR
+    assert "takes 1 positional argument but 2 were given" in caught.value.message
+
+
+def test_a_call_that_fails_shows_the_sources_line(tmp_path: Path) -> None:
+    executable = loaded(kernel("def kernel_fn(x):\n    return x @ torch.ones(5, 5)"), tmp_path)
+    with pytest.raises(KernelFault) as caught:
+        executable.call([torch.ones(3, 3)])
+    assert "shapes cannot be multiplied" in caught.value.message
+    assert 'File "kernel.py", line 2' in caught.value.log
+    assert "python_source.py" not in caught.value.log
+
+
+def test_out_of_memory(tmp_path: Path) -> None:
+    executable = loaded(kernel("def kernel_fn(x): return torch.empty(1 << 50)"), tmp_path)
+    with pytest.raises(KernelFault) as caught:
+        executable.call([torch.ones(1)])
+    assert caught.value.status is Status.OUT_OF_MEMORY
+
+
+def test_no_gradient_is_recorded(tmp_path: Path) -> None:
+    source = f"{LINEAR}\ndef get_init_inputs():\n    return [4]"
+    assert not loaded(kernel(source), tmp_path).call([torch.ones(2, 4)]).requires_grad
+
+
+def test_a_triton_kernel_may_be_defined_inside(tmp_path: Path) -> None:
+    source = """
+    import triton
+    import triton.language as tl
+
+    @triton.jit
+    def copy(x, y, n: tl.constexpr):
+        i = tl.arange(0, n)
+        tl.store(y + i, tl.load(x + i))
+
+    def kernel_fn(x):
+        return copy.fn.__name__
+    """
+    assert loaded(kernel(source), tmp_path).call([1]) == "copy"
+
+
+def test_what_a_build_says(tmp_path: Path) -> None:
+    artifact = built(kernel(RELU), tmp_path)
+    assert artifact.facts["entry"] == "class Model"
+    assert artifact.deferred is None

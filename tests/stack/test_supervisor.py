@@ -1,0 +1,88 @@
+"""The supervisor with real processes: it restarts what dies and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from stack.environment import ROOT
+
+DEADLINE_S = 30.0
+
+
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+def supervised(folder: Path, script: str, body: str) -> subprocess.Popen[bytes]:
+    """A process of its own that supervises `script` (a shell's) and runs `body` with `supervisor` at hand."""
+    program = f"""
+        import os, pathlib
+        from stack.child import Program
+        from stack.log_book import LogBook
+        from stack.supervisor import Supervisor
+
+        folder = pathlib.Path({str(folder)!r})
+        supervisor = Supervisor(LogBook(folder, None))
+        supervisor.start(Program("program", ["bash", "-c", {script!r}], dict(os.environ), folder))
+    """
+    source = textwrap.dedent(program) + textwrap.dedent(body)
+    return subprocess.Popen([sys.executable, "-c", source], cwd=ROOT)
+
+
+def numbers(path: Path) -> list[int]:
+    return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+
+UNTIL_STOP = """
+    while not (folder / "stop").exists():
+        supervisor.tick(0.05)
+    supervisor.stop()
+"""
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param("echo $$ >> pids; exec sleep 600", id="ends when asked"),
+        pytest.param("trap '' TERM; echo $$ >> pids; while true; do sleep 1; done", id="ignores the signal"),
+        pytest.param("setsid bash -c 'echo $$ >> pids; exec sleep 600' & wait", id="a session of its own"),
+        pytest.param("(setsid bash -c 'echo $$ >> pids; exec sleep 600' &); exec sleep 600", id="an orphan"),
+    ],
+)
+def test_stop_leaves_no_process(tmp_path: Path, script: str) -> None:
+    supervisor = supervised(tmp_path, script, UNTIL_STOP)
+    wait_for(lambda: len(numbers(tmp_path / "pids")) == 1, "the program has started")
+    (tmp_path / "stop").touch()
+    assert supervisor.wait(timeout=DEADLINE_S) == 0
+    assert not psutil.pid_exists(numbers(tmp_path / "pids")[0])
+
+
+def test_what_dies_is_started_again(tmp_path: Path) -> None:
+    supervisor = supervised(tmp_path, "echo $$ >> pids; echo alive; exec sleep 600", UNTIL_STOP)
+    wait_for(lambda: len(numbers(tmp_path / "pids")) == 1, "the program has started")
+    os.kill(numbers(tmp_path / "pids")[0], 9)
+    wait_for(lambda: len(numbers(tmp_path / "pids")) == 2, "it was started again")
+    (tmp_path / "stop").touch()
+    assert supervisor.wait(timeout=DEADLINE_S) == 0
+    assert "ended with status -9; it is started again" in (tmp_path / "stack.log").read_text()
+    assert (tmp_path / "program.log").read_text().split() == ["alive", "alive"]
+
+
+def test_children_end_with_a_killed_supervisor(tmp_path: Path) -> None:
+    supervisor = supervised(tmp_path, "echo $$ >> pids; exec sleep 600", UNTIL_STOP)
+    wait_for(lambda: len(numbers(tmp_path / "pids")) == 1, "the program has started")
+    supervisor.kill()
+    supervisor.wait()
+    wait_for(lambda: not psutil.pid_exists(numbers(tmp_path / "pids")[0]), "the program has ended too")

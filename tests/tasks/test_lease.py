@@ -1,0 +1,163 @@
+"""The device lease: exclusive between processes, released by death, served in order, cancellable."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+from domain.fault import JobCancelled
+from domain.settings import settings
+from tasks.lease import device_lease
+from tests.conftest import die_with_parent
+from tests.tasks.jobs import until
+
+ROOT = Path(__file__).resolve().parents[2]
+
+HOLDER = """
+import sys, time
+from tasks.lease import device_lease
+with device_lease("card", lambda: False):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+CONTENDER = """
+import os, sys
+from tasks.lease import device_lease
+log = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND)
+for _ in range(40):
+    with device_lease("card", lambda: False):
+        os.write(log, b"(")
+        os.write(log, b")")
+"""
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("STATE_DIR", str(tmp_path))
+    settings.cache_clear()
+    yield tmp_path
+    settings.cache_clear()
+
+
+def start(code: str, *args: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *args],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=die_with_parent,
+    )
+
+
+def start_holder() -> subprocess.Popen[str]:
+    holder = start(HOLDER)
+    assert holder.stdout is not None and holder.stdout.readline() == "held\n"
+    return holder
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def test_processes_exclude_each_other(state: Path) -> None:
+    log = state / "log"
+    log.touch()
+    contenders = [start(CONTENDER, str(log)) for _ in range(4)]
+    assert [contender.wait(timeout=60) for contender in contenders] == [0] * 4
+    assert log.read_text() == "()" * 160
+    for contender in contenders:
+        end(contender)
+
+
+def test_a_killed_holder_holds_no_more(state: Path) -> None:
+    holder = start_holder()
+    got = Event()
+    waiter = Thread(target=lambda: hold("card", got))
+    waiter.start()
+    until(partial(in_line, state, 2))
+    assert not got.is_set()
+    began = time.monotonic()
+    os.kill(holder.pid, signal.SIGKILL)
+    assert got.wait(10)
+    assert time.monotonic() - began < 1
+    waiter.join()
+    assert tickets(state, "card") == 0
+    end(holder)
+
+
+def test_a_stopped_holder_keeps_it(state: Path) -> None:
+    holder = start_holder()
+    os.kill(holder.pid, signal.SIGSTOP)
+    tries = iter(range(20))
+    with pytest.raises(JobCancelled), device_lease("card", lambda: next(tries, None) is None):
+        pytest.fail("two held the device")
+    end(holder)
+
+
+def test_who_waits_can_be_cancelled_and_leaves_no_trace(state: Path) -> None:
+    with device_lease("card", lambda: False):
+        with pytest.raises(JobCancelled, match="card"), device_lease("card", lambda: True):
+            pytest.fail("two held the device")
+        assert tickets(state, "card") == 1
+    assert tickets(state, "card") == 0
+
+
+def test_an_error_inside_releases_it(state: Path) -> None:
+    with pytest.raises(ZeroDivisionError), device_lease("card", lambda: False):
+        raise ZeroDivisionError
+    with device_lease("card", lambda: True):
+        pass
+
+
+def test_it_is_given_in_the_order_of_arrival(state: Path) -> None:
+    order: list[int] = []
+    threads = []
+    with device_lease("card", lambda: False):
+        for number in range(6):
+            threads.append(Thread(target=note, args=(order, number)))
+            threads[-1].start()
+            until(partial(in_line, state, number + 2))
+    for thread in threads:
+        thread.join()
+    assert order == list(range(6))
+
+
+def test_devices_do_not_share_a_line(state: Path) -> None:
+    with device_lease("GPU-1", lambda: False), device_lease("GPU-2", lambda: True):
+        pass
+
+
+def test_a_strange_name_stays_inside_the_state_folder(state: Path) -> None:
+    with device_lease("../../etc/passwd", lambda: False):
+        assert [path.name for path in (state / "lease").iterdir()] == ["______etc_passwd"]
+
+
+def hold(device: str, got: Event) -> None:
+    with device_lease(device, lambda: False):
+        got.set()
+
+
+def note(order: list[int], number: int) -> None:
+    with device_lease("card", lambda: False):
+        order.append(number)
+
+
+def in_line(state: Path, how_many: int) -> bool:
+    return tickets(state, "card") == how_many
+
+
+def tickets(state: Path, device: str) -> int:
+    return len([path for path in (state / "lease" / device).iterdir() if not path.name.startswith(".")])

@@ -1,0 +1,277 @@
+"""The pipeline on the CPU: real runners, every kernel type, right and wrong."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from domain.fault import JobCancelled
+from domain.job import Stage
+from domain.request import Request
+from domain.result import Report, Status
+from domain.settings import settings
+from tasks.pipeline import run
+from tasks.workbench import Workbench
+
+INPUTS = "\ndef get_inputs():\n    return [torch.randn(64, 32)]\n"
+SOFTMAX = "class Model(nn.Module):\n    def forward(self, x):\n        return torch.softmax(x, -1)" + INPUTS
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STATE_DIR", str(tmp_path_factory.mktemp("state")))
+        patch.setenv("RUNNER_MEMORY_MIB", "1024")
+        settings.cache_clear()
+        made = Workbench()
+        yield made
+        made.close()
+    settings.cache_clear()
+
+
+def kernel(source: str, kernel_type: str = "torch", **more: Any) -> dict[str, Any]:
+    return {"source_code": source, "kernel_type": kernel_type, **more}
+
+
+def forward(expression: str, before: str = "") -> dict[str, Any]:
+    return kernel(f"{before}\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        {expression}\n")
+
+
+def judged(bench: Workbench, candidate: dict[str, Any], reference: dict[str, Any] | None = None, **more: Any) -> Report:
+    wire = {"kernel": candidate, "reference": reference, "num_trials": 5, "timeout": 30, "atol": 1e-2, "rtol": 1e-2}
+    return run(Request.from_wire(wire | more), bench, lambda stage: None, lambda: False)
+
+
+def tensor(name: str, shape: list[int], role: str = "input", dtype: str = "float32", **init: Any) -> dict[str, Any]:
+    spec: dict[str, Any] = {"shape": shape, "dtype": dtype}
+    if init:
+        spec["init"] = init
+    return {"name": name, "type": "tensor", "role": role, "tensor_spec": spec}
+
+
+def test_stages_come_in_order_and_the_folder_is_gone_afterwards(bench: Workbench) -> None:
+    stages: list[Stage] = []
+    wire = {"kernel": kernel(SOFTMAX), "num_trials": 5, "timeout": 30, "atol": 1e-2, "rtol": 1e-2}
+    report = run(Request.from_wire(wire), bench, stages.append, lambda: False)
+    assert report.outcome.status is Status.PASSED
+    assert stages == [Stage.BUILD, Stage.WAIT_FOR_DEVICE, Stage.LOAD, Stage.VALIDATE, Stage.TIME]
+    assert not [path for path in bench.folder.iterdir() if path.name.startswith("job-")]
+
+
+def test_evaluate_answers_in_the_originals_shape(bench: Workbench) -> None:
+    body = judged(bench, kernel("class Model(torch.nn.Module):\n    def forward(self, x):\n        return x * 2")).body(
+        "j"
+    )
+    result = body["kernel_exec_result"]
+    assert (body["status"], result["compiled"], result["correctness"]) == ("success", True, True)
+    assert result["runtime"] == result["runtime_stats"]["mean"] > 0
+    assert result["compilation_error"] is None and result["validation_error"] is None
+    assert result["timing"]["method"] == "host_window" and result["timing"]["windows"] >= 5
+    assert result["inputs"]["source"] == "inferred" and result["inputs"]["inferred"]
+
+
+def test_a_right_candidate_passes_with_times_for_both_sides(bench: Workbench) -> None:
+    reference = kernel(SOFTMAX.replace("64, 32", "1024, 512"))
+    report = judged(bench, forward("e = (x - x.amax(-1, True)).exp(); return e / e.sum(-1, True)"), reference)
+    body = report.body("j")
+    assert body["verdict"] == "passed", body["kernel_exec_result"]["validation_error"]
+    assert (
+        body["ref_runtime"]["mean"] > 0
+        and body["speedup"]["low"] <= body["speedup"]["ratio"] <= body["speedup"]["high"]
+    )
+    comparison = body["kernel_exec_result"]["comparison"]
+    assert comparison["calls"] == comparison["calls_passed"] >= 10
+    assert comparison["mismatch_count"] == 0 and comparison["strict"]["passed"]
+
+
+REMEMBERED = "kept = {}\n"
+
+
+@pytest.mark.parametrize(
+    ("expression", "before", "says"),
+    [
+        ("return torch.softmax(x, 0)", "", "atol=0.01"),
+        ("return torch.softmax(x, -1)[:32]", "", "shape"),
+        ("return torch.softmax(x, -1).half()", "", "dtype"),
+        ("return torch.softmax(x, -1) * float('nan')", "", "out of tolerance"),
+        ("return torch.softmax(x, -1), x", "", "output"),
+        ("return kept.setdefault('y', torch.softmax(x, -1))", REMEMBERED, "out of tolerance"),
+        ("return kept.setdefault(x.data_ptr(), torch.softmax(x, -1))", REMEMBERED, "out of tolerance"),
+        ("y = torch.softmax(x, -1); x.zero_(); return y", "", "changed its inputs"),
+        ("return torch.empty_like(x)", "", "out of tolerance"),
+        ("y = torch.softmax(x, -1); y[-1, -1] += 1; return y", "", "mismatch"),
+    ],
+)
+def test_a_wrong_candidate_is_wrong_whatever_way_it_is(
+    bench: Workbench, expression: str, before: str, says: str
+) -> None:
+    report = judged(bench, forward(expression, before), kernel(SOFTMAX))
+    assert report.outcome.status is Status.WRONG_RESULT, report.outcome
+    assert report.outcome.timing is None and report.outcome.compiled
+    if says != "mismatch":
+        assert says in (report.outcome.message or "")
+
+
+def test_patched_comparison_and_clocks_change_nothing(bench: Workbench) -> None:
+    patches = (
+        "import time, builtins\ntorch.allclose = lambda *a, **k: True\ntorch.equal = torch.allclose\n"
+        "time.perf_counter_ns = lambda: 0\ntime.perf_counter = lambda: 0.0\nbuiltins.all = lambda *a: True\n"
+    )
+    wrong = judged(bench, forward("return x", patches), kernel(SOFTMAX))
+    assert wrong.outcome.status is Status.WRONG_RESULT
+    right = judged(bench, forward("return torch.softmax(x, -1)", patches), kernel(SOFTMAX))
+    assert right.outcome.status is Status.PASSED
+    assert right.outcome.timing is not None and right.outcome.timing.trusted_ms > 0
+    assert right.outcome.timing.distribution == "windows"
+
+
+@pytest.mark.parametrize(
+    ("source", "status", "says"),
+    [
+        ("class Model(:", Status.COMPILE_ERROR, "SyntaxError"),
+        ("import no_such_module", Status.COMPILE_ERROR, "no_such_module"),
+        ("x = 1", Status.COMPILE_ERROR, ""),
+        ("import ctypes\ndef kernel_fn(x): ctypes.string_at(0)" + INPUTS, Status.CRASHED, "SIGSEGV"),
+        ("import os\nos._exit(0)", Status.CRASHED, "code 0"),
+        ("def kernel_fn(x): raise ValueError('mine')" + INPUTS, Status.RUNTIME_ERROR, "mine"),
+        ("def kernel_fn(x): return torch.ones(1 << 40)" + INPUTS, Status.OUT_OF_MEMORY, "memory"),
+        ("def get_inputs(): raise ValueError('inputs')\ndef kernel_fn(x): return x", Status.RUNTIME_ERROR, "inputs"),
+        ("def kernel_fn(x): return x.cuda()" + INPUTS, Status.UNSUPPORTED, "no CUDA device"),
+    ],
+)
+def test_each_failure_has_its_status(bench: Workbench, source: str, status: Status, says: str) -> None:
+    outcome = judged(bench, kernel(source)).outcome
+    assert outcome.status is status, (outcome.message, outcome.log)
+    assert says in f"{outcome.message}{outcome.log}"
+    assert outcome.timing is None
+    assert str(bench.folder) not in f"{outcome.message}{outcome.log}"
+
+
+@pytest.mark.parametrize("where", ["", "def kernel_fn(x):\n    "])
+def test_an_endless_loop_is_a_timeout_when_importing_and_when_running(bench: Workbench, where: str) -> None:
+    outcome = judged(bench, kernel(f"{where}while True: pass\n{INPUTS}"), timeout=5).outcome
+    assert outcome.status is Status.TIMEOUT
+    assert "timed out" in (outcome.message or "")
+
+
+def test_a_reference_that_fails_is_named_with_its_own_error(bench: Workbench) -> None:
+    body = judged(
+        bench, forward("return x"), kernel("class Model(nn.Module):\n    def forward(self, x): boom" + INPUTS)
+    ).body("j")
+    assert body["verdict"] == "reference_failed"
+    assert body["ref_result"]["status"] == "runtime_error" and "boom" in body["ref_result"]["validation_error"]
+    assert body["kernel_exec_result"]["compiled"] is True and body["kernel_exec_result"]["correctness"] is False
+    assert "boom" in body["kernel_exec_result"]["validation_error"]
+
+
+def test_random_weights_agree_and_it_is_said_how(bench: Workbench) -> None:
+    twin = (
+        "class {}(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.l = nn.Linear(32, 8)\n    def forward(self, x):\n        return {}\n"
+    )
+    reference = kernel(twin.format("Model", "self.l(x)") + INPUTS)
+    same = judged(bench, kernel(twin.format("ModelNew", "x @ self.l.weight.T + self.l.bias")), reference)
+    assert same.outcome.status is Status.PASSED
+    assert "copied" in same.outcome.inputs["weights"]
+    renamed = judged(bench, kernel(twin.replace("self.l", "self.k").format("ModelNew", "self.k(x)")), reference)
+    assert renamed.outcome.status is Status.PASSED
+    assert "same seed" in renamed.outcome.inputs["weights"]
+
+
+TRITON_ADD = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n{bug}
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask=mask) + tl.load(y_ptr + offsets, mask=mask), mask=mask)
+"""
+TRITON_IO = {
+    "args": [
+        tensor("x", [1000], kind="randn", seed=1),
+        tensor("y", [1000], kind="randn", seed=2),
+        tensor("out", [1000], "output"),
+        {"name": "n", "type": "int", "value": 1000},
+        {"name": "BLOCK", "type": "int", "value": 256, "is_meta": True},
+    ],
+    "launch": {"grid": "cdiv(n, BLOCK)"},
+}
+ADD = kernel(
+    "class Model(nn.Module):\n    def forward(self, x, y):\n        return x + y", io={"args": TRITON_IO["args"][:2]}
+)
+
+
+@pytest.mark.parametrize(("bug", "status"), [("", Status.PASSED), (" - 1", Status.WRONG_RESULT)])
+def test_a_triton_kernel_against_a_torch_reference(bench: Workbench, bug: str, status: Status) -> None:
+    report = judged(bench, kernel(TRITON_ADD.format(bug=bug), "triton", io=TRITON_IO), ADD)
+    assert report.outcome.status is status, report.outcome
+    assert report.outcome.entry == "kernel add"
+
+
+def test_a_triton_kernel_alone(bench: Workbench) -> None:
+    outcome = judged(bench, kernel(TRITON_ADD.format(bug=""), "triton", io=TRITON_IO)).outcome
+    assert outcome.status is Status.PASSED and outcome.inputs["source"] == "io contract"
+
+
+def test_contracts_that_disagree_are_refused_by_name(bench: Workbench) -> None:
+    other = {**TRITON_IO, "args": [tensor("x", [999]), *TRITON_IO["args"][1:]]}
+    outcome = judged(bench, kernel(TRITON_ADD.format(bug=""), "triton", io=other), ADD).outcome
+    assert outcome.status is Status.CONTRACT_MISMATCH
+    assert "'x'" in (outcome.message or "") and "999" in (outcome.message or "")
+
+
+def test_cuda_is_compiled_but_not_run_where_there_is_no_device(bench: Workbench) -> None:
+    source = "__global__ void twice(float* x, int n) { int i = blockIdx.x * 256 + threadIdx.x; if (i < n) x[i] *= 2; }"
+    io = {"args": [tensor("x", [256], "inout"), {"name": "n", "type": "int", "value": 256}]}
+    outcome = judged(bench, kernel(source, "cuda", io=io)).outcome
+    assert (outcome.status, outcome.compiled) == (Status.UNSUPPORTED, True)
+    assert "no CUDA device" in (outcome.message or "")
+    broken = judged(bench, kernel(source.replace("int n)", "int m)"), "cuda", io=io)).outcome
+    assert (broken.status, broken.compiled) == (Status.COMPILE_ERROR, False)
+    assert 'identifier "n" is undefined' in broken.log
+
+
+def test_a_multi_kernel_script(bench: Workbench) -> None:
+    source = TRITON_ADD.format(bug="") + (
+        "\ndef main(x, y):\n    out = torch.empty_like(x)\n"
+        "    add[(4,)](x, y, out, x.numel(), BLOCK=256)\n    return out * 1.0\n"
+    )
+    io = {"args": TRITON_IO["args"][:2]}
+    outcome = judged(bench, kernel(source, "multi_kernel", io=io, metadata={"entry_point": "main"}), ADD).outcome
+    assert outcome.status is Status.PASSED, outcome
+    missing = judged(bench, kernel(source, "multi_kernel", io=io, metadata={"entry_point": "nope"})).outcome
+    assert missing.status is Status.COMPILE_ERROR and "Entry point 'nope' not found" in (missing.message or "")
+
+
+def test_scalars_cross_and_fixed_inputs_are_said_to_be_fixed(bench: Workbench) -> None:
+    io = {"args": [tensor("x", [16], kind="ones"), {"name": "scale", "type": "float", "value": 2.5}]}
+    source = "def f(x, scale):\n    assert type(scale) is float\n    return x * scale"
+    outcome = judged(bench, kernel(source, io=io, metadata={"function_name": "f"})).outcome
+    assert outcome.status is Status.PASSED and outcome.inputs["fresh_sets_equal"] is True
+
+
+def test_a_cancelled_job_stops_and_leaves_no_runner(bench: Workbench) -> None:
+    cancelled = threading.Event()
+    wire = {
+        "kernel": kernel("def kernel_fn(x):\n    while True: pass" + INPUTS),
+        "num_trials": 1,
+        "timeout": 60,
+        "atol": 0,
+        "rtol": 0,
+    }
+    timer = threading.Timer(1.0, cancelled.set)
+    timer.start()
+    with pytest.raises(JobCancelled):
+        run(Request.from_wire(wire), bench, lambda stage: None, cancelled.is_set)
+    timer.join()
+    assert judged(bench, kernel(SOFTMAX)).outcome.status is Status.PASSED
+
+
+def test_what_a_kernel_prints_is_in_the_answer(bench: Workbench) -> None:
+    outcome = judged(bench, kernel("def kernel_fn(x):\n    print('here I am')\n    return x" + INPUTS)).outcome
+    assert "here I am" in outcome.output

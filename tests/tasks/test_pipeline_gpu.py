@@ -1,0 +1,220 @@
+"""The pipeline on a GPU: every kernel type right and wrong, gated windows, and recovery from what kernels do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from domain.request import Request
+from domain.result import Report, Status
+from domain.settings import settings
+from tasks.pipeline import run
+
+pytestmark = pytest.mark.gpu
+
+INPUTS = "\ndef get_inputs():\n    return [torch.randn(1024, 1024, device='cuda')]\n"
+SOFTMAX = "class Model(nn.Module):\n    def forward(self, x):\n        return torch.softmax(x, -1)" + INPUTS
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    from tasks.workbench import Workbench
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STATE_DIR", str(tmp_path_factory.mktemp("state")))
+        settings.cache_clear()
+        made = Workbench()
+        assert made.target.is_cuda
+        yield made
+        made.close()
+    settings.cache_clear()
+
+
+def kernel(source: str, kernel_type: str = "torch", **more: Any) -> dict[str, Any]:
+    return {"source_code": source, "kernel_type": kernel_type, **more}
+
+
+def judged(bench: Any, candidate: dict[str, Any], reference: dict[str, Any] | None = None, **more: Any) -> Report:
+    wire = {"kernel": candidate, "reference": reference, "num_trials": 50, "timeout": 120, "atol": 1e-2, "rtol": 1e-2}
+    return run(Request.from_wire(wire | more), bench, lambda stage: None, lambda: False)
+
+
+def tensor(name: str, shape: list[int], role: str = "input", dtype: str = "float32", **init: Any) -> dict[str, Any]:
+    spec: dict[str, Any] = {"shape": shape, "dtype": dtype} | ({"init": init} if init else {})
+    return {"name": name, "type": "tensor", "role": role, "tensor_spec": spec}
+
+
+N = 1_000_003
+IO = {
+    "args": [
+        tensor("x", [N], kind="randn"),
+        tensor("y", [N], kind="randn"),
+        tensor("out", [N], "output"),
+        {"name": "n", "type": "int", "value": N},
+        {"name": "scale", "type": "float", "value": 2.5},
+    ],
+    "launch": {"grid": "cdiv(n, 256)", "block": 256},
+}
+TRITON_IO = {
+    "args": [*IO["args"], {"name": "BLOCK", "type": "int", "value": 256, "is_meta": True}],
+    "launch": {"grid": "cdiv(n, BLOCK)", "num_warps": 4},
+}
+REFERENCE = kernel(
+    "class Model(nn.Module):\n    def forward(self, x, y):\n        return x + 2.5 * y", io={"args": IO["args"][:2]}
+)
+CUDA = """
+__global__ void axpy(const float* x, const float* y, float* out, int n, float scale) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n BUG) out[i] = x[i] + scale * y[i];
+}
+"""
+TRITON = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def axpy(x, y, out, n, scale, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = i < n BUG
+    tl.store(out + i, tl.load(x + i, mask=mask) + scale * tl.load(y + i, mask=mask), mask=mask)
+"""
+EXTENSION = (
+    "import torch\nfrom torch.utils.cpp_extension import load_inline\n"
+    'cuda = r"""'
+    + CUDA
+    + """
+torch::Tensor run(torch::Tensor x, torch::Tensor y) {
+    auto out = torch::empty_like(x);
+    int n = x.numel();
+    axpy<<<(n + 255) / 256, 256>>>(x.data_ptr<float>(), y.data_ptr<float>(), out.data_ptr<float>(), n, 2.5f);
+    return out;
+}
+\"\"\"
+module = load_inline("axpy_ext", ["torch::Tensor run(torch::Tensor x, torch::Tensor y);"], [cuda], functions=["run"])
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x, y):
+        return module.run(x, y)
+"""
+)
+MULTI = (
+    TRITON
+    + """
+def main(x, y):
+    out = torch.empty_like(x)
+    axpy[(triton.cdiv(x.numel(), 256),)](x, y, out, x.numel(), 2.5, BLOCK=256)
+    return out + 0
+"""
+)
+TYPES = {
+    "torch": kernel(
+        "class ModelNew(nn.Module):\n    def forward(self, x, y):\n        return torch.add(x, y, alpha=2.5 BUG)"
+    ),
+    "triton": kernel(TRITON, "triton", io=TRITON_IO),
+    "cuda": kernel(CUDA, "cuda", io=IO),
+    "torch_cuda": kernel(EXTENSION, "torch_cuda"),
+    "multi_kernel": kernel(MULTI, "multi_kernel", io={"args": IO["args"][:2]}, metadata={"entry_point": "main"}),
+}
+
+
+def variant(name: str, bug: str) -> dict[str, Any]:
+    return TYPES[name] | {"source_code": TYPES[name]["source_code"].replace(" BUG", bug)}
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_every_type_right_is_timed_in_gated_windows(bench: Any, name: str) -> None:
+    report = judged(bench, variant(name, ""), REFERENCE)
+    assert report.outcome.status is Status.PASSED, report.outcome
+    timing = report.outcome.timing
+    assert timing is not None and timing.method == "gated_window", timing
+    # Three streams of 4 MB at 4.3 TB/s are 2.8 µs; a launch and a cold cache cannot make 1 ms of it.
+    assert 0.001 < timing.trusted_ms < 1.0
+    assert report.speedup is not None
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_every_type_wrong_in_its_last_element_is_wrong(bench: Any, name: str) -> None:
+    bug = " + 0.1" if name == "torch" else " - 1"
+    report = judged(bench, variant(name, bug), REFERENCE)
+    assert report.outcome.status is Status.WRONG_RESULT, report.outcome
+    assert report.outcome.timing is None
+
+
+def test_a_side_stream_left_running_gains_nothing(bench: Any) -> None:
+    source = (
+        "side = None\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        global side\n"
+        "        side = side or torch.cuda.Stream()\n        side.wait_stream(torch.cuda.current_stream())\n"
+        "        out = torch.empty_like(x)\n        with torch.cuda.stream(side):\n"
+        "            torch.cuda._sleep(1_000_000)\n            torch.softmax(x, -1, out=out)\n"
+        "        JOIN\n        return out\n"
+    )
+    liar = judged(bench, kernel(source.replace("JOIN", "")), kernel(SOFTMAX))
+    assert liar.outcome.status is Status.WRONG_RESULT, liar.outcome
+    honest = judged(
+        bench, kernel(source.replace("JOIN", "torch.cuda.current_stream().wait_stream(side)")), kernel(SOFTMAX)
+    )
+    assert honest.outcome.status is Status.PASSED, honest.outcome
+    assert honest.outcome.timing is not None and honest.outcome.timing.trusted_ms > 0.4  # 10^6 cycles at 2 GHz
+
+
+def test_a_kernel_that_waits_for_the_device_is_streamed_and_it_is_said(bench: Any) -> None:
+    source = "class Model(nn.Module):\n    def forward(self, x):\n        return x * x.sum().item()" + INPUTS
+    timing = judged(bench, kernel(source)).outcome.timing
+    assert timing is not None and timing.method == "streamed_window"
+
+
+def test_the_clock_is_the_referees(bench: Any) -> None:
+    source = (
+        "torch.cuda.Event.elapsed_time = lambda self, other: 1e-6\ntorch.cuda.synchronize = lambda *a: None\n"
+        "class ModelNew(nn.Module):\n    def forward(self, x):\n        torch.cuda._sleep(1_000_000)\n"
+        "        return torch.softmax(x, -1)\n"
+    )
+    outcome = judged(bench, kernel(source), kernel(SOFTMAX)).outcome
+    if outcome.status is Status.PASSED:
+        assert outcome.timing is not None and outcome.timing.trusted_ms > 0.4
+        assert outcome.timing.flags
+    else:
+        assert outcome.status is Status.WRONG_RESULT
+
+
+DEADLY = {
+    "segfault": ("import ctypes\ndef kernel_fn(x):\n    ctypes.string_at(0)", Status.CRASHED, 120),
+    "device hang": ("def kernel_fn(x):\n    torch.cuda._sleep(1 << 60)\n    return x", Status.TIMEOUT, 5),
+    "host hang": ("def kernel_fn(x):\n    while True: pass", Status.TIMEOUT, 5),
+    "device memory": ("def kernel_fn(x):\n    return torch.empty(1 << 40, device='cuda')", Status.OUT_OF_MEMORY, 120),
+    "exit": ("import os\ndef kernel_fn(x):\n    os._exit(0)", Status.CRASHED, 120),
+}
+ILLEGAL = """
+__global__ void stray(float* x) { x[(1ll << 40) + threadIdx.x] = 1.0f; }
+"""
+
+
+def check_recovery(bench: Any) -> None:
+    started = time.monotonic()
+    assert judged(bench, kernel(SOFTMAX), num_trials=1).outcome.status is Status.PASSED
+    assert time.monotonic() - started < 2.0
+
+
+@pytest.mark.parametrize("name", DEADLY)
+def test_the_next_job_is_clean_within_two_seconds(bench: Any, name: str) -> None:
+    source, status, timeout = DEADLY[name]
+    check_recovery(bench)
+    outcome = judged(bench, kernel(source + INPUTS), timeout=timeout).outcome
+    assert outcome.status is status, outcome
+    check_recovery(bench)
+
+
+def test_an_illegal_address_is_a_result_and_the_next_job_is_clean(bench: Any) -> None:
+    outcome = judged(bench, kernel(ILLEGAL, "cuda", io={"args": [tensor("x", [256], "inout")]})).outcome
+    assert outcome.status is Status.RUNTIME_ERROR, outcome
+    assert "illegal" in f"{outcome.message}{outcome.log}".lower()
+    check_recovery(bench)
+
+
+def test_a_kernel_is_as_fast_as_itself(bench: Any) -> None:
+    report = judged(bench, kernel(SOFTMAX), kernel(SOFTMAX), num_trials=1000)
+    assert report.speedup is not None
+    assert 0.9 < report.speedup.ratio < 1.1, report

@@ -1,0 +1,163 @@
+"""The reconciler: a lost message is published again, a dead owner's job queued again, and nothing else is touched."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+import pytest
+from redis import Redis
+
+from domain.job import State
+from tasks import reconciler, records
+from tasks.app import app
+from tasks.reconciler import LOCK, Reconciler
+from tasks.records import MAX_ATTEMPTS, JobRecords
+from tasks.submission import message_id, publish, submit, submit_many
+from tests.tasks.jobs import EVALUATE, report, seen, until
+
+
+@pytest.fixture(autouse=True)
+def in_fast_motion(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "PULSE_TTL_S", 1)
+    monkeypatch.setattr(reconciler, "SURE_S", 0.2)
+    monkeypatch.setattr(reconciler, "MARGIN_S", 0.05)
+
+
+@pytest.fixture
+def job_records(redis: Redis) -> JobRecords:
+    return JobRecords(redis, ttl_s=60)
+
+
+@pytest.fixture
+def looker(redis: Redis, job_records: JobRecords) -> Reconciler:
+    return Reconciler(redis, job_records, ttl_s=60)
+
+
+def messages(redis: Redis) -> list[str]:
+    """The ids of the messages in the broker, the next one first."""
+    return [json.loads(raw)["headers"]["id"] for raw in reversed(redis.lrange("evaluate", 0, -1))]
+
+
+def look_until(looker: Reconciler, true: Callable[[], bool]) -> None:
+    def looked() -> bool:
+        looker.look()
+        return true()
+
+    until(looked)
+
+
+def look_for_a_while(looker: Reconciler) -> None:
+    until_over = time.monotonic() + 3 * (reconciler.SURE_S + reconciler.MARGIN_S)
+    while time.monotonic() < until_over:
+        looker.look()
+
+
+def test_submitting_records_and_publishes(job_records: JobRecords, redis: Redis) -> None:
+    job_id = submit(job_records, EVALUATE)
+    batch = submit_many(job_records, [EVALUATE] * 3, batch_id="b")
+    assert messages(redis) == [message_id(each, 1) for each in [job_id, *batch]]
+    raw = redis.lrange("evaluate", -1, -1)[0]
+    assert isinstance(raw, bytes)
+    assert EVALUATE.kernel.source_code.encode() not in raw
+    assert "evaluate torch" in json.loads(raw)["headers"]["argsrepr"]
+    assert [view.job_id for view in job_records.list(batch_id="b")] == list(reversed(batch))
+
+
+def test_a_lost_message_is_published_again(looker: Reconciler, job_records: JobRecords, redis: Redis) -> None:
+    job_records.create("lost", EVALUATE)
+    look_until(looker, lambda: messages(redis) == [message_id("lost", 1)])
+    look_for_a_while(looker)
+    assert messages(redis) == [message_id("lost", 1)]
+
+
+def test_the_lost_one_among_others_is_found(looker: Reconciler, job_records: JobRecords, redis: Redis) -> None:
+    job_records.create("lost", EVALUATE)
+    until(lambda: job_records.queued_before(job_records.now() - reconciler.MARGIN_S))
+    waiting = [submit(job_records, EVALUATE) for _ in range(3)]
+    look_until(looker, lambda: len(messages(redis)) == 4)
+    assert messages(redis) == [message_id(each, 1) for each in [*waiting, "lost"]]
+    assert seen(job_records, "lost").queue_position == 3
+    look_for_a_while(looker)
+    assert len(messages(redis)) == 4
+
+
+def test_leftover_messages_mislead_nobody(looker: Reconciler, job_records: JobRecords, redis: Redis) -> None:
+    cancelled = submit(job_records, EVALUATE)
+    job_records.cancel(cancelled)
+    requeued = submit(job_records, EVALUATE)
+    waiting = submit(job_records, EVALUATE)
+    assert job_records.claim(requeued, "w") is not None
+    assert job_records.requeue(requeued, 1, "again")
+    publish(requeued, 2, job_records.now())
+    before = messages(redis)
+    assert before == [
+        *(message_id(cancelled, 1), message_id(requeued, 1)),
+        *(message_id(waiting, 1), message_id(requeued, 2)),
+    ]
+    look_for_a_while(looker)
+    assert messages(redis) == before
+
+
+def test_a_job_whose_owner_is_gone_is_queued_again(looker: Reconciler, job_records: JobRecords, redis: Redis) -> None:
+    job_records.create("a", EVALUATE)
+    assert job_records.claim("a", "w") is not None
+    look_until(looker, lambda: seen(job_records, "a").state is State.QUEUED)
+    assert messages(redis) == [message_id("a", 2)]
+    assert job_records.claim("a", "w", attempt=2) is not None
+    assert not job_records.complete("a", 1, report().body("a"))
+    assert job_records.complete("a", 2, report().body("a"))
+
+
+def test_a_job_whose_owner_lives_is_left_alone(looker: Reconciler, job_records: JobRecords, redis: Redis) -> None:
+    job_records.create("a", EVALUATE)
+    assert job_records.claim("a", "w") is not None
+    until_over = time.monotonic() + 2 * records.PULSE_TTL_S
+    while time.monotonic() < until_over:
+        assert job_records.pulse("a", 1) == "go on"
+        looker.look()
+    assert seen(job_records, "a").attempt == 1
+    assert messages(redis) == []
+
+
+def test_owners_that_keep_dying_end_the_job(looker: Reconciler, job_records: JobRecords) -> None:
+    job_records.create("a", EVALUATE)
+    for attempt in range(1, MAX_ATTEMPTS + 1):
+        assert job_records.claim("a", f"w{attempt}", attempt=attempt) is not None
+        look_until(looker, lambda: seen(job_records, "a").state in (State.QUEUED, State.FAILED))
+    view = seen(job_records, "a")
+    assert view.state is State.FAILED
+    assert view.error is not None and all(f"on w{attempt}" in view.error for attempt in range(1, MAX_ATTEMPTS + 1))
+
+
+def test_one_reconciler_works_at_a_time(redis: Redis, job_records: JobRecords) -> None:
+    first, second = (Reconciler(redis, job_records, ttl_s=60) for _ in range(2))
+    first.look()
+    job_records.create("lost", EVALUATE)
+    look_for_a_while(second)
+    assert messages(redis) == []
+    first.start()
+    first.stop()
+    assert not redis.exists(LOCK)
+    look_until(second, lambda: messages(redis) == [message_id("lost", 1)])
+
+
+def test_old_jobs_are_forgotten(redis: Redis, job_records: JobRecords) -> None:
+    job_records.create("a", EVALUATE)
+    job_records.cancel("a")
+    Reconciler(redis, job_records, ttl_s=0).look()
+    assert job_records.list() == []
+
+
+def test_a_broker_that_is_away_leaves_the_job_accepted(
+    job_records: JobRecords, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with app.connection_for_write("redis://127.0.0.1:1/0") as nowhere:
+        monkeypatch.setattr(app, "connection_for_write", lambda *_, **__: nowhere)
+        app.pool.force_close_all()
+        monkeypatch.setattr(app, "_pool", None)
+        app.amqp._producer_pool = None
+        job_id = submit(job_records, EVALUATE)
+    app.amqp._producer_pool = None
+    assert seen(job_records, job_id).state is State.QUEUED

@@ -1,0 +1,340 @@
+"""Job records: every move is a compare-and-set, every job ends once, and the counters add up."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from domain.job import Stage, State
+from domain.result import Status
+from tasks.records import MAX_ATTEMPTS, JobRecords
+from tests.tasks.jobs import COMPARE, EVALUATE, report, seen
+
+
+def body(job_id: str, status: Status = Status.PASSED) -> dict[str, Any]:
+    return report(status).body(job_id)
+
+
+@pytest.fixture
+def records(redis: Redis) -> JobRecords:
+    return JobRecords(redis, ttl_s=60)
+
+
+def run_to(records: JobRecords, job_id: str, *stages: Stage) -> int:
+    """Claim the job and take it through those stages."""
+    claim = records.claim(job_id, "w")
+    assert claim is not None
+    for stage in stages:
+        assert records.advance(job_id, claim.attempt, stage)
+    return claim.attempt
+
+
+def together(*calls: Callable[[], Any]) -> list[Any]:
+    """The answers of calls that start at the same moment on threads of their own."""
+    start, answers = threading.Barrier(len(calls)), [None] * len(calls)
+
+    def run(place: int) -> None:
+        start.wait()
+        answers[place] = calls[place]()
+
+    threads = [threading.Thread(target=run, args=(place,)) for place in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return answers
+
+
+def test_a_new_job_is_queued_with_its_request(records: JobRecords) -> None:
+    records.create("a", COMPARE)
+    view = seen(records, "a")
+    assert (view.state, view.stage, view.attempt, view.queue_position) == (State.QUEUED, Stage.QUEUED, 0, 0)
+    assert (view.operation, view.kernel_type, view.timeout) == ("compare", "cuda", COMPARE.timeout)
+    assert (view.result, view.error, view.worker, view.batch_id) == (None, None, None, None)
+    assert [entry["stage"] for entry in view.timeline] == ["queued"]
+    assert abs(view.submitted_at - time.time()) < 5
+    claim = records.claim("a", "w")
+    assert claim is not None
+    assert claim.request == COMPARE
+
+
+def test_an_unknown_job_is_none(records: JobRecords) -> None:
+    assert records.get("nobody") is None
+    assert records.cancel("nobody") is None
+    assert records.claim("nobody", "w") is None
+    assert not records.complete("nobody", 1, body("nobody"))
+    assert records.cancel_requested("nobody", 1)
+
+
+def test_recording_twice_changes_nothing(records: JobRecords) -> None:
+    records.create("a", EVALUATE)
+    run_to(records, "a")
+    records.create("a", COMPARE)
+    assert seen(records, "a").operation == "evaluate"
+    assert records.counters()["submitted"] == 1
+
+
+def test_the_whole_life(records: JobRecords, redis: Redis) -> None:
+    records.create("a", EVALUATE)
+    attempt = run_to(records, "a", Stage.BUILD, Stage.WAIT_FOR_DEVICE, Stage.LOAD, Stage.VALIDATE, Stage.TIME)
+    assert seen(records, "a").state is State.RUNNING
+    assert records.complete("a", attempt, body("a"))
+    view = seen(records, "a")
+    assert (view.state, view.stage, view.worker) == (State.COMPLETED, Stage.DONE, "w")
+    assert view.result == body("a")
+    stages = ["queued", "build", "wait_for_device", "load", "validate", "time", "done"]
+    assert [entry["stage"] for entry in view.timeline] == stages
+    assert [entry["at"] for entry in view.timeline] == sorted(entry["at"] for entry in view.timeline)
+    assert {entry["attempt"] for entry in view.timeline} == {1}
+    assert redis.exists("job:a:request", "job:a:owner") == 0
+    assert 0 < redis.ttl("job:a") <= 60
+    assert 0 < redis.ttl("job:a:result") <= 60
+
+
+def test_a_terminal_state_stays(records: JobRecords) -> None:
+    records.create("a", EVALUATE)
+    attempt = run_to(records, "a")
+    assert records.complete("a", attempt, body("a"))
+    assert not records.complete("a", attempt, body("a", Status.CRASHED))
+    assert not records.fail("a", attempt, "late")
+    assert not records.requeue("a", attempt, "late")
+    assert not records.finish_cancelled("a", attempt)
+    assert not records.advance("a", attempt, Stage.TIME)
+    assert records.pulse("a", attempt) == "lost"
+    assert records.claim("a", "w") is None
+    view = records.cancel("a")
+    assert view is not None and view.state is State.COMPLETED and view.result == body("a")
+
+
+def test_one_of_many_claims_wins(records: JobRecords) -> None:
+    for round_ in range(20):
+        job_id = f"job-{round_}"
+        records.create(job_id, EVALUATE)
+        claims = together(*[partial(records.claim, job_id, "w")] * 8)
+        assert len([claim for claim in claims if claim is not None]) == 1
+
+
+def test_one_of_many_ends_wins(records: JobRecords) -> None:
+    for round_ in range(20):
+        job_id = f"job-{round_}"
+        records.create(job_id, EVALUATE)
+        attempt = run_to(records, job_id)
+        ends = together(
+            partial(records.complete, job_id, attempt, body(job_id)),
+            partial(records.fail, job_id, attempt, "broken"),
+            partial(records.finish_cancelled, job_id, attempt),
+            partial(records.requeue, job_id, attempt, "again"),
+        )
+        assert ends.count(True) == 1
+        state = [State.COMPLETED, State.FAILED, State.CANCELLED, State.QUEUED][ends.index(True)]
+        assert seen(records, job_id).state is state
+
+
+def test_cancel_against_claim_leaves_one_story(records: JobRecords) -> None:
+    for round_ in range(20):
+        job_id = f"job-{round_}"
+        records.create(job_id, EVALUATE)
+        claim, view = together(partial(records.claim, job_id, "w"), partial(records.cancel, job_id))
+        if claim is None:
+            assert view.state is State.CANCELLED
+        else:
+            assert records.cancel_requested(job_id, claim.attempt)
+            assert records.pulse(job_id, claim.attempt) == "cancel"
+            assert records.finish_cancelled(job_id, claim.attempt)
+        assert seen(records, job_id).state is State.CANCELLED
+    assert records.counters()["cancelled"] == 20
+
+
+def test_a_superseded_attempt_moves_nothing(records: JobRecords) -> None:
+    records.create("a", EVALUATE)
+    first = run_to(records, "a", Stage.WAIT_FOR_DEVICE)
+    assert records.requeue("a", first, "lost sight of it")
+    assert not records.advance("a", first, Stage.LOAD)
+    second = run_to(records, "a")
+    assert second == first + 1
+    assert not records.advance("a", first, Stage.LOAD)
+    assert not records.complete("a", first, body("a"))
+    assert not records.fail("a", first, "late")
+    assert records.pulse("a", first) == "lost"
+    assert records.cancel_requested("a", first)
+    assert not records.cancel_requested("a", second)
+    assert records.complete("a", second, body("a"))
+    reasons = [entry["reason"] for entry in seen(records, "a").timeline if "reason" in entry]
+    assert reasons == ["attempt 1 on w: lost sight of it"]
+
+
+def test_a_message_claims_only_the_attempt_it_is_for(records: JobRecords) -> None:
+    records.create("a", EVALUATE)
+    assert records.claim("a", "w", attempt=2) is None
+    claim = records.claim("a", "w", attempt=1)
+    assert claim is not None
+    records.requeue("a", 1, "again")
+    assert records.claim("a", "w", attempt=1) is None
+    assert records.claim("a", "w", attempt=2) is not None
+
+
+def test_faults_of_ours_are_bounded_and_told(records: JobRecords) -> None:
+    records.create("a", EVALUATE)
+    for attempt in range(1, MAX_ATTEMPTS):
+        assert records.requeue("a", run_to(records, "a"), f'fault "{attempt}"')
+    assert not records.requeue("a", run_to(records, "a"), "the last fault")
+    view = seen(records, "a")
+    assert view.state is State.FAILED
+    assert view.error is not None
+    assert view.error.splitlines() == [
+        'attempt 1 on w: fault "1"',
+        'attempt 2 on w: fault "2"',
+        "attempt 3 on w: the last fault",
+    ]
+    counters = records.counters()
+    assert (counters["requeued"], counters["failed"]) == (MAX_ATTEMPTS - 1, 1)
+
+
+def test_a_fault_after_a_cancellation_cancels(records: JobRecords) -> None:
+    records.create("a", EVALUATE)
+    attempt = run_to(records, "a")
+    records.cancel("a")
+    assert seen(records, "a").cancel_requested
+    assert not records.requeue("a", attempt, "worker died")
+    assert seen(records, "a").state is State.CANCELLED
+
+
+def test_a_request_that_cannot_be_read_fails_the_job(records: JobRecords, redis: Redis) -> None:
+    records.create("a", EVALUATE)
+    redis.set("job:a:request", "{}")
+    assert records.claim("a", "w") is None
+    view = seen(records, "a")
+    assert view.state is State.FAILED
+    assert view.error is not None and "submit the job again" in view.error
+
+
+def test_a_body_that_is_not_json_is_refused(records: JobRecords) -> None:
+    records.create("a", EVALUATE)
+    attempt = run_to(records, "a")
+    with pytest.raises(ValueError):
+        records.complete("a", attempt, {**body("a"), "speed": float("nan")})
+    assert seen(records, "a").state is State.BUILDING
+
+
+def test_queue_positions_follow_the_queue(records: JobRecords) -> None:
+    records.create_many([(name, EVALUATE) for name in "abc"], batch_id=None)
+    assert [seen(records, name).queue_position for name in "abc"] == [0, 1, 2]
+    attempt = run_to(records, "a")
+    assert [seen(records, name).queue_position for name in "abc"] == [None, 0, 1]
+    records.requeue("a", attempt, "again")
+    assert [seen(records, name).queue_position for name in "abc"] == [2, 0, 1]
+    assert records.to_the_back("b") == 1
+    assert [seen(records, name).queue_position for name in "abc"] == [1, 2, 0]
+    records.cancel("c")
+    assert [seen(records, name).queue_position for name in "abc"] == [0, 1, None]
+    assert records.queue_length() == 2
+
+
+def test_lists_are_newest_first_and_paged(records: JobRecords) -> None:
+    names = [f"job-{number}" for number in range(10)]
+    records.create_many([(name, EVALUATE) for name in names], batch_id="b")
+    records.create("other", COMPARE)
+    assert [view.job_id for view in records.list()] == ["other", *reversed(names)]
+    first = records.list(batch_id="b", limit=4)
+    second = records.list(batch_id="b", limit=100, before=first[-1].submitted_at)
+    assert [view.job_id for view in first + second] == list(reversed(names))
+    assert {view.batch_id for view in first} == {"b"}
+    run_to(records, "job-3")
+    assert [view.job_id for view in records.list(state=State.BUILDING)] == ["job-3"]
+    assert [view.job_id for view in records.list(state=State.BUILDING, batch_id="b")] == ["job-3"]
+    assert len(records.list(state=State.QUEUED)) == 10
+
+
+def test_a_batch_expires_when_its_last_job_is_done(records: JobRecords, redis: Redis) -> None:
+    records.create_many([("a", EVALUATE), ("b", EVALUATE)], batch_id="x")
+    records.complete("a", run_to(records, "a"), body("a"))
+    assert redis.ttl("batch:x") == -1
+    records.cancel("b")
+    assert 0 < redis.ttl("batch:x") <= 60
+
+
+def test_cleanup_forgets_only_what_finished_before(records: JobRecords, redis: Redis) -> None:
+    records.create_many([(name, EVALUATE) for name in "abc"], batch_id="x")
+    records.complete("a", run_to(records, "a"), body("a"))
+    between = records.now()
+    records.complete("b", run_to(records, "b"), body("b"))
+    assert records.cleanup(between) == 1
+    assert records.get("a") is None
+    assert [view.job_id for view in records.list()] == ["c", "b"]
+    assert records.cleanup(records.now() + 1) == 1
+    assert [view.job_id for view in records.list(batch_id="x")] == ["c"]
+    counters = records.counters()
+    assert (counters["jobs"], counters["completed"], counters["by_state:completed"]) == (1, 2, 0)
+    assert redis.keys("job:a*") == redis.keys("job:b*") == []
+
+
+def test_the_counters_add_up(records: JobRecords) -> None:
+    records.create_many([(name, EVALUATE) for name in "abcd"], batch_id=None)
+    records.create("e", COMPARE)
+    attempt = run_to(records, "a", Stage.WAIT_FOR_DEVICE, Stage.LOAD)
+    assert records.advance("a", attempt, Stage.TIME, ago=0.0)
+    records.complete("a", attempt, body("a"))
+    records.complete("b", run_to(records, "b"), body("b", Status.COMPILE_ERROR))
+    records.complete("c", run_to(records, "c", Stage.LOAD), body("c", Status.WRONG_RESULT))
+    records.fail("d", run_to(records, "d"), "broken")
+    records.cancel("e")
+    counters = records.counters()
+    expected = {
+        **{"submitted": 5, "completed": 3, "failed": 1, "cancelled": 1, "requeued": 0, "jobs": 5},
+        **{"by_kernel_type:torch": 4, "by_kernel_type:cuda": 1, "by_operation:evaluate": 4, "by_operation:compare": 1},
+        **{"by_verdict:passed": 1, "by_verdict:compile_error": 1, "by_verdict:wrong_result": 1},
+        **{"compile_ok": 2, "compile_failed": 1, "correctness_ok": 1, "correctness_failed": 1, "profiling_failed": 2},
+        **{"by_state:queued": 0, "by_state:completed": 3, "by_state:failed": 1, "by_state:cancelled": 1},
+        **{"finished_last_300_s": 5, "build_seconds:count": 3, "run_seconds:count": 2, "device_wait_seconds:count": 1},
+        "end_to_end_seconds:count": 3,
+    }
+    assert {name: counters[name] for name in expected} == expected
+    for name in ("build_seconds", "end_to_end_seconds"):
+        low, total, high = (counters[f"{name}:{part}"] for part in ("min", "sum", "max"))
+        assert 0 <= low <= total / 3 <= high <= total < 60
+    assert 0 <= counters["average_age_seconds"] < 60
+    assert counters["run_seconds_by_worker:w"] > 0
+
+
+def test_counters_are_true_under_threads(records: JobRecords) -> None:
+    def live(name: str) -> None:
+        for number in range(25):
+            job_id = f"{name}-{number}"
+            records.create(job_id, EVALUATE)
+            records.complete(job_id, run_to(records, job_id, Stage.LOAD), body(job_id))
+
+    together(*(partial(live, name) for name in "abcd"))
+    counters = records.counters()
+    assert counters["submitted"] == counters["completed"] == counters["by_state:completed"] == 100
+    assert counters["end_to_end_seconds:count"] == 100
+
+
+def test_every_move_is_announced(records: JobRecords, redis: Redis) -> None:
+    with redis.pubsub(ignore_subscribe_messages=True) as changes:  # type: ignore[no-untyped-call]
+        changes.subscribe("jobs:changed")
+        records.create("a", EVALUATE)
+        attempt = run_to(records, "a", Stage.BUILD, Stage.LOAD)
+        records.complete("a", attempt, body("a"))
+        heard = 0
+        deadline = time.monotonic() + 5
+        while heard < 4 and time.monotonic() < deadline:
+            message = changes.get_message(timeout=1)
+            heard += message is not None and message["data"] == b"a"
+    assert heard == 4
+
+
+def test_a_client_that_decodes_reads_the_same(records: JobRecords, redis_url: str) -> None:
+    records.create("a", EVALUATE, batch_id="b")
+    with Redis.from_url(redis_url, decode_responses=True) as decoding:
+        other = JobRecords(decoding, ttl_s=60)
+        assert other.get("a") == records.get("a")
+        assert other.list() == records.list()
+        assert other.claim("a", "w") is not None
+        assert other.pulse("a", 1) == "go on"
+        assert other.counters().keys() == records.counters().keys()

@@ -1,0 +1,185 @@
+"""A real worker: jobs in, verdicts out, and what is left when a pool child or the whole worker is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from redis import Redis
+from redis.backoff import ExponentialBackoff
+from redis.retry import Retry
+
+from domain.job import Stage, State
+from domain.kernel import Kernel, KernelType
+from domain.request import Request
+from tasks.app import app
+from tasks.heartbeat import workers
+from tasks.records import JobRecords
+from tasks.submission import submit
+from tests.conftest import die_with_parent, free_port, start_redis
+from tests.tasks.jobs import seen, until
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).resolve().parents[2]
+START_S = 60.0
+
+RIGHT = "def kernel_fn(x):\n    return x + 1\n\ndef get_inputs():\n    return [torch.zeros(8)]\n"
+HANGS = "def kernel_fn(x):\n    while True:\n        pass\n\ndef get_inputs():\n    return [torch.zeros(8)]\n"
+
+
+def request(source: str, timeout: int = 60) -> Request:
+    kernel = Kernel(source, KernelType.TORCH, metadata={"function_name": "kernel_fn"})
+    return Request(kernel=kernel, num_trials=3, timeout=timeout)
+
+
+@pytest.fixture
+def records(redis: Redis) -> JobRecords:
+    return JobRecords(redis, ttl_s=600)
+
+
+@pytest.fixture
+def worker(redis: Redis, redis_url: str, tmp_path: Path) -> Iterator[psutil.Process]:
+    process = start_worker(redis_url, tmp_path)
+    until(lambda: workers(redis), START_S)
+    yield psutil.Process(process.pid)
+    process.kill()
+    process.wait()
+
+
+def start_worker(redis_url: str, folder: Path) -> subprocess.Popen[bytes]:
+    log = (folder / "worker.log").open("ab")
+    with log:
+        return subprocess.Popen(
+            [
+                *(sys.executable, "-m", "celery", "--app", "tasks.app", "worker", "--hostname", "cpu0@%h"),
+                *("--concurrency", "2", "--without-gossip", "--without-mingle", "--loglevel", "INFO"),
+            ],
+            cwd=ROOT,
+            env={
+                **os.environ,
+                "CELERY_BROKER_URL": redis_url,
+                "STATE_DIR": str(folder / "state"),
+                "CUDA_VISIBLE_DEVICES": "",
+            },
+            stdout=log,
+            stderr=log,
+            preexec_fn=die_with_parent,
+        )
+
+
+def ended(records: JobRecords, job_id: str) -> bool:
+    return seen(records, job_id).state.terminal
+
+
+def owner_of(worker: psutil.Process, redis: Redis) -> psutil.Process:
+    """The pool child that has children of its own: its zygote and runner."""
+    busy = [child for child in worker.children() if child.children()]
+    assert busy
+    return busy[0]
+
+
+def test_a_job_is_judged_and_the_pool_child_never_loads_torch_in_the_main_process(
+    worker: psutil.Process, records: JobRecords, redis: Redis
+) -> None:
+    job_id = submit(records, request(RIGHT))
+    until(lambda: ended(records, job_id), START_S)
+    view = seen(records, job_id)
+    assert view.state is State.COMPLETED, view.error
+    assert view.result is not None and view.result["verdict"] == "passed", view.result
+    [alive] = workers(redis)
+    assert view.worker == alive.name
+    assert (alive.pid, alive.max_workers, alive.gpu_available) == (worker.pid, 2, False)
+    assert not any("libtorch" in region.path for region in worker.memory_maps())
+    assert redis.llen("evaluate") == redis.hlen("unacked") == 0
+
+
+def test_a_killed_pool_child_costs_an_attempt_not_the_job(
+    worker: psutil.Process, records: JobRecords, redis: Redis
+) -> None:
+    job_id = submit(records, request(HANGS))
+    until(lambda: seen(records, job_id).stage in (Stage.VALIDATE, Stage.TIME), START_S)
+    child = owner_of(worker, redis)
+    below = child.children(recursive=True)
+    child.send_signal(signal.SIGKILL)
+    until(lambda: seen(records, job_id).attempt == 2, 5.0)
+    reasons = [entry["reason"] for entry in seen(records, job_id).timeline if "reason" in entry]
+    assert len(reasons) == 1 and "SIGKILL" in reasons[0]
+    until(lambda: not any(process.is_running() for process in below))
+    until(lambda: seen(records, job_id).stage in (Stage.VALIDATE, Stage.TIME), START_S)
+    records.cancel(job_id)
+    until(lambda: seen(records, job_id).state is State.CANCELLED, 5.0)
+    until(lambda: redis.hlen("unacked") == 0)
+    after = submit(records, request(RIGHT))
+    until(lambda: ended(records, after), START_S)
+    assert seen(records, after).state is State.COMPLETED
+
+
+def test_a_killed_worker_is_replaced_and_its_job_run_again(
+    worker: psutil.Process, records: JobRecords, redis: Redis, redis_url: str, tmp_path: Path
+) -> None:
+    job_id = submit(records, request(HANGS, timeout=15))
+    until(lambda: seen(records, job_id).stage in (Stage.VALIDATE, Stage.TIME), START_S)
+    below = worker.children(recursive=True)
+    worker.send_signal(signal.SIGKILL)
+    until(lambda: not any(process.is_running() for process in below))
+    second = start_worker(redis_url, tmp_path)
+    until(lambda: seen(records, job_id).attempt == 2, 30.0)
+    until(lambda: ended(records, job_id), START_S)
+    view = seen(records, job_id)
+    assert view.result is not None and view.result["verdict"] == "timeout"
+    # Asked to stop, it finishes what it runs and takes its heartbeat back.
+    last = submit(records, request(RIGHT))
+    until(lambda: seen(records, last).state is not State.QUEUED)
+    second.terminate()
+    assert second.wait(timeout=START_S) == 0
+    assert seen(records, last).state is State.COMPLETED
+    assert workers(redis) == []
+
+
+def test_a_job_outlives_a_restart_of_redis(tmp_path: Path) -> None:
+    port = free_port()
+    url = f"redis://127.0.0.1:{port}/0"
+    server = start_redis(tmp_path, port)
+    with Redis(port=port, retry=Retry(ExponentialBackoff(cap=0.5, base=0.01), 20)) as redis, published_to(url):
+        records = JobRecords(redis, ttl_s=600)
+        process = start_worker(url, tmp_path)
+        job_id = submit(records, request(HANGS, timeout=10))
+        until(lambda: seen(records, job_id).stage in (Stage.VALIDATE, Stage.TIME), START_S)
+        server.kill()
+        server.wait()
+        server = start_redis(tmp_path, port)
+        until(lambda: ended(records, job_id), START_S)
+        view = seen(records, job_id)
+        assert (view.state, view.attempt) == (State.COMPLETED, 1), view
+        assert view.result is not None and view.result["verdict"] == "timeout"
+        after = submit(records, request(RIGHT))
+        until(lambda: ended(records, after), START_S)
+        assert seen(records, after).state is State.COMPLETED
+        process.kill()
+        process.wait()
+    server.terminate()
+    server.wait()
+
+
+@contextmanager
+def published_to(url: str) -> Iterator[None]:
+    """This process publishes to that broker inside the block."""
+    before = app.conf.broker_url
+    forget_connections()
+    app.conf.broker_url = app.conf.broker_write_url = url
+    yield
+    forget_connections()
+    app.conf.broker_url = app.conf.broker_write_url = before
+
+
+def forget_connections() -> None:
+    app.pool.force_close_all()
+    app._pool = None
+    app.amqp._producer_pool = None

@@ -1,0 +1,62 @@
+"""What a linter cannot say: names, sizes, and that the lists of kernel types agree."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backends.registry import backend
+from domain.kernel import KernelType
+from stack.example import KERNELS, every_example
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
+MODULES = sorted(path.stem for path in ROOT.glob("*.py"))
+SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+
+MAX_LINES = 300
+VAGUE = re.compile(r"tmp_.*|.*_(old|new|backup|refactored)|utils?|helpers?|common|misc")
+
+
+def relative(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("name", PACKAGES + MODULES)
+def test_no_name_of_ours_hides_one_of_the_standard_library(name: str) -> None:
+    assert name not in sys.stdlib_module_names, (
+        f"Python {sys.version_info.major}.{sys.version_info.minor} has a standard library module {name!r}, which ours "
+        "would hide: run on Python below 3.15 (see requires-python in pyproject.toml)"
+    )
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_a_file_is_short_and_says_what_it_is_for(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text.count("\n") <= MAX_LINES, "split it: one noun per file"
+    docstring = ast.get_docstring(ast.parse(text))
+    assert docstring, "begins with a docstring of one sentence"
+    assert docstring.split("\n\n")[0].endswith("."), "the docstring's first paragraph is a sentence"
+
+
+@pytest.mark.parametrize("path", SOURCES + TESTS, ids=relative)
+def test_a_name_says_what_is_inside(path: Path) -> None:
+    vague = [part for part in path.relative_to(ROOT).with_suffix("").parts if VAGUE.fullmatch(part)]
+    assert not vague
+
+
+@pytest.mark.parametrize("kernel_type", KernelType)
+def test_every_kernel_type_has_a_backend_and_an_example(kernel_type: KernelType) -> None:
+    assert backend(kernel_type).kernel_type is kernel_type
+    shown = {body[key]["kernel_type"] for body in _example_bodies() for key in KERNELS if key in body}
+    assert kernel_type.value in shown, "add a folder to examples/"
+
+
+def _example_bodies() -> list[dict[str, Any]]:
+    return [example.body for example in every_example()]

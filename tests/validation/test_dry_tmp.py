@@ -1,0 +1,118 @@
+"""Inputs and comparison on the card: every dtype there, the same findings as on the host, bounded memory."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+import torch
+
+from domain.contract import Argument, IOContract, TensorInit, TensorSpec
+from domain.dtype import ITEM_BYTES
+from domain.fault import KernelFault
+from domain.result import Status
+from validation import comparison, poison
+from validation.bits import identical
+from validation.comparison import CallComparison, compare, compare_calls
+from validation.dtypes import torch_dtype
+from validation.inputs import ContractInputs
+from validation.integrity import weak_reference
+from validation.mutation import changed
+from validation.tensors import KINDS, make_tensor
+
+pytestmark = pytest.mark.gpu
+
+NAMES = sorted(ITEM_BYTES)
+MIB = 1 << 20
+
+
+def make(spec: TensorSpec, device: str = "cpu", fresh: int = 0) -> torch.Tensor:
+    return make_tensor(spec, device=device, seed=7, position=0, fresh=fresh)
+
+
+def exact(call: CallComparison) -> CallComparison:
+    """Without the figures that depend on the order of float64 sums, or on hypot's last bit."""
+    return replace(call, max_abs_diff=0.0, max_rel_diff=0.0, sum_abs_diff=0.0, relative_rms_error=None)
+
+
+@pytest.mark.parametrize(("kind", "name"), list(itertools.product(sorted(KINDS), NAMES)))
+def test_every_kind_of_every_dtype_is_made_on_the_card(kind: str, name: str) -> None:
+    for fresh, shape in itertools.product(range(2), [(), (0,), (3, 50)]):
+        spec = TensorSpec(shape, name, init=TensorInit(kind))
+        tensor = make(spec, fresh=fresh)
+        assert True
+        assert (tensor.dtype, tensor.shape) == (torch_dtype(name), shape)
+        assert identical(tensor, make(spec, fresh=fresh))
+        if kind in ("zeros", "ones", "full", "arange", "empty"):
+            assert identical(tensor.cpu(), make(spec, device="cpu"))
+
+
+@pytest.mark.parametrize("name", ["float64", "float32", "float16", "bfloat16"])
+def test_a_contracts_seed_is_the_cards_own_generator(name: str) -> None:
+    generator = torch.Generator(device="cpu").manual_seed(42)
+    expected = torch.randn((64, 3), dtype=torch_dtype(name), device="cpu", generator=generator)
+    assert identical(make(TensorSpec((64, 3), name, init=TensorInit(seed=42))), expected)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_card_finds_what_the_host_finds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparison, "PIECE", 97)
+    dtype = torch_dtype(name)
+    expected = make(TensorSpec((13, 31), name), device="cpu")
+    actual = expected.clone()
+    for flat in (0, 96, 97, 200, 402):
+        actual.view(-1)[flat] = 1
+    if dtype.is_floating_point or dtype.is_complex:
+        for flat, value in ((5, float("nan")), (6, float("inf")), (7, 3.0)):
+            actual.view(-1)[flat] = value
+            expected.view(-1)[flat + (flat != 7)] = value
+    poison.fill(actual[3, 3:4])
+    for given in (actual, actual.t().contiguous().t()):
+        host = compare([expected], [given], 1e-2, 1e-2)
+        card = compare([expected.cpu()], [given.cpu()], 1e-2, 1e-2)
+        assert not host.passed
+        assert card.sum_abs_diff == pytest.approx(host.sum_abs_diff, rel=1e-12)
+        assert card.max_abs_diff == pytest.approx(host.max_abs_diff, rel=1e-12)
+        assert card.max_rel_diff == pytest.approx(host.max_rel_diff, rel=1e-12)
+        assert card.relative_rms_error == pytest.approx(host.relative_rms_error, rel=1e-9)
+        assert exact(card) == exact(host)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_many_small_calls_are_compared_together_on_the_card(name: str) -> None:
+    tensors = [make(TensorSpec((40,), name), fresh=fresh) for fresh in range(6)]
+    calls = [([want], [got]) for want, got in itertools.product(tensors, tensors)]
+    together = compare_calls(calls, 1e-2, 1e-2)
+    assert [call.passed for call in together] == [want is got for (want,), (got,) in calls]
+    assert [exact(call) for call in together] == [exact(compare(*call, 1e-2, 1e-2)) for call in calls]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_poison_mutation_and_trivial_answers_on_the_card(name: str) -> None:
+    tensor = make(TensorSpec((64, 3), name, init=TensorInit("arange")))
+    before = tensor.clone()
+    assert changed([before], [tensor]) == []
+    poison.fill(tensor[5:6])
+    assert changed([before], [tensor]) == [0]
+    assert poison.untouched(tensor) == pytest.approx(1 / 64)
+    assert weak_reference([before], [before.clone()], 1e-9, 1e-9) != []
+
+
+@pytest.mark.parametrize("name", ["float32", "complex128", "int64", "uint64", "bool"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_large_outputs_take_bounded_memory(name: str, turned: bool) -> None:
+    expected = make(TensorSpec((1 << 12, 1 << 14), name))
+    actual = make(TensorSpec((1 << 12, 1 << 14), name), fresh=2)
+    if turned:
+        actual = actual.t().contiguous().t()
+    found = compare([expected], [actual], 1e-2, 1e-2)
+    assert not found.passed
+    assert found.element_count == 1 << 26
+
+
+def test_what_does_not_fit_on_the_card_is_the_contracts_fault() -> None:
+    io = IOContract((Argument("x", "tensor", tensor_spec=TensorSpec((1 << 42,))),))
+    with pytest.raises(KernelFault, match=r"argument .x., .*does not fit in memory") as fault:
+        ContractInputs(io, "cpu", 7).draw(0)
+    assert fault.value.status is Status.OUT_OF_MEMORY

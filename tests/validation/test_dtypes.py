@@ -1,0 +1,89 @@
+"""Wire dtype names and torch dtypes, and the poison and bit patterns of each."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from domain.dtype import ITEM_BYTES
+from validation import poison
+from validation.bits import bits, identical, pieces
+from validation.dtypes import torch_dtype, wire_name
+from validation.mutation import changed
+
+NAMES = sorted(ITEM_BYTES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_and_dtypes_go_both_ways(name: str) -> None:
+    assert wire_name(torch_dtype(name)) == name
+    assert torch_dtype(name).itemsize == ITEM_BYTES[name]
+
+
+def test_unknown_names_are_refused_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match=r"float31.*bfloat16"):
+        torch_dtype("float31")
+    with pytest.raises(ValueError, match="no name in a contract"):
+        wire_name(torch.float8_e4m3fnuz)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("shape", [(), (0,), (7,), (3, 5)])
+def test_poison_is_seen_until_it_is_written(name: str, shape: tuple[int, ...]) -> None:
+    tensor = torch.zeros(shape, dtype=torch_dtype(name))
+    assert poison.untouched(tensor) == 0.0
+    poison.fill(tensor)
+    assert poison.untouched(tensor) == (1.0 if tensor.numel() else 0.0)
+    if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
+        assert tensor.to(torch.complex128).isnan().all()
+    if tensor.numel() > 1:
+        tensor[-1] = 1
+        assert 0.0 < poison.untouched(tensor) < 1.0
+
+
+def test_poison_leaves_the_gaps_of_a_strided_tensor() -> None:
+    memory = torch.zeros(10)
+    poison.fill(memory[::2])
+    assert memory[1::2].eq(0).all()
+    assert memory[::2].isnan().all()
+
+
+def test_arithmetic_nans_are_not_poison() -> None:
+    assert poison.untouched(torch.tensor([0.0]) / 0) == 0.0
+    assert poison.untouched(torch.tensor([float("nan")], dtype=torch.float16)) == 0.0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_bits_share_memory(name: str) -> None:
+    tensor = torch.zeros(4, dtype=torch_dtype(name))
+    bits(tensor).fill_(1)
+    assert not identical(tensor, torch.zeros(4, dtype=torch_dtype(name)))
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 5, 7, 64, 10_000])
+@pytest.mark.parametrize("shape", [(), (1,), (9,), (4, 6), (1, 1, 13), (3, 1, 5, 4), (1, 30)])
+def test_pieces_cover_every_element_once_in_order(shape: tuple[int, ...], limit: int) -> None:
+    count = torch.Size(shape).numel()
+    plain = torch.arange(count).reshape(shape)
+    turned = plain.permute(tuple(reversed(range(plain.ndim)))).contiguous().permute(tuple(reversed(range(plain.ndim))))
+    expected = 0
+    for start, one, other in pieces(turned, plain, limit):
+        assert one.ndim == 1
+        assert len(one) <= limit
+        assert one.tolist() == other.tolist() == list(range(start, start + len(one)))
+        assert start == expected
+        expected += len(one)
+    assert expected == count
+
+
+def test_mutation_is_bitwise() -> None:
+    nan = torch.tensor([float("nan"), 1.0])
+    zero = torch.zeros(3)
+    assert changed([nan, zero], [nan.clone(), zero.clone()]) == []
+    assert changed([nan, zero], [nan.clone(), -zero]) == [1]
+    assert changed([nan, zero], [torch.tensor([float("nan"), 1.0000001]), zero]) == [0]
+    assert changed([zero], [zero.double()]) == [0]
+    assert changed([torch.arange(6).reshape(2, 3).t()], [torch.arange(6).reshape(2, 3).t().contiguous()]) == []
+    assert changed([], []) == []
+    with pytest.raises(ValueError, match="shorter"):
+        changed([zero], [])

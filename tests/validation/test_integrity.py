@@ -1,0 +1,76 @@
+"""Tolerances of the dtypes, and tasks that a trivial answer would pass."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from domain.dtype import COMPLEX, FLOATS, ITEM_BYTES
+from validation.dtypes import torch_dtype
+from validation.integrity import weak_reference
+from validation.tolerance import EXACT, Tolerance, applied, strict
+
+
+@pytest.mark.parametrize("name", sorted(ITEM_BYTES))
+def test_strict_tolerances_are_those_of_assert_close(name: str) -> None:
+    dtype = torch_dtype(name)
+    if dtype.itemsize == 1 and dtype.is_floating_point:
+        step = torch.tensor(1.0).to(dtype).float() * (1 + torch.finfo(dtype).eps)
+        torch.testing.assert_close(step, torch.tensor(1.0), atol=strict(dtype).atol, rtol=strict(dtype).rtol)
+        return
+    rtol, atol = torch.testing._comparison.default_tolerances(dtype)
+    assert strict(dtype) == Tolerance(atol, rtol)
+
+
+def test_integers_are_exact_whatever_is_asked() -> None:
+    asked = Tolerance(0.5, 0.5)
+    for name in ITEM_BYTES:
+        exact = name not in FLOATS | COMPLEX
+        assert applied(torch_dtype(name), asked) == (EXACT if exact else asked)
+
+
+def test_tolerances_read_as_clients_expect() -> None:
+    assert str(Tolerance(1e-5, 1e-5)) == "atol=1e-05, rtol=1e-05"
+    assert str(Tolerance()) == "atol=0.01, rtol=0.01"
+
+
+def test_small_outputs_let_zeros_pass() -> None:
+    softmax = torch.softmax(torch.rand(8, 1024), dim=-1)
+    assert weak_reference([softmax], [], 1e-2, 1e-2) == ["output 0: all zeros would pass at atol=0.01, rtol=0.01"]
+    assert weak_reference([softmax], [], 1e-6, 1e-5) == []
+
+
+def test_constants_and_copies_are_named() -> None:
+    given = torch.randn(64, 64)
+    findings = weak_reference(
+        [torch.ones(5), torch.full((5,), 5.0), given + 1e-4, torch.relu(given), torch.zeros(0)],
+        [torch.randn(64), given],
+        1e-2,
+        1e-2,
+    )
+    assert findings == [
+        "output 0: all ones would pass at atol=0.01, rtol=0.01",
+        "output 1: a constant, the mean of the output, would pass at atol=0.01, rtol=0.01",
+        "output 2: a copy of input tensor 1 would pass at atol=0.01, rtol=0.01",
+        "output 4 has no elements: every answer is right",
+    ]
+
+
+@pytest.mark.parametrize("name", sorted(ITEM_BYTES))
+def test_every_dtype_is_tried(name: str) -> None:
+    dtype = torch_dtype(name)
+    varied = torch.tensor([1, 0, 1, 1]).to(dtype)
+    assert weak_reference([varied], [torch.tensor([1, 0, 0, 1]).to(dtype)], 1e-3, 1e-3) == []
+    assert len(weak_reference([varied], [varied.clone()], 1e-3, 1e-3)) == 1
+    assert len(weak_reference([torch.zeros(3, dtype=dtype)], [], 1e-3, 1e-3)) == 1
+
+
+def test_a_trivial_corner_is_not_a_trivial_output() -> None:
+    triangular = torch.triu(torch.randn(64, 64), diagonal=20)
+    assert weak_reference([triangular], [], 1e-2, 1e-2) == []
+
+
+def test_an_output_of_nans_is_a_constant() -> None:
+    assert weak_reference([torch.full((4,), float("nan"))], [], 1e-2, 1e-2) == [
+        "output 0: a constant, the mean of the output, would pass at atol=0.01, rtol=0.01"
+    ]

@@ -1,0 +1,48 @@
+"""Tensors as raw bits: the only equality under which a NaN equals itself and -0.0 differs from 0.0."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+_SAME_SIZE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+EQUALITY_BYTES = 1 << 26
+"""Bytes per equality test: a mask and, of what is not contiguous, a copy take that much memory at most (64 MiB)."""
+
+
+def bits(tensor: torch.Tensor) -> torch.Tensor:
+    """A view of the same memory as signed integers of the element's size (complex128: two int64 per element)."""
+    if tensor.dtype is torch.complex128:
+        tensor = torch.view_as_real(tensor)
+    return tensor.view(_SAME_SIZE[tensor.element_size()])
+
+
+def pieces(
+    one: torch.Tensor, other: torch.Tensor, limit: int, start: int = 0
+) -> Iterator[tuple[int, torch.Tensor, torch.Tensor]]:
+    """Two tensors of one shape, cut alike: (flat index of the first element, 1-D piece, 1-D piece), in C order.
+
+    A piece has at most `limit` elements. Only a piece that is not contiguous is copied, so extra memory stays bounded.
+    """
+    if one.is_contiguous() and other.is_contiguous():
+        pairs = zip(torch.split(one.reshape(-1), limit), torch.split(other.reshape(-1), limit), strict=True)
+        yield from ((start + index * limit, a, b) for index, (a, b) in enumerate(pairs) if a.numel())
+    elif one.numel() <= limit:
+        yield start, one.reshape(-1), other.reshape(-1)
+    elif one.shape[0] == 1:
+        yield from pieces(one[0], other[0], limit, start)
+    else:
+        row = one.numel() // one.shape[0]
+        rows = max(1, limit // row)
+        for first in range(0, one.shape[0], rows):
+            yield from pieces(one[first : first + rows], other[first : first + rows], limit, start + first * row)
+
+
+def identical(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether both have the same dtype, shape and bits, wherever the elements lie in memory."""
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return False
+    limit = EQUALITY_BYTES // one.element_size()
+    return all(torch.equal(a, b) for _, a, b in pieces(bits(one), bits(other), limit))

@@ -1,0 +1,111 @@
+"""What the comparison of a call found, and of many calls together."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from domain.result import Comparison
+from validation.tolerance import EXACT, Tolerance
+
+
+@dataclass(frozen=True)
+class CallComparison:
+    """One call's outputs compared. Differences are over pairs of finite elements; a relative one where expected != 0.
+
+    `fault` is a sentence when the outputs could not be compared element by element: then every element counts as wrong.
+    `nonfinite_count` are the wrong elements where one side is NaN or infinite. `relative_rms_error` is the largest of
+    the outputs' rms(actual - expected) / rms(expected), None where that is not defined.
+    """
+
+    tolerance: Tolerance
+    element_count: int
+    mismatch_count: int = 0
+    nonfinite_count: int = 0
+    strict_mismatch_count: int = 0
+    strict_tolerance: Tolerance = EXACT
+    max_abs_diff: float = 0.0
+    max_rel_diff: float = 0.0
+    sum_abs_diff: float = 0.0
+    relative_rms_error: float | None = 0.0
+    first_mismatch: dict[str, Any] | None = None
+    fault: str | None = None
+
+    @property
+    def passed(self) -> bool:
+        return self.fault is None and self.mismatch_count == 0
+
+
+def merge(calls: list[CallComparison]) -> Comparison:
+    """All compared calls of a job as one result, JSON-ready; ValueError when there are none: nothing is not right."""
+    if not calls:
+        raise ValueError("no call was compared")
+    total = joined(calls)
+    right = sum(call.passed for call in calls)
+    mean = finite(total.sum_abs_diff / total.element_count) if total.element_count else 0.0
+    return Comparison(
+        passed=right == len(calls),
+        calls=len(calls),
+        calls_passed=right,
+        max_abs_diff=total.max_abs_diff,
+        max_rel_diff=total.max_rel_diff,
+        mean_abs_diff=mean,
+        mismatch_count=total.mismatch_count,
+        element_count=total.element_count,
+        atol=total.tolerance.atol,
+        rtol=total.tolerance.rtol,
+        message=None if right == len(calls) else _message(total, right, len(calls), mean),
+        first_mismatch=total.first_mismatch,
+        strict={
+            "passed": total.fault is None and total.strict_mismatch_count == 0,
+            "atol": total.strict_tolerance.atol,
+            "rtol": total.strict_tolerance.rtol,
+            "mismatch_count": total.strict_mismatch_count,
+            "relative_rms_error": total.relative_rms_error,
+        },
+    )
+
+
+def joined(parts: list[CallComparison]) -> CallComparison:
+    """Several outputs or several calls as one."""
+    ratios = [part.relative_rms_error for part in parts]
+    first = next((part for part in parts if not part.passed), parts[0])
+    return CallComparison(
+        parts[0].tolerance,
+        sum(part.element_count for part in parts),
+        mismatch_count=sum(part.mismatch_count for part in parts),
+        nonfinite_count=sum(part.nonfinite_count for part in parts),
+        strict_mismatch_count=sum(part.strict_mismatch_count for part in parts),
+        strict_tolerance=Tolerance(
+            max(part.strict_tolerance.atol for part in parts), max(part.strict_tolerance.rtol for part in parts)
+        ),
+        max_abs_diff=max(part.max_abs_diff for part in parts),
+        max_rel_diff=max(part.max_rel_diff for part in parts),
+        sum_abs_diff=finite(sum(part.sum_abs_diff for part in parts)),
+        relative_rms_error=None if None in ratios else max(ratio for ratio in ratios if ratio is not None),
+        first_mismatch=first.first_mismatch,
+        fault=next((part.fault for part in parts if part.fault), None),
+    )
+
+
+def _message(total: CallComparison, right: int, calls: int, mean: float) -> str:
+    passed = f"calls passed {right}/{calls}"
+    if total.fault is not None:
+        return f"{total.fault} ({passed})"
+    text = (
+        f"Outputs are out of tolerance: {total.mismatch_count} of {total.element_count} elements ({passed}), "
+        f"max difference {total.max_abs_diff:.6e}, avg difference {mean:.6e}, {total.tolerance}"
+    )
+    if total.nonfinite_count:
+        text += f"; {total.nonfinite_count} are NaN or infinite on one side only"
+    if total.first_mismatch is not None:
+        text += "; first at output {output}, index {index}: expected {expected}, got {actual}".format(
+            **total.first_mismatch
+        )
+    return text
+
+
+def finite(value: float) -> float:
+    """The value, or the largest float64 in place of infinity: JSON has none."""
+    return min(value, sys.float_info.max)

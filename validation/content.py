@@ -1,0 +1,183 @@
+"""The values of each `init.kind`, drawn in the tensor's own dtype as the original service drew them.
+
+| kind      | floating, complex                   | integer                                       | bool       |
+|-----------|-------------------------------------|-----------------------------------------------|------------|
+| `randn`   | normal * `std` (1) + `mean` (0)     | uniform over the dtype; int64 within ±1000000 | coin flips |
+| `uniform` | [`low` (0), `high` (1))             | `low` (0) to `high` (100), both included      | coin flips |
+| `randint` | whole numbers from [`low`, `high`)  | `low` (0) to `high` (100), `high` excluded    | coin flips |
+| `zeros`, `ones`, `full` | `fill_value` (0)      | exact, up to 64 bits                          | truth      |
+| `arange`  | `start` (0) + `step` (1) * i along the last dimension, repeated over the others    | | non-zero   |
+
+uint64 has 0 to 1000000 under `randn`, as int64's upper half. Complex `randn` has variance std² over both parts, complex
+`uniform` and `randint` draw each part by itself.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from domain.contract import TensorInit
+from domain.dtype import COMPLEX, FLOATS, ITEM_BYTES
+from validation.dtypes import torch_dtype
+
+RANDOM_KINDS = frozenset({"randn", "uniform", "randint"})
+FIXED_KINDS = frozenset({"zeros", "ones", "full", "arange"})
+WIDE_INTEGERS = {"int64": (-1_000_000, 1_000_000), "uint64": (0, 1_000_000)}
+LARGEST_DRAW = 2**63 - 2
+"""torch.randint takes its exclusive bound as an int64."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Random values, the two bounds that mirroring exchanges (a normal: the mean, twice), and what none may reach."""
+
+    values: torch.Tensor
+    low: float
+    high: float
+    limit: float = math.inf
+
+    def mirror_up(self, seed: int) -> None:
+        """Mirrors a stretch of an eighth to a half of the elements into the upper half of the range, in place.
+
+        Every value stays one that the contract allows, yet the parts of the tensor differ in their mean: a reduction
+        over a part of it no longer stands for the whole, and a mean of zero is no longer a good guess.
+        """
+        part = torch.view_as_real(self.values)[..., 0] if self.values.is_complex() else self.values
+        total = part.numel()
+        if total < 2:
+            return
+        flat = part.reshape(-1)
+        shortest, longest = max(1, total // 8), max(1, total // 2)
+        length = shortest + seed % (longest - shortest + 1)
+        start = (seed >> 20) % (total - length + 1)
+        stretch = flat[start : start + length]
+        mirrored = (self.high - stretch) + self.low
+        stretch.copy_(torch.where((mirrored > stretch) & (mirrored < self.limit), mirrored, stretch))
+        if flat.data_ptr() != part.data_ptr():
+            part.copy_(flat.view(part.shape))
+
+
+def random_content(
+    init: TensorInit, shape: tuple[int, ...], name: str, seed: int, device: str, skew: bool
+) -> torch.Tensor:
+    """Random values under that seed, on that device's own generator; ValueError for bounds the dtype can't hold."""
+    generator = torch.Generator(device=device)
+    try:
+        generator.manual_seed(seed)
+    except (RuntimeError, ValueError) as error:
+        raise ValueError(f"seed {seed} does not fit 64 bits") from error
+    drawn = _draw(init, shape, name, generator, device)
+    if skew:
+        drawn.mirror_up(seed)
+    return drawn.values.to(torch_dtype(name))
+
+
+def fixed_content(init: TensorInit, shape: tuple[int, ...], name: str, device: str) -> torch.Tensor:
+    """The values of a kind that needs no seed, as a tensor that may be expanded (stride 0)."""
+    if init.kind == "arange":
+        return _arange(init, shape, name, device).expand(shape)
+    constant = {"zeros": 0, "ones": 1, "full": 0 if init.fill_value is None else init.fill_value}[init.kind]
+    if _is_integer(name):
+        constant = _within(_whole("fill_value", constant), name)
+    elif name == "bool":
+        constant = bool(constant)
+    elif math.isfinite(constant) and abs(constant) > torch.finfo(torch_dtype(name)).max:
+        raise ValueError(f"fill_value {constant} does not fit {name}")
+    return torch.full((), constant, dtype=torch_dtype(name), device=device).expand(shape)
+
+
+def _draw(init: TensorInit, shape: tuple[int, ...], name: str, generator: torch.Generator, device: str) -> Drawn:
+    options: dict[str, Any] = {"generator": generator, "device": device}
+    if name == "bool":
+        return Drawn(torch.randint(0, 2, shape, dtype=torch.uint8, **options), 0, 1)
+    if _is_integer(name) or init.kind == "randint":
+        low, high = _integer_bounds(init, name)
+        return Drawn(_integers(low, high, shape, name, options), low, high)
+    # float8 has no generator of its own: drawn as float32 and rounded.
+    dtype = torch.float32 if name.startswith("float8") else torch_dtype(name)
+    if init.kind == "randn":
+        mean, std = _or(init.mean, 0.0), _or(init.std, 1.0)
+        return Drawn(torch.randn(shape, dtype=dtype, **options).mul_(std).add_(mean), mean, mean)
+    bottom, top = _or(init.low, 0.0), _or(init.high, 1.0)
+    if bottom > top:
+        raise ValueError(f"low {bottom} is above high {top}")
+    values = torch.rand(shape, dtype=dtype, **options)
+    parts = torch.view_as_real(values) if dtype.is_complex else values
+    parts.mul_(top - bottom).add_(bottom)
+    return Drawn(values, bottom, top, limit=top)
+
+
+def _integer_bounds(init: TensorInit, name: str) -> tuple[int, int]:
+    """Lowest and highest value, both included."""
+    if init.kind == "randn":
+        return WIDE_INTEGERS.get(name) or _range(name)
+    low, high = _whole("low", _or(init.low, 0)), _whole("high", _or(init.high, 100))
+    highest = high - 1 if init.kind == "randint" else high
+    if low > highest:
+        raise ValueError(f"{init.kind} from {low} to {high} has no value")
+    if highest > LARGEST_DRAW or low < -(2**63):
+        raise ValueError(f"random integers lie between -2**63 and {LARGEST_DRAW}")
+    if _is_integer(name):
+        _within(low, name)
+        _within(highest, name)
+    return low, highest
+
+
+def _integers(low: int, high: int, shape: tuple[int, ...], name: str, options: dict[str, Any]) -> torch.Tensor:
+    if name in COMPLEX:
+        parts = torch.randint(low, high + 1, (*shape, 2), **options)
+        return torch.view_as_complex(parts.to(torch_dtype(name).to_real()))
+    # The wider unsigned dtypes and the floating ones are drawn as int64 and converted.
+    dtype = torch_dtype(name) if name in ("int8", "int16", "int32", "int64", "uint8") else torch.int64
+    return torch.randint(low, high + 1, shape, dtype=dtype, **options)
+
+
+def _arange(init: TensorInit, shape: tuple[int, ...], name: str, device: str) -> torch.Tensor:
+    """One row, as long as the last dimension (0-d: one element). An integer dtype truncates fractional steps."""
+    count = shape[-1] if shape else 1
+    start, step = _or(init.start, 0), _or(init.step, 1)
+    if _is_integer(name) and count:
+        for end in (start, start + step * (count - 1)):
+            _within(int(end), name)
+    if _is_integer(name) and start == int(start) and step == int(step):
+        row = torch.arange(count, dtype=torch.int64, device=device) * _signed(int(step)) + _signed(int(start))
+        row = row.view(torch.uint64) if name == "uint64" else row.to(torch_dtype(name))
+    else:
+        row = torch.arange(count, dtype=torch.float64, device=device) * step + start
+        row = row != 0 if name == "bool" else row.to(torch_dtype(name))
+    return row if shape else row.reshape(())
+
+
+def _signed(value: int) -> int:
+    """The int64 with the same 64 bits: integer arithmetic wraps, so uint64 content comes out exact."""
+    return (value + 2**63) % 2**64 - 2**63
+
+
+def _is_integer(name: str) -> bool:
+    return name not in FLOATS and name not in COMPLEX and name != "bool"
+
+
+def _range(name: str) -> tuple[int, int]:
+    size = 8 * ITEM_BYTES[name]
+    return (0, 2**size - 1) if name.startswith("u") else (-(2 ** (size - 1)), 2 ** (size - 1) - 1)
+
+
+def _within(value: int, name: str) -> int:
+    low, high = _range(name)
+    if not low <= value <= high:
+        raise ValueError(f"{value} is outside {name}, which holds {low} to {high}")
+    return value
+
+
+def _whole(label: str, value: float) -> int:
+    if value != value or value in (float("inf"), float("-inf")) or value != int(value):
+        raise ValueError(f"{label} {value} is not a whole number, as an integer dtype needs")
+    return int(value)
+
+
+def _or(value: float | None, default: float) -> float:
+    return default if value is None else value

@@ -1,0 +1,26 @@
+"""The contract's element types as torch's, both ways."""
+
+from __future__ import annotations
+
+import torch
+
+from domain.dtype import ITEM_BYTES
+
+TORCH_DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in ITEM_BYTES}
+WIRE_NAMES: dict[torch.dtype, str] = {dtype: name for name, dtype in TORCH_DTYPES.items()}
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    """The torch dtype of a wire name; ValueError listing the known names."""
+    try:
+        return TORCH_DTYPES[name]
+    except KeyError:
+        raise ValueError(f"unknown dtype {name!r}; known are {', '.join(TORCH_DTYPES)}") from None
+
+
+def wire_name(dtype: torch.dtype) -> str:
+    """The wire name of a torch dtype; ValueError for the dtypes that no contract can name."""
+    try:
+        return WIRE_NAMES[dtype]
+    except KeyError:
+        raise ValueError(f"{dtype} has no name in a contract; convert to one of {', '.join(TORCH_DTYPES)}") from None

@@ -1,0 +1,163 @@
+"""A contract's arguments for one call, and a reference's inputs given to a candidate with its own contract."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from domain.contract import Argument, IOContract, TensorSpec
+from domain.dtype import ITEM_BYTES
+from domain.fault import KernelFault
+from domain.result import Status
+from domain.value import leaves
+from validation.dtypes import wire_name
+from validation.tensors import allocate, is_random, make_tensor, stored_shape
+
+
+class ContractInputs:
+    """Draws the arguments of a contract: set 0 as the contract says, every further set under the job's secret."""
+
+    def __init__(self, io: IOContract, device: str, secret: int | None) -> None:
+        self.io = io
+        self._device = device
+        self._secret = secret
+
+    @property
+    def repeats(self) -> bool:
+        """True when fresh sets come out equal: no input tensor has random content."""
+        return not any(
+            is_random(argument.tensor_spec) and 0 not in argument.tensor_spec.shape
+            for argument in self.io.args
+            if argument.tensor_spec is not None and _is_input(argument)
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tensors of one set, gaps of strided ones left out."""
+        specs = [argument.tensor_spec for argument in self.io.args if argument.is_tensor and argument.tensor_spec]
+        return sum(math.prod(spec.shape) * ITEM_BYTES[spec.dtype] for spec in specs)
+
+    def draw(self, fresh: int) -> list[Any]:
+        """All arguments in contract order: tensors on the device, scalars as their values.
+
+        An output without content of its own is poisoned. Raises KernelFault naming the argument: CONTRACT_MISMATCH
+        for a spec that contradicts itself, OUT_OF_MEMORY when the tensors do not fit.
+        """
+        return [self._argument(argument, position, fresh) for position, argument in enumerate(self.io.args)]
+
+    def _argument(self, argument: Argument, position: int, fresh: int) -> Any:
+        if not argument.is_tensor:
+            return argument.value
+        spec = argument.tensor_spec
+        if spec is None:
+            raise _mismatch(f"argument {argument.name!r} is a tensor: give it a tensor_spec")
+        try:
+            if argument.role == "output" and spec.init is None and spec.data is None:
+                return allocate(spec, self._device)
+            return make_tensor(spec, device=self._device, seed=self._secret, position=position, fresh=fresh)
+        except ValueError as error:
+            raise _mismatch(f"argument {argument.name!r}: {error}") from error
+        except RuntimeError as error:
+            if not _out_of_memory(error):
+                raise
+            message = f"argument {argument.name!r}, {_described(spec)}, does not fit in memory; make it smaller"
+            raise KernelFault(Status.OUT_OF_MEMORY, message, log=str(error)) from error
+
+
+def arguments_for(
+    candidate: IOContract, candidate_draw: list[Any], reference_io: IOContract | None, reference_draw: list[Any]
+) -> list[Any]:
+    """The candidate's arguments with the reference's inputs in the place of its own input and inout tensors.
+
+    Arguments that both contracts name alike belong together, the others by their order among the input tensors; a
+    reference without a contract (`reference_io` None: its source made the inputs) gives its tensors in order.
+    Outputs and scalars stay the candidate's own, and so does a tensor of fixed content for which the reference has no
+    counterpart (an accumulator of zeros). Values are copied where the candidate asks for another memory layout.
+
+    Raises KernelFault (CONTRACT_MISMATCH) naming the argument and both shapes or dtypes.
+    """
+    given = _inputs_of(reference_io, reference_draw)
+    arguments = list(candidate_draw)
+    for index, source in _pairs(candidate, given).items():
+        spec = candidate.args[index].tensor_spec
+        assert spec is not None
+        arguments[index] = _as_declared(candidate.args[index].name, spec, candidate_draw[index], *given[source])
+    return arguments
+
+
+def _inputs_of(io: IOContract | None, drawn: list[Any]) -> list[tuple[str | None, torch.Tensor]]:
+    if io is None:
+        return [(None, tensor) for tensor in leaves(drawn, torch.Tensor)]
+    return [(argument.name, value) for argument, value in zip(io.args, drawn, strict=True) if _is_input(argument)]
+
+
+def _pairs(candidate: IOContract, given: list[tuple[str | None, torch.Tensor]]) -> dict[int, int]:
+    """Index of the candidate's argument -> index of the reference's input tensor."""
+    by_name = {name: source for source, (name, _) in enumerate(given) if name is not None}
+    wanted = [index for index, argument in enumerate(candidate.args) if _is_input(argument)]
+    pairs = {index: by_name[candidate.args[index].name] for index in wanted if candidate.args[index].name in by_name}
+    unnamed = [index for index in wanted if index not in pairs]
+    left = [source for source in range(len(given)) if source not in pairs.values()]
+    # Fewer inputs to give than asked for: accumulators and work spaces are the candidate's own business.
+    for keep in (_is_accumulator, _is_fixed):
+        own = [index for index in unnamed if keep(candidate.args[index])]
+        surplus = len(unnamed) - len(left)
+        unnamed = [index for index in unnamed if index not in own[-surplus:]] if surplus > 0 else unnamed
+    if len(unnamed) > len(left):
+        names = ", ".join(repr(candidate.args[index].name) for index in unnamed[len(left) :])
+        raise _mismatch(
+            f"the candidate's contract takes {len(wanted)} input tensors, the reference has {len(given)}: nothing to "
+            f"give as {names}. Name the arguments alike in both contracts, or give the extra ones fixed content"
+        )
+    if unnamed and len(unnamed) < len(left):
+        raise _mismatch(
+            f"the candidate's contract takes {len(wanted)} input tensors, the reference has {len(given)}, and their "
+            "names do not tell which to leave out. Name the arguments alike in both contracts"
+        )
+    return pairs | dict(zip(unnamed, left, strict=False))
+
+
+def _as_declared(
+    name: str, spec: TensorSpec, own: torch.Tensor, source_name: str | None, value: torch.Tensor
+) -> torch.Tensor:
+    """The reference's tensor in the candidate's layout."""
+    if value.dtype != own.dtype or value.shape != own.shape:
+        source = f"the reference's {source_name!r}" if source_name else "the reference's tensor in that place"
+        found = f"shape {list(value.shape)} of dtype {wire_name(value.dtype)}"
+        raise _mismatch(
+            f"argument {name!r} is declared with {_described(spec)}, but {source} has {found}; make them agree"
+        )
+    if value.stride() == own.stride():
+        return value
+    target = allocate(spec, str(own.device))
+    shape = stored_shape(target)
+    target.as_strided(shape, target.stride()).copy_(value[tuple(slice(0, size) for size in shape)])
+    return target
+
+
+def _is_input(argument: Argument) -> bool:
+    return argument.is_tensor and argument.role != "output"
+
+
+def _is_fixed(argument: Argument) -> bool:
+    """Explicit content that no fresh set changes; an `empty` work space is one."""
+    spec = argument.tensor_spec
+    return spec is not None and (spec.data is not None or (spec.init is not None and not is_random(spec)))
+
+
+def _is_accumulator(argument: Argument) -> bool:
+    return _is_fixed(argument) and argument.role == "inout"
+
+
+def _described(spec: TensorSpec) -> str:
+    return f"shape {list(spec.shape)} of dtype {spec.dtype}"
+
+
+def _mismatch(message: str) -> KernelFault:
+    return KernelFault(Status.CONTRACT_MISMATCH, message)
+
+
+def _out_of_memory(error: RuntimeError) -> bool:
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)

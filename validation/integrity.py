@@ -1,0 +1,59 @@
+"""Tasks that cannot tell right from wrong: trivial answers tried against the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from validation.bits import pieces
+from validation.comparison import PIECE, compare
+from validation.tolerance import Tolerance
+
+PROBE = 8
+"""Leading elements of each dimension that are compared first: almost every trivial answer fails there."""
+
+
+def weak_reference(
+    expected_outputs: list[torch.Tensor], inputs: list[torch.Tensor], atol: float, rtol: float
+) -> list[str]:
+    """One sentence for each output that a kernel doing no work would get right at that tolerance; empty if none.
+
+    Tried are zeros, ones, a constant (the output's own mean) and a copy of each input of the same shape and dtype.
+    """
+    findings = []
+    for index, expected in enumerate(expected_outputs):
+        answer = next(
+            (name for name, trivial in _trivial(expected, inputs) if _passes(expected, trivial, atol, rtol)), None
+        )
+        if expected.numel() == 0:
+            findings.append(f"output {index} has no elements: every answer is right")
+        elif answer is not None:
+            findings.append(f"output {index}: {answer} would pass at {Tolerance(atol, rtol)}")
+    return findings
+
+
+def _trivial(expected: torch.Tensor, inputs: list[torch.Tensor]) -> Iterator[tuple[str, torch.Tensor]]:
+    # Expanded constants: no memory for the trivial answers, however large the output.
+    constants = {"all zeros": 0.0, "all ones": 1.0, "a constant, the mean of the output,": _mean(expected)}
+    for name, value in constants.items():
+        constant = torch.full((), value, dtype=torch.complex128 if expected.is_complex() else torch.float64)
+        yield name, constant.to(expected.device, expected.dtype).expand(expected.shape)
+    for position, given in enumerate(inputs):
+        if given.shape == expected.shape and given.dtype == expected.dtype:
+            yield f"a copy of input tensor {position}", given
+
+
+def _passes(expected: torch.Tensor, trivial: torch.Tensor, atol: float, rtol: float) -> bool:
+    corner = tuple(slice(0, PROBE) for _ in expected.shape)
+    return (
+        compare([expected[corner]], [trivial[corner]], atol, rtol).passed
+        and compare([expected], [trivial], atol, rtol).passed
+    )
+
+
+def _mean(tensor: torch.Tensor) -> complex:
+    """The mean of all elements; NaN when one is."""
+    wide = torch.complex128 if tensor.is_complex() else torch.float64
+    sums = [piece.to(wide).sum() for _, piece, _ in pieces(tensor, tensor, PIECE)]
+    return torch.stack(sums).sum().item() / tensor.numel() if sums else 0.0
