@@ -6,12 +6,18 @@ import argparse
 import dataclasses
 import sys
 
+from environs import EnvError
+
 from domain.settings import settings
 from stack.serve import serve
 
 
 def main() -> int:
-    given = settings()
+    try:
+        given = settings()
+    except EnvError as error:
+        print(error, file=sys.stderr)
+        return 2
     parser = argparse.ArgumentParser(description="Serve the kernel evaluation service on this machine until Ctrl-C.")
     parser.add_argument("--host", default=given.host, help="address to listen on (default: %(default)s)")
     parser.add_argument("--port", type=int, default=given.port, help="port to listen on (default: %(default)s)")

@@ -16,7 +16,7 @@ from domain.dtype import ITEM_BYTES
 Leaf = TypeVar("Leaf")
 
 MAX_DEPTH = 16
-MAX_NODES = 4096
+MAX_NODES = 65_536
 MAX_TEXT = 65_536
 MAX_RANK = 32
 MAX_BYTES = 1 << 40

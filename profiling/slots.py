@@ -33,6 +33,7 @@ class Slots:
         self.args: list[list[Any]] = []
         self.outputs: list[list[TensorRef]] = []
         self.returned = bool(returned)
+        self.filled = False
         self._output_arguments = frozenset(output_arguments)
         self._end = 0
         for _ in range(calls):
@@ -52,6 +53,7 @@ class Slots:
 
     def fill(self, call: int, args: list[Any]) -> None:
         """Writes one call's arguments into the private image: inputs, and the initial content of output arguments."""
+        self.filled = True
         tensors = values.leaves(args, torch.Tensor)
         for tensor, ref in zip(tensors, values.leaves(self.args[call], TensorRef), strict=True):
             view(self.image, ref).copy_(tensor)
@@ -72,9 +74,9 @@ class Slots:
             for outputs in self.outputs
         ]
 
-    def read(self, snapshot: torch.Tensor, call: int) -> list[torch.Tensor]:
-        """One call's outputs out of a private snapshot of the output region."""
-        return [view(snapshot, ref.at(ref.offset - self.inputs_end)) for ref in self.outputs[call]]
+    def read(self, snapshot: torch.Tensor) -> list[list[torch.Tensor]]:
+        """Each call's outputs out of a private snapshot of the output region."""
+        return [[view(snapshot, ref.at(ref.offset - self.inputs_end)) for ref in outputs] for outputs in self.outputs]
 
     def _place(self, value: Any) -> Any:
         return values.replace(value, torch.Tensor, self._reserve)

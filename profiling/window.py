@@ -10,7 +10,10 @@
 
 from __future__ import annotations
 
+import gc
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,12 +32,16 @@ class GateClosed(Exception):
     """The calls could not be queued behind the gate: they wait for the device, or launch more than its queue holds."""
 
 
-SPIN_S = 0.02
+SPIN_S = 0.05
+"""On a GPU's windows a wake-up costs as much as a kernel: the referee stays awake about as long as a window takes."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """The clock's reading, the runner's own (advisory) times of its calls, and every output in private memory."""
+    """The clock's reading, the runner's own (advisory) times of its calls, and every output in private memory.
+
+    `call_ms` is empty for a window without marks between its calls.
+    """
 
     elapsed_ms: float
     call_ms: list[float]
@@ -49,11 +56,10 @@ class Range:
         self.session = session
         self.device = device
         self._null = null
-        session.runner.spin_s = SPIN_S if device.is_cuda else 0.0
         self._gate: Gate | None = None
         self._shots = 0
 
-    def window(self, slots: Slots, *, gated: bool, arm_within: float = 2.0) -> Window:
+    def window(self, slots: Slots, *, gated: bool, marked: bool, arm_within: float = 2.0) -> Window:
         """Runs one window over what the slots' image holds.
 
         Raises GateClosed when a gated window is not armed within that many seconds; the runner is then at rest again.
@@ -62,29 +68,44 @@ class Range:
         self._shots += 1
         gate = self._opened() if gated else None
         calls = slots.null_wire() if self._null else slots.wire()
-        self.session.runner.send({"op": "window", "calls": calls, "gate": self._shots if gate else None})
+        runner = self.session.runner
+        runner.send({"op": "window", "calls": calls, "shot": self._shots, "gated": gated, "marked": marked})
         try:
             self._expect("armed", arm_within if gate else None)
         except TimeoutError:
             self._call_off(gate)
             raise GateClosed from None
-        arena.bytes[: slots.size].copy_(slots.image)
         # Touched before the clock runs: fresh host pages would be paid for inside the window.
         snapshot = torch.empty(slots.output_bytes, dtype=torch.uint8, device=self.device.name).fill_(0)
+        arena.bytes[: slots.size].copy_(slots.image)
         self.device.flush_cache()
         self.device.synchronize()
-        start = time.perf_counter_ns()
-        if gate is not None:
-            gate.fire(self._shots)
-        else:
-            self.session.runner.send({"op": "go"})
-        self._expect("done")
-        snapshot.copy_(arena.bytes[slots.inputs_end : slots.size])
-        self.device.synchronize()
-        elapsed_ms = (time.perf_counter_ns() - start) / 1e6
+        with _undisturbed():
+            start = time.perf_counter_ns()
+            if gate is not None:
+                gate.fire(self._shots)
+                heard = self._heard(gate)
+            else:
+                runner.send({"op": "go"})
+                heard = False
+            if not heard:
+                self._expect("done")
+            snapshot.copy_(arena.bytes[slots.inputs_end : slots.size])
+            self.device.synchronize()
+            elapsed_ms = (time.perf_counter_ns() - start) / 1e6
+        if heard:
+            self._expect("done")
         call_ms = _numbers(self._expect("times").get("call_ms"))
         unchanged = torch.equal(arena.bytes[: slots.inputs_end], slots.image[: slots.inputs_end])
         return Window(elapsed_ms, call_ms, snapshot, not unchanged)
+
+    def _heard(self, gate: Gate) -> bool:
+        """Waits a short while, awake, for the runner's word; False when it is better waited for asleep."""
+        until = time.perf_counter_ns() + int(SPIN_S * 1e9)
+        while gate.reported != self._shots:
+            if time.perf_counter_ns() > until:
+                return False
+        return True
 
     def _opened(self) -> Gate:
         if self._gate is None:
@@ -105,6 +126,16 @@ class Range:
             self.session.runner.kill()
             raise KernelFault(Status.CRASHED, f"the runner answered {answer['op'][:32]!r} instead of {op!r}")
         return answer
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """No garbage collection of the referee's own while its clock runs."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _numbers(wire: Any) -> list[float]:

@@ -74,7 +74,8 @@ class SharedMemory:
 
 
 class Gate:
-    """A word in shared host memory that a stream waits for: the starting gun of a window."""
+    """Two words in shared host memory: one that a stream waits for, the starting gun of a window, and one that the
+    runner writes when it is done (advisory, and quicker than a message)."""
 
     def __init__(self, descriptor: int | None = None) -> None:
         if descriptor is None:
@@ -82,12 +83,21 @@ class Gate:
             os.ftruncate(descriptor, mmap.PAGESIZE)
         self.descriptor = descriptor
         self._page = mmap.mmap(descriptor, mmap.PAGESIZE)
-        self._word = memoryview(self._page)[:WORD].cast("I")
+        self._words = memoryview(self._page)[: 2 * WORD].cast("I")
         self._device_address: int | None = None
 
     def fire(self, value: int) -> None:
         """Releases every stream that waits for `value` or less. Called by the referee."""
-        self._word[0] = value
+        self._words[0] = value
+
+    def report(self, value: int) -> None:
+        """Says that window `value` is done. Called by the runner."""
+        self._words[1] = value
+
+    @property
+    def reported(self) -> int:
+        """The window that the runner last said was done."""
+        return self._words[1]
 
     def hold(self, stream: int, value: int) -> None:
         """Queues on that stream a wait until the word reaches `value`. Called by the runner."""

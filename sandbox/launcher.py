@@ -63,9 +63,6 @@ class Runner:
         self.output = output
         self.deadline = float("inf")
         self.cancelled: Callable[[], bool] = lambda: False
-        self.spin_s = 0.0
-        """How long an answer is waited for without sleeping. On a GPU's windows a wake-up costs more than a kernel;
-        on the host's own cores a spinning referee would take the time that it measures."""
         self._zygote = zygote
         self._memory_limit = memory_limit
         self._status: int | None = None
@@ -99,14 +96,12 @@ class Runner:
         return message
 
     def _wait(self, until: float | None) -> Message:
-        started = time.monotonic()
         self.channel.sock.setblocking(False)
         try:
             while (message := self.channel.poll()) is None:
+                select.select([self.channel.fileno(), self.output.fileno()], [], [], TICK_S)
                 now = time.monotonic()
-                if now - started > self.spin_s:
-                    select.select([self.channel.fileno(), self.output.fileno()], [], [], TICK_S)
-                    self._watch(now)
+                self._watch(now)
                 if until is not None and now > until:
                     raise TimeoutError
         finally:

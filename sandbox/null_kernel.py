@@ -10,9 +10,10 @@ from backends.backend import Executable, Target
 
 
 class NullKernel(Executable):
-    """Returns tensors made beforehand, one of each size it is asked for, so that only the protocol costs time.
+    """Returns tensors made beforehand, one for each slot, so that only the protocol costs time.
 
-    Its arguments are the tensors to imitate: the slots that its answer will be copied into.
+    Its arguments are the tensors to imitate: the slots that its answer will be copied into. Each has a buffer of its
+    own, as the answers of a real window do: copies out of one hot buffer would be cheaper.
     """
 
     entry = "the null kernel"
@@ -25,7 +26,7 @@ class NullKernel(Executable):
         return [self._like(argument) for argument in args] or None
 
     def _like(self, tensor: torch.Tensor) -> torch.Tensor:
-        key = (tensor.dtype, tensor.shape, tensor.stride())
+        key = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
         if key not in self._made:
             self._made[key] = torch.empty_strided(
                 tensor.shape, tensor.stride(), dtype=tensor.dtype, device=self._target.device

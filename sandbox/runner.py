@@ -7,6 +7,7 @@ say how far it has come, and where they are wrong they can only harm its own sub
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import sys
 from collections.abc import Callable
@@ -74,13 +75,18 @@ class Runner:
         return {"op": "ok"}
 
     def inputs(self, message: Message) -> Message:
-        """The source's own inputs under a seed, else inferred ones; the tensors are retained for `export`."""
-        seed = int(message["seed"])
-        note, made = None, self._loaded.own_inputs(seed)
-        if made is None and message["infer"]:
-            inferred = self._loaded.inferred_inputs(seed)
-            made, note = inferred if inferred is not None else (None, None)
-        return {"op": "value", "value": None if made is None else self._retain(list(made)), "note": note}
+        """The source's own inputs for each seed, else inferred ones; their tensors are retained for `export`."""
+        made: list[list[Any]] = []
+        note = None
+        for seed in message["seeds"]:
+            own = self._loaded.own_inputs(int(seed))
+            if own is None and message["infer"]:
+                inferred = self._loaded.inferred_inputs(int(seed))
+                own, note = inferred if inferred is not None else (None, None)
+            if own is None:
+                return {"op": "value", "value": None, "note": None}
+            made.append(own)
+        return {"op": "value", "value": self._retain(made), "note": note}
 
     def state(self, message: Message) -> Message:
         """The weights; retained for `export`."""
@@ -109,6 +115,15 @@ class Runner:
         self.arena = arenas.attach(int(message["size"]), self.target.device, self.channel.descriptor())
         return {"op": "ok"}
 
+    def detach(self, _: Message) -> Message:
+        """Gives the arena back, and with it whatever memory the libraries keep for later."""
+        if self.arena is not None:
+            self.arena.close()
+            self.arena = None
+        if self.target.is_cuda:
+            torch.cuda.empty_cache()
+        return {"op": "ok"}
+
     def attach_gate(self, message: Message) -> Message:
         """The word that gated windows wait for."""
         self.gate = Gate(self.channel.descriptor())
@@ -131,30 +146,36 @@ class Runner:
         }
 
     def window(self, message: Message) -> Message:
-        """One window: queue every call behind the gate (or wait for the gun's message), then run and say done."""
+        """One window: queue every call behind the gate (or wait for the gun's message), hand the answers in, say done.
+
+        Answers are handed in after the last call, so that nothing stands between calls; a marked window has the
+        kernel's own clock read between them, for the distribution.
+        """
         calls = [(self._placed(call["args"]), self._placed(call["outputs"])) for call in message["calls"]]
-        gated = message["gate"] is not None
-        if gated and self.gate is not None:
-            self.gate.hold(int(torch.cuda.current_stream().cuda_stream), int(message["gate"]))
+        shot, marked = int(message["shot"]), bool(message["marked"])
+        gate = self.gate if message["gated"] else None
+        if gate is not None:
+            gate.hold(int(torch.cuda.current_stream().cuda_stream), shot)
         else:
             self.channel.send({"op": "armed"})
             self.channel.receive()
-        spans = []
-        start = mark(self.target)
-        for args, slots in calls:
-            result = self._loaded.call(args)
-            end = mark(self.target)
-            spans.append((start, end))
-            start = end
+        marks = [mark(self.target)] if marked else []
+        results = []
+        for args, _ in calls:
+            results.append(self._loaded.call(args))
+            if marked:
+                marks.append(mark(self.target))
+        for result, (args, slots) in zip(results, calls, strict=True):
             if slots:
                 deliver(self._outputs(result, args), slots)
-                start = mark(self.target)
-        if gated:
+        if gate is not None:
             self.channel.send({"op": "armed"})
         self._synchronize()
         # The referee's clock runs until it hears this and has copied the outputs: nothing else before it.
+        if gate is not None:
+            gate.report(shot)
         self.channel.send({"op": "done"})
-        return {"op": "times", "call_ms": [milliseconds(start, end) for start, end in spans]}
+        return {"op": "times", "call_ms": [milliseconds(*pair) for pair in itertools.pairwise(marks)]}
 
     @property
     def _loaded(self) -> Executable:
@@ -240,6 +261,7 @@ def serve(channel: Channel) -> None:
             "export",
             "load_state",
             "attach",
+            "detach",
             "attach_gate",
             "probe",
             "window",

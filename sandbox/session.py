@@ -83,12 +83,14 @@ class Session:
         """The trusted null kernel in place of a submission."""
         self.runner.request({"op": "load_null", "target": asdict(self.target)})
 
-    def inputs(self, seed: int, *, infer: bool) -> tuple[list[Any] | None, str | None]:
-        """The source's own inputs under that seed, else inferred ones and what was inferred."""
-        answer = self.runner.request({"op": "inputs", "seed": seed, "infer": infer})
+    def inputs(self, seeds: list[int], *, infer: bool) -> tuple[list[list[Any]] | None, str | None]:
+        """The source's own inputs under each seed, else inferred ones and what was inferred; None if it has none."""
+        answer = self.runner.request({"op": "inputs", "seeds": seeds, "infer": infer})
         made = self._fetch(answer)
         note = answer.get("note")
-        return (made if isinstance(made, list) else None), (str(note)[:1024] if note is not None else None)
+        if not isinstance(made, list) or len(made) != len(seeds) or not all(isinstance(one, list) for one in made):
+            return None, None
+        return made, (str(note)[:1024] if note is not None else None)
 
     def state(self) -> dict[str, Any]:
         """The weights by name."""
@@ -145,6 +147,12 @@ class Session:
         """Waits for the referee's own work on the device."""
         if self.target.is_cuda:
             torch.cuda.synchronize()
+
+    def detach(self) -> None:
+        """Has the runner give the arena back too; it lives on without one."""
+        if self.arena is not None:
+            self.runner.request({"op": "detach"})
+            self.release()
 
     def release(self) -> None:
         """Gives the arena back."""

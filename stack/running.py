@@ -20,7 +20,7 @@ from stack.devices import Gpu
 from stack.log_book import LogBook
 from stack.redis_server import RedisServer
 from stack.stopping import ignore_signals
-from stack.supervisor import Supervisor
+from stack.supervisor import OURS, Supervisor
 
 START_S = 120.0
 SLICE_S = 0.1
@@ -84,6 +84,7 @@ def running(settings: Settings, console: Console | None = None) -> Iterator[Stac
         for program in [processes.api(settings, temporary), *processes.workers(settings, gpus, temporary)]:
             supervisor.start(program)
         stack.wait_until(lambda: _healthy(stack.url), "the service")
+        log.line(OURS, f"ready at {stack.url}", quiet=True)
         yield stack
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 import selectors
 import time
 from dataclasses import dataclass, field
@@ -143,6 +144,6 @@ class Supervisor:
         """Reaps what our descendants left behind and has ended."""
         own = {slot.child.process.pid for slot in self._slots if slot.child is not None}
         for process in psutil.Process().children():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                if process.pid not in own and process.status() == psutil.STATUS_ZOMBIE:
-                    process.wait(timeout=0)
+            if process.pid not in own:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(process.pid, os.WNOHANG)

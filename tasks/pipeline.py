@@ -42,7 +42,7 @@ def run(request: Request, bench: Workbench, progress: Callable[[Stage], None], c
                     job.judge()
                 finally:
                     job.close()
-                    bench.device.release_memory()
+                    bench.rest()
         except Stopped:
             pass
         finally:
@@ -108,10 +108,10 @@ class _Job:
             self.inputs = TrialInputs(owner, self.candidate, self.bench.device.name, self.secret)
             self._share_weights()
             self.progress(Stage.VALIDATE)
-            example = self.inputs.draw()
+            (example,) = self.inputs.draw(1)
             for contender in self.contenders:
                 self._probe(contender, example[contender.role])
-            rounds = Rounds(self.contenders, self.inputs, self.bench, self.request, deadline)
+            rounds = Rounds(self.contenders, self.inputs, example, self.bench, self.request, deadline)
             rounds.validate()
             if self.candidate.comparison is None or self.candidate.comparison.passed:
                 self.progress(Stage.TIME)

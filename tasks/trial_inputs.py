@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -15,9 +16,11 @@ from domain.result import Status
 from tasks.contender import Contender
 from validation.inputs import ContractInputs, arguments_for
 
-# Drawing inputs is not the kernel's time, but it holds the device: past this, sets are used again, and it is said.
+# Drawing inputs is not the kernel's time, but it holds the device: past this, windows run over the same sets again.
 DRAW_BUDGET_S = 10.0
-MAX_KEPT = 16
+# Sets that are asked for at a time: one exchange with the runner costs as much as several small sets.
+MAX_BATCH, BATCH_BYTES = 64, 256 << 20
+KEPT = 2
 
 Arguments = list[Any]
 
@@ -36,6 +39,7 @@ class TrialInputs:
         self._secret = secret
         self._infer = False
         self._note: str | None = None
+        self._batch_size = 1
         self._drawn = 0
         self._reused = 0
         self._spent_s = 0.0
@@ -43,21 +47,43 @@ class TrialInputs:
         self._contract = self._chosen_contract()
         self._own = {c.role: ContractInputs(c.kernel.io, device, secret) for c in (owner, candidate) if c.kernel.io}
 
-    def draw(self) -> dict[str, Arguments]:
-        """The next set: for each contender, by role, what it is called with; tensors lie in the referee's memory."""
-        if self._spent_s > DRAW_BUDGET_S and self._kept:
-            self._reused += 1
-            return self._kept[self._reused % len(self._kept)]
-        started = time.monotonic()
-        drawn = self._make(self._drawn)
-        made = {self._owner.role: drawn, self._candidate.role: self._candidates(drawn, self._drawn)}
-        if self._contract is not None and self._owner.kernel.io is None:
-            made[self._owner.role] = _inputs_only(self._contract, drawn)
-        self._spent_s += time.monotonic() - started
-        self._drawn += 1
-        if len(self._kept) < MAX_KEPT:
-            self._kept.append(made)
-        return made
+    def draw(self, count: int) -> Iterator[dict[str, Arguments]]:
+        """So many sets, none of them ever drawn before: for each contender, by role, what it is called with.
+
+        Tensors lie in the referee's memory. Drawn a batch at a time, so that not all of them have to be kept.
+        """
+        left = count
+        while left:
+            started = time.monotonic()
+            batch = self._batch(min(left, self._batch_size))
+            self._spent_s += time.monotonic() - started
+            left -= len(batch)
+            yield from batch
+
+    @property
+    def affordable(self) -> bool:
+        """Whether more sets should be drawn. Past the budget windows run over the same sets again."""
+        return self._spent_s < DRAW_BUDGET_S
+
+    def note_reuse(self, count: int) -> None:
+        """So many calls got inputs that they had had before; the answer says so."""
+        self._reused += count
+
+    def _batch(self, count: int) -> list[dict[str, Arguments]]:
+        numbers = range(self._drawn, self._drawn + count)
+        sets = [
+            {
+                self._owner.role: self._owners(drawn),
+                self._candidate.role: self._candidates(drawn, fresh),
+            }
+            for fresh, drawn in zip(numbers, self._make(numbers), strict=True)
+        ]
+        if self._drawn < KEPT:
+            self._kept += sets[: KEPT - self._drawn]
+            size = sum(tensor.nbytes for tensor in values.leaves(sets[0][self._owner.role], torch.Tensor))
+            self._batch_size = max(min(MAX_BATCH, BATCH_BYTES // max(size, 1)), 1)
+        self._drawn += count
+        return sets
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -79,18 +105,19 @@ class TrialInputs:
         if self._owner.kernel.io is not None and self._owner.kernel.io.args:
             return self._owner.kernel.io
         with self._owner.answerable():
-            if self._asked(0, infer=False) is not None:
+            if self._asked(range(1), infer=False) is not None:
                 return None
         if self._candidate.kernel.io is not None:
             return self._candidate.kernel.io
         self._infer = True
         return None
 
-    def _make(self, fresh: int) -> Arguments:
+    def _make(self, numbers: range) -> list[Arguments]:
         with self._owner.answerable():
             if self._contract is not None:
-                return ContractInputs(self._contract, self._device, self._secret).draw(fresh)
-            made = self._asked(fresh, infer=self._infer)
+                drawn = ContractInputs(self._contract, self._device, self._secret)
+                return [drawn.draw(fresh) for fresh in numbers]
+            made = self._asked(numbers, infer=self._infer)
             if made is None:
                 raise KernelFault(
                     Status.RUNTIME_ERROR,
@@ -98,13 +125,18 @@ class TrialInputs:
                 )
             return made
 
-    def _asked(self, fresh: int, *, infer: bool) -> Arguments | None:
+    def _asked(self, numbers: range, *, infer: bool) -> list[Arguments] | None:
         session = self._owner.session
         if session is None:
             raise ValueError("the owner has no runner")
-        made, note = session.inputs(self._seed(fresh), infer=infer)
+        made, note = session.inputs([self._seed(fresh) for fresh in numbers], infer=infer)
         self._note = note or self._note
         return made
+
+    def _owners(self, drawn: Arguments) -> Arguments:
+        if self._contract is not None and self._owner.kernel.io is None:
+            return _inputs_only(self._contract, drawn)
+        return drawn
 
     def _candidates(self, drawn: Arguments, fresh: int) -> Arguments:
         if self._candidate is self._owner or self._contract is self._candidate.kernel.io is not None:
@@ -131,9 +163,9 @@ class TrialInputs:
         """Whether fresh sets hold the same content, so that a kernel which remembers an answer would not be caught."""
         if self._contract is not None:
             return ContractInputs(self._contract, self._device, self._secret).repeats
-        if len(self._kept) < 2:
+        if len(self._kept) < KEPT:
             return False
-        one, two = (values.leaves(kept[self._owner.role], torch.Tensor) for kept in self._kept[:2])
+        one, two = (values.leaves(kept[self._owner.role], torch.Tensor) for kept in self._kept)
         return len(one) == len(two) and all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
 
 

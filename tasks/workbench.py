@@ -15,7 +15,6 @@ import torch
 from backends.backend import Target
 from domain.fault import InfrastructureFault, KernelFault
 from domain.settings import settings
-from profiling.calibration import Calibration
 from profiling.device import Device
 from profiling.window import Range
 from sandbox.launcher import Zygote
@@ -32,8 +31,7 @@ class Workbench:
         self.device = Device(self.target.device)
         self.folder = Path(tempfile.mkdtemp(prefix="bench-", dir=_state_folder()))
         self._zygote: Zygote | None = None
-        self._calibration: Calibration | None = None
-        self._null: Session | None = None
+        self._null: Range | None = None
 
     @property
     def zygote(self) -> Zygote:
@@ -52,17 +50,27 @@ class Workbench:
             self._discard()
             raise
 
-    def calibration(self) -> Calibration:
+    def null_range(self) -> Range:
         """Null windows from a runner that never sees a submission; it lives as long as the workbench."""
-        if self._calibration is None or self._null is None:
-            self._null = self._session(FOREVER, lambda: False)
+        if self._null is None:
+            session = self._session(FOREVER, lambda: False)
             try:
-                self._null.load_null()
+                session.load_null()
             except KernelFault as fault:
-                self._discard()
+                session.close()
                 raise InfrastructureFault(f"the null runner failed: {fault.message}") from fault
-            self._calibration = Calibration(Range(self._null, self.device, null=True))
-        return self._calibration
+            self._null = Range(session, self.device, null=True)
+        return self._null
+
+    def rest(self) -> None:
+        """Between jobs: gives back what the last one made this process and its null runner take of the device."""
+        try:
+            if self._null is not None:
+                self._null.session.load_null()
+                self._null.session.detach()
+        except KernelFault:
+            self._discard()
+        self.device.release_memory()
 
     @contextmanager
     def job_folder(self) -> Iterator[Path]:
@@ -83,9 +91,8 @@ class Workbench:
         return Session(runner, self.target, settings().arena_memory)
 
     def _discard(self) -> None:
-        self._calibration = None
         if self._null is not None:
-            self._null.close()
+            self._null.session.close()
             self._null = None
         if self._zygote is not None:
             self._zygote.close()

@@ -77,7 +77,7 @@ def test_untrusted_bytes_decode_or_are_refused(wire):
         {"$": "pickle", "items": []},
         {"no": "tag"},
         [[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]],
-        [0] * 5000,
+        [0] * 70_000,
         "x" * 70_000,
         {"$": "float", "text": "1e400"},
         {"$": "int", "text": "zz"},

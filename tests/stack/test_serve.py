@@ -59,6 +59,12 @@ class Serving:
         except httpx.TransportError:
             return None
 
+    def ready(self) -> bool:
+        """It has said so: from here on it restarts what dies, and no longer gives up."""
+        assert self.process.poll() is None, self.log()
+        log = self.logs / "stack.log"
+        return log.exists() and "ready at" in log.read_text()
+
     def healthy(self) -> bool:
         assert self.process.poll() is None, self.log()
         answer = self.get("/health")
@@ -125,7 +131,7 @@ def assert_nothing_left(serving: Serving, processes: list[psutil.Process]) -> No
 
 
 def test_ctrl_c_in_the_middle_of_a_job_leaves_nothing_behind(serving: Serving) -> None:
-    wait_for(serving.healthy, READY_S, "/health answers 200")
+    wait_for(serving.ready, READY_S, "it is ready")
     submitted = httpx.post(f"{serving.url}/evaluate", json=HANGING, timeout=30)
     assert submitted.status_code == 202, submitted.text
     job_id = submitted.json()["job_id"]
@@ -148,7 +154,7 @@ def test_ctrl_c_before_it_is_ready_leaves_nothing_behind(serving: Serving) -> No
 
 
 def test_a_killed_worker_and_a_killed_server_are_replaced(serving: Serving) -> None:
-    wait_for(serving.healthy, READY_S, "/health answers 200")
+    wait_for(serving.ready, READY_S, "it is ready")
     for words in (["celery", "worker"], ["gunicorn"], ["valkey-server"]):
         found = [child for child in psutil.Process(serving.process.pid).children() if _says(child, words)]
         assert len(found) == 1, words
@@ -175,11 +181,25 @@ def test_a_taken_port_is_said_at_once(tmp_path: Path) -> None:
     assert "choose another with PORT=8001" in done.stdout
 
 
+def test_a_setting_that_does_not_parse_is_named(tmp_path: Path) -> None:
+    for command in (["main.py"], ["-m", "stack", "serve"]):
+        done = subprocess.run(
+            [sys.executable, *command],
+            cwd=ROOT,
+            env={**os.environ, "PORT": "many", "LOG_DIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            timeout=STOP_S,
+        )
+        assert done.returncode == 2
+        assert done.stderr.splitlines() == ['Environment variable "PORT" invalid: Not a valid integer.']
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_demo_ends_as_expected(tmp_path: Path) -> None:
-    environment = {name: value for name, value in os.environ.items() if name not in ("CELERY_BROKER_URL", "STATE_DIR")}
-    environment |= {"LOG_DIR": str(tmp_path), "PORT": ""}
+    own = ("CELERY_BROKER_URL", "STATE_DIR", "PORT")
+    environment = {name: value for name, value in os.environ.items() if name not in own} | {"LOG_DIR": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-m", "stack", "demo"], cwd=ROOT, env=environment, capture_output=True, text=True
     )
