@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from apiflask import APIFlask
-from apiflask.schema_adapters.marshmallow import parser
+from apiflask.scaffold import parser
 
 from api import admin, answers, body, documentation, health, jobs, problems, stats, submissions
 from api.desk import open_desk

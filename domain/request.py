@@ -10,7 +10,7 @@ from domain.kernel import Kernel
 DEFAULT_NUM_TRIALS = 100
 DEFAULT_TIMEOUT_S = 120
 DEFAULT_TOLERANCE = 1e-2
-"""The original service's atol and rtol when a request names none; the strict verdict is reported beside."""
+"""The original service's atol and rtol, where a request names none (None)."""
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,8 @@ class Request:
     reference: Kernel | None = None
     num_trials: int = DEFAULT_NUM_TRIALS
     timeout: int = DEFAULT_TIMEOUT_S
-    atol: float = DEFAULT_TOLERANCE
-    rtol: float = DEFAULT_TOLERANCE
+    atol: float | None = None
+    rtol: float | None = None
     device_metrics: bool = False
 
     @property
@@ -38,8 +38,8 @@ class Request:
             reference=Kernel.from_wire(reference) if reference is not None else None,
             num_trials=wire["num_trials"],
             timeout=wire["timeout"],
-            atol=wire["atol"],
-            rtol=wire["rtol"],
+            atol=wire.get("atol"),
+            rtol=wire.get("rtol"),
             device_metrics=wire.get("device_metrics", False),
         )
 

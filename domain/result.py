@@ -57,7 +57,10 @@ class Timing:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Candidate against reference over every output of every compared call."""
+    """Candidate against reference over every output of every compared call.
+
+    `weak_reference` names trivial answers that the reference could not tell from right ones at this tolerance.
+    """
 
     passed: bool
     calls: int
@@ -71,6 +74,7 @@ class Comparison:
     rtol: float
     message: str | None = None
     first_mismatch: dict[str, Any] | None = None
+    weak_reference: list[str] = field(default_factory=list)
     strict: dict[str, Any] | None = None
 
 

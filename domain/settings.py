@@ -32,7 +32,7 @@ class Settings:
     max_batch: int
     max_queue: int
     runner_memory: int
-    arena_memory: int
+    arena_memory: int | None
 
 
 @cache
@@ -56,6 +56,10 @@ def settings() -> Settings:
         max_batch=1000,
         max_queue=env.int("MAX_QUEUE", 100_000),
         runner_memory=env.int("RUNNER_MEMORY_MIB", 8192) * MIB,
-        arena_memory=env.int("ARENA_MEMORY_MIB", 8192) * MIB,
+        arena_memory=_mebibytes(env.int("ARENA_MEMORY_MIB", None, validate=validate.Range(1))),
     )
     return read
+
+
+def _mebibytes(count: int | None) -> int | None:
+    return None if count is None else count * MIB

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import torch
 
 HOST_CACHE = "not controlled"
@@ -40,6 +42,13 @@ class Device:
             size = torch.cuda.get_device_properties(self.name).L2_cache_size * FLUSH_FACTOR
             self._flush_buffer = torch.empty(size, dtype=torch.uint8, device=self.name)
         self._flush_buffer.zero_()
+
+    @property
+    def memory(self) -> int:
+        """Bytes that the device has in all; of the host, what is free now."""
+        if self.is_cuda:
+            return int(torch.cuda.get_device_properties(self.name).total_memory)
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
     def release_memory(self) -> None:
         """Gives cached memory back, so that the next kernel finds the device as empty as it can be."""

@@ -3,41 +3,36 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
-# A window should be long against what a null window varies by (a few µs on an H200, tens of µs on a host's clock).
-TARGET_MS = {"cuda": 4.0, "cpu": 10.0}
+# A window should be long against what null windows vary by (tens of µs on an H200 and on a host's clock).
+TARGET_MS = {"cuda": 8.0, "cpu": 10.0}
 
 # The device's launch queue holds about 1000 entries (measured: docs/measurements.md): a launch and a mark for each
-# call, and a copy where the answer is returned. A kernel of several launches is found out by a rehearsal.
-MAX_CALLS_IN_PLACE = 400
-MAX_CALLS_RETURNED = 300
+# call. A kernel of several launches is found out by a rehearsal.
+MAX_CALLS = 400
 MIN_WINDOWS = 5
 MAX_SLOWEST_MS = 100.0
+REHEARSED = 4.0
 
 
-@dataclass(frozen=True)
-class Plan:
-    """`calls` a window, `windows` in all."""
+def calls_that_fit(slowest_ms: float, *, bytes_per_call: int, memory: int) -> int:
+    """At most so many calls a window: for the launch queue, the memory, and the patience with the slowest contender.
 
-    calls: int
-    windows: int
-
-
-def plan(
-    estimates_ms: list[float], *, num_trials: int, bytes_per_call: int, memory: int, returned: bool, is_cuda: bool
-) -> Plan:
-    """Enough calls that the fastest contender fills its window, few enough for the queue, the memory and the slowest.
-
-    `estimates_ms` are the contenders' probe times: advisory. A contender that lies about them only changes how finely
-    it is measured. At least `num_trials` calls are timed, in at least MIN_WINDOWS windows.
+    Times are the contenders' own (advisory): one that lies about them only changes how finely it is measured.
     """
-    fastest, slowest = max(min(estimates_ms), 1e-4), max(*estimates_ms, 1e-4)
-    calls = math.ceil(TARGET_MS["cuda" if is_cuda else "cpu"] / fastest)
-    calls = min(
-        calls,
-        MAX_CALLS_RETURNED if returned else MAX_CALLS_IN_PLACE,
-        max(int(MAX_SLOWEST_MS / slowest), 1),
-        max(memory // max(bytes_per_call, 1), 1),
-    )
-    return Plan(calls=max(calls, 1), windows=max(math.ceil(num_trials / max(calls, 1)), MIN_WINDOWS))
+    return max(min(MAX_CALLS, int(MAX_SLOWEST_MS / max(slowest_ms, 1e-4)), memory // max(bytes_per_call, 1)), 1)
+
+
+def calls_that_fill(fastest_ms: float, limit: int, *, is_cuda: bool) -> int:
+    """Enough calls that the fastest contender fills its window, within that limit."""
+    return max(min(math.ceil(TARGET_MS["cuda" if is_cuda else "cpu"] / max(fastest_ms, 1e-4)), limit), 1)
+
+
+def calls_to_rehearse(estimate_ms: float, limit: int) -> int:
+    """A probe's estimate is mostly the host's time to launch, so a rehearsal tries more calls than it asks for."""
+    return calls_that_fill(estimate_ms / REHEARSED, limit, is_cuda=True)
+
+
+def windows_for(num_trials: int, calls: int) -> int:
+    """At least `num_trials` calls are timed, in at least MIN_WINDOWS windows."""
+    return max(math.ceil(num_trials / calls), MIN_WINDOWS)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from domain.result import Speedup, Timing
-from profiling.statistics import Sample, runtime_stats, speedup, undisturbed
+from profiling.statistics import Sample, resolved, runtime_stats, speedup, undisturbed
 from profiling.window import Window
 
 # How far a runner's own times may be from the referee's window before they are not believed even as a distribution.
@@ -48,45 +48,44 @@ class TimeRecord:
         return statistics.median(self.null_ms)
 
     @property
-    def net_ms(self) -> list[float]:
-        """Each window's clock less the overhead: never below zero, never by the runner's word."""
-        return [max(elapsed - self.overhead_ms, 0.0) for elapsed in self.elapsed_ms]
+    def net_ms(self) -> Sample:
+        """Each window's clock less the overhead, never by the runner's word. Noise may take a short one below zero."""
+        return np.asarray(self.elapsed_ms) - self.overhead_ms
 
     def timing(self, cache: str) -> Timing:
         """The timing. Its level is the referee's alone; the runner's events give only the distribution around it."""
-        net = np.asarray(self.net_ms)
-        kept = undisturbed(net)
-        level = net[kept] / self.calls
-        shape, believed = self._shape()
+        net = self.net_ms
+        windows = net[undisturbed(net)] / self.calls
+        level, bounded = resolved(windows)
+        shape = self._shape()
         flags = list(self.flags)
-        if not believed:
+        if bounded:
+            flags.append("too short for what a window can resolve here: the time is an upper bound, not a measurement")
+        if shape is None and self.calls > 1:
             flags.append(
                 "the kernel's own event times do not fit the referee's clock: the windows alone are the distribution"
             )
-        if len(level) < len(net):
-            flags.append(f"{len(net) - len(level)} of {len(net)} windows were disturbed from outside and left out")
+        if len(windows) < len(net):
+            flags.append(f"{len(net) - len(windows)} of {len(net)} windows were disturbed from outside and left out")
+        alone = np.full(1, level) if bounded else windows.clip(min=0.0)
         return Timing(
             method=METHODS[self.is_cuda, self.gated],
-            stats=runtime_stats(np.outer(level, shape).ravel()),
-            trusted_ms=float(level.mean()),
+            stats=runtime_stats(alone if shape is None else level * shape),
+            trusted_ms=level,
             calls_per_window=self.calls,
-            windows=len(level),
-            calls=len(level) * self.calls,
+            windows=len(windows),
+            calls=len(windows) * self.calls,
             resolution_us=(max(self.null_ms) - min(self.null_ms)) * 1e3 / self.calls,
-            distribution="events" if believed and self.calls > 1 else "windows",
+            distribution="windows" if shape is None else "events",
             cache=cache,
             flags=flags,
         )
 
-    def _shape(self) -> tuple[Sample, bool]:
-        """Call times relative to their mean, and whether they could be believed; a single 1 where not."""
-        whole = np.ones(1)
-        if self.calls == 1 or not self.marked:
-            return whole, True
-        if not all(self._fits(window) for window in self.marked):
-            return whole, False
-        events = np.concatenate([window.call_ms for window in self.marked])
-        return events / events.mean(), True
+    def _shape(self) -> Sample | None:
+        """Call times relative to their window's mean; None where they are not to be believed or say nothing."""
+        if self.calls == 1 or not self.marked or not all(self._fits(window) for window in self.marked):
+            return None
+        return np.concatenate([np.asarray(window.call_ms) / np.mean(window.call_ms) for window in self.marked])
 
     def _fits(self, window: Window) -> bool:
         net, total = max(window.elapsed_ms - self.overhead_ms, 0.0), sum(window.call_ms)
@@ -97,6 +96,6 @@ class TimeRecord:
 
 def paired_speedup(reference: TimeRecord, candidate: TimeRecord) -> Speedup | None:
     """From the windows that were shot side by side; a pair counts where nothing broke into either."""
-    ours, theirs = np.asarray(candidate.net_ms), np.asarray(reference.net_ms)
+    ours, theirs = candidate.net_ms, reference.net_ms
     kept = undisturbed(ours) & undisturbed(theirs)
     return speedup(theirs[kept], ours[kept])

@@ -66,13 +66,12 @@ class Slots:
         ]
 
     def null_wire(self) -> list[dict[str, Any]]:
-        """The same calls for the null kernel: nothing to compute, outputs of the same sizes to hand in."""
-        return [
-            {"args": values.encode(outputs), "outputs": values.encode(outputs)}
-            if self.returned
-            else {"args": [], "outputs": []}
-            for outputs in self.outputs
-        ]
+        """The same calls for the null kernel: outputs of the same sizes to hand in, one launch in all."""
+        wire = []
+        for call, outputs in enumerate(self.outputs):
+            places = values.encode(outputs if self.returned else [])
+            wire.append({"args": [call == 0, *places], "outputs": places})
+        return wire
 
     def read(self, snapshot: torch.Tensor) -> list[list[torch.Tensor]]:
         """Each call's outputs out of a private snapshot of the output region."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -34,18 +35,34 @@ def runtime_stats(samples_ms: Sequence[float] | Sample) -> RuntimeStats:
 def speedup(reference_ms: Sequence[float] | Sample, candidate_ms: Sequence[float] | Sample) -> Speedup | None:
     """Reference over candidate from paired windows, with a 95 % percentile-bootstrap interval (Efron, 1979).
 
-    The ratio is of the pairs' geometric mean, so that A/B and B/A are each other's inverse. None when a time is not
-    positive: a ratio with it would mean nothing. Fewer than three pairs give no verdict.
+    The ratio of the mean times; pairs are drawn together, so that drift which both saw cancels. None where the times
+    are not clear of zero: a ratio would mean nothing. Fewer than three pairs give no verdict.
     """
     reference, candidate = np.asarray(reference_ms), np.asarray(candidate_ms)
-    if reference.size == 0 or (reference <= 0).any() or (candidate <= 0).any():
+    if reference.size == 0:
         return None
-    logs = np.log(reference / candidate)
-    picks = np.random.default_rng(0).integers(0, logs.size, (BOOTSTRAP_DRAWS, logs.size))
+    picks = np.random.default_rng(0).integers(0, reference.size, (BOOTSTRAP_DRAWS, reference.size))
+    above, below = reference[picks].mean(axis=1), candidate[picks].mean(axis=1)
+    if above.min() <= 0 or below.min() <= 0:
+        return None
     tail = (100.0 - CONFIDENCE) / 2
-    low, high = (float(np.exp(bound)) for bound in np.percentile(logs[picks].mean(axis=1), [tail, 100 - tail]))
-    verdict = "not_distinguishable" if logs.size < 3 or low <= 1.0 <= high else "faster" if low > 1.0 else "slower"
-    return Speedup(ratio=float(np.exp(logs.mean())), low=low, high=high, verdict=verdict)
+    low, high = (float(bound) for bound in np.percentile(above / below, [tail, 100 - tail]))
+    verdict = "faster" if low > 1.0 else "slower" if high < 1.0 else "not_distinguishable"
+    if reference.size < 3:
+        verdict = "not_distinguishable"
+    return Speedup(ratio=float(reference.mean() / candidate.mean()), low=low, high=high, verdict=verdict)
+
+
+def resolved(times_ms: Sample) -> tuple[float, bool]:
+    """The mean, and False; or, where it is not clear of zero, an upper bound for it and True.
+
+    Clear is two standard errors; the bound is as far above the mean, so that a kernel gains nothing by being too short.
+    """
+    mean = float(times_ms.mean())
+    error = float(times_ms.std(ddof=1)) / math.sqrt(times_ms.size) if times_ms.size > 1 else 0.0
+    if mean > 2 * error:
+        return mean, False
+    return max(mean, 0.0) + 2 * error, True
 
 
 def undisturbed(windows_ms: Sample) -> NDArray[np.bool_]:

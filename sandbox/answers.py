@@ -26,14 +26,22 @@ def tensors_of(result: Any, target: Target) -> list[torch.Tensor]:
     return found
 
 
-def deliver(tensors: list[torch.Tensor], slots: list[torch.Tensor]) -> None:
-    """Copies an answer into its slots; raises KernelFault when it no longer looks like the first one did."""
-    if len(tensors) != len(slots):
-        raise _changed(f"{len(slots)} outputs", f"{len(tensors)}")
-    for tensor, slot in zip(tensors, slots, strict=True):
-        if tensor.shape != slot.shape or tensor.dtype != slot.dtype:
-            raise _changed(f"{slot.dtype} {tuple(slot.shape)}", f"{tensor.dtype} {tuple(tensor.shape)}")
-        slot.copy_(tensor)
+def deliver(answers: list[list[torch.Tensor]], slots: list[list[torch.Tensor]]) -> None:
+    """Copies every call's answer into its slots, together: one by one, copies of small tensors cost as much as calls.
+
+    Raises KernelFault when an answer does not look like the first one did.
+    """
+    sources, targets = [], []
+    for tensors, places in zip(answers, slots, strict=True):
+        if len(tensors) != len(places):
+            raise _changed(f"{len(places)} outputs", f"{len(tensors)}")
+        for tensor, place in zip(tensors, places, strict=True):
+            if tensor.shape != place.shape or tensor.dtype != place.dtype:
+                raise _changed(f"{place.dtype} {tuple(place.shape)}", f"{tensor.dtype} {tuple(tensor.shape)}")
+            sources.append(tensor)
+            targets.append(place)
+    if targets:
+        torch._foreach_copy_(targets, sources)
 
 
 def portable(value: Any, target: Target) -> tuple[Any, list[torch.Tensor]]:

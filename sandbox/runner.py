@@ -165,9 +165,9 @@ class Runner:
             results.append(self._loaded.call(args))
             if marked:
                 marks.append(mark(self.target))
-        for result, (args, slots) in zip(results, calls, strict=True):
-            if slots:
-                deliver(self._outputs(result, args), slots)
+        if any(slots for _, slots in calls):
+            answers = [self._outputs(result, args) for result, (args, _) in zip(results, calls, strict=True)]
+            deliver(answers, [slots for _, slots in calls])
         if gate is not None:
             self.channel.send({"op": "armed"})
         self._synchronize()

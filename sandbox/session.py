@@ -213,4 +213,6 @@ def _plain(value: Any) -> Any:
             return value
         case float() if math.isfinite(value):
             return value
+        case list() if len(value) <= MAX_FACTS:
+            return [str(item)[:MAX_FACT_CHARS] for item in value]
     return str(value)[:MAX_FACT_CHARS]

@@ -54,8 +54,8 @@ def _run(stack: Stack, console: Console) -> list[Trial]:
     """Sends all at once and polls until every job is done or time is over; shows the table while it waits."""
     deadline = time.monotonic() + DEADLINE_S
     with httpx.Client(base_url=stack.url, timeout=REQUEST_S, trust_env=False) as client:
-        # Those that may take longest go first, so that the others are done beside them.
-        examples = sorted(every_example(), key=lambda example: -example.body["timeout"])
+        # What compiles longest goes last: without a GPU, a compiler beside it would disturb what is being timed.
+        examples = sorted(every_example(), key=lambda example: int(example.body["timeout"]))
         trials = [Trial.post(client, example, example.expected(gpu=bool(stack.gpus))) for example in examples]
         trials.sort(key=lambda trial: trial.example.name)
         told: set[str] = set()

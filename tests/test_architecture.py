@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,13 @@ def test_every_kernel_type_has_a_backend_and_an_example(kernel_type: KernelType)
     assert backend(kernel_type).kernel_type is kernel_type
     shown = {body[key]["kernel_type"] for body in _example_bodies() for key in KERNELS if key in body}
     assert kernel_type.value in shown, "add a folder to examples/"
+
+
+@pytest.mark.parametrize("module", ["api", "celeryconfig", "domain.settings", "stack.serve", "tasks.app"])
+def test_it_loads_no_gpu_library(module: str) -> None:
+    loaded = f"import sys, {module}; print(*{{'torch', 'triton', 'cupy'}} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", loaded], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
 
 
 def _example_bodies() -> list[dict[str, Any]]:

@@ -27,17 +27,16 @@ Call = tuple[list[torch.Tensor], list[torch.Tensor]]
 """Expected and actual outputs."""
 
 
-def compare(expected: list[torch.Tensor], actual: list[torch.Tensor], atol: float, rtol: float) -> CallComparison:
+def compare(expected: list[torch.Tensor], actual: list[torch.Tensor], tolerance: Tolerance) -> CallComparison:
     """Compares one call's outputs, in order. Never raises for what the kernel gave: a wrong shape is a wrong answer."""
-    return compare_calls([(expected, actual)], atol, rtol)[0]
+    return compare_calls([(expected, actual)], tolerance)[0]
 
 
-def compare_calls(calls: list[Call], atol: float, rtol: float) -> list[CallComparison]:
+def compare_calls(calls: list[Call], requested: Tolerance) -> list[CallComparison]:
     """Compares each call's (expected, actual) outputs; what `compare` says of each, in far less time for small outputs.
 
     On a GPU a comparison is some fifty launches, whatever the size: calls of one form share them.
     """
-    requested = Tolerance(atol, rtol)
     plain = [(_plain_tensors(expected), _plain_tensors(actual)) for expected, actual in calls]
     found: list[CallComparison] = []
     for fault, same_form in groupby(plain, key=_form):

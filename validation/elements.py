@@ -18,7 +18,8 @@ def measures(expected: torch.Tensor, actual: torch.Tensor, tolerance: Tolerance,
     """
     numeric = expected.dtype.is_floating_point or expected.dtype.is_complex
     same, finite, difference, size = (_floating if numeric else _integral)(expected, actual)
-    wrong = ~(same | (finite & (difference <= tolerance.atol + tolerance.rtol * size)))
+    scale = torch.maximum(size, _root_mean_square(size, finite)) if tolerance.of_scale else size
+    wrong = ~(same | (finite & (difference <= tolerance.atol + tolerance.rtol * scale)))
     strictly_wrong = ~(same | (finite & (difference <= tight.atol + tight.rtol * size)))
     difference = torch.where(finite, difference, 0.0).clamp_(max=sys.float_info.max)
     relative = torch.where(finite & (size > 0), difference / size, 0.0).clamp_(max=sys.float_info.max)
@@ -35,6 +36,12 @@ def measures(expected: torch.Tensor, actual: torch.Tensor, tolerance: Tolerance,
         wrong.to(torch.uint8).argmax(dim=-1),
     )
     return torch.stack([number.to(torch.float64) for number in numbers], dim=-1)
+
+
+def _root_mean_square(size: torch.Tensor, finite: torch.Tensor) -> torch.Tensor:
+    """Of each row's finite elements, as a column."""
+    squares = torch.where(finite, size, 0.0).square_().sum(dim=-1, keepdim=True)
+    return squares.div_(finite.sum(dim=-1, keepdim=True).clamp(min=1)).sqrt_()
 
 
 _Compared = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]

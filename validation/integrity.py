@@ -14,9 +14,7 @@ PROBE = 8
 """Leading elements of each dimension that are compared first: almost every trivial answer fails there."""
 
 
-def weak_reference(
-    expected_outputs: list[torch.Tensor], inputs: list[torch.Tensor], atol: float, rtol: float
-) -> list[str]:
+def weak_reference(expected_outputs: list[torch.Tensor], inputs: list[torch.Tensor], tolerance: Tolerance) -> list[str]:
     """One sentence for each output that a kernel doing no work would get right at that tolerance; empty if none.
 
     Tried are zeros, ones, a constant (the output's own mean) and a copy of each input of the same shape and dtype.
@@ -24,12 +22,12 @@ def weak_reference(
     findings = []
     for index, expected in enumerate(expected_outputs):
         answer = next(
-            (name for name, trivial in _trivial(expected, inputs) if _passes(expected, trivial, atol, rtol)), None
+            (name for name, trivial in _trivial(expected, inputs) if _passes(expected, trivial, tolerance)), None
         )
         if expected.numel() == 0:
             findings.append(f"output {index} has no elements: every answer is right")
         elif answer is not None:
-            findings.append(f"output {index}: {answer} would pass at {Tolerance(atol, rtol)}")
+            findings.append(f"output {index}: {answer} would pass at {tolerance}")
     return findings
 
 
@@ -44,11 +42,11 @@ def _trivial(expected: torch.Tensor, inputs: list[torch.Tensor]) -> Iterator[tup
             yield f"a copy of input tensor {position}", given
 
 
-def _passes(expected: torch.Tensor, trivial: torch.Tensor, atol: float, rtol: float) -> bool:
+def _passes(expected: torch.Tensor, trivial: torch.Tensor, tolerance: Tolerance) -> bool:
     corner = tuple(slice(0, PROBE) for _ in expected.shape)
     return (
-        compare([expected[corner]], [trivial[corner]], atol, rtol).passed
-        and compare([expected], [trivial], atol, rtol).passed
+        compare([expected[corner]], [trivial[corner]], tolerance).passed
+        and compare([expected], [trivial], tolerance).passed
     )
 
 

@@ -9,7 +9,7 @@ from marshmallow import ValidationError, fields, validate
 from api.schemas.fields import Items, Part, RealNumber, Text, WholeNumber, WireSchema, shown
 from api.schemas.kernel import KernelSchema
 from domain.kernel import KernelType
-from domain.request import DEFAULT_NUM_TRIALS, DEFAULT_TIMEOUT_S, DEFAULT_TOLERANCE, Request
+from domain.request import DEFAULT_NUM_TRIALS, DEFAULT_TIMEOUT_S, Request
 from domain.settings import settings
 
 MAX_TRIALS = 10_000
@@ -33,9 +33,7 @@ def _timeout(default: int = DEFAULT_TIMEOUT_S) -> fields.Field[Any]:
 
 
 def _tolerance() -> fields.Field[Any]:
-    return RealNumber(
-        load_default=DEFAULT_TOLERANCE, allow_none=True, validate=validate.Range(0, error="must not be negative")
-    )
+    return RealNumber(load_default=None, allow_none=True, validate=validate.Range(0, error="must not be negative"))
 
 
 class EvaluateSchema(WireSchema):
@@ -136,14 +134,14 @@ def read_job(body: Any) -> Request:
 
 
 def _request(kernel: dict[str, Any], reference: dict[str, Any] | None, data: dict[str, Any]) -> Request:
-    tolerances = {name: data.get(name) for name in ("atol", "rtol")}
     return Request.from_wire(
         {
             "kernel": kernel,
             "reference": reference,
             "num_trials": data["num_trials"],
             "timeout": data["timeout"],
-            **{name: DEFAULT_TOLERANCE if value is None else value for name, value in tolerances.items()},
+            "atol": data.get("atol"),
+            "rtol": data.get("rtol"),
             "device_metrics": settings().enable_device_metrics,
         }
     )

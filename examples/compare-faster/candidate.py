@@ -2,7 +2,9 @@ import torch.nn as nn
 
 
 class ModelNew(nn.Module):
-    """A B v, from the right: twice a matrix times a vector."""
+    """The 64th power of a matrix: squared six times."""
 
-    def forward(self, a, b, v):
-        return a @ (b @ v)
+    def forward(self, x):
+        for _ in range(6):
+            x = x @ x
+        return x

@@ -1,15 +1,18 @@
 import torch
 import torch.nn as nn
 
-N = 1024
+N, POWER = 256, 64
 
 
 class Model(nn.Module):
-    """A B v, from the left: a product of two matrices, then a matrix times a vector."""
+    """The 64th power of a matrix: 63 products."""
 
-    def forward(self, a, b, v):
-        return (a @ b) @ v
+    def forward(self, x):
+        result = x
+        for _ in range(POWER - 1):
+            result = result @ x
+        return result
 
 
 def get_inputs():
-    return [torch.randn(N, N) / N**0.5, torch.randn(N, N) / N**0.5, torch.randn(N, 1)]
+    return [torch.randn(N, N) / N**0.5]

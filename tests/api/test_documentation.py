@@ -42,10 +42,10 @@ def test_every_reference_resolves_and_schemas_say_their_bounds(client: FlaskClie
     schemas = spec["components"]["schemas"]
     for reference in re.findall(r"#/components/schemas/(\w+)", str(spec)):
         assert reference in schemas
-    trials = schemas["EvaluateSchema"]["properties"]["num_trials"]
+    trials = schemas["Evaluate"]["properties"]["num_trials"]
     assert (trials["minimum"], trials["maximum"], trials["default"]) == (1, 10_000, 100)
-    assert schemas["KernelSchema"]["additionalProperties"] is False
-    assert set(schemas["KernelSchema"]["properties"]["kernel_type"]["enum"]) >= {"torch", "triton", "cuda"}
+    assert schemas["Kernel"]["additionalProperties"] is False
+    assert set(schemas["Kernel"]["properties"]["kernel_type"]["enum"]) >= {"torch", "triton", "cuda"}
 
 
 def test_it_is_valid_openapi(app: APIFlask) -> None:

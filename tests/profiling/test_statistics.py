@@ -48,6 +48,11 @@ def test_too_few_pairs_give_no_verdict():
     assert found is not None and found.verdict == "not_distinguishable"
 
 
-def test_a_time_of_zero_gives_no_ratio():
-    assert speedup([1.0, 0.0], [1.0, 1.0]) is None
+def test_times_that_are_not_clear_of_zero_give_no_ratio():
+    assert speedup([1.0, 1.0, 1.0], [0.1, -0.1, 0.05]) is None
     assert speedup([1.0], [0.0]) is None
+    assert speedup([], []) is None
+
+
+def test_one_window_below_zero_is_noise_not_the_end():
+    assert speedup([1.0, 1.1, 0.9, 1.0, 1.0, 1.0], [0.3, 0.4, -0.001, 0.35, 0.3, 0.4]) is not None

@@ -19,6 +19,7 @@ from validation import comparison
 from validation.comparison import CallComparison, compare, compare_calls, merge
 from validation.dtypes import torch_dtype
 from validation.poison import fill
+from validation.tolerance import Tolerance, requested
 
 NAMES = sorted(ITEM_BYTES)
 NAN, INF = math.nan, math.inf
@@ -33,7 +34,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 def one(expected: torch.Tensor, actual: torch.Tensor, atol: float = 1e-2, rtol: float = 1e-2) -> CallComparison:
-    result = compare([expected], [actual], atol, rtol)
+    result = compare([expected], [actual], Tolerance(atol, rtol))
     json.dumps(asdict(merge([result])), allow_nan=False)
     return result
 
@@ -202,7 +203,7 @@ def test_poison_does_not_match_a_small_difference_elsewhere() -> None:
 def test_outputs_of_another_form_are_wrong(
     expected: list[torch.Tensor], actual: list[torch.Tensor], words: list[str]
 ) -> None:
-    call = compare(expected, actual, 1e30, 1e30)
+    call = compare(expected, actual, Tolerance(1e30, 1e30))
     result = merge([call])
     assert not call.passed
     assert not result.passed
@@ -232,7 +233,7 @@ def test_scalars_of_zero_dimensions_compare() -> None:
 
 def test_the_wrong_output_is_named() -> None:
     right, wrong = torch.zeros(4), torch.tensor([0.0, 0.0, 3.0, 0.0])
-    call = compare([right, right], [right.clone(), wrong], 1e-2, 1e-2)
+    call = compare([right, right], [right.clone(), wrong], Tolerance(1e-2, 1e-2))
     assert call.first_mismatch == {"output": 1, "index": [2], "expected": 0.0, "actual": 3.0}
     assert call.element_count == 8
 
@@ -265,8 +266,8 @@ def test_the_message_has_the_numbers_and_the_tolerance() -> None:
 
 
 def test_one_wrong_call_among_many_fails_the_job() -> None:
-    right = compare([torch.ones(3)], [torch.ones(3)], 0, 0)
-    wrong = compare([torch.ones(3)], [torch.zeros(3)], 0, 0)
+    right = compare([torch.ones(3)], [torch.ones(3)], Tolerance(0, 0))
+    wrong = compare([torch.ones(3)], [torch.zeros(3)], Tolerance(0, 0))
     for place in range(5):
         calls = [right] * 5
         calls[place] = wrong
@@ -280,7 +281,7 @@ def test_counts_and_extremes_are_over_every_output_of_every_call() -> None:
     zeros = [torch.zeros(3), torch.zeros(5)]
     first = [torch.tensor([0.0, 2.0, 0.0]), torch.tensor([1.0, 0.0, 0.0, 0.0, INF])]
     second = [torch.tensor([0.0, 0.0, 4.0]), torch.zeros(5)]
-    result = merge(compare_calls([(zeros, zeros), (zeros, first), (zeros, second)], 1e-2, 1e-2))
+    result = merge(compare_calls([(zeros, zeros), (zeros, first), (zeros, second)], Tolerance(1e-2, 1e-2)))
     assert (result.calls, result.calls_passed) == (3, 1)
     assert (result.mismatch_count, result.element_count) == (4, 24)
     assert (result.max_abs_diff, result.mean_abs_diff) == (4.0, 7.0 / 24)
@@ -295,7 +296,10 @@ def test_integers_are_exact_in_calls_compared_together(name: str) -> None:
     ones = torch.ones(4, dtype=torch_dtype(name))
     off = ones.clone()
     off[2] = 0
-    assert [call.passed for call in compare_calls([([ones], [ones]), ([ones], [off])], 10.0, 10.0)] == [True, False]
+    assert [call.passed for call in compare_calls([([ones], [ones]), ([ones], [off])], Tolerance(10.0, 10.0))] == [
+        True,
+        False,
+    ]
 
 
 def test_results_stay_finite_at_the_edge_of_float64() -> None:
@@ -359,12 +363,12 @@ def test_calls_compared_together_are_as_compared_alone(name: str, monkeypatch: p
     calls[4] = (calls[4][0], [])
     calls[9] = (calls[9][0], outputs((4,)))
     calls[20] = ([tensor.t().contiguous().t() for tensor in calls[20][0]], calls[20][1])
-    together = compare_calls(calls, 1e-2, 1e-2)
-    alone = [compare(expected, actual, 1e-2, 1e-2) for expected, actual in calls]
+    together = compare_calls(calls, Tolerance(1e-2, 1e-2))
+    alone = [compare(expected, actual, Tolerance(1e-2, 1e-2)) for expected, actual in calls]
     assert len(together) == len(calls)
     assert all(close(*pair) for pair in zip(together, alone, strict=True))
     assert 0 < sum(call.passed for call in together) < len(calls)
-    assert compare_calls([], 1e-2, 1e-2) == []
+    assert compare_calls([], Tolerance(1e-2, 1e-2)) == []
 
 
 def test_large_outputs_take_bounded_memory() -> None:
@@ -389,3 +393,22 @@ def _allocations(profile: Any) -> list[tuple[int, int]]:
         for event in profile.profiler.kineto_results.events()
         if event.name() == "[memory]"
     ]
+
+
+def test_without_a_tolerance_of_its_own_a_request_is_judged_by_the_scale_of_the_output() -> None:
+    expected = torch.full((4, 256), 10.0)
+    expected[:, 0] = 0.0
+    near_zero = expected.clone()
+    near_zero[:, 0] = 0.09
+    assert compare([expected], [near_zero], requested(None, None)).passed
+    assert not compare([expected], [near_zero], requested(1e-2, None)).passed
+    assert not compare([expected], [near_zero], requested(None, 1e-2)).passed
+    assert not compare([expected], [near_zero + 0.2], requested(None, None)).passed
+    small = torch.full((1024,), 1 / 1024)
+    assert not compare([small], [small + 0.011], requested(None, None)).passed
+
+
+def test_a_nan_or_an_infinity_does_not_widen_the_scale() -> None:
+    expected = torch.tensor([0.0, torch.inf, torch.nan, 1.0])
+    actual = torch.tensor([0.5, torch.inf, torch.nan, 1.0])
+    assert not compare([expected], [actual], requested(None, None)).passed

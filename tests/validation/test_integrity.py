@@ -36,8 +36,10 @@ def test_tolerances_read_as_clients_expect() -> None:
 
 def test_small_outputs_let_zeros_pass() -> None:
     softmax = torch.softmax(torch.rand(8, 1024), dim=-1)
-    assert weak_reference([softmax], [], 1e-2, 1e-2) == ["output 0: all zeros would pass at atol=0.01, rtol=0.01"]
-    assert weak_reference([softmax], [], 1e-6, 1e-5) == []
+    assert weak_reference([softmax], [], Tolerance(1e-2, 1e-2)) == [
+        "output 0: all zeros would pass at atol=0.01, rtol=0.01"
+    ]
+    assert weak_reference([softmax], [], Tolerance(1e-6, 1e-5)) == []
 
 
 def test_constants_and_copies_are_named() -> None:
@@ -45,8 +47,7 @@ def test_constants_and_copies_are_named() -> None:
     findings = weak_reference(
         [torch.ones(5), torch.full((5,), 5.0), given + 1e-4, torch.relu(given), torch.zeros(0)],
         [torch.randn(64), given],
-        1e-2,
-        1e-2,
+        Tolerance(1e-2, 1e-2),
     )
     assert findings == [
         "output 0: all ones would pass at atol=0.01, rtol=0.01",
@@ -60,17 +61,17 @@ def test_constants_and_copies_are_named() -> None:
 def test_every_dtype_is_tried(name: str) -> None:
     dtype = torch_dtype(name)
     varied = torch.tensor([1, 0, 1, 1]).to(dtype)
-    assert weak_reference([varied], [torch.tensor([1, 0, 0, 1]).to(dtype)], 1e-3, 1e-3) == []
-    assert len(weak_reference([varied], [varied.clone()], 1e-3, 1e-3)) == 1
-    assert len(weak_reference([torch.zeros(3, dtype=dtype)], [], 1e-3, 1e-3)) == 1
+    assert weak_reference([varied], [torch.tensor([1, 0, 0, 1]).to(dtype)], Tolerance(1e-3, 1e-3)) == []
+    assert len(weak_reference([varied], [varied.clone()], Tolerance(1e-3, 1e-3))) == 1
+    assert len(weak_reference([torch.zeros(3, dtype=dtype)], [], Tolerance(1e-3, 1e-3))) == 1
 
 
 def test_a_trivial_corner_is_not_a_trivial_output() -> None:
     triangular = torch.triu(torch.randn(64, 64), diagonal=20)
-    assert weak_reference([triangular], [], 1e-2, 1e-2) == []
+    assert weak_reference([triangular], [], Tolerance(1e-2, 1e-2)) == []
 
 
 def test_an_output_of_nans_is_a_constant() -> None:
-    assert weak_reference([torch.full((4,), float("nan"))], [], 1e-2, 1e-2) == [
+    assert weak_reference([torch.full((4,), float("nan"))], [], Tolerance(1e-2, 1e-2)) == [
         "output 0: a constant, the mean of the output, would pass at atol=0.01, rtol=0.01"
     ]

@@ -20,6 +20,7 @@ from validation.inputs import ContractInputs
 from validation.integrity import weak_reference
 from validation.mutation import changed
 from validation.tensors import KINDS, make_tensor
+from validation.tolerance import Tolerance
 
 pytestmark = pytest.mark.gpu
 
@@ -69,8 +70,8 @@ def test_the_card_finds_what_the_host_finds(name: str, monkeypatch: pytest.Monke
             expected.view(-1)[flat + (flat != 7)] = value
     poison.fill(actual[3, 3:4])
     for given in (actual, actual.t().contiguous().t()):
-        host = compare([expected], [given], 1e-2, 1e-2)
-        card = compare([expected.cuda()], [given.cuda()], 1e-2, 1e-2)
+        host = compare([expected], [given], Tolerance(1e-2, 1e-2))
+        card = compare([expected.cuda()], [given.cuda()], Tolerance(1e-2, 1e-2))
         assert not host.passed
         assert card.sum_abs_diff == pytest.approx(host.sum_abs_diff, rel=1e-12)
         assert card.max_abs_diff == pytest.approx(host.max_abs_diff, rel=1e-12)
@@ -83,9 +84,9 @@ def test_the_card_finds_what_the_host_finds(name: str, monkeypatch: pytest.Monke
 def test_many_small_calls_are_compared_together_on_the_card(name: str) -> None:
     tensors = [make(TensorSpec((40,), name), fresh=fresh) for fresh in range(6)]
     calls = [([want], [got]) for want, got in itertools.product(tensors, tensors)]
-    together = compare_calls(calls, 1e-2, 1e-2)
+    together = compare_calls(calls, Tolerance(1e-2, 1e-2))
     assert [call.passed for call in together] == [want is got for (want,), (got,) in calls]
-    assert [exact(call) for call in together] == [exact(compare(*call, 1e-2, 1e-2)) for call in calls]
+    assert [exact(call) for call in together] == [exact(compare(*call, Tolerance(1e-2, 1e-2))) for call in calls]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -110,7 +111,7 @@ def test_large_outputs_take_bounded_memory(name: str, turned: bool) -> None:
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     held = torch.cuda.memory_allocated()
-    found = compare([expected], [actual], 1e-2, 1e-2)
+    found = compare([expected], [actual], Tolerance(1e-2, 1e-2))
     assert not found.passed
     assert found.element_count == 1 << 26
     assert torch.cuda.max_memory_allocated() - held < 256 * MIB

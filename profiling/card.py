@@ -1,0 +1,203 @@
+"""What the driver says of the card at one moment: clocks, why they are lowered, temperature, power, who is on it.
+
+Through NVML alone, without torch. NVML does not survive a fork, so each process opens it anew, on its first sample.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pynvml
+
+REASONS = {
+    0x001: "gpu_idle",
+    0x002: "applications_clocks_setting",
+    0x004: "sw_power_cap",
+    0x008: "hw_slowdown",
+    0x010: "sync_boost",
+    0x020: "sw_thermal_slowdown",
+    0x040: "hw_thermal_slowdown",
+    0x080: "hw_power_brake_slowdown",
+    0x100: "display_clock_setting",
+    0x200: "board_limit",
+    0x400: "reliability",
+}
+"""The driver's bits for what holds the clocks below their maximum just now, by its own names."""
+
+COUNTERS = {
+    pynvml.NVML_FI_DEV_PERF_POLICY_POWER: "sw_power_cap",
+    pynvml.NVML_FI_DEV_PERF_POLICY_THERMAL: "thermal_limit",
+    pynvml.NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN: "sw_thermal_slowdown",
+    pynvml.NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN: "hw_thermal_slowdown",
+    pynvml.NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN: "hw_power_brake_slowdown",
+}
+"""The driver's running totals of lowered time: they also tell what came and went between two samples."""
+
+UUID_PREFIXES = ("GPU-", "MIG-")
+HIDDEN_MEMORY = 2**64 - 1
+"""NVML's "not available" where memory used by a process is asked for."""
+
+
+@dataclass(frozen=True)
+class CardProcess:
+    """A process with a context on the card. None: the driver does not say."""
+
+    pid: int
+    memory_bytes: int | None
+
+
+@dataclass(frozen=True)
+class CardSample:
+    """One moment. None stands for a figure that this driver or card does not give.
+
+    `reasons` are values of REASONS. `lowered_ns` (running totals by values of COUNTERS) and `processes` are only in
+    thorough samples. `at_ns` is by time.monotonic_ns.
+    """
+
+    at_ns: int
+    sm_clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    max_sm_clock_mhz: int | None = None
+    max_memory_clock_mhz: int | None = None
+    reasons: tuple[str, ...] | None = None
+    lowered_ns: dict[str, int] = field(default_factory=dict)
+    temperature_c: int | None = None
+    power_w: float | None = None
+    power_limit_w: float | None = None
+    memory_used_bytes: int | None = None
+    ecc_uncorrected: int | None = None
+    processes: tuple[CardProcess, ...] | None = None
+
+
+@dataclass(frozen=True)
+class CardUnavailable:
+    """There is no card to ask, or its driver does not answer; `reason` is for the reader of a result."""
+
+    reason: str
+
+
+class CardMonitor:
+    """Samples one card: its UUID (torch's form without "GPU-" will do) or NVML index; None where there is no card.
+
+    An index is NVML's, which CUDA_VISIBLE_DEVICES does not change: prefer the UUID. Of a slice of a card (MIG), the
+    whole card is sampled, since a slice has no clock of its own. Nothing here raises for what NVML does.
+    """
+
+    def __init__(self, card: str | int | None) -> None:
+        self._card = card
+        self._pid: int | None = None
+        self._opened: _Open | CardUnavailable | None = None
+
+    def sample(self, *, thorough: bool = False) -> CardSample | CardUnavailable:
+        """The card now: some 20 µs on an H200, cheap enough for every window.
+
+        A thorough one takes over a millisecond there: also the running totals, and who is on the card. For the
+        beginning and the end of a job.
+        """
+        if self._card is None:
+            return CardUnavailable("there is no GPU: this worker judges on the CPU")
+        if self._opened is None or self._pid != os.getpid():
+            self._pid = os.getpid()
+            self._opened = _open(self._card)
+        return self._opened if isinstance(self._opened, CardUnavailable) else self._opened.sample(thorough)
+
+
+class _Open:
+    """A card whose driver answers, and what of it never changes."""
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+        self._max_sm = figure(pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_SM)
+        self._max_memory = figure(pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_MEM)
+        self._power_limit = watts(figure(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle))
+
+    def sample(self, thorough: bool) -> CardSample | CardUnavailable:
+        handle = self._handle
+        temperature = figure(pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU)
+        clock = figure(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_SM)
+        if temperature is None and clock is None:
+            return CardUnavailable("the driver gives neither clock nor temperature of this card; see `nvidia-smi -q`")
+        memory = figure(pynvml.nvmlDeviceGetMemoryInfo, handle)
+        bits = figure(pynvml.nvmlDeviceGetCurrentClocksEventReasons, handle)
+        counter = (pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC)
+        return CardSample(
+            at_ns=time.monotonic_ns(),
+            sm_clock_mhz=clock,
+            memory_clock_mhz=figure(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_MEM),
+            max_sm_clock_mhz=self._max_sm,
+            max_memory_clock_mhz=self._max_memory,
+            reasons=None if bits is None else reason_names(bits),
+            lowered_ns=_lowered(handle) if thorough else {},
+            temperature_c=temperature,
+            power_w=watts(figure(pynvml.nvmlDeviceGetPowerUsage, handle)),
+            power_limit_w=self._power_limit,
+            memory_used_bytes=None if memory is None else int(memory.used),
+            ecc_uncorrected=figure(pynvml.nvmlDeviceGetTotalEccErrors, handle, *counter),
+            processes=_processes(handle) if thorough else None,
+        )
+
+
+def reason_names(bits: int) -> tuple[str, ...]:
+    """The driver's reason bits as names, those of a newer driver by their number."""
+    known = [name for bit, name in REASONS.items() if bits & bit]
+    unknown = [f"reason_{1 << place:#x}" for place in range(64) if bits & 1 << place and 1 << place not in REASONS]
+    return (*known, *unknown)
+
+
+def figure(ask: Callable[..., Any], *arguments: Any) -> Any:
+    """What NVML answers; None where it does not."""
+    try:
+        return ask(*arguments)
+    except (pynvml.NVMLError, UnicodeDecodeError):
+        return None
+
+
+def watts(milliwatts: int | None) -> float | None:
+    """NVML's power in W."""
+    return None if milliwatts is None else milliwatts / 1e3
+
+
+def _open(card: str | int) -> _Open | CardUnavailable:
+    try:
+        pynvml.nvmlInit()
+    except (pynvml.NVMLError, OSError) as error:
+        return CardUnavailable(f"NVML does not start ({error}): is the NVIDIA driver's libnvidia-ml.so.1 here?")
+    try:
+        return _Open(_handle(card))
+    except pynvml.NVMLError as error:
+        return CardUnavailable(f"NVML does not give card {card!r} ({error}); `nvidia-smi -L` lists those it knows")
+
+
+def _handle(card: str | int) -> Any:
+    if isinstance(card, int) or card.isdigit():
+        return pynvml.nvmlDeviceGetHandleByIndex(int(card))
+    handle = pynvml.nvmlDeviceGetHandleByUUID(card if card.startswith(UUID_PREFIXES) else UUID_PREFIXES[0] + card)
+    whole = figure(pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle, handle)
+    return handle if whole is None else whole
+
+
+def _lowered(handle: Any) -> dict[str, int]:
+    answers = figure(pynvml.nvmlDeviceGetFieldValues, handle, list(COUNTERS))
+    if answers is None:
+        return {}
+    return {
+        name: int(answer.value.ullVal)
+        for name, answer in zip(COUNTERS.values(), answers, strict=True)
+        if answer.nvmlReturn == pynvml.NVML_SUCCESS
+    }
+
+
+def _processes(handle: Any) -> tuple[CardProcess, ...] | None:
+    """Compute and graphics processes, each once; None when the driver lists neither kind."""
+    queries = (pynvml.nvmlDeviceGetComputeRunningProcesses, pynvml.nvmlDeviceGetGraphicsRunningProcesses)
+    lists = [found for found in (figure(query, handle) for query in queries) if found is not None]
+    if not lists:
+        return None
+    memory = {int(process.pid): process.usedGpuMemory for found in lists for process in found}
+    return tuple(
+        CardProcess(pid, None if used in (None, HIDDEN_MEMORY) else int(used)) for pid, used in sorted(memory.items())
+    )

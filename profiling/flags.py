@@ -1,0 +1,126 @@
+"""What a reader should know before believing a time: each a sentence with its evidence, or None where there is none.
+
+A flag never fails a kernel, and honest noise gets none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from profiling.card_state import CardState
+
+ERRORS_APART = 4.0
+"""Two times differ when they are further apart than so many of their joint standard errors,"""
+SHARE_APART = 0.05
+"""and by more than this part of the longer one,"""
+DRIFT_MS = 0.004
+"""and by more than single-call rounds drift between pairs of processes (3 to 4 µs measured)."""
+
+LISTED = 4
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """A window whose own event times do not add up to the referee's clock. In ms, for the whole window."""
+
+    window_ms: float
+    events_ms: float
+
+
+@dataclass(frozen=True)
+class Believed:
+    """The time to report in ms, and why it is not the windows' where it is not."""
+
+    time_ms: float
+    flag: str | None = None
+
+
+def events_misfit(misfits: Sequence[Misfit], windows: int) -> str | None:
+    """Windows in which the runner's events claim another time than the referee's clock gives."""
+    if not misfits:
+        return None
+    worst = max(misfits, key=_distance)
+    claim = (
+        f"its events add up to {duration(worst.events_ms)}"
+        if math.isfinite(worst.events_ms) and worst.events_ms > 0
+        else "its events give no usable time"
+    )
+    return (
+        f"in {len(misfits)} of {windows} windows the kernel's own event times do not fit the referee's clock (at worst "
+        f"{claim} where the clock gives {duration(worst.window_ms)}); there the window alone is the time"
+    )
+
+
+def believed(
+    window_ms: float, window_error_ms: float, single_ms: float, single_error_ms: float, *, allowance_ms: float = 0.0
+) -> Believed:
+    """The time per call, from windows of many calls and from rounds of one call: the slower where they disagree.
+
+    All in ms per call, null rounds of the same kind taken off, errors as standard errors of the mean. `allowance_ms`
+    is what an honest call may cost more by itself (weights that a window's first call reads for all the others).
+    """
+    gap = single_ms - window_ms - allowance_ms
+    apart = max(
+        ERRORS_APART * math.hypot(window_error_ms, single_error_ms), SHARE_APART * max(single_ms, window_ms), DRIFT_MS
+    )
+    if not gap > apart:
+        return Believed(window_ms)
+    return Believed(
+        single_ms,
+        f"a call by itself takes {duration(single_ms)} ± {duration(single_error_ms)}, in a window of many only "
+        f"{duration(window_ms)} ± {duration(window_error_ms)}: calls share work or are done ahead, so the time is that "
+        "of the single call",
+    )
+
+
+def throttled_windows(repeated: Sequence[str], kept: Sequence[str], windows: int) -> list[str]:
+    """Windows taken again because of the card, and those kept although it never recovered; each with its reason."""
+    flags = []
+    if repeated:
+        flags.append(f"{_windows(len(repeated))} taken again because {_most(repeated)}")
+    if kept:
+        flags.append(
+            f"{len(kept)} of {windows} windows are kept although {_most(kept)}, as repeating them did not help: the "
+            "kernel may be faster than this"
+        )
+    return flags
+
+
+def others_on_the_card(state: CardState) -> str | None:
+    """Processes of strangers on the card while the windows ran."""
+    others = state.other_processes
+    if not others:
+        return None
+    shown = ", ".join(
+        f"pid {process.pid}" + ("" if process.memory_bytes is None else f" with {process.memory_bytes / MIB:.0f} MiB")
+        for process in others[:LISTED]
+    )
+    more = f" and {len(others) - LISTED} more" if len(others) > LISTED else ""
+    who = "a process that is" if len(others) == 1 else f"{len(others)} processes that are"
+    return f"{who} not part of this service had memory on the card ({shown}{more}) and may have slowed the kernel down"
+
+
+def duration(ms: float) -> str:
+    """A time with three significant digits and the unit that suits it."""
+    if abs(ms) >= 1e3:
+        return f"{ms / 1e3:.3g} s"
+    return f"{ms:.3g} ms" if abs(ms) >= 1 else f"{ms * 1e3:.3g} µs"
+
+
+def _distance(misfit: Misfit) -> float:
+    """How far the claim is off, as a factor either way; a claim that is no time is the furthest."""
+    if not (math.isfinite(misfit.events_ms) and misfit.events_ms > 0 and misfit.window_ms > 0):
+        return math.inf
+    return abs(math.log(misfit.events_ms / misfit.window_ms))
+
+
+def _windows(count: int) -> str:
+    return "1 window was" if count == 1 else f"{count} windows were"
+
+
+def _most(reasons: Sequence[str]) -> str:
+    return Counter(reasons).most_common(1)[0][0]

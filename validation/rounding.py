@@ -1,0 +1,44 @@
+"""Tensors rounded to a lower precision but kept in their own dtype: as a silent downcast has them."""
+
+from __future__ import annotations
+
+import torch
+
+TF32_DROPPED_BITS = 13
+"""TF32 keeps 10 of float32's 23 fraction bits."""
+
+CASTS = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+
+TF32, TF32_CUT = "tf32", "tf32, cut off"
+"""Matrix units take float32 operands either rounded by the kernel or cut off by themselves."""
+
+UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, TF32: 2.0**-11, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+
+LOWER: dict[torch.dtype, tuple[str, ...]] = {
+    torch.float64: ("bfloat16", "float16", TF32, TF32_CUT, "float32"),
+    torch.float32: ("bfloat16", "float16", TF32, TF32_CUT),
+}
+"""The precisions below a dtype that kernels fall back to, coarsest first."""
+
+
+def lower_precisions(dtype: torch.dtype) -> tuple[str, ...]:
+    """Names that `rounded` takes for a tensor of that dtype; none where there is nothing lower to tell apart."""
+    return LOWER.get(dtype, ())
+
+
+def plain_name(precision: str) -> str:
+    """A precision without the way of rounding."""
+    return precision.split(",")[0]
+
+
+def rounded(tensor: torch.Tensor, precision: str) -> torch.Tensor:
+    """A tensor of the same dtype with every element rounded to `precision`; one that is not floating as it is."""
+    if not tensor.is_floating_point():
+        return tensor
+    if precision in CASTS:
+        return tensor.to(CASTS[precision]).to(tensor.dtype)
+    words = tensor.to(torch.float32).view(torch.int32)
+    if precision == TF32:
+        words = words + (1 << TF32_DROPPED_BITS - 1)
+    whole = (words >> TF32_DROPPED_BITS << TF32_DROPPED_BITS).view(torch.float32)
+    return torch.where(tensor.isfinite(), whole.to(tensor.dtype), tensor)
