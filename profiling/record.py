@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from dataclasses import dataclass, field
 
@@ -94,8 +95,23 @@ class TimeRecord:
         return abs(total - net) <= EVENT_SLACK * net + EVENT_SLACK_MS
 
 
+# What one kernel's time differs by between two processes, as a share of the time and in ms a call and a window: A/A
+# comparisons on an H200 (docs/measurements.md). Windows in one pair of processes do not average it out.
+BETWEEN_PROCESSES = 0.009
+BETWEEN_PROCESSES_CALL_MS = 80e-6
+BETWEEN_PROCESSES_WINDOW_MS = 10e-3
+
+
 def paired_speedup(reference: TimeRecord, candidate: TimeRecord) -> Speedup | None:
     """From the windows that were shot side by side; a pair counts where nothing broke into either."""
     ours, theirs = candidate.net_ms, reference.net_ms
     kept = undisturbed(ours) & undisturbed(theirs)
-    return speedup(theirs[kept], ours[kept])
+    window_ms = min(float(ours.mean()), float(theirs.mean()))
+    if not reference.is_cuda or window_ms <= 0:
+        return speedup(theirs[kept], ours[kept])
+    spread = math.hypot(
+        BETWEEN_PROCESSES,
+        BETWEEN_PROCESSES_CALL_MS * candidate.calls / window_ms,
+        BETWEEN_PROCESSES_WINDOW_MS / window_ms,
+    )
+    return speedup(theirs[kept], ours[kept], between_processes=spread)

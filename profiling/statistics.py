@@ -14,6 +14,7 @@ Sample = NDArray[np.float64]
 
 BOOTSTRAP_DRAWS = 2000
 CONFIDENCE = 95.0
+DEVIATIONS = 1.96
 OUTLIER = 5.0
 OUTLIER_FLOOR = 0.02
 
@@ -32,11 +33,15 @@ def runtime_stats(samples_ms: Sequence[float] | Sample) -> RuntimeStats:
     )
 
 
-def speedup(reference_ms: Sequence[float] | Sample, candidate_ms: Sequence[float] | Sample) -> Speedup | None:
+def speedup(
+    reference_ms: Sequence[float] | Sample, candidate_ms: Sequence[float] | Sample, *, between_processes: float = 0.0
+) -> Speedup | None:
     """Reference over candidate from paired windows, with a 95 % percentile-bootstrap interval (Efron, 1979).
 
-    The ratio of the mean times; pairs are drawn together, so that drift which both saw cancels. None where the times
-    are not clear of zero: a ratio would mean nothing. Fewer than three pairs give no verdict.
+    The ratio of the mean times; pairs are drawn together, so that drift which both saw cancels. The interval is widened
+    by what the same kernel differs by from one process to the next (`between_processes`, the ratio's relative standard
+    deviation), which no number of windows in one pair of processes averages out. None where the times are not clear of
+    zero: a ratio would mean nothing. Fewer than three pairs give no verdict.
     """
     reference, candidate = np.asarray(reference_ms), np.asarray(candidate_ms)
     if reference.size == 0:
@@ -46,11 +51,16 @@ def speedup(reference_ms: Sequence[float] | Sample, candidate_ms: Sequence[float
     if above.min() <= 0 or below.min() <= 0:
         return None
     tail = (100.0 - CONFIDENCE) / 2
-    low, high = (float(bound) for bound in np.percentile(above / below, [tail, 100 - tail]))
+    ratio = float(reference.mean() / candidate.mean())
+    inner = np.percentile(above / below, [tail, 100 - tail])
+    low, high = (
+        ratio * math.exp(sign * math.hypot(math.log(bound / ratio), DEVIATIONS * between_processes))
+        for sign, bound in zip((-1, 1), inner, strict=True)
+    )
     verdict = "faster" if low > 1.0 else "slower" if high < 1.0 else "not_distinguishable"
     if reference.size < 3:
         verdict = "not_distinguishable"
-    return Speedup(ratio=float(reference.mean() / candidate.mean()), low=low, high=high, verdict=verdict)
+    return Speedup(ratio=ratio, low=low, high=high, verdict=verdict)
 
 
 def resolved(times_ms: Sample) -> tuple[float, bool]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 from typing import Any
@@ -74,8 +75,9 @@ class SharedMemory:
 
 
 class Gate:
-    """Two words in shared host memory: one that a stream waits for, the starting gun of a window, and one that the
-    runner writes when it is done (advisory, and quicker than a message)."""
+    """Two words in shared host memory: one that a stream waits for, the starting gun of a window, and one that the same
+    stream writes behind its last call. The second is advisory, but no code of the host stands between it and the end.
+    """
 
     def __init__(self, descriptor: int | None = None) -> None:
         if descriptor is None:
@@ -90,24 +92,29 @@ class Gate:
         """Releases every stream that waits for `value` or less. Called by the referee."""
         self._words[0] = value
 
-    def report(self, value: int) -> None:
-        """Says that window `value` is done. Called by the runner."""
-        self._words[1] = value
-
     @property
     def reported(self) -> int:
-        """The window that the runner last said was done."""
+        """The window whose end the runner's stream last reported."""
         return self._words[1]
 
     def hold(self, stream: int, value: int) -> None:
         """Queues on that stream a wait until the word reaches `value`. Called by the runner."""
         cu = driver()
-        if self._device_address is None:
-            import ctypes
+        reached = cu.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_GEQ
+        call(cu.cuStreamWaitValue32, stream, self._address(), value, reached)
 
+    def report(self, stream: int, value: int) -> None:
+        """Queues on that stream the report that it has come so far. Called by the runner."""
+        cu = driver()
+        default = cu.CUstreamWriteValue_flags.CU_STREAM_WRITE_VALUE_DEFAULT
+        call(cu.cuStreamWriteValue32, stream, self._address() + WORD, value, default)
+
+    def _address(self) -> int:
+        """Where the device sees the words."""
+        if self._device_address is None:
+            cu = driver()
             host = ctypes.addressof(ctypes.c_char.from_buffer(self._page))
             flags = cu.CU_MEMHOSTREGISTER_PORTABLE | cu.CU_MEMHOSTREGISTER_DEVICEMAP
             call(cu.cuMemHostRegister, host, mmap.PAGESIZE, flags)
             self._device_address = int(call(cu.cuMemHostGetDevicePointer, host, 0))
-        reached = cu.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_GEQ
-        call(cu.cuStreamWaitValue32, stream, self._device_address, value, reached)
+        return self._device_address

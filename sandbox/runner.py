@@ -155,7 +155,8 @@ class Runner:
         shot, marked = int(message["shot"]), bool(message["marked"])
         gate = self.gate if message["gated"] else None
         if gate is not None:
-            gate.hold(int(torch.cuda.current_stream().cuda_stream), shot)
+            stream = int(torch.cuda.current_stream().cuda_stream)
+            gate.hold(stream, shot)
         else:
             self.channel.send({"op": "armed"})
             self.channel.receive()
@@ -169,11 +170,10 @@ class Runner:
             answers = [self._outputs(result, args) for result, (args, _) in zip(results, calls, strict=True)]
             deliver(answers, [slots for _, slots in calls])
         if gate is not None:
+            gate.report(stream, shot)
             self.channel.send({"op": "armed"})
         self._synchronize()
         # The referee's clock runs until it hears this and has copied the outputs: nothing else before it.
-        if gate is not None:
-            gate.report(shot)
         self.channel.send({"op": "done"})
         return {"op": "times", "call_ms": [milliseconds(*pair) for pair in itertools.pairwise(marks)]}
 

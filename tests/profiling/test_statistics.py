@@ -56,3 +56,13 @@ def test_times_that_are_not_clear_of_zero_give_no_ratio():
 
 def test_one_window_below_zero_is_noise_not_the_end():
     assert speedup([1.0, 1.1, 0.9, 1.0, 1.0, 1.0], [0.3, 0.4, -0.001, 0.35, 0.3, 0.4]) is not None
+
+
+def test_what_differs_between_processes_widens_the_interval_and_can_undo_a_verdict():
+    rng = np.random.default_rng(3)
+    slow, fast = list(1.01 + rng.normal(0, 0.002, 20)), list(1 + rng.normal(0, 0.002, 20))
+    alone, widened = speedup(slow, fast), speedup(slow, fast, between_processes=0.01)
+    assert alone is not None and widened is not None
+    assert alone.verdict == "faster" and widened.verdict == "not_distinguishable"
+    assert widened.low < alone.low < alone.ratio == widened.ratio < alone.high < widened.high
+    assert widened.high / widened.ratio > 1.0196
