@@ -8,7 +8,7 @@ import sys
 
 from environs import EnvError
 
-from domain.settings import settings
+from domain.settings import HIGHEST_PORT, LOG_LEVELS, settings
 from stack.serve import serve
 
 
@@ -25,10 +25,13 @@ def main() -> int:
         "--log-level",
         default=given.log_level,
         type=str.upper,
-        choices=["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"],
+        choices=LOG_LEVELS,
         help="how much to log (default: %(default)s)",
     )
     flags = parser.parse_args()
+    if not 1 <= flags.port <= HIGHEST_PORT:
+        print(f"--port must be between 1 and {HIGHEST_PORT}, not {flags.port}", file=sys.stderr)
+        return 2
     return serve(dataclasses.replace(given, host=flags.host, port=flags.port, log_level=flags.log_level))
 
 

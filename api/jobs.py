@@ -69,9 +69,11 @@ def listing(query_data: dict[str, Any]) -> Response:
     wanted = State(state) if state else None
     # Of a batch, the state is picked here: the cursor must go on after the last job that was looked at.
     index = None if batch_id else wanted
-    page = desk().records.list(state=index, batch_id=batch_id, limit=limit, before=query_data.get("cursor"))
+    # One more than is shown tells whether anything follows.
+    found = desk().records.list(state=index, batch_id=batch_id, limit=limit + 1, before=query_data.get("cursor"))
+    page = found[:limit]
     shown = [summary(view) for view in page if wanted is None or view.state is wanted]
-    return jsonify({"jobs": shown, "next_cursor": f"{page[-1].submitted_at:.6f}" if len(page) == limit else None})
+    return jsonify({"jobs": shown, "next_cursor": f"{page[-1].submitted_at:.6f}" if len(found) > limit else None})
 
 
 def _known(job_id: str, view: JobView | None) -> JobView:

@@ -161,7 +161,8 @@ def _plain_detail(error: HTTPError) -> str:
         case 404:
             return f"there is no {request.path[:200]!r} here; /openapi.json lists what there is"
         case 405:
-            return f"{request.method} is not allowed for {request.path[:200]}; {dict(error.headers).get('Allow')} is"
+            allowed = dict(error.headers).get("Allow")
+            return f"{request.method} is not allowed for {request.path[:200]}; allowed: {allowed}"
         case 413:
             return f"the body is larger than {settings().max_body // MIB} MiB; split it, or send tensors compressed"
         case 500:

@@ -48,6 +48,10 @@ class Executable(ABC):
         source returned; None means that the contract's output arguments hold the answer.
         """
 
+    def call_double(self, args: list[Any]) -> Any:
+        """One call in float64, inputs and weights doubled, on a copy; None where the kernel has no such form."""
+        return None
+
     def init_inputs(self) -> list[Any] | None:
         """Constructor arguments that the source itself gives (`get_init_inputs`); None when it gives none."""
         return None

@@ -31,7 +31,7 @@ class CudaBackend(Backend):
         io = _contract(kernel)
         build = Build(kernel, target.arch or DEFAULT_ARCH)
         if target.arch is None:
-            build.notes.append(f"this worker has no CUDA device: compiled for {DEFAULT_ARCH}, not run")
+            build.notes.append(f"this worker has no CUDA device: compiled for {build.arch}, not run")
         attempt = build.compile()
         check_arguments(attempt.name, attempt.parameters, io.args)
         build.notes += doubtful_pointers(attempt.parameters, io.args)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,7 +14,7 @@ import torch
 from backends.backend import Target
 from backends.layers import embedding_rows, index_shapes, layer_shapes, weight_shapes
 from backends.randomness import seed_everything
-from backends.trace import asks_for_gpu, is_out_of_memory, summary
+from backends.trace import asks_for_gpu, fault, is_out_of_memory, summary
 from domain.fault import KernelFault
 from domain.result import Status
 
@@ -74,7 +76,8 @@ def find_plan(
 ) -> Plan:
     """The first plan that the function can be called with; its module's buffers are as before.
 
-    Raises KernelFault (RUNTIME_ERROR) with the last error when none fits, (UNSUPPORTED) when it asks for a missing GPU.
+    Raises KernelFault (RUNTIME_ERROR) with the last error when none fits, or the function's own exception where other
+    inputs would not have helped: a bug in the source, no GPU, no memory or no compilation whatever the inputs.
     """
     module = instance if isinstance(instance, torch.nn.Module) else torch.nn.Module()
     buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
@@ -88,19 +91,35 @@ def find_plan(
         except Exception as error:
             if isinstance(error, KernelFault) or _is_final(error, target):
                 raise
-            # Without its traceback, whose frames keep the inputs alive.
-            failures.append((plan, error.with_traceback(None)))
+            # The frames of its traceback would keep the inputs alive.
+            traceback.clear_frames(error.__traceback__)
+            failures.append((plan, error))
             continue
         for name, buffer in module.named_buffers():
             if name in buffers:
                 buffer.copy_(buffers[name])
         return plan
-    raise _nothing_fits(entry, failures)
+    raise _not_of_the_inputs([error for _, error in failures], target) or _nothing_fits(entry, failures)
 
 
 def _is_final(error: Exception, target: Target) -> bool:
     """Whether trying on is pointless: the device is lost to this process, or was never there."""
     return (not target.is_cuda and asks_for_gpu(error)) or ("CUDA error" in str(error) and not is_out_of_memory(error))
+
+
+def _not_of_the_inputs(errors: list[Exception], target: Target) -> Exception | None:
+    """The error that other inputs would not have avoided, when there is one."""
+    bug = next((error for error in errors if _is_bug(error)), None)
+    statuses = {fault(error, "", Path(), target).status for error in errors}
+    return bug or (None if Status.RUNTIME_ERROR in statuses else errors[-1])
+
+
+def _is_bug(error: Exception) -> bool:
+    """Whether a name is missing in the source itself, not in what we guessed for an argument."""
+    if isinstance(error, AttributeError):
+        return not isinstance(error.obj, (torch.Tensor, int, float))
+    # A local without a value may be one that only the branch for another shape gives one.
+    return isinstance(error, (NameError, ImportError)) and not isinstance(error, UnboundLocalError)
 
 
 def _nothing_fits(entry: str, failures: list[tuple[Plan, Exception]]) -> KernelFault:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -115,6 +116,19 @@ class PythonExecutable(Executable):
         except Exception as error:
             raise fault(error, f"calling {self.entry}", self._folder, self._target) from error
 
+    def call_double(self, args: list[Any]) -> Any:
+        doubled = replace(args, torch.Tensor, lambda tensor: tensor.double() if tensor.is_floating_point() else tensor)
+        if self._callable is not self._instance:
+            return self.call(doubled)
+        model: Any = copy.deepcopy(self._instance)
+        model.double()
+        single = self._callable
+        try:
+            self._callable = model
+            return self.call(doubled)
+        finally:
+            self._callable = single
+
     def init_inputs(self) -> list[Any] | None:
         return self._init
 
@@ -138,7 +152,7 @@ class PythonExecutable(Executable):
                 self._plan = find_plan(self._callable, self._signature, self._instance, self._target, seed, self.entry)
             return self._plan.draw(seed, self._target), f"inputs were inferred: {self._plan.described()}"
         except Exception as error:
-            raise fault(error, "making inputs", self._folder, self._target) from error
+            raise fault(error, f"calling {self.entry} with guessed inputs", self._folder, self._target) from error
 
     def state(self) -> dict[str, Any]:
         if not isinstance(self._instance, torch.nn.Module):

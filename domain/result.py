@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -40,7 +41,8 @@ class Timing:
     """How fast, and how that was measured.
 
     `trusted_ms` is the referee's own window divided by its calls; `stats` describe single calls and come from the
-    runner's events only where their sum fits that window (`distribution` says which).
+    runner's events only where their sum fits that window (`distribution` says which). `single_call_ms` is a call by
+    itself (None where not measured), `card` the state of the GPU around the windows.
     """
 
     method: str
@@ -53,13 +55,16 @@ class Timing:
     distribution: str
     cache: str
     flags: list[str] = field(default_factory=list)
+    single_call_ms: float | None = None
+    card: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
 class Comparison:
     """Candidate against reference over every output of every compared call.
 
-    `weak_reference` names trivial answers that the reference could not tell from right ones at this tolerance.
+    `weak_reference` names trivial answers that the reference could not tell from right ones at this tolerance;
+    `precision` holds both errors against the reference in float64, where that could be run.
     """
 
     passed: bool
@@ -75,6 +80,7 @@ class Comparison:
     message: str | None = None
     first_mismatch: dict[str, Any] | None = None
     weak_reference: list[str] = field(default_factory=list)
+    precision: dict[str, Any] | None = None
     strict: dict[str, Any] | None = None
 
 
@@ -133,7 +139,20 @@ class Report:
             body["ref_runtime"] = asdict(timing.stats if timing else RuntimeStats())
             body["ref_result"] = _exec_result(self.reference, environment)
             body["speedup"] = asdict(self.speedup) if self.speedup else None
-        return body
+        finite: dict[str, Any] = _finite(body)
+        return finite
+
+
+def _finite(value: Any) -> Any:
+    """The same with null for every number that JSON does not have."""
+    match value:
+        case float() if not math.isfinite(value):
+            return None
+        case dict():
+            return {key: _finite(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_finite(item) for item in value]
+    return value
 
 
 def _exec_result(outcome: Outcome, environment: dict[str, Any]) -> dict[str, Any]:

@@ -7,14 +7,19 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from environs import Env, validate
+from environs import Env, ValidationError, validate
 
 MIB = 1 << 20
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+HIGHEST_PORT = 65_535
 
 
 @dataclass(frozen=True)
 class Settings:
-    """All settings. Sizes in bytes, times in seconds."""
+    """All settings. Sizes in bytes, times in seconds.
+
+    `lease_dir` is where jobs of all services queue for a device: whatever shares one has to have the same.
+    """
 
     broker_url: str
     host: str
@@ -25,6 +30,7 @@ class Settings:
     log_level: str
     enable_device_metrics: bool
     state_dir: Path
+    lease_dir: Path
     log_dir: Path
     job_ttl: int
     max_source: int
@@ -42,13 +48,14 @@ def settings() -> Settings:
     read = Settings(
         broker_url=env.str("CELERY_BROKER_URL", "redis://127.0.0.1:6379/0"),
         host=env.str("HOST", "127.0.0.1"),
-        port=env.int("PORT", 8000, validate=validate.Range(1, 65535)),
+        port=env.int("PORT", 8000, validate=validate.Range(1, HIGHEST_PORT)),
         gpu_device=env.str("GPU_DEVICE", None),
         visible_devices=env.str("CUDA_VISIBLE_DEVICES", None),
         max_workers=env.int("MAX_WORKERS", None, validate=validate.Range(1, 64)),
-        log_level=env.str("LOG_LEVEL", "INFO").upper(),
+        log_level=env.str("LOG_LEVEL", "INFO", validate=_known_level).upper(),
         enable_device_metrics=env.bool("ENABLE_DEVICE_METRICS", False),
         state_dir=Path(env.str("STATE_DIR", f"{tempfile.gettempdir()}/kernel-eval")),
+        lease_dir=Path(env.str("LEASE_DIR", tempfile.gettempdir())),
         log_dir=Path(env.str("LOG_DIR", "logs")),
         job_ttl=env.int("JOB_TTL", 86_400),
         max_source=1 * MIB,
@@ -63,3 +70,8 @@ def settings() -> Settings:
 
 def _mebibytes(count: int | None) -> int | None:
     return None if count is None else count * MIB
+
+
+def _known_level(text: str) -> None:
+    if text.upper() not in LOG_LEVELS:
+        raise ValidationError(f"Must be one of: {', '.join(LOG_LEVELS).lower()}.")

@@ -44,6 +44,11 @@ class Device:
         self._flush_buffer.zero_()
 
     @property
+    def uuid(self) -> str | None:
+        """The GPU's UUID as the driver has it; None for the host."""
+        return f"GPU-{torch.cuda.get_device_properties(self.name).uuid}" if self.is_cuda else None
+
+    @property
     def memory(self) -> int:
         """Bytes that the device has in all; of the host, what is free now."""
         if self.is_cuda:

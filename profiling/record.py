@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import statistics
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from domain.result import Speedup, Timing
-from profiling.statistics import Sample, resolved, runtime_stats, speedup, undisturbed
+from profiling.flags import Believed, Misfit, believed, events_misfit
+from profiling.statistics import Sample, resolved, runtime_stats, speedup, standard_error, undisturbed
 from profiling.window import Window
 
 # How far a runner's own times may be from the referee's window before they are not believed even as a distribution.
@@ -33,7 +35,10 @@ class TimeRecord:
     elapsed_ms: list[float] = field(default_factory=list)
     null_ms: list[float] = field(default_factory=list)
     marked: list[Window] = field(default_factory=list)
+    single_ms: list[float] = field(default_factory=list)
+    single_null_ms: list[float] = field(default_factory=list)
     flags: list[str] = field(default_factory=list)
+    card: dict[str, Any] | None = None
 
     def add(self, window: Window, null_ms: float, *, warm_up: bool) -> None:
         """A window and the null window beside it. The first of them all only warms up and gives the distribution."""
@@ -42,6 +47,10 @@ class TimeRecord:
         self.null_ms.append(null_ms)
         if not warm_up:
             self.elapsed_ms.append(window.elapsed_ms)
+
+    def drop_last(self) -> None:
+        """The last window is to be taken again."""
+        self.elapsed_ms.pop()
 
     @property
     def overhead_ms(self) -> float:
@@ -62,10 +71,13 @@ class TimeRecord:
         flags = list(self.flags)
         if bounded:
             flags.append("too short for what a window can resolve here: the time is an upper bound, not a measurement")
-        if shape is None and self.calls > 1:
-            flags.append(
-                "the kernel's own event times do not fit the referee's clock: the windows alone are the distribution"
-            )
+        misfits = [self._misfit(window) for window in self.marked if not self._fits(window)] if self.calls > 1 else []
+        if (misfit := events_misfit(misfits, len(self.marked))) is not None:
+            flags.append(misfit)
+        if (alone_ms := self._single_call(windows)).flag is not None:
+            level, shape = alone_ms.time_ms, None
+            windows = np.full(1, level)
+            flags.append(alone_ms.flag)
         if len(windows) < len(net):
             flags.append(f"{len(net) - len(windows)} of {len(net)} windows were disturbed from outside and left out")
         alone = np.full(1, level) if bounded else windows.clip(min=0.0)
@@ -80,7 +92,25 @@ class TimeRecord:
             distribution="windows" if shape is None else "events",
             cache=cache,
             flags=flags,
+            single_call_ms=self._single_call_ms(),
+            card=self.card,
         )
+
+    def _single_call(self, windows: Sample) -> Believed:
+        """The windows' time, or a single call's where that is longer beyond doubt."""
+        level = float(windows.mean())
+        if len(self.single_ms) < 3:
+            return Believed(level)
+        single = np.asarray(self.single_ms) - statistics.median(self.single_null_ms)
+        return believed(level, standard_error(windows), float(np.median(single)), standard_error(single))
+
+    def _single_call_ms(self) -> float | None:
+        if not self.single_ms:
+            return None
+        return statistics.median(self.single_ms) - statistics.median(self.single_null_ms)
+
+    def _misfit(self, window: Window) -> Misfit:
+        return Misfit(window.elapsed_ms - self.overhead_ms, sum(window.call_ms))
 
     def _shape(self) -> Sample | None:
         """Call times relative to their window's mean; None where they are not to be believed or say nothing."""

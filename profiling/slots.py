@@ -58,6 +58,11 @@ class Slots:
         for tensor, ref in zip(tensors, values.leaves(self.args[call], TensorRef), strict=True):
             view(self.image, ref).copy_(tensor)
 
+    def arguments(self, call: int) -> list[Any]:
+        """One call's arguments as they were filled in: views of the private image."""
+        views: list[Any] = values.replace(self.args[call], TensorRef, lambda ref: view(self.image, ref))
+        return views
+
     def wire(self) -> list[dict[str, Any]]:
         """The calls as the runner is told them."""
         return [

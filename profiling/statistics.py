@@ -68,11 +68,15 @@ def resolved(times_ms: Sample) -> tuple[float, bool]:
 
     Clear is two standard errors; the bound is as far above the mean, so that a kernel gains nothing by being too short.
     """
-    mean = float(times_ms.mean())
-    error = float(times_ms.std(ddof=1)) / math.sqrt(times_ms.size) if times_ms.size > 1 else 0.0
+    mean, error = float(times_ms.mean()), standard_error(times_ms)
     if mean > 2 * error:
         return mean, False
     return max(mean, 0.0) + 2 * error, True
+
+
+def standard_error(sample: Sample) -> float:
+    """Of the mean; 0.0 for a single value."""
+    return float(sample.std(ddof=1)) / math.sqrt(sample.size) if sample.size > 1 else 0.0
 
 
 def undisturbed(windows_ms: Sample) -> NDArray[np.bool_]:

@@ -145,6 +145,15 @@ class Runner:
             "elapsed_ms": elapsed_ms,
         }
 
+    def double(self, message: Message) -> Message:
+        """One call in float64; a kernel that has no such form says so with None."""
+        try:
+            result = self._loaded.call_double(self._placed(message["args"]))
+            outputs = None if result is None else tensors_of(result, self.target)
+        except Exception:
+            outputs = None
+        return {"op": "value", "value": None if outputs is None else self._retain(outputs)}
+
     def window(self, message: Message) -> Message:
         """One window: queue every call behind the gate (or wait for the gun's message), hand the answers in, say done.
 
@@ -236,15 +245,7 @@ def _assignment(message: Message) -> tuple[Kernel, Path, Target]:
     return Kernel.from_wire(message["kernel"]), folder, target
 
 
-DOING = {
-    "build": "building",
-    "load": "loading",
-    "inputs": "making inputs",
-    "state": "reading the weights",
-    "load_state": "setting the weights",
-    "probe": "running",
-    "window": "running",
-}
+DOING = {"build": "building", "load": "loading", "inputs": "making inputs", "probe": "running", "window": "running"}
 
 
 def serve(channel: Channel) -> None:
@@ -264,6 +265,7 @@ def serve(channel: Channel) -> None:
             "detach",
             "attach_gate",
             "probe",
+            "double",
             "window",
         )
     }

@@ -111,6 +111,12 @@ class Session:
             raise KernelFault(Status.CRASHED, "the runner's answer has no outputs")
         return Probe(outputs, answer.get("returned") is True, max(min(elapsed, default=0.0), 0.0))
 
+    def double(self, args: list[Any]) -> list[torch.Tensor] | None:
+        """One call's outputs in float64, on a copy of the model and doubled inputs; None where it cannot be run so."""
+        answer = self.runner.request({"op": "double", "args": values.encode(self.place(args))})
+        outputs = self._fetch(answer)
+        return outputs if isinstance(outputs, list) else None
+
     def reserve(self, size: int) -> Arena:
         """An arena of at least that many bytes, known to the runner; what was in the previous one is gone."""
         if size > self._arena_limit:

@@ -34,6 +34,7 @@ def for_child(settings: Settings, temporary: Path, **more: str) -> dict[str, str
         "PORT": str(settings.port),
         "LOG_LEVEL": settings.log_level,
         "STATE_DIR": str(settings.state_dir),
+        "LEASE_DIR": str(settings.lease_dir),
         "ENABLE_DEVICE_METRICS": str(settings.enable_device_metrics).lower(),
         "TMPDIR": str(temporary),
         "PYTHONUNBUFFERED": "1",

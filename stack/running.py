@@ -21,6 +21,7 @@ from stack.log_book import LogBook
 from stack.redis_server import RedisServer
 from stack.stopping import ignore_signals
 from stack.supervisor import OURS, Supervisor
+from tasks import lease
 
 START_S = 120.0
 SLICE_S = 0.1
@@ -64,11 +65,11 @@ def running(settings: Settings, console: Console | None = None) -> Iterator[Stac
     with contextlib.ExitStack() as cleanup:
         # Last in, first out: the folder goes when nothing runs in it any more.
         scratch = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="kernel-eval-")))
-        scratch.chmod(0o711)  # Submissions run as another user and have their folders below.
         temporary = scratch / "tmp"
         temporary.mkdir(mode=0o700)
         log = LogBook(environment.ROOT / settings.log_dir, console)
         cleanup.callback(log.close)
+        cleanup.callback(lease.tidy)  # A worker that had to be killed has left its ticket.
         supervisor = Supervisor(log)
         cleanup.callback(supervisor.stop)
         cleanup.callback(ignore_signals)

@@ -19,6 +19,7 @@ from tasks.contender import Contender, Stopped
 from tasks.environment import environment
 from tasks.lease import device_lease
 from tasks.rounds import Rounds
+from tasks.timekeeper import Timekeeper
 from tasks.trial_inputs import TrialInputs
 from tasks.workbench import Workbench, deadline_in
 
@@ -113,9 +114,10 @@ class _Job:
                 self._probe(contender, example[contender.role])
             rounds = Rounds(self.contenders, self.inputs, example, self.bench, self.request, deadline)
             rounds.validate()
-            if self.candidate.comparison is None or self.candidate.comparison.passed:
+            if rounds.right:
                 self.progress(Stage.TIME)
-                self.speedup = rounds.time()
+                self.speedup = Timekeeper(rounds).time()
+            rounds.look_at_precision()
         finally:
             self.device_s = time.monotonic() - started
 

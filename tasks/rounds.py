@@ -9,26 +9,28 @@ from typing import Any
 import torch
 
 from domain.fault import KernelFault
+from domain.kernel import KernelType
 from domain.request import Request
-from domain.result import Speedup, Status
+from domain.result import Status
 from domain.value import leaves
-from profiling.plan import calls_that_fill, calls_that_fit, windows_for
-from profiling.record import TimeRecord, paired_speedup
 from profiling.slots import Slots, bytes_per_call
 from profiling.window import Window
+from profiling.written_bytes import in_place_bytes, returned_bytes
 from tasks.contender import Contender
-from tasks.gating import Rehearsal, rehearse
 from tasks.trial_inputs import Arguments, TrialInputs
 from tasks.workbench import Workbench
 from validation.comparison import CallComparison, compare_calls, merge
 from validation.integrity import weak_reference
 from validation.poison import untouched
+from validation.precision import precision_finding
 from validation.tolerance import requested
 
 VALIDATION_CALLS = 5
-RESERVE_S = 1.0
+PRECISION_S = 5.0
 IMAGES = 6
 """Copies of a window's bytes at one time: the arena, its image, the snapshot, the answers; the null runner's two."""
+
+Outputs = list[torch.Tensor]
 
 
 class Rounds:
@@ -50,76 +52,36 @@ class Rounds:
         self.bench = bench
         self.request = request
         self.deadline = deadline
-        self.weak: list[str] = []
+        self.tolerance = requested(request.atol, request.rtol)
+        self._weak: list[str] = []
+        self._precision: dict[str, Any] | None = None
         self._compared: list[CallComparison] = []
+        self._first_outputs: dict[str, list[Outputs]] = {}
+        self._first_call: Arguments = []
+
+    @property
+    def right(self) -> bool:
+        """Whether the candidate has given no wrong answer so far."""
+        return self.candidate.comparison is None or self.candidate.comparison.passed
 
     def validate(self) -> None:
         """A few calls on fresh inputs, nothing timed; the candidate's comparison is its first verdict."""
-        calls = max(min(VALIDATION_CALLS, self._memory() // max(self._bytes_per_call(), 1)), 1)
-        slots = self._slots(calls)
-        self._fill(slots)
-        windows = {c.role: self._shoot(c, slots, gated=False, marked=False) for c in self.contenders}
+        slots = self.slots(max(min(VALIDATION_CALLS, self.memory() // max(self.bytes_per_call(), 1)), 1))
+        self.fill(slots)
+        windows = {c.role: self.shoot(c, slots, gated=False, marked=False) for c in self.contenders}
+        # Of two calls: enough to tell what a call surely writes.
+        self._first_outputs = {role: slots[role].read(window.snapshot)[:2] for role, window in windows.items()}
         owner = self.contenders[0]
-        outputs = slots[owner.role].read(windows[owner.role].snapshot)[0]
+        outputs = self._first_outputs[owner.role][0]
         with owner.answerable():
             _check_written(owner, outputs)
         if len(self.contenders) > 1:
-            inputs = leaves(self.example[owner.role], torch.Tensor)
-            self.weak = weak_reference(outputs, inputs, requested(self.request.atol, self.request.rtol))
-        self._judge(slots, windows)
+            inputs = leaves(slots[owner.role].arguments(0), torch.Tensor)
+            self._weak = weak_reference(outputs, inputs, self.tolerance)
+        self._first_call = slots[owner.role].arguments(0)
+        self.judge(slots, windows)
 
-    def time(self) -> Speedup | None:
-        """Windows of the contenders in turn (A B, B A, ...) until the trials are done or the time is nearly over."""
-        rehearsals = {c.role: self._rehearsal(c) for c in self.contenders}
-        calls = self._calls(rehearsals)
-        slots = self._slots(calls)
-        records = {
-            role: TimeRecord(calls, self.bench.device.is_cuda, gated=rehearsal is not None)
-            for role, rehearsal in rehearsals.items()
-        }
-        windows = windows_for(self.request.num_trials, calls)
-        self._warm_null(slots)
-        slowest = 0.0
-        for index in range(windows + 1):
-            started = time.monotonic()
-            if index > 1 and started + slowest + RESERVE_S > self.deadline:
-                for record in records.values():
-                    record.flags.append(f"stopped after {index - 1} of {windows} windows: the timeout was near")
-                break
-            self._fill(slots)
-            # The first round warms up, and its marked windows give the distribution; the others give the level.
-            self._round(slots, records, reverse=index % 2 == 1, marked=index == 0)
-            if self.candidate.comparison is not None and not self.candidate.comparison.passed:
-                return None
-            slowest = max(slowest, time.monotonic() - started)
-        for contender in self.contenders:
-            contender.timing = records[contender.role].timing(self.bench.device.cache)
-        return paired_speedup(*(records[c.role] for c in self.contenders)) if len(self.contenders) > 1 else None
-
-    def _warm_null(self, slots: dict[str, Slots]) -> None:
-        """The null runner takes its memory and loads its code now: neither can be done behind a closed gate."""
-        for layout in slots.values():
-            self.bench.null_range().window(layout, gated=False, marked=False)
-
-    def _round(self, slots: dict[str, Slots], records: dict[str, TimeRecord], *, reverse: bool, marked: bool) -> None:
-        """One window for each contender, a null window beside each, then the comparison."""
-        windows: dict[str, Window] = {}
-        for contender in self.contenders[::-1] if reverse else self.contenders:
-            record = records[contender.role]
-            null = self.bench.null_range().window(slots[contender.role], gated=record.gated, marked=False)
-            windows[contender.role] = self._shoot(
-                contender, slots, gated=record.gated, marked=marked or not record.gated
-            )
-            record.add(windows[contender.role], null.elapsed_ms, warm_up=marked)
-        self._judge(slots, windows)
-
-    def _shoot(self, contender: Contender, slots: dict[str, Slots], *, gated: bool, marked: bool) -> Window:
-        if contender.range is None:
-            raise ValueError(f"the {contender.role} has no range")
-        with contender.answerable():
-            return contender.range.window(slots[contender.role], gated=gated, marked=marked)
-
-    def _fill(self, slots: dict[str, Slots]) -> None:
+    def fill(self, slots: dict[str, Slots]) -> None:
         """Fresh inputs for every call, or the same again where drawing has become too dear."""
         calls = slots[self.candidate.role].calls
         if slots[self.candidate.role].filled and not self.inputs.affordable:
@@ -129,7 +91,14 @@ class Rounds:
             for role, layout in slots.items():
                 layout.fill(call, drawn[role])
 
-    def _judge(self, slots: dict[str, Slots], windows: dict[str, Window]) -> None:
+    def shoot(self, contender: Contender, slots: dict[str, Slots], *, gated: bool, marked: bool) -> Window:
+        """One window of that contender over what its slots were filled with."""
+        if contender.range is None:
+            raise ValueError(f"the {contender.role} has no range")
+        with contender.answerable():
+            return contender.range.window(slots[contender.role], gated=gated, marked=marked)
+
+    def judge(self, slots: dict[str, Slots], windows: dict[str, Window]) -> None:
         """Compares every call's outputs, in full. Without a reference there is nothing to compare with."""
         if len(self.contenders) == 1:
             return
@@ -137,48 +106,67 @@ class Rounds:
         with candidate.answerable():
             _check_inputs(windows[reference.role], windows[candidate.role])
         expected, actual = (slots[c.role].read(windows[c.role].snapshot) for c in (reference, candidate))
-        pairs = list(zip(expected, actual, strict=True))
-        self._compared += compare_calls(pairs, requested(self.request.atol, self.request.rtol))
-        candidate.comparison = dataclasses.replace(merge(self._compared), weak_reference=self.weak)
+        self._compared += compare_calls(list(zip(expected, actual, strict=True)), self.tolerance)
+        self._note_comparison()
 
-    def _rehearsal(self, contender: Contender) -> Rehearsal | None:
-        return rehearse(contender, self.example[contender.role], self._limit(), self.bench.device)
+    def look_at_precision(self) -> None:
+        """Both answers to one call against the same call in float64, where the reference is torch and can be run so.
 
-    def _calls(self, rehearsals: dict[str, Rehearsal | None]) -> int:
-        """Calls in every window of this job: what all contenders can queue, and the fastest needs to fill its own."""
-        times = [
-            rehearsal.call_ms if rehearsal is not None else self._estimate(c)
-            for c, rehearsal in zip(self.contenders, rehearsals.values(), strict=True)
-        ]
-        limit = min([self._limit(), *(rehearsal.calls for rehearsal in rehearsals.values() if rehearsal is not None)])
-        return calls_that_fill(min(times), limit, is_cuda=self.bench.device.is_cuda)
+        The last thing asked of the reference's runner; nothing is known where it fails or takes too long.
+        """
+        reference = self.contenders[0]
+        if len(self.contenders) == 1 or reference.session is None or reference.kernel.kernel_type != KernelType.TORCH:
+            return
+        reference.session.runner.deadline = min(self.deadline, time.monotonic() + PRECISION_S)
+        try:
+            exact = reference.session.double(self._first_call)
+        except KernelFault:
+            return
+        if exact is None:
+            return
+        ours, theirs = self._first_outputs[self.candidate.role][0], self._first_outputs[reference.role][0]
+        if len(exact) == len(ours) == len(theirs):
+            found = precision_finding(exact, theirs, ours)
+            self._precision = dataclasses.asdict(found) if found is not None else None
+            self._note_comparison()
 
-    def _limit(self) -> int:
-        return calls_that_fit(
-            max(self._estimate(contender) for contender in self.contenders),
-            bytes_per_call=self._bytes_per_call(),
-            memory=self._memory(),
-        )
+    def written_bytes(self, contender: Contender) -> int:
+        """What a call of that contender surely writes; 0 where nothing is sure."""
+        outputs = self._first_outputs.get(contender.role, [])
+        io = contender.kernel.io
+        if contender.probe is None or len(outputs) < 2:
+            return 0
+        if not contender.probe.returned and io is not None:
+            pure = [
+                t for i, t in zip(contender.output_arguments, outputs[0], strict=True) if io.args[i].role == "output"
+            ]
+            return in_place_bytes(pure)
+        given = leaves(self.example[contender.role], torch.Tensor)
+        return returned_bytes(outputs[0], outputs[1], given) if contender.session is not None else 0
 
-    def _estimate(self, contender: Contender) -> float:
-        return contender.probe.estimate_ms if contender.probe is not None else 0.0
-
-    def _slots(self, calls: int) -> dict[str, Slots]:
+    def slots(self, calls: int) -> dict[str, Slots]:
+        """A layout of that many calls for each contender."""
         return {c.role: c.slots(calls, self.example[c.role], self.bench.device.name) for c in self.contenders}
 
-    def _bytes_per_call(self) -> int:
+    def bytes_per_call(self) -> int:
+        """Of the contender that needs the most."""
         return max(bytes_per_call(self.example[c.role], _returned(c)) for c in self.contenders)
 
-    def _memory(self) -> int:
+    def memory(self) -> int:
         """Bytes that one contender's window may take, of what is allowed to all the copies of it."""
         return self.bench.arena_memory // (IMAGES * len(self.contenders))
 
+    def _note_comparison(self) -> None:
+        self.candidate.comparison = dataclasses.replace(
+            merge(self._compared), weak_reference=self._weak, precision=self._precision
+        )
 
-def _returned(contender: Contender) -> list[Any]:
+
+def _returned(contender: Contender) -> Outputs:
     return contender.probe.outputs if contender.probe is not None and contender.probe.returned else []
 
 
-def _check_written(owner: Contender, outputs: list[torch.Tensor]) -> None:
+def _check_written(owner: Contender, outputs: Outputs) -> None:
     """Outputs in a contract's arguments begin as poison: one that is still all poison was never written."""
     io = owner.kernel.io
     for index, tensor in zip(owner.output_arguments, outputs, strict=False):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import time
@@ -10,15 +11,20 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+import psutil
 import torch
 
 from backends.backend import Target
 from domain.fault import InfrastructureFault, KernelFault
 from domain.settings import settings
+from profiling.card import CardMonitor
+from profiling.ceiling_probe import measure
+from profiling.ceilings import UNKNOWN, Ceilings, ceilings
 from profiling.device import Device
 from profiling.window import Range
 from sandbox.launcher import Zygote
 from sandbox.session import Session
+from tasks.device import detect
 
 FOREVER = float("inf")
 ARENA_SHARE = 4
@@ -35,6 +41,8 @@ class Workbench:
         self.folder = Path(tempfile.mkdtemp(prefix="bench-", dir=_state_folder()))
         self._zygote: Zygote | None = None
         self._null: Range | None = None
+        self._ceilings: Ceilings | None = None
+        self.card = CardMonitor(self.device.uuid)
 
     @property
     def zygote(self) -> Zygote:
@@ -64,6 +72,22 @@ class Workbench:
                 raise InfrastructureFault(f"the null runner failed: {fault.message}") from fault
             self._null = Range(session, self.device, null=True)
         return self._null
+
+    def ceilings(self) -> Ceilings:
+        """What the card can do at best, measured once; makes nothing impossible where there is no card."""
+        if self._ceilings is None:
+            self._ceilings = UNKNOWN
+            if self.device.is_cuda:
+                found = detect()
+                self._ceilings = ceilings(
+                    settings().state_dir, found.name, found.driver or "unknown", lambda: measure(self.device.name)
+                )
+        return self._ceilings
+
+    def own_pids(self) -> set[int]:
+        """Every process of this service on this node: none of them is a stranger on the card."""
+        worker = psutil.Process(os.getppid())
+        return {os.getpid(), worker.pid, *(child.pid for child in worker.children(recursive=True))}
 
     def rest(self) -> None:
         """Between jobs: gives back what the last one made this process and its null runner take of the device."""

@@ -61,6 +61,16 @@ def start_redis(folder: Path, port: int, *options: str) -> subprocess.Popen[byte
     raise AssertionError(f"valkey did not start on port {port}:\n{log.read_text()}")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def lease_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The tests neither wait for a service that runs on this machine nor hold it up."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LEASE_DIR", str(tmp_path_factory.mktemp("leases")))
+        settings.cache_clear()
+        yield
+    settings.cache_clear()
+
+
 @pytest.fixture(scope="session")
 def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A valkey server for the whole session; the settings of this process, and of its children, point at it."""

@@ -91,7 +91,9 @@ class JobSummarySchema(Schema):
     batch_id = fields.String(allow_none=True)
     cancel_requested = fields.Boolean()
     timeline = fields.List(fields.Nested(StepSchema), required=True)
-    error = fields.String(allow_none=True, metadata={"description": "Why the service failed; null otherwise."})
+    error = fields.String(
+        allow_none=True, metadata={"description": "Why a job failed or was cancelled; null in every other state."}
+    )
 
 
 class JobSchema(JobSummarySchema):

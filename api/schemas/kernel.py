@@ -65,8 +65,8 @@ class KernelSchema(ObjectSchema):
     def _launch(self, data: dict[str, Any], **_: Any) -> dict[str, Any]:
         if data.get("io") is not None:
             try:
-                contract = IOContract.from_wire(data["io"])
-                check_launch(contract, KernelType(data["kernel_type"]), data["source_code"])
+                contract, launch = IOContract.from_wire(data["io"]), data["io"].get("launch") or {}
+                check_launch(contract, launch, KernelType(data["kernel_type"]), data["source_code"])
             except ValidationError as error:
                 raise ValidationError({"io": {"launch": error.messages}}) from error
         return data

@@ -66,26 +66,27 @@ class LaunchSchema(WireSchema):
         return data
 
 
-def _dimensions(wire: Any) -> dict[str, Dimension]:
-    """`{x, y, z}`, a list of one to three, or one dimension alone, all as `{x, y, z}`."""
+def _dimensions(wire: Any) -> dict[str | int, Dimension] | list[Dimension] | Dimension:
+    """`{x, y, z}`, a list of one to three, or one dimension alone, each in the form that it came in."""
+    given: dict[str | int, Any]
     match wire:
         case dict():
             given = {axis: wire[axis] for axis in AXES if wire.get(axis) is not None}
         case list() if 1 <= len(wire) <= 3:
-            given = dict(zip(AXES, wire, strict=False))
+            given = dict(enumerate(wire))
         case list():
             raise ValidationError(f"must have one to three entries, not {len(wire)}")
         case _:
-            return {"x": _dimension(wire)}
+            return _dimension(wire)
     errors: dict[str | int, Any] = {}
-    for position, (axis, value) in enumerate(given.items()):
+    for step, value in given.items():
         try:
-            given[axis] = _dimension(value)
+            given[step] = _dimension(value)
         except ValidationError as error:
-            errors[axis if isinstance(wire, dict) else position] = error.messages
+            errors[step] = error.messages
     if errors:
         raise ValidationError(errors)
-    return given
+    return given if isinstance(wire, dict) else list(given.values())
 
 
 def _dimension(value: Any) -> Dimension:
@@ -104,18 +105,18 @@ def _dimension(value: Any) -> Dimension:
     return value
 
 
-def check_launch(io: IOContract, kernel_type: KernelType, source: str) -> None:
+def check_launch(io: IOContract, wire: dict[str, Any], kernel_type: KernelType, source: str) -> None:
     """Every dimension that the scalar arguments settle lies within what a device can launch.
 
-    Raises ValidationError with paths below `launch`. A Triton grid may also name what only its autotuner knows: any
-    word of the source is left to the launch.
+    Raises ValidationError with paths below `wire`, the launch as it came. A Triton grid may also name what only its
+    autotuner knows: any word of the source is left to the launch.
     """
     scale = _Scale(io, kernel_type, source)
     errors: dict[str, Any] = {}
     for name, dimensions, caps in (("grid", io.launch.grid, MAX_GRID), ("block", io.launch.block, MAX_BLOCK)):
-        given = zip(AXES, dimensions or (), caps, strict=False)
-        if wrong := {axis: found for axis, value, cap in given if (found := scale.error(value, 1, cap))}:
-            errors[name] = wrong
+        given = zip(AXES if isinstance(wire.get(name), dict) else range(3), dimensions or (), caps, strict=False)
+        if wrong := {step: found for step, value, cap in given if (found := scale.error(value, 1, cap))}:
+            errors[name] = wrong if isinstance(wire[name], (dict, list)) else wrong[0]
     if "block" not in errors and (threads := scale.product(io.launch.block or ())) > MAX_BLOCK_THREADS:
         errors["block"] = [f"has {threads} threads; a block has at most {MAX_BLOCK_THREADS}"]
     if io.launch.shared_mem is not None and (found := scale.error(io.launch.shared_mem, 0, MAX_SHARED_MEM)):

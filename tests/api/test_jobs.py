@@ -173,6 +173,11 @@ def test_listing(client: FlaskClient, records: JobRecords) -> None:
         seen += [job["job_id"] for job in page["jobs"]]
         cursor = page["next_cursor"]
     assert seen == jobs[::-1]
+    assert [client.get(f"/jobs?limit={limit}").get_json()["next_cursor"] is None for limit in (6, 7, 8)] == [
+        False,
+        True,
+        True,
+    ]
     assert [job["job_id"] for job in client.get("/jobs?state=cancelled").get_json()["jobs"]] == [jobs[3]]
     assert "result" not in page["jobs"][0]
     for query in ("state=done", "limit=0", "limit=1001", "cursor=x"):

@@ -34,10 +34,11 @@ def test_builds_and_is_not_run(tmp_path: Path) -> None:
     facts = built_cuda(SCALE, tmp_path).facts
     assert facts["parameters"] == "(const float*, float*, float, int)"
     assert facts["kernel"] == "scale" and facts["arch"] == "sm_90a" and facts["registers"] > 0
-    assert any("no CUDA device" in note for note in facts["notes"])
+    assert "this worker has no CUDA device: compiled for sm_90a, not run" in facts["notes"]
     assert (tmp_path / "kernel.cubin").read_bytes()[:4] == b"\x7fELF"
     fault = fault_of(SCALE, tmp_path)
     assert fault.status is Status.UNSUPPORTED and fault.compiled and "no CUDA device" in fault.message
+    assert "compiled for sm_90a but not run" in fault.message
 
 
 @pytest.mark.parametrize(("arch", "code"), [("sm_80", "sm_80"), ("sm_90", "sm_90a"), ("sm_100", "sm_100a")])

@@ -99,6 +99,54 @@ def test_nothing_fits(tmp_path: Path) -> None:
     assert "get_inputs" in caught.value.message
 
 
+@pytest.mark.parametrize(
+    ("source", "error", "line"),
+    [
+        (
+            "def kernel_fn(x):\n    return custom_matmul(x, x.T)",
+            "NameError: name 'custom_matmul' is",
+            "custom_matmul(x",
+        ),
+        # Some guesses never come as far as the bug.
+        ("def kernel_fn(x, y):\n    z = x @ y.T @ y\n    return custom(z)", "NameError: name 'custom'", "custom(z)"),
+        (
+            "def kernel_fn(x):\n    import no_such_module",
+            "ModuleNotFoundError: No module named",
+            "import no_such_module",
+        ),
+        (model("pass", "(self, x): return self.weight * x"), "AttributeError: 'Model' object has no", "self.weight"),
+        (model("pass", "(self, x): return torch.reluu(x)"), "AttributeError: module 'torch' has no", "torch.reluu"),
+    ],
+)
+def test_a_bug_of_the_source_is_not_blamed_on_the_inputs(source: str, error: str, line: str, tmp_path: Path) -> None:
+    executable = loaded(kernel(source), tmp_path)
+    with pytest.raises(KernelFault) as caught:
+        executable.inferred_inputs(1)
+    assert caught.value.status is Status.RUNTIME_ERROR
+    assert error in caught.value.message and "determine inputs" not in caught.value.message
+    assert line in caught.value.log and "Traceback" in caught.value.log
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def kernel_fn(x): return x.items()",
+        "def kernel_fn(x):\n    if x.dim() == 7:\n        y = x\n    return y",
+    ],
+)
+def test_an_error_that_a_guess_may_have_caused_asks_for_inputs(source: str, tmp_path: Path) -> None:
+    executable = loaded(kernel(source), tmp_path)
+    with pytest.raises(KernelFault, match="determine inputs"):
+        executable.inferred_inputs(1)
+
+
+def test_no_memory_for_any_guess(tmp_path: Path) -> None:
+    executable = loaded(kernel("def kernel_fn(x): return torch.empty(1 << 55, dtype=x.dtype)"), tmp_path)
+    with pytest.raises(KernelFault) as caught:
+        executable.inferred_inputs(1)
+    assert caught.value.status is Status.OUT_OF_MEMORY
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_missing_gpu_ends_the_trying(tmp_path: Path) -> None:
     executable = loaded(kernel("def kernel_fn(x): return x.cuda()"), tmp_path)

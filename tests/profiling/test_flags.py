@@ -7,7 +7,7 @@ import pytest
 
 from profiling.card import CardProcess
 from profiling.card_state import CardState
-from profiling.flags import Misfit, believed, duration, events_misfit, others_on_the_card, throttled_windows
+from profiling.flags import DRIFT_MS, Misfit, believed, duration, events_misfit, others_on_the_card, throttled_windows
 
 
 def test_windows_that_fit_have_no_flag():
@@ -36,21 +36,21 @@ def test_honest_noise_leaves_the_windows_time():
             assert found.flag is None and found.time_ms == window
 
 
-@pytest.mark.parametrize("true_ms", [0.02, 0.1, 2.0])
+@pytest.mark.parametrize("true_ms", [0.1, 0.5, 2.0])
 def test_a_batch_over_all_calls_gets_the_single_calls_time(true_ms):
     found = believed(true_ms / 10, 1e-5, true_ms, 0.0005)
     assert found.time_ms == true_ms
     assert found.flag is not None and duration(true_ms) in found.flag and duration(true_ms / 10) in found.flag
 
 
-def test_what_a_batch_can_gain_unseen_is_within_five_percent_and_a_few_microseconds():
+def test_what_a_batch_can_gain_unseen_is_within_five_percent_and_the_drift_between_processes():
     for true_ms in (0.004, 0.05, 1.0, 20.0):
         gained = max(
             true_ms - found.time_ms
             for share in np.linspace(0, 1, 201)
             if (found := believed(true_ms * share, 1e-6, true_ms, 1e-6)).flag is None
         )
-        assert gained <= 0.05 * true_ms + 0.004
+        assert gained <= 0.05 * true_ms + DRIFT_MS
 
 
 def test_windows_slower_than_single_calls_stay_the_time():
@@ -58,8 +58,8 @@ def test_windows_slower_than_single_calls_stay_the_time():
 
 
 def test_what_a_call_honestly_costs_more_by_itself_is_allowed_for():
-    assert believed(0.02, 1e-5, 0.032, 0.0005).flag is not None
-    assert believed(0.02, 1e-5, 0.032, 0.0005, allowance_ms=0.012).flag is None
+    assert believed(0.02, 1e-5, 0.092, 0.0005).flag is not None
+    assert believed(0.02, 1e-5, 0.092, 0.0005, allowance_ms=0.03).flag is None
 
 
 def test_nan_flags_nothing():

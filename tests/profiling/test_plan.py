@@ -20,18 +20,18 @@ GIB = 1 << 30
 @pytest.mark.parametrize(
     ("slowest_ms", "bytes_per_call", "memory", "calls"),
     [
-        (0.004, 1024, GIB, MAX_CALLS),
+        (0.004, 1024, GIB, MAX_CALLS["cuda"]),
         (20.0, 1024, GIB, 5),
         (0.004, 1 << 20, 10 << 20, 10),
         (0.004, GIB, 1 << 20, 1),
         (1e12, 0, GIB, 1),
-        (0.0, 0, GIB, MAX_CALLS),
+        (0.0, 0, GIB, MAX_CALLS["cuda"]),
     ],
 )
 def test_the_queue_the_memory_and_the_slowest_bound_a_window(
     slowest_ms: float, bytes_per_call: int, memory: int, calls: int
 ) -> None:
-    assert calls_that_fit(slowest_ms, bytes_per_call=bytes_per_call, memory=memory) == calls
+    assert calls_that_fit(slowest_ms, bytes_per_call=bytes_per_call, memory=memory, is_cuda=True) == calls
 
 
 def test_the_fastest_fills_its_window_within_the_limit() -> None:

@@ -99,7 +99,7 @@ def serving(tmp_path: Path) -> Iterator[Serving]:
     tmp_path.chmod(0o755)
     port, mark = free_port(), uuid.uuid4().hex
     # Settings of the tests' own process, or of another service that runs here, must not reach it.
-    own = ("CELERY_BROKER_URL", "STATE_DIR", "HOST", "GPU_DEVICE", "MAX_WORKERS")
+    own = ("CELERY_BROKER_URL", "STATE_DIR", "LEASE_DIR", "HOST", "GPU_DEVICE", "MAX_WORKERS")
     environment = {name: value for name, value in os.environ.items() if name not in own} | {
         "PORT": str(port),
         "LOG_DIR": str(tmp_path / "logs"),
@@ -181,18 +181,30 @@ def test_a_taken_port_is_said_at_once(tmp_path: Path) -> None:
     assert "choose another with PORT=8001" in done.stdout
 
 
-def test_a_setting_that_does_not_parse_is_named(tmp_path: Path) -> None:
-    for command in (["main.py"], ["-m", "stack", "serve"]):
-        done = subprocess.run(
-            [sys.executable, *command],
-            cwd=ROOT,
-            env={**os.environ, "PORT": "many", "LOG_DIR": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            timeout=STOP_S,
-        )
-        assert done.returncode == 2
-        assert done.stderr.splitlines() == ['Environment variable "PORT" invalid: Not a valid integer.']
+@pytest.mark.parametrize(
+    ("command", "given", "told"),
+    [
+        (["main.py"], {"PORT": "many"}, 'Environment variable "PORT" invalid: Not a valid integer.'),
+        (["-m", "stack", "serve"], {"PORT": "many"}, 'Environment variable "PORT" invalid: Not a valid integer.'),
+        (["-m", "stack", "serve"], {"PORT": "99999"}, "less than or equal to 65535"),
+        (["main.py", "--port", "99999"], {}, "--port must be between 1 and 65535, not 99999"),
+        (["main.py"], {"LOG_LEVEL": "loud"}, "Must be one of: debug, info, warning, error, critical."),
+    ],
+)
+def test_a_setting_that_does_not_parse_is_named(
+    command: list[str], given: dict[str, str], told: str, tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=ROOT,
+        env={**os.environ, "LOG_DIR": str(tmp_path), **given},
+        capture_output=True,
+        text=True,
+        timeout=STOP_S,
+    )
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert told in line
 
 
 @pytest.mark.slow

@@ -43,7 +43,7 @@ for _ in range(40):
 
 @pytest.fixture
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setenv("STATE_DIR", str(tmp_path))
+    monkeypatch.setenv("LEASE_DIR", str(tmp_path))
     settings.cache_clear()
     yield tmp_path
     settings.cache_clear()
@@ -78,6 +78,7 @@ def test_processes_exclude_each_other(state: Path) -> None:
     contenders = [start(CONTENDER, str(log)) for _ in range(4)]
     assert [contender.wait(timeout=60) for contender in contenders] == [0] * 4
     assert log.read_text() == "()" * 160
+    assert left(state) == ["log"]
     for contender in contenders:
         end(contender)
 
@@ -140,9 +141,32 @@ def test_devices_do_not_share_a_line(state: Path) -> None:
         pass
 
 
-def test_a_strange_name_stays_inside_the_state_folder(state: Path) -> None:
+def test_a_strange_name_stays_inside_the_folder(state: Path) -> None:
     with device_lease("../../etc/passwd", lambda: False):
-        assert [path.name for path in (state / "lease").iterdir()] == ["______etc_passwd"]
+        (folder,) = state.iterdir()
+        assert folder.stat().st_mode & 0o777 == 0o700
+        (ticket,) = folder.iterdir()
+        assert ticket.name.startswith("______etc_passwd.")
+
+
+def test_nothing_stays_behind(state: Path) -> None:
+    holder = start_holder()
+    with device_lease("another card", lambda: False):
+        pass
+    assert len(left(state)) == 1
+    end(holder)
+    with device_lease("another card", lambda: False):
+        pass
+    assert left(state) == []
+
+
+def test_services_with_state_of_their_own_share_the_device(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    holder = start_holder()
+    monkeypatch.setenv("STATE_DIR", str(state / "other"))
+    settings.cache_clear()
+    with pytest.raises(JobCancelled), device_lease("card", lambda: True):
+        pytest.fail("two held the device")
+    end(holder)
 
 
 def hold(device: str, got: Event) -> None:
@@ -160,4 +184,8 @@ def in_line(state: Path, how_many: int) -> bool:
 
 
 def tickets(state: Path, device: str) -> int:
-    return len([path for path in (state / "lease" / device).iterdir() if not path.name.startswith(".")])
+    return len(list(state.glob(f"*/{device}.*")))
+
+
+def left(state: Path) -> list[str]:
+    return [path.name for path in state.iterdir()]

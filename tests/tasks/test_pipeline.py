@@ -69,7 +69,7 @@ def test_evaluate_answers_in_the_originals_shape(bench: Workbench) -> None:
     assert (body["status"], result["compiled"], result["correctness"]) == ("success", True, True)
     assert result["runtime"] == result["runtime_stats"]["mean"] > 0
     assert result["compilation_error"] is None and result["validation_error"] is None
-    assert result["timing"]["method"] == "host_window" and result["timing"]["windows"] >= 5
+    assert result["timing"]["method"] == "host_window" and result["timing"]["windows"] >= 3
     assert result["inputs"]["source"] == "inferred" and result["inputs"]["inferred"]
 
 

@@ -18,7 +18,6 @@ from validation.comparison import CallComparison, compare, compare_calls
 from validation.dtypes import torch_dtype
 from validation.inputs import ContractInputs
 from validation.integrity import weak_reference
-from validation.mutation import changed
 from validation.tensors import KINDS, make_tensor
 from validation.tolerance import Tolerance
 
@@ -90,12 +89,12 @@ def test_many_small_calls_are_compared_together_on_the_card(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_poison_mutation_and_trivial_answers_on_the_card(name: str) -> None:
+def test_poison_and_trivial_answers_on_the_card(name: str) -> None:
     tensor = make(TensorSpec((64, 3), name, init=TensorInit("arange")))
     before = tensor.clone()
-    assert changed([before], [tensor]) == []
+    assert identical(before, tensor)
     poison.fill(tensor[5:6])
-    assert changed([before], [tensor]) == [0]
+    assert not identical(before, tensor)
     assert poison.untouched(tensor) == pytest.approx(1 / 64)
     assert weak_reference([before], [before.clone()], 1e-9, 1e-9) != []
 

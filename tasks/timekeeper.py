@@ -1,0 +1,164 @@
+"""The timing of a job: how many windows of how many calls, in which order, under which state of the card."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+
+from domain.result import Speedup
+from profiling import flags
+from profiling.card_state import Reading, card_state, throttled
+from profiling.plan import calls_that_fill, calls_that_fit, windows_for
+from profiling.record import TimeRecord, paired_speedup
+from profiling.roofline import impossible
+from profiling.slots import Slots
+from tasks.contender import Contender
+from tasks.gating import Rehearsal, rehearse
+from tasks.rounds import Rounds
+
+RESERVE_S = 1.0
+SINGLE_ROUNDS = 8
+MAX_REPEATS = 3
+
+
+class Timekeeper:
+    """Times the contenders of validated rounds."""
+
+    def __init__(self, rounds: Rounds) -> None:
+        self.rounds = rounds
+        self.contenders = rounds.contenders
+        self.bench = rounds.bench
+        self._readings: list[Reading] = []
+        self._repeated: list[str] = []
+        self._kept: list[str] = []
+
+    def time(self) -> Speedup | None:
+        """Windows of the contenders in turn (A B, B A, ...) until the trials are done or the time is nearly over."""
+        rehearsals = {c.role: self._rehearsal(c) for c in self.contenders}
+        slots = self.rounds.slots(self._calls(rehearsals))
+        records = {
+            c.role: TimeRecord(slots[c.role].calls, self.bench.device.is_cuda, gated=rehearsals[c.role] is not None)
+            for c in self.contenders
+        }
+        self._warm_null(slots)
+        self._readings.append(self.bench.card.sample(thorough=True))
+        self._windows(slots, records)
+        if self.rounds.right:
+            self._single_calls(records)
+        self._readings.append(self.bench.card.sample(thorough=True))
+        if not self.rounds.right:
+            return None
+        for contender in self.contenders:
+            self._conclude(contender, records[contender.role])
+        return paired_speedup(*(records[c.role] for c in self.contenders)) if len(self.contenders) > 1 else None
+
+    def _windows(self, slots: dict[str, Slots], records: dict[str, TimeRecord]) -> None:
+        wanted = windows_for(self.rounds.request.num_trials, next(iter(slots.values())).calls)
+        done, slowest, repeats = 0, 0.0, 0
+        # The first round warms up, and its marked windows give the distribution; the others give the level.
+        self._round(slots, records, reverse=False, marked=True)
+        while done < wanted and self.rounds.right:
+            started = time.monotonic()
+            if done and started + slowest + RESERVE_S > self.rounds.deadline:
+                for record in records.values():
+                    record.flags.append(f"stopped after {done} of {wanted} windows: the timeout was near")
+                return
+            reason = self._round(slots, records, reverse=done % 2 == 0, marked=False)
+            slowest = max(slowest, time.monotonic() - started)
+            if reason is not None and repeats < MAX_REPEATS:
+                repeats += 1
+                self._repeated.append(reason)
+                for record in records.values():
+                    record.drop_last()
+                continue
+            if reason is not None:
+                self._kept.append(reason)
+            done += 1
+
+    def _round(
+        self, slots: dict[str, Slots], records: dict[str, TimeRecord], *, reverse: bool, marked: bool
+    ) -> str | None:
+        """One window for each contender, a null window beside each; why the card spoiled it, if it did."""
+        self.rounds.fill(slots)
+        windows = {}
+        reason = None
+        for contender in self.contenders[::-1] if reverse else self.contenders:
+            record, layout = records[contender.role], slots[contender.role]
+            null = self.bench.null_range().window(layout, gated=record.gated, marked=False)
+            # Host clocks cost nothing between calls; events on the device do, so only the first windows have them.
+            window = self.rounds.shoot(contender, slots, gated=record.gated, marked=marked or not record.is_cuda)
+            record.add(window, null.elapsed_ms, warm_up=marked)
+            windows[contender.role] = window
+            self._readings.append(self.bench.card.sample())
+            reason = reason or throttled(self._readings[-1])
+        self.rounds.judge(slots, windows)
+        return reason
+
+    def _single_calls(self, records: dict[str, TimeRecord]) -> None:
+        """Windows of one call: against a kernel that does the work of all of a window's calls in one of them."""
+        if next(iter(records.values())).calls == 1 or not self.bench.device.is_cuda:
+            return
+        slots = self.rounds.slots(1)
+        self._warm_null(slots)
+        for _ in range(SINGLE_ROUNDS):
+            self.rounds.fill(slots)
+            windows = {}
+            for contender in self.contenders:
+                record = records[contender.role]
+                null = self.bench.null_range().window(slots[contender.role], gated=record.gated, marked=False)
+                windows[contender.role] = self.rounds.shoot(contender, slots, gated=record.gated, marked=False)
+                record.single_ms.append(windows[contender.role].elapsed_ms)
+                record.single_null_ms.append(null.elapsed_ms)
+            self.rounds.judge(slots, windows)
+            if not self.rounds.right:
+                return
+
+    def _conclude(self, contender: Contender, record: TimeRecord) -> None:
+        state = card_state(self._readings, self.bench.own_pids())
+        found = [
+            *flags.throttled_windows(self._repeated, self._kept, len(record.elapsed_ms)),
+            flags.others_on_the_card(state),
+        ]
+        record.flags += [flag for flag in found if flag is not None]
+        record.card = asdict(state)
+        timing = record.timing(self.bench.device.cache)
+        written = self.rounds.written_bytes(contender)
+        too_fast = impossible(
+            timing.trusted_ms,
+            written,
+            self.bench.ceilings(),
+            calls=record.calls,
+            resolution_ms=timing.resolution_us / 1e3,
+        )
+        if too_fast is not None:
+            timing.flags.append(too_fast)
+        contender.timing = timing
+
+    def _warm_null(self, slots: dict[str, Slots]) -> None:
+        """The null runner takes its memory and loads its code now: neither can be done behind a closed gate."""
+        for layout in slots.values():
+            self.bench.null_range().window(layout, gated=False, marked=False)
+
+    def _rehearsal(self, contender: Contender) -> Rehearsal | None:
+        return rehearse(contender, self.rounds.example[contender.role], self._limit(), self.bench.device)
+
+    def _calls(self, rehearsals: dict[str, Rehearsal | None]) -> int:
+        """Calls in every window of this job: what all contenders can queue, and the fastest needs to fill its own."""
+        times = [
+            rehearsal.call_ms if rehearsal is not None else _estimate(c)
+            for c, rehearsal in zip(self.contenders, rehearsals.values(), strict=True)
+        ]
+        limit = min([self._limit(), *(rehearsal.calls for rehearsal in rehearsals.values() if rehearsal is not None)])
+        return calls_that_fill(min(times), limit, is_cuda=self.bench.device.is_cuda)
+
+    def _limit(self) -> int:
+        return calls_that_fit(
+            max(_estimate(contender) for contender in self.contenders),
+            bytes_per_call=self.rounds.bytes_per_call(),
+            memory=self.rounds.memory(),
+            is_cuda=self.bench.device.is_cuda,
+        )
+
+
+def _estimate(contender: Contender) -> float:
+    return contender.probe.estimate_ms if contender.probe is not None else 0.0

@@ -1,0 +1,48 @@
+"""The answer's body: the original's keys, and nothing that JSON does not have."""
+
+import json
+import math
+
+from domain.result import Outcome, Report, RuntimeStats, Speedup, Status, Timing
+
+STATS = RuntimeStats(1.0, 0.1, 0.9, 1.2, 1.0, 1.1, 1.2)
+
+
+def timing(**more):
+    return Timing("gated_window", STATS, 1.0, 10, 5, 50, 0.1, "events", "cold", **more)
+
+
+def test_a_passed_evaluation_reads_as_the_originals_does():
+    outcome = Outcome(Status.PASSED, "torch", compiled=True, timing=timing())
+    body = Report(outcome, {"host": "h", "address": "1.2.3.4"}).body("id")
+    result = body["kernel_exec_result"]
+    assert (body["job_id"], body["status"], body["pod_name"], body["pod_ip"]) == ("id", "success", "h", "1.2.3.4")
+    assert (result["compiled"], result["correctness"], result["runtime"]) == (True, True, 1.0)
+    assert set(result["runtime_stats"]) == {"mean", "std", "min", "max", "median", "percentile_95", "percentile_99"}
+    assert result["compilation_error"] is result["validation_error"] is result["profiling_error"] is None
+    assert "ref_runtime" not in body
+
+
+def test_errors_go_where_readers_look_for_them():
+    compile_error = Outcome(Status.COMPILE_ERROR, "cuda", message="bad", log="kernel.cu(3): error")
+    result = Report(compile_error, {}).body("id")["kernel_exec_result"]
+    assert result["compilation_error"] == "bad\nkernel.cu(3): error" and result["validation_error"] is None
+    assert result["runtime"] == 0.0 and "runtime_stats" not in result
+    wrong = Outcome(Status.WRONG_RESULT, "cuda", compiled=True, message="differs")
+    result = Report(wrong, {}).body("id")["kernel_exec_result"]
+    assert result["validation_error"] == "differs" and result["compilation_error"] is None
+    assert result["profiling_error"] == "differs"
+
+
+def test_a_comparison_without_times_has_the_originals_zeros():
+    failed = Outcome(Status.WRONG_RESULT, "torch", compiled=True)
+    body = Report(failed, {}, reference=Outcome(Status.PASSED, "torch", compiled=True)).body("id")
+    assert set(body["ref_runtime"].values()) == {0.0} and body["speedup"] is None
+
+
+def test_numbers_that_json_does_not_have_become_null():
+    outcome = Outcome(Status.PASSED, "torch", compiled=True, timing=timing(card={"x": [math.nan, {"y": -math.inf}]}))
+    body = Report(outcome, {}, outcome, Speedup(math.inf, 1.0, 2.0, "faster")).body("id")
+    json.dumps(body, allow_nan=False)
+    assert body["kernel_exec_result"]["timing"]["card"] == {"x": [None, {"y": None}]}
+    assert body["speedup"]["ratio"] is None
