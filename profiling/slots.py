@@ -10,6 +10,8 @@ from domain import value as values
 from domain.value import TensorRef
 from sandbox.arena import aligned, describe, view
 
+GUARD = 256
+"""Bytes at least behind every tensor that belong to none: poison, so that a store past the end shows."""
 POISON = 0xFF
 """Fills output slots before every window: NaN in every float type, so that an element left unwritten shows."""
 
@@ -85,13 +87,22 @@ class Slots:
     def _place(self, value: Any) -> Any:
         return values.replace(value, torch.Tensor, self._reserve)
 
+    def overrun(self, snapshot: torch.Tensor) -> bool:
+        """Whether a snapshot's guards, the poisoned bytes between outputs, were written."""
+        stride = self.output_bytes // self.calls
+        calls = snapshot[: stride * self.calls].view(self.calls, stride)
+        ends = [ref.offset + ref.span - self.inputs_end for ref in self.outputs[0]]
+        starts = [ref.offset - self.inputs_end for ref in self.outputs[0][1:]]
+        guards = [calls[:, end:start] for end, start in zip(ends, [*starts, stride], strict=True)]
+        return any(bool((guard != POISON).any()) for guard in guards)
+
     def _reserve(self, tensor: torch.Tensor) -> TensorRef:
         ref = describe(tensor, self._end)
-        self._end = aligned(self._end + ref.span)
+        self._end = aligned(self._end + ref.span + GUARD)
         return ref
 
 
 def bytes_per_call(example: list[Any], returned: list[torch.Tensor]) -> int:
     """What one call's slot takes."""
     tensors = [*values.leaves(example, torch.Tensor), *returned]
-    return sum(aligned(describe(tensor).span) for tensor in tensors)
+    return sum(aligned(describe(tensor).span + GUARD) for tensor in tensors)

@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -23,7 +22,7 @@ from domain.fault import KernelFault
 from domain.result import Status
 from profiling.device import Device
 from profiling.slots import Slots
-from sandbox.channel import Message
+from sandbox.channel import Message, finite_numbers
 from sandbox.cuda import Gate
 from sandbox.session import Session
 
@@ -95,7 +94,7 @@ class Range:
             elapsed_ms = (time.perf_counter_ns() - start) / 1e6
         if heard:
             self._expect("done")
-        call_ms = _numbers(self._expect("times").get("call_ms"))
+        call_ms = finite_numbers(self._expect("times").get("call_ms"))
         unchanged = torch.equal(arena.bytes[: slots.inputs_end], slots.image[: slots.inputs_end])
         return Window(elapsed_ms, call_ms, snapshot, not unchanged)
 
@@ -136,10 +135,3 @@ def _undisturbed() -> Iterator[None]:
         yield
     finally:
         gc.enable()
-
-
-def _numbers(wire: Any) -> list[float]:
-    """The runner's own times, whatever they are worth."""
-    if not isinstance(wire, list):
-        return []
-    return [float(ms) for ms in wire if isinstance(ms, (int, float)) and not isinstance(ms, bool)]

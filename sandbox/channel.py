@@ -15,6 +15,7 @@ from typing import Any
 HEADER = struct.Struct("!I")
 MAX_FRAME = 96 << 20
 MAX_DESCRIPTORS = 4
+MAX_NUMBER = 1e15
 
 Message = dict[str, Any]
 
@@ -27,11 +28,24 @@ class ProtocolError(Exception):
     """The other side sent something that is not a message."""
 
 
-class Channel:
-    """One end of a socket pair. Not thread-safe: one request at a time."""
+def finite_numbers(wire: Any) -> list[float]:
+    """The finite numbers of an untrusted list: nothing for what is no list, nothing in place of what is no number."""
+    if not isinstance(wire, list):
+        return []
+    plain = [number for number in wire if type(number) in (int, float) and abs(number) < MAX_NUMBER]
+    return [float(number) for number in plain]
 
-    def __init__(self, sock: socket.socket) -> None:
+
+class Channel:
+    """One end of a socket pair. Not thread-safe: one request at a time.
+
+    Only the end that is told to takes descriptors: the other side's are closed by the kernel before anyone sees them,
+    however many it sends.
+    """
+
+    def __init__(self, sock: socket.socket, *, takes_descriptors: bool = False) -> None:
         self.sock = sock
+        self._ancillary_bytes = socket.CMSG_SPACE(MAX_DESCRIPTORS * 4) if takes_descriptors else 0
         self._buffer = bytearray()
         self._descriptors: list[int] = []
 
@@ -76,7 +90,7 @@ class Channel:
 
     def _fill(self) -> None:
         try:
-            data, ancillary, _, _ = self.sock.recvmsg(1 << 18, socket.CMSG_SPACE(MAX_DESCRIPTORS * 4))
+            data, ancillary, _, _ = self.sock.recvmsg(1 << 18, self._ancillary_bytes)
         except BlockingIOError:
             return
         except ConnectionError as error:

@@ -17,7 +17,7 @@ from domain.result import Status
 from domain.value import CodecError, TensorRef
 from sandbox import arena as arenas
 from sandbox.arena import Arena, aligned, view
-from sandbox.channel import Message
+from sandbox.channel import Message, finite_numbers
 from sandbox.launcher import Runner
 
 MAX_FACTS = 64
@@ -105,7 +105,7 @@ class Session:
     def probe(self, args: list[Any], calls: int) -> Probe:
         """Calls until warm with those arguments."""
         answer = self.runner.request({"op": "probe", "args": values.encode(self.place(args)), "calls": calls})
-        elapsed = [float(ms) for ms in answer.get("elapsed_ms") or () if isinstance(ms, (int, float))]
+        elapsed = finite_numbers(answer.get("elapsed_ms"))
         outputs = self._fetch(answer)
         if not isinstance(outputs, list):
             raise KernelFault(Status.CRASHED, "the runner's answer has no outputs")

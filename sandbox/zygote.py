@@ -89,7 +89,7 @@ def fork_runner(control: Channel) -> int:
         os.closerange(4, 4096)
         from sandbox.runner import serve
 
-        serve(Channel(socket.socket(fileno=3)))
+        serve(Channel(socket.socket(fileno=3), takes_descriptors=True))
     except BaseException:
         traceback.print_exc()
     finally:
@@ -123,7 +123,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Libraries start threads of their own (OpenBLAS), which know how to be forked; ours is the only Python thread.
     warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork", category=DeprecationWarning)
-    control = Channel(socket.socket(fileno=int(sys.argv[1])))
+    control = Channel(socket.socket(fileno=int(sys.argv[1])), takes_descriptors=True)
     with no_device_visible():
         missing = preload()
     # Everything imported so far stays shared with the runners: never moved, never scanned again.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,17 @@ from tasks.privacy import without_machine_paths
 
 class Stopped(Exception):
     """A contender failed; its outcome says how, and the job goes on to its report."""
+
+
+def digest(folder: Path) -> bytes:
+    """Of every file in a folder, by name and content. What is no plain file counts by its name alone."""
+    found = hashlib.blake2b(digest_size=32)
+    for path in sorted(folder.rglob("*")):
+        found.update(f"{path.relative_to(folder)}\0".encode())
+        if path.is_file() and not path.is_symlink():
+            with path.open("rb") as file:
+                found.update(hashlib.file_digest(file, hashlib.blake2b).digest())
+    return found.digest()
 
 
 class Contender:
@@ -45,6 +57,12 @@ class Contender:
         self.loaded: Loaded | None = None
         self.probe: Probe | None = None
         self.range: Range | None = None
+        self._sealed = b""
+
+    def accuse(self, fault: KernelFault) -> None:
+        """A fault found out from outside is this contender's; stops the job."""
+        self.fault = fault
+        raise Stopped from fault
 
     @contextmanager
     def answerable(self) -> Iterator[None]:
@@ -68,6 +86,15 @@ class Contender:
             raise ValueError("not probed")
         returned = self.probe.outputs if self.probe.returned else []
         return Slots(calls, example, self.output_arguments, returned, device)
+
+    def seal(self) -> None:
+        """Notes what the build left in its folder."""
+        self._sealed = digest(self.folder)
+
+    @property
+    def untouched(self) -> bool:
+        """Whether the folder is as the build left it."""
+        return digest(self.folder) == self._sealed
 
     def close(self) -> None:
         """Ends its runner and keeps what it printed."""

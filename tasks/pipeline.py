@@ -11,9 +11,10 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
+from domain.fault import KernelFault
 from domain.job import Stage
 from domain.request import Request
-from domain.result import Report, Speedup
+from domain.result import Report, Speedup, Status
 from profiling.window import Range
 from tasks.contender import Contender, Stopped
 from tasks.environment import environment
@@ -24,6 +25,7 @@ from tasks.trial_inputs import TrialInputs
 from tasks.workbench import Workbench, deadline_in
 
 PROBE_CALLS = 4
+SECRET_BITS = 256
 
 
 def run(request: Request, bench: Workbench, progress: Callable[[Stage], None], cancelled: Callable[[], bool]) -> Report:
@@ -70,7 +72,9 @@ class _Job:
         self.candidate = candidate
         self.reference = reference
         self.contenders = [candidate] if reference is None else [reference, candidate]
-        self.secret = secrets.randbits(63)
+        self.secret = secrets.randbits(SECRET_BITS)
+        # A number of its own: a submission is told this one, and inputs must not follow from what it is told.
+        self.weights_seed = secrets.randbits(31)
         self.inputs: TrialInputs | None = None
         self.weights: str | None = None
         self.speedup: Speedup | None = None
@@ -93,6 +97,7 @@ class _Job:
                 failed = stopped
             finally:
                 contender.close()
+                contender.seal()
                 contender.build_s = time.monotonic() - started
         if failed is not None:
             raise failed
@@ -139,14 +144,19 @@ class _Job:
             contender.close()
 
     def _load(self, contender: Contender, deadline: float) -> None:
+        if not contender.untouched:
+            # Nothing runs at this time but what a builder may have left behind, or the other contender.
+            message = f"files of the {contender.role} were changed from outside after its build"
+            self.candidate.accuse(KernelFault(Status.CRASHED, message, compiled=self.candidate.compiled))
         session = self.bench.session(deadline=deadline, cancelled=self.cancelled)
         contender.session = session
         contender.range = Range(session, self.bench.device)
         init = self.reference.loaded.init if self.reference is not None and self.reference.loaded is not None else None
         with contender.answerable():
             # The same seed for both: two models with the same layers start from the same weights.
-            seed = self.secret % 2**31
-            contender.loaded = session.load(contender.kernel, contender.folder, contender.artifact, init, seed)
+            contender.loaded = session.load(
+                contender.kernel, contender.folder, contender.artifact, init, self.weights_seed
+            )
         contender.compiled = True
         contender.entry = contender.loaded.entry
         contender.facts |= contender.loaded.facts

@@ -53,7 +53,7 @@ class Rounds:
         self.request = request
         self.deadline = deadline
         self.tolerance = requested(request.atol, request.rtol)
-        self._weak: list[str] = []
+        self.weak: list[str] = []
         self._precision: dict[str, Any] | None = None
         self._compared: list[CallComparison] = []
         self._first_outputs: dict[str, list[Outputs]] = {}
@@ -77,7 +77,7 @@ class Rounds:
             _check_written(owner, outputs)
         if len(self.contenders) > 1:
             inputs = leaves(slots[owner.role].arguments(0), torch.Tensor)
-            self._weak = weak_reference(outputs, inputs, self.tolerance)
+            self.weak = weak_reference(outputs, inputs, self.tolerance)
         self._first_call = slots[owner.role].arguments(0)
         self.judge(slots, windows)
 
@@ -105,6 +105,7 @@ class Rounds:
         reference, candidate = self.contenders
         with candidate.answerable():
             _check_inputs(windows[reference.role], windows[candidate.role])
+            _check_guards(slots[candidate.role], windows[candidate.role])
         expected, actual = (slots[c.role].read(windows[c.role].snapshot) for c in (reference, candidate))
         self._compared += compare_calls(list(zip(expected, actual, strict=True)), self.tolerance)
         self._note_comparison()
@@ -158,7 +159,7 @@ class Rounds:
 
     def _note_comparison(self) -> None:
         self.candidate.comparison = dataclasses.replace(
-            merge(self._compared), weak_reference=self._weak, precision=self._precision
+            merge(self._compared), weak_reference=self.weak, precision=self._precision
         )
 
 
@@ -175,6 +176,13 @@ def _check_written(owner: Contender, outputs: Outputs) -> None:
                 Status.WRONG_RESULT,
                 f"the kernel wrote nothing into its output {io.args[index].name!r}: check the launch and its bounds",
             )
+
+
+def _check_guards(slots: Slots, window: Window) -> None:
+    if slots.overrun(window.snapshot):
+        raise KernelFault(
+            Status.WRONG_RESULT, "the kernel wrote outside its outputs: check the mask or bound of its last block"
+        )
 
 
 def _check_inputs(reference: Window, candidate: Window) -> None:

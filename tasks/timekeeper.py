@@ -118,6 +118,7 @@ class Timekeeper:
         found = [
             *flags.throttled_windows(self._repeated, self._kept, len(record.elapsed_ms)),
             flags.others_on_the_card(state),
+            *(self.rounds.weak if contender is self.rounds.candidate else ()),
         ]
         record.flags += [flag for flag in found if flag is not None]
         record.card = asdict(state)

@@ -148,8 +148,8 @@ class TrialInputs:
             return arguments_for(io, self._own[self._candidate.role].draw(fresh), self._contract, drawn)
 
     def _seed(self, fresh: int) -> int:
-        digest = hashlib.blake2b(f"{self._secret}:{fresh}".encode(), digest_size=4).digest()
-        return int.from_bytes(digest, "big")
+        digest = hashlib.blake2b(f"{self._secret}:{fresh}".encode(), digest_size=8).digest()
+        return int.from_bytes(digest, "big") >> 1
 
     def _source(self) -> str:
         if self._contract is not None:

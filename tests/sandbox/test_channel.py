@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from sandbox.channel import MAX_FRAME, Channel, ChannelClosed, ProtocolError
+from sandbox.channel import MAX_FRAME, Channel, ChannelClosed, ProtocolError, finite_numbers
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def pair():
 
 def test_messages_and_descriptors_arrive_in_order(pair):
     channel, theirs = pair
-    other = Channel(theirs)
+    other = Channel(theirs, takes_descriptors=True)
     read, write = os.pipe()
     channel.send({"op": "one", "text": "é\x00"}, (read,))
     channel.send({"op": "two"})
@@ -66,3 +66,32 @@ def test_a_closed_peer_is_noticed_by_reader_and_writer(pair):
         channel.receive()
     with pytest.raises(ChannelClosed):
         channel.send({"op": "x", "pad": "y" * 1_000_000})
+
+
+def test_descriptors_that_nobody_asked_for_are_not_taken(pair):
+    channel, theirs = pair
+    before = len(os.listdir("/proc/self/fd"))
+    payload = struct.pack("!I", 13) + b'{"op":"done"}'
+    for position in range(len(payload)):
+        read, write = os.pipe()
+        socket.send_fds(theirs, [payload[position : position + 1]], [read, write])
+        os.close(read)
+        os.close(write)
+    assert channel.receive() == {"op": "done"}
+    assert len(os.listdir("/proc/self/fd")) == before
+    with pytest.raises(ProtocolError):
+        channel.descriptor()
+
+
+@pytest.mark.parametrize(
+    ("wire", "numbers"),
+    [
+        ([1, 2.5], [1.0, 2.5]),
+        ([True, None, "3", [4], float("nan"), float("inf"), 10**400, -(10**400), 1e300], []),
+        (7, []),
+        (None, []),
+        ({"a": 1}, []),
+    ],
+)
+def test_only_finite_numbers_of_a_list_count(wire, numbers):
+    assert finite_numbers(wire) == numbers

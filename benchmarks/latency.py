@@ -1,0 +1,31 @@
+"""How long something took, many times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Percentiles in milliseconds, of `count` samples."""
+
+    count: int
+    p50: float
+    p95: float
+    p99: float
+    longest: float
+
+    @classmethod
+    def of(cls, seconds: Sequence[float]) -> Self:
+        ordered = sorted(1e3 * sample for sample in seconds)
+        return cls(len(ordered), *(percentile(ordered, share) for share in (0.5, 0.95, 0.99, 1.0)))
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """The value below which that share of the samples lies, linear between the two nearest; they come in order."""
+    rank = share * (len(ordered) - 1)
+    below = ordered[int(rank)]
+    above = ordered[min(int(rank) + 1, len(ordered) - 1)]
+    return below + (rank - int(rank)) * (above - below)

@@ -1,0 +1,94 @@
+"""The measurements, each on a running stack through its HTTP side."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from benchmarks import jobs
+from benchmarks.latency import Latency
+from domain.job import TERMINAL, State
+from stack.running import Stack
+
+WARM_UPS = 3
+ROUND_TRIPS = 20
+BACKLOG = 8
+SUBMISSIONS = 100
+MIXED = 40
+WAIT_S = 60
+BEAT_S = 0.1
+
+
+class BenchmarkError(RuntimeError):
+    """What was measured is not what was meant to be measured."""
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """Jobs from the first one's acceptance to the last one's end, by the service's own clock; how each came out."""
+
+    jobs: int
+    seconds: float
+    per_second: float
+    verdicts: dict[str, int]
+
+
+def round_trip(stack: Stack, client: httpx.Client) -> Latency:
+    """POST of a tiny kernel to its verdict, one after the other on an idle, warm service."""
+    samples = []
+    for _ in range(WARM_UPS + ROUND_TRIPS):
+        body, began = jobs.tiny(), time.perf_counter()
+        answer = client.post("/evaluate", params={"wait": WAIT_S}, json=body)
+        samples.append(time.perf_counter() - began)
+        if answer.status_code != httpx.codes.OK or answer.json()["verdict"] != "passed":
+            raise BenchmarkError(f"a kernel that should pass did not: {answer.text}")
+        stack.tick(0)
+    return Latency.of(samples[WARM_UPS:])
+
+
+def acceptance(stack: Stack, client: httpx.Client) -> Latency:
+    """POST to its 202 while the workers are busy with a queue that is longer than they are many."""
+    accepted = [_submit(client) for _ in range(BACKLOG)]
+    stack.wait_until(lambda: _job(client, accepted[0])["state"] != State.QUEUED, "a worker")
+    samples = []
+    for _ in range(SUBMISSIONS):
+        began = time.perf_counter()
+        accepted.append(_submit(client))
+        samples.append(time.perf_counter() - began)
+        stack.tick(0)
+    if _job(client, accepted[-1])["state"] != State.QUEUED:
+        raise BenchmarkError("the workers caught up with the submissions, so they were not busy")
+    for job_id in reversed(accepted):
+        client.delete(f"/job/{job_id}").raise_for_status()
+    stack.wait_until(lambda: all(_job(client, job_id)["state"] in TERMINAL for job_id in accepted), "the cancellation")
+    return Latency.of(samples)
+
+
+def throughput(stack: Stack, client: httpx.Client) -> Throughput:
+    """Small jobs of every sort, accepted as one batch."""
+    answer = client.post("/batch", json={"jobs": jobs.mixed(MIXED)}).raise_for_status().json()
+    if answer["accepted"] != MIXED:
+        raise BenchmarkError(f"the service refused jobs: {answer['jobs']}")
+    query = {"batch_id": answer["batch_id"], "limit": MIXED}
+    while any(job["state"] not in TERMINAL for job in client.get("/jobs", params=query).json()["jobs"]):
+        stack.tick(BEAT_S)
+    ended = [_job(client, entry["job_id"]) for entry in answer["jobs"]]
+    seconds = max(job["timeline"][-1]["at"] for job in ended) - min(job["submitted_at"] for job in ended)
+    verdicts = Counter((job["result"] or {}).get("verdict", job["state"]) for job in ended)
+    return Throughput(len(ended), seconds, len(ended) / seconds, dict(verdicts))
+
+
+def _submit(client: httpx.Client) -> str:
+    answer = client.post("/evaluate", json=jobs.tiny())
+    if answer.status_code != httpx.codes.ACCEPTED:
+        raise BenchmarkError(f"the service did not take a job: {answer.text}")
+    return str(answer.json()["job_id"])
+
+
+def _job(client: httpx.Client, job_id: str) -> dict[str, Any]:
+    job: dict[str, Any] = client.get(f"/job/{job_id}").raise_for_status().json()
+    return job
