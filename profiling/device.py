@@ -55,6 +55,15 @@ class Device:
             return int(torch.cuda.get_device_properties(self.name).total_memory)
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
+    @property
+    def usable(self) -> bool:
+        """Whether this process can still use the device: an error in one of its own kernels is for good."""
+        try:
+            self.synchronize()
+        except RuntimeError:
+            return False
+        return True
+
     def release_memory(self) -> None:
         """Gives cached memory back, so that the next kernel finds the device as empty as it can be."""
         if self.is_cuda:

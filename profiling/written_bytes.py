@@ -44,7 +44,9 @@ def returned_bytes(
 
 def _occurs(words: torch.Tensor, changed: torch.Tensor, given: torch.Tensor) -> bool:
     """Whether a spread of the output's changed words all occur in that input, signs aside (a conjugate is a view)."""
-    spread = torch.linspace(0, len(changed) - 1, min(SAMPLED, len(changed))).long().to(changed.device)
+    # In integers: a float32 linspace rounds past the end of a tensor of 64 M elements.
+    count = min(SAMPLED, len(changed))
+    spread = torch.arange(count, device=changed.device) * (len(changed) - 1) // max(count - 1, 1)
     wanted = _unsigned(words[changed[spread]]).to(given.device)
     found = torch.zeros_like(wanted, dtype=torch.bool)
     for piece in torch.split(_unsigned(_memory(given, words.element_size())), SEARCHED):

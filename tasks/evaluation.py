@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -20,7 +21,13 @@ from tasks.watch import Superseded, Watch
 
 Pipeline = Callable[[Request, Callable[[Stage], None], Callable[[], bool]], Report]
 
+LOST_EXIT = 71
+
 log = logging.getLogger(__name__)
+
+
+class DeviceLost(Exception):
+    """This process can no longer use its device, and no other job can be judged in it."""
 
 
 def evaluate(task: Any, job_id: str, attempt: int) -> None:
@@ -42,6 +49,10 @@ def execute(records: JobRecords, pulse: JobRecords, job_id: str, attempt: int, w
         records.finish_cancelled(job_id, attempt)
     except Superseded as superseded:
         log.warning("%s", superseded)
+    except DeviceLost as fault:
+        log.critical("job %s: attempt %d: %s; ending this process", job_id, attempt, fault)
+        try_again(records, job_id, attempt, str(fault))
+        os._exit(LOST_EXIT)
     except Exception as fault:
         # Kernels' faults are in the report, so this one is ours, whatever it is.
         known = isinstance(fault, InfrastructureFault)
@@ -60,7 +71,14 @@ def run_pipeline(request: Request, progress: Callable[[Stage], None], cancelled:
     from tasks.pipeline import run
     from tasks.workbench import workbench
 
-    return run(request, workbench(), progress, cancelled)
+    try:
+        return run(request, workbench(), progress, cancelled)
+    except (JobCancelled, Superseded):
+        raise
+    except Exception as fault:
+        if not workbench().device.usable:
+            raise DeviceLost(f"the referee lost its device: {type(fault).__name__}: {fault}") from fault
+        raise
 
 
 @cache
