@@ -119,6 +119,7 @@ class Report:
     environment: dict[str, Any]
     reference: Outcome | None = None
     speedup: Speedup | None = None
+    device_metrics: dict[str, Any] | None = None
 
     def body(self, job_id: str) -> dict[str, Any]:
         """The original service's answer, with ours added; JSON-ready."""
@@ -139,6 +140,8 @@ class Report:
             body["ref_runtime"] = asdict(timing.stats if timing else RuntimeStats())
             body["ref_result"] = _exec_result(self.reference, environment)
             body["speedup"] = asdict(self.speedup) if self.speedup else None
+        if self.device_metrics is not None:
+            body["kernel_exec_result"]["metadata"]["device_metrics"] = self.device_metrics
         finite: dict[str, Any] = _finite(body)
         return finite
 

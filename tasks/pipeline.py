@@ -26,6 +26,10 @@ from tasks.workbench import Workbench, deadline_in
 
 PROBE_CALLS = 4
 SECRET_BITS = 256
+NO_DEVICE_METRICS = {
+    "status": "unavailable",
+    "reason": "this version does not collect device metrics; unset ENABLE_DEVICE_METRICS, and profile with ncu by hand",
+}
 
 
 def run(request: Request, bench: Workbench, progress: Callable[[Stage], None], cancelled: Callable[[], bool]) -> Report:
@@ -131,12 +135,13 @@ class _Job:
         inputs = self.inputs.summary if self.inputs is not None else {}
         if self.weights is not None:
             inputs["weights"] = self.weights
+        metrics = NO_DEVICE_METRICS if self.request.device_metrics else None
         where = {**environment(self.bench.target), "device_seconds": self.device_s}
         if self.reference is None:
-            return Report(self.candidate.outcome(inputs), where)
+            return Report(self.candidate.outcome(inputs), where, device_metrics=metrics)
         reference = self.reference.outcome(inputs)
         failed = reference if self.reference.fault is not None else None
-        return Report(self.candidate.outcome(inputs, failed), where, reference, self.speedup)
+        return Report(self.candidate.outcome(inputs, failed), where, reference, self.speedup, metrics)
 
     def close(self) -> None:
         """Ends every runner of the job."""

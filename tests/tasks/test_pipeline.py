@@ -275,3 +275,10 @@ def test_a_cancelled_job_stops_and_leaves_no_runner(bench: Workbench) -> None:
 def test_what_a_kernel_prints_is_in_the_answer(bench: Workbench) -> None:
     outcome = judged(bench, kernel("def kernel_fn(x):\n    print('here I am')\n    return x" + INPUTS)).outcome
     assert "here I am" in outcome.output
+
+
+def test_device_metrics_are_said_to_be_unavailable_where_they_are_asked_for(bench: Workbench) -> None:
+    metadata = judged(bench, kernel(SOFTMAX), device_metrics=True).body("j")["kernel_exec_result"]["metadata"]
+    assert metadata["device_metrics"]["status"] == "unavailable" and metadata["device_metrics"]["reason"]
+    metadata = judged(bench, kernel(SOFTMAX)).body("j")["kernel_exec_result"]["metadata"]
+    assert "device_metrics" not in metadata
