@@ -48,9 +48,11 @@ def speedup(
         return None
     picks = np.random.default_rng(0).integers(0, reference.size, (BOOTSTRAP_DRAWS, reference.size))
     above, below = reference[picks].mean(axis=1), candidate[picks].mean(axis=1)
-    if above.min() <= 0 or below.min() <= 0:
-        return None
     tail = (100.0 - CONFIDENCE) / 2
+    clear = (above > 0) & (below > 0)
+    if clear.mean() * 100 < 100 - tail or reference.mean() <= 0 or candidate.mean() <= 0:
+        return None
+    above, below = above[clear], below[clear]
     ratio = float(reference.mean() / candidate.mean())
     inner = np.percentile(above / below, [tail, 100 - tail])
     low, high = (

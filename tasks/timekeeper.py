@@ -84,10 +84,10 @@ class Timekeeper:
         reason = None
         for contender in self.contenders[::-1] if reverse else self.contenders:
             record, layout = records[contender.role], slots[contender.role]
-            null = self.bench.null_range().window(layout, gated=record.gated, marked=False)
+            null_ms = self.bench.null_window(layout, gated=record.gated)
             # Host clocks cost nothing between calls; events on the device do, so only the first windows have them.
             window = self.rounds.shoot(contender, slots, gated=record.gated, marked=marked or not record.is_cuda)
-            record.add(window, null.elapsed_ms, warm_up=marked)
+            record.add(window, null_ms, warm_up=marked)
             windows[contender.role] = window
             self._readings.append(self.bench.card.sample())
             reason = reason or throttled(self._readings[-1])
@@ -105,10 +105,9 @@ class Timekeeper:
             windows = {}
             for contender in self.contenders:
                 record = records[contender.role]
-                null = self.bench.null_range().window(slots[contender.role], gated=record.gated, marked=False)
+                record.single_null_ms.append(self.bench.null_window(slots[contender.role], gated=record.gated))
                 windows[contender.role] = self.rounds.shoot(contender, slots, gated=record.gated, marked=False)
                 record.single_ms.append(windows[contender.role].elapsed_ms)
-                record.single_null_ms.append(null.elapsed_ms)
             self.rounds.judge(slots, windows)
             if not self.rounds.right:
                 return
@@ -138,7 +137,7 @@ class Timekeeper:
     def _warm_null(self, slots: dict[str, Slots]) -> None:
         """The null runner takes its memory and loads its code now: neither can be done behind a closed gate."""
         for layout in slots.values():
-            self.bench.null_range().window(layout, gated=False, marked=False)
+            self.bench.null_window(layout, gated=False)
 
     def _rehearsal(self, contender: Contender) -> Rehearsal | None:
         return rehearse(contender, self.rounds.example[contender.role], self._limit(), self.bench.device)

@@ -21,7 +21,8 @@ from profiling.card import CardMonitor
 from profiling.ceiling_probe import measure
 from profiling.ceilings import UNKNOWN, Ceilings, ceilings
 from profiling.device import Device
-from profiling.window import Range
+from profiling.slots import Slots
+from profiling.window import GateClosed, Range
 from sandbox.launcher import Zygote
 from sandbox.session import Session
 from tasks.device import detect
@@ -61,17 +62,20 @@ class Workbench:
             self._discard()
             raise
 
-    def null_range(self) -> Range:
-        """Null windows from a runner that never sees a submission; it lives as long as the workbench."""
-        if self._null is None:
-            session = self._session(FOREVER, lambda: False)
-            try:
+    def null_window(self, slots: Slots, *, gated: bool) -> float:
+        """Milliseconds of a window in which nothing is computed, from a runner that never sees a submission.
+
+        The runner lives as long as the workbench. It runs our own code, so what goes wrong in it is our own fault.
+        """
+        try:
+            if self._null is None:
+                session = self._session(FOREVER, lambda: False)
+                self._null = Range(session, self.device, null=True)
                 session.load_null()
-            except KernelFault as fault:
-                session.close()
-                raise InfrastructureFault(f"the null runner failed: {fault.message}") from fault
-            self._null = Range(session, self.device, null=True)
-        return self._null
+            return self._null.window(slots, gated=gated, marked=False).elapsed_ms
+        except (KernelFault, GateClosed) as fault:
+            self._discard()
+            raise InfrastructureFault(f"the null runner failed: {fault}") from fault
 
     def ceilings(self) -> Ceilings:
         """What the card can do at best, measured once; makes nothing impossible where there is no card."""

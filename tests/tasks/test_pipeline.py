@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from domain.fault import JobCancelled
+from domain.fault import InfrastructureFault, JobCancelled
 from domain.job import Stage
 from domain.request import Request
 from domain.result import Report, Status
@@ -74,7 +76,7 @@ def test_evaluate_answers_in_the_originals_shape(bench: Workbench) -> None:
 
 
 def test_a_right_candidate_passes_with_times_for_both_sides(bench: Workbench) -> None:
-    reference = kernel(SOFTMAX.replace("64, 32", "1024, 512"))
+    reference = kernel(SOFTMAX.replace("64, 32", "2048, 2048"))
     report = judged(bench, forward("e = (x - x.amax(-1, True)).exp(); return e / e.sum(-1, True)"), reference)
     body = report.body("j")
     assert body["verdict"] == "passed", body["kernel_exec_result"]["validation_error"]
@@ -282,3 +284,12 @@ def test_device_metrics_are_said_to_be_unavailable_where_they_are_asked_for(benc
     assert metadata["device_metrics"]["status"] == "unavailable" and metadata["device_metrics"]["reason"]
     metadata = judged(bench, kernel(SOFTMAX)).body("j")["kernel_exec_result"]["metadata"]
     assert "device_metrics" not in metadata
+
+
+def test_a_null_runner_that_dies_is_our_fault_and_the_next_job_has_another(bench: Workbench) -> None:
+    assert judged(bench, kernel(SOFTMAX)).outcome.status is Status.PASSED
+    assert bench._null is not None
+    os.kill(bench._null.session.runner.pid, signal.SIGKILL)
+    with pytest.raises(InfrastructureFault, match="null runner"):
+        judged(bench, kernel(SOFTMAX))
+    assert judged(bench, kernel(SOFTMAX)).outcome.status is Status.PASSED
