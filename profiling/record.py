@@ -58,6 +58,18 @@ class TimeRecord:
         return statistics.median(self.null_ms)
 
     @property
+    def spread_ms(self) -> float:
+        """What null windows vary by."""
+        return max(self.null_ms) - min(self.null_ms)
+
+    @property
+    def correction(self) -> float:
+        """By what the windows' time is to be multiplied where a single call takes longer beyond doubt; else 1."""
+        windows = self.net_ms[undisturbed(self.net_ms)] / self.calls
+        level = float(windows.mean())
+        return self._single_call(windows).time_ms / level if level > 0 else 1.0
+
+    @property
     def net_ms(self) -> Sample:
         """Each window's clock less the overhead, never by the runner's word. Noise may take a short one below zero."""
         return np.asarray(self.elapsed_ms) - self.overhead_ms
@@ -80,7 +92,8 @@ class TimeRecord:
             flags.append(alone_ms.flag)
         if len(windows) < len(net):
             flags.append(f"{len(net) - len(windows)} of {len(net)} windows were disturbed from outside and left out")
-        alone = np.full(1, level) if bounded else windows.clip(min=0.0)
+        # A distribution that reaches below zero would be one of noise.
+        alone = windows if not bounded and windows.min() > 0 else np.full(1, level)
         return Timing(
             method=METHODS[self.is_cuda, self.gated],
             stats=runtime_stats(alone if shape is None else level * shape),
@@ -88,7 +101,7 @@ class TimeRecord:
             calls_per_window=self.calls,
             windows=len(windows),
             calls=len(windows) * self.calls,
-            resolution_us=(max(self.null_ms) - min(self.null_ms)) * 1e3 / self.calls,
+            resolution_us=self.spread_ms * 1e3 / self.calls,
             distribution="windows" if shape is None else "events",
             cache=cache,
             flags=flags,
@@ -122,7 +135,7 @@ class TimeRecord:
         net, total = max(window.elapsed_ms - self.overhead_ms, 0.0), sum(window.call_ms)
         if len(window.call_ms) != self.calls or not total > 0 or min(window.call_ms) < 0:
             return False
-        return abs(total - net) <= EVENT_SLACK * net + EVENT_SLACK_MS
+        return abs(total - net) <= EVENT_SLACK * net + EVENT_SLACK_MS + self.spread_ms
 
 
 # What one kernel's time differs by between two processes, as a share of the time and in ms a call and a window: A/A
@@ -144,4 +157,5 @@ def paired_speedup(reference: TimeRecord, candidate: TimeRecord) -> Speedup | No
         BETWEEN_PROCESSES_CALL_MS * candidate.calls / window_ms,
         BETWEEN_PROCESSES_WINDOW_MS / window_ms,
     )
+    ours, theirs = ours * candidate.correction, theirs * reference.correction
     return speedup(theirs[kept], ours[kept], between_processes=spread)

@@ -15,6 +15,7 @@ Sample = NDArray[np.float64]
 BOOTSTRAP_DRAWS = 2000
 CONFIDENCE = 95.0
 DEVIATIONS = 1.96
+MIN_PAIRS = 3
 OUTLIER = 5.0
 OUTLIER_FLOOR = 0.02
 
@@ -40,8 +41,9 @@ def speedup(
 
     The ratio of the mean times; pairs are drawn together, so that drift which both saw cancels. The interval is widened
     by what the same kernel differs by from one process to the next (`between_processes`, the ratio's relative standard
-    deviation), which no number of windows in one pair of processes averages out. None where the times are not clear of
-    zero: a ratio would mean nothing. Fewer than three pairs give no verdict.
+    deviation), which no number of windows in one pair of processes averages out. None where the reference's time is
+    not clear of zero: a ratio would mean nothing. A candidate's that is not gives a lower bound alone, `high` being
+    infinite. Fewer than MIN_PAIRS pairs give no verdict.
     """
     reference, candidate = np.asarray(reference_ms), np.asarray(candidate_ms)
     if reference.size == 0:
@@ -49,9 +51,11 @@ def speedup(
     picks = np.random.default_rng(0).integers(0, reference.size, (BOOTSTRAP_DRAWS, reference.size))
     above, below = reference[picks].mean(axis=1), candidate[picks].mean(axis=1)
     tail = (100.0 - CONFIDENCE) / 2
-    clear = (above > 0) & (below > 0)
-    if clear.mean() * 100 < 100 - tail or reference.mean() <= 0 or candidate.mean() <= 0:
+    if not _clear(reference, above, tail):
         return None
+    if not _clear(candidate, below, tail):
+        return _at_least(float(np.percentile(above, tail)), resolved(candidate)[0], reference.size)
+    clear = (above > 0) & (below > 0)
     above, below = above[clear], below[clear]
     ratio = float(reference.mean() / candidate.mean())
     inner = np.percentile(above / below, [tail, 100 - tail])
@@ -60,9 +64,23 @@ def speedup(
         for sign, bound in zip((-1, 1), inner, strict=True)
     )
     verdict = "faster" if low > 1.0 else "slower" if high < 1.0 else "not_distinguishable"
-    if reference.size < 3:
+    if reference.size < MIN_PAIRS:
         verdict = "not_distinguishable"
     return Speedup(ratio=ratio, low=low, high=high, verdict=verdict)
+
+
+def _clear(sample: Sample, means: Sample, tail: float) -> bool:
+    """Whether a mean is above zero beyond what resampling leaves open."""
+    return bool(sample.mean() > 0 and (means > 0).mean() * 100 >= 100 - tail)
+
+
+def _at_least(reference_low_ms: float, candidate_high_ms: float, pairs: int) -> Speedup | None:
+    """A candidate too short to be measured: the ratio has a lower bound and no upper one."""
+    if candidate_high_ms <= 0:
+        return None
+    low = reference_low_ms / candidate_high_ms
+    verdict = "faster" if low > 1.0 and pairs >= MIN_PAIRS else "not_distinguishable"
+    return Speedup(ratio=low, low=low, high=math.inf, verdict=verdict)
 
 
 def resolved(times_ms: Sample) -> tuple[float, bool]:

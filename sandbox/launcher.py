@@ -46,6 +46,8 @@ def clean_environment(folder: Path, *, interpret: bool) -> dict[str, str]:
     }
     if interpret:
         environment["TRITON_INTERPRET"] = "1"
+        # One thread: on the host's few cores, threads that wait for each other measure what else the machine does.
+        environment |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     return environment
 
 

@@ -70,4 +70,6 @@ def _times(result: dict[str, Any]) -> str:
 def _speedup(speedup: dict[str, Any] | None) -> str:
     if not speedup:
         return ""
+    if speedup["high"] is None:
+        return f"at least {significant(speedup['low'])}×"
     return f"{significant(speedup['ratio'])}× [{significant(speedup['low'])} – {significant(speedup['high'])}]"

@@ -100,12 +100,14 @@ class Rounds:
 
     def judge(self, slots: dict[str, Slots], windows: dict[str, Window]) -> None:
         """Compares every call's outputs, in full. Without a reference there is nothing to compare with."""
+        candidate = self.candidate
+        with candidate.answerable():
+            _check_guards(slots[candidate.role], windows[candidate.role])
         if len(self.contenders) == 1:
             return
-        reference, candidate = self.contenders
+        reference = self.contenders[0]
         with candidate.answerable():
             _check_inputs(windows[reference.role], windows[candidate.role])
-            _check_guards(slots[candidate.role], windows[candidate.role])
         expected, actual = (slots[c.role].read(windows[c.role].snapshot) for c in (reference, candidate))
         self._compared += compare_calls(list(zip(expected, actual, strict=True)), self.tolerance)
         self._note_comparison()

@@ -21,7 +21,7 @@ PRESENT = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs")
 """The documents that speak of the program as it is; the others tell how it came to be so."""
 
 DOCUMENTS = [*PRESENT, ROOT / "CHANGELOG.md", *sorted((ROOT / "docs" / "adr").glob("*.md"))]
-PACKAGES = ("domain", "sandbox", "tasks", "api", "backends", "stack")
+PACKAGES = ("profiling", "validation", "domain", "sandbox", "tasks", "api", "backends", "stack")
 REQUEST_KEYS = {"kernel": "/evaluate", "ref_kernel": "/compare", "ref_code": "/compare", "jobs": "/batch"}
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

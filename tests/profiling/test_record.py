@@ -62,3 +62,14 @@ def test_pairs_that_were_broken_into_do_not_count() -> None:
     candidate = record(5.16, 5.16, 5.16, 5.16, 5.16, 40.0)
     found = paired_speedup(reference, candidate)
     assert found is not None and found.ratio == pytest.approx(2.0, rel=0.01) and found.verdict == "faster"
+
+
+def test_a_kernel_that_is_slower_by_itself_has_that_time_in_its_speedup_too() -> None:
+    reference, batcher = record(*[10.16] * 6), record(*[1.16] * 6)
+    for _ in range(8):
+        batcher.single_ms.append(5.16)
+        batcher.single_null_ms.append(0.16)
+    assert batcher.timing("cold").trusted_ms == pytest.approx(5.0, rel=0.01)
+    assert any("by itself" in flag for flag in batcher.timing("cold").flags)
+    found = paired_speedup(reference, batcher)
+    assert found is not None and found.ratio == pytest.approx(1.0, rel=0.02)

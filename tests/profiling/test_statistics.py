@@ -1,5 +1,7 @@
 """Figures of samples, against numbers worked out by hand."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -48,10 +50,16 @@ def test_too_few_pairs_give_no_verdict():
     assert found is not None and found.verdict == "not_distinguishable"
 
 
-def test_times_that_are_not_clear_of_zero_give_no_ratio():
-    assert speedup([1.0, 1.0, 1.0], [0.1, -0.1, 0.05]) is None
-    assert speedup([1.0], [0.0]) is None
+def test_a_reference_that_is_not_clear_of_zero_gives_no_ratio():
+    assert speedup([0.1, -0.1, 0.05], [1.0, 1.0, 1.0]) is None
+    assert speedup([0.0], [1.0]) is None
     assert speedup([], []) is None
+
+
+def test_a_candidate_too_short_to_be_measured_is_at_least_so_much_faster():
+    found = speedup([10.0, 10.1, 9.9, 10.0], [0.1, -0.1, 0.05, -0.02])
+    assert found is not None and found.verdict == "faster"
+    assert found.high == math.inf and 20 < found.low == found.ratio < 200
 
 
 def test_one_window_below_zero_is_noise_not_the_end():
