@@ -10,17 +10,19 @@ TARGET_MS = {"cuda": 8.0, "cpu": 10.0}
 # The device's launch queue holds about 1000 entries (measured: docs/measurements.md): a launch and a mark for each
 # call. A kernel of several launches is found out by a rehearsal. On the host more calls do not make a better figure.
 MAX_CALLS = {"cuda": 400, "cpu": 100}
+CALLS_A_TRIAL, FEW_CALLS = 4, 50
 MIN_WINDOWS = 5
 MAX_SLOWEST_MS = 100.0
 REHEARSED = 4.0
 
 
-def calls_that_fit(slowest_ms: float, *, bytes_per_call: int, memory: int, is_cuda: bool) -> int:
+def calls_that_fit(slowest_ms: float, *, num_trials: int, bytes_per_call: int, memory: int, is_cuda: bool) -> int:
     """At most so many calls a window: for the launch queue, the memory, and the patience with the slowest contender.
 
-    Times are the contenders' own (advisory): one that lies about them only changes how finely it is measured.
+    Who asks for few trials wants a quick answer rather than a fine one. Times are the contenders' own (advisory): one
+    that lies about them only changes how finely it is measured.
     """
-    most = MAX_CALLS["cuda" if is_cuda else "cpu"]
+    most = min(MAX_CALLS["cuda" if is_cuda else "cpu"], max(CALLS_A_TRIAL * num_trials, FEW_CALLS))
     return max(min(most, int(MAX_SLOWEST_MS / max(slowest_ms, 1e-4)), memory // max(bytes_per_call, 1)), 1)
 
 

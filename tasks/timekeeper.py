@@ -154,6 +154,7 @@ class Timekeeper:
     def _limit(self) -> int:
         return calls_that_fit(
             max(_estimate(contender) for contender in self.contenders),
+            num_trials=self.rounds.request.num_trials,
             bytes_per_call=self.rounds.bytes_per_call(),
             memory=self.rounds.memory(),
             is_cuda=self.bench.device.is_cuda,

@@ -31,7 +31,14 @@ GIB = 1 << 30
 def test_the_queue_the_memory_and_the_slowest_bound_a_window(
     slowest_ms: float, bytes_per_call: int, memory: int, calls: int
 ) -> None:
-    assert calls_that_fit(slowest_ms, bytes_per_call=bytes_per_call, memory=memory, is_cuda=True) == calls
+    assert (
+        calls_that_fit(slowest_ms, num_trials=1000, bytes_per_call=bytes_per_call, memory=memory, is_cuda=True) == calls
+    )
+
+
+@pytest.mark.parametrize(("num_trials", "calls"), [(1, 50), (12, 50), (50, 200), (100, 400), (10_000, 400)])
+def test_few_trials_make_short_windows(num_trials: int, calls: int) -> None:
+    assert calls_that_fit(0.004, num_trials=num_trials, bytes_per_call=1, memory=GIB, is_cuda=True) == calls
 
 
 def test_the_fastest_fills_its_window_within_the_limit() -> None:
