@@ -32,7 +32,11 @@ serve: $(ready) ## Start everything and leave it running until Ctrl-C: http://12
 	@$(PY) -m stack serve
 
 .PHONY: test
-test: $(ready) ## The tests that need no GPU.
+test: $(ready) ## The tests that need no GPU, without the slow ones.
+	$(PY) -m pytest -m "not gpu and not slow"
+
+.PHONY: test-all
+test-all: $(ready) ## Every test that needs no GPU.
 	$(PY) -m pytest -m "not gpu"
 
 .PHONY: test-gpu

@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from redis import Redis
@@ -94,6 +95,23 @@ def redis(redis_url: str) -> Iterator[Redis]:
     with Redis.from_url(redis_url) as client:
         client.flushall()
         yield client
+
+
+@pytest.fixture(scope="session")
+def bench() -> Iterator[Any]:
+    """One workbench for every submission of the corpora: what one leaves behind would show in those after it."""
+    from tests.bench import own_workbench
+
+    with own_workbench() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def court(bench: Any) -> Any:
+    """Judges exploits and their honest look-alikes."""
+    from tests.exploits.court import Court
+
+    return Court(bench)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from tests.exploits.cases import cases
 from tests.exploits.corpus import HONEST, Submission
-from tests.exploits.test_exploits import cases
-
-
-@pytest.fixture(scope="module")
-def court() -> Iterator[Any]:
-    from tests.exploits.court import Court
-
-    with Court() as made:
-        yield made
 
 
 @pytest.mark.parametrize(("submission", "device"), cases(HONEST))

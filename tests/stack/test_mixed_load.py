@@ -1,30 +1,22 @@
-"""200 mixed jobs at once: each ends once, as it must; the counters add up; nothing is left running afterwards."""
+"""Mixed jobs at once: each ends once, as it must; the counters add up; nothing is left running afterwards."""
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
-import os
 import random
-import time
+import signal
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import httpx
-import psutil
 import pytest
-from rich.console import Console
 
 from domain.job import TERMINAL
-from domain.settings import settings
-from stack.redis_server import free_port
-from stack.running import Stack, running
+from tests.stack.serving import READY_S, assert_nothing_left, serve, wait_for
 
-JOBS = 200
 DEADLINE_S = 280.0
 INPUTS = "\ndef get_inputs():\n    return [torch.randn(16, 8)]\n"
-MARK = "MIXED_LOAD_MARK"
 
 
 def evaluate(source: str, **more: Any) -> dict[str, Any]:
@@ -62,62 +54,48 @@ HANGS = {"hangs": (evaluate("def kernel_fn(x):\n    while True: pass" + INPUTS, 
 
 def mixed(count: int) -> list[tuple[str, dict[str, Any], str]]:
     """That many jobs, every kind about as often, a few that hang; in a seeded order."""
-    few = [(name, *HANGS[name]) for name in itertools.repeat("hangs", 4)]
+    few = [(name, *HANGS[name]) for name in itertools.repeat("hangs", max(count // 50, 1))]
     many = [(name, *KINDS[name]) for name in itertools.islice(itertools.cycle(KINDS), count - len(few))]
     jobs = few + many
     random.Random(7).shuffle(jobs)
     return jobs
 
 
-@pytest.mark.slow
-def test_every_one_of_200_mixed_jobs_ends_once_and_as_it_must(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, redis_url: None
-) -> None:
-    del redis_url  # only so that this process's settings are its own again afterwards
-    monkeypatch.setenv(MARK, str(os.getpid()))
-    monkeypatch.delenv("CELERY_BROKER_URL")
-    monkeypatch.delenv("STATE_DIR")
-    settings.cache_clear()
-    chosen = dataclasses.replace(settings(), port=free_port(), max_workers=3, log_dir=tmp_path / "logs")
-    jobs = mixed(JOBS)
-    with running(chosen, Console(quiet=True)) as stack, httpx.Client(base_url=stack.url, timeout=60) as client:
+@pytest.mark.parametrize("count", [40, pytest.param(200, marks=pytest.mark.slow)])
+def test_every_one_of_many_mixed_jobs_ends_once_and_as_it_must(tmp_path: Path, count: int) -> None:
+    jobs = mixed(count)
+    with serve(tmp_path, MAX_WORKERS="3") as serving, httpx.Client(base_url=serving.url, timeout=60) as client:
+        wait_for(serving.ready, READY_S, "it is ready")
         answer = client.post("/batch", json={"jobs": [body for _, body, _ in jobs]}).raise_for_status().json()
         ids = [entry["job_id"] for entry in answer["jobs"]]
-        assert len(set(ids)) == JOBS
-        ended = _ended(stack, client, ids)
+        assert len(set(ids)) == count
+        ended = _ended(client, ids)
         stats = client.get("/stats").json()
-        assert [process for process in psutil.process_iter() if _is_of_the_stack(process)]
+        processes = serving.descendants()
+        serving.process.send_signal(signal.SIGINT)
+        assert_nothing_left(serving, processes)
     for (name, _, verdict), job_id in zip(jobs, ids, strict=True):
         job = ended[job_id]
         assert (job["state"], job["result"]["verdict"]) == ("completed", verdict), (name, job["result"])
         assert job["timeline"][-1]["stage"] == "done"
         assert [step["stage"] for step in job["timeline"]].count("done") == 1
     wanted = Counter(verdict for _, _, verdict in jobs)
-    assert {state: count for state, count in stats["job_stats"]["by_status"].items() if count} == {"completed": JOBS}
-    assert stats["jobs_completed"] == JOBS and stats["jobs_failed"] == 0
+    assert {state: jobs for state, jobs in stats["job_stats"]["by_status"].items() if jobs} == {"completed": count}
+    assert stats["jobs_completed"] == count and stats["jobs_failed"] == 0
     assert stats["profiling_metrics"]["correctness_passed"] == wanted["passed"]
-    assert not [process for process in psutil.process_iter() if _is_of_the_stack(process)]
-    settings.cache_clear()
 
 
-def _ended(stack: Stack, client: httpx.Client, ids: list[str]) -> dict[str, dict[str, Any]]:
+def _ended(client: httpx.Client, ids: list[str]) -> dict[str, dict[str, Any]]:
     """Every job's last answer, once it is terminal."""
     ended: dict[str, dict[str, Any]] = {}
-    deadline = time.monotonic() + DEADLINE_S
-    while len(ended) < len(ids):
-        assert time.monotonic() < deadline, f"{len(ended)} of {len(ids)} ended within {DEADLINE_S} s"
-        stack.tick(0.5)
+
+    def look() -> bool:
         for job_id in ids:
             if job_id not in ended:
                 job = client.get(f"/job/{job_id}").json()
-                if job["state"] not in TERMINAL:
-                    continue
-                ended[job_id] = job
+                if job["state"] in TERMINAL:
+                    ended[job_id] = job
+        return len(ended) == len(ids)
+
+    wait_for(look, DEADLINE_S, f"all {len(ids)} jobs have ended")
     return ended
-
-
-def _is_of_the_stack(process: psutil.Process) -> bool:
-    try:
-        return process.pid != os.getpid() and process.environ().get(MARK) == str(os.getpid())
-    except psutil.Error:
-        return False

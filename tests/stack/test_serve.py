@@ -7,22 +7,15 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-import uuid
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import psutil
 import pytest
 
 from stack.environment import ROOT
-
-READY_S = 120.0
-STOP_S = 30.0
-MARK = "STACK_TEST_MARK"
+from tests.stack.serving import READY_S, STOP_S, Serving, assert_nothing_left, serve, wait_for
 
 HANGING = {
     "kernel": {"source_code": "def kernel_fn(x):\n    while True:\n        pass\n", "kernel_type": "torch"},
@@ -30,104 +23,10 @@ HANGING = {
 }
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def wait_for(condition: Callable[[], bool], seconds: float, what: str) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.05)
-
-
-@dataclass
-class Serving:
-    """A `python -m stack serve` with a home and a scratch folder of its own."""
-
-    process: subprocess.Popen[bytes]
-    url: str
-    mark: str
-    scratch: Path
-    logs: Path
-
-    def get(self, path: str) -> httpx.Response | None:
-        try:
-            return httpx.get(self.url + path, timeout=10)
-        except httpx.TransportError:
-            return None
-
-    def ready(self) -> bool:
-        """It has said so: from here on it restarts what dies, and no longer gives up."""
-        assert self.process.poll() is None, self.log()
-        log = self.logs / "stack.log"
-        return log.exists() and "ready at" in log.read_text()
-
-    def healthy(self) -> bool:
-        assert self.process.poll() is None, self.log()
-        answer = self.get("/health")
-        return answer is not None and answer.status_code == 200
-
-    def job(self, job_id: str) -> dict[str, Any]:
-        answer = self.get(f"/job/{job_id}")
-        return answer.json() if answer is not None and answer.is_success else {}
-
-    def log(self) -> str:
-        return "\n".join(path.read_text() for path in sorted(self.logs.glob("*.log")))
-
-    def marked(self) -> list[psutil.Process]:
-        """Every process that has inherited this test's environment, whoever its parent is by now."""
-        found = []
-        for process in psutil.process_iter():
-            try:
-                if process.environ().get(MARK) == self.mark and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-            except psutil.Error:
-                continue
-        return found
-
-    def descendants(self) -> list[psutil.Process]:
-        return psutil.Process(self.process.pid).children(recursive=True)
-
-
 @pytest.fixture
 def serving(tmp_path: Path) -> Iterator[Serving]:
-    for name in ("scratch", "home", "logs"):
-        (tmp_path / name).mkdir()
-    tmp_path.chmod(0o755)
-    port, mark = free_port(), uuid.uuid4().hex
-    # Settings of the tests' own process, or of another service that runs here, must not reach it.
-    own = ("CELERY_BROKER_URL", "STATE_DIR", "LEASE_DIR", "HOST", "GPU_DEVICE", "MAX_WORKERS")
-    environment = {name: value for name, value in os.environ.items() if name not in own} | {
-        "PORT": str(port),
-        "LOG_DIR": str(tmp_path / "logs"),
-        "TMPDIR": str(tmp_path / "scratch"),
-        "HOME": str(tmp_path / "home"),
-        MARK: mark,
-    }
-    process = subprocess.Popen(
-        [sys.executable, "-m", "stack", "serve"],
-        cwd=ROOT,
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    yield Serving(process, f"http://127.0.0.1:{port}", mark, tmp_path / "scratch", tmp_path / "logs")
-    if process.poll() is None:
-        process.send_signal(signal.SIGTERM)
-    process.wait(timeout=STOP_S)
-
-
-def assert_nothing_left(serving: Serving, processes: list[psutil.Process]) -> None:
-    assert serving.process.wait(timeout=STOP_S) == 0
-    assert [process for process in processes if process.is_running()] == []
-    assert serving.marked() == []
-    assert list(serving.scratch.rglob("*")) == []
-    home = serving.scratch.parent / "home"
-    assert [path for path in home.rglob("*") if path.is_file()] == []
-    assert {path.suffix for path in serving.logs.iterdir()} == {".log"}
+    with serve(tmp_path) as started:
+        yield started
 
 
 def test_ctrl_c_in_the_middle_of_a_job_leaves_nothing_behind(serving: Serving) -> None:
@@ -207,8 +106,6 @@ def test_a_setting_that_does_not_parse_is_named(
     assert told in line
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_the_demo_ends_as_expected(tmp_path: Path) -> None:
     own = ("CELERY_BROKER_URL", "STATE_DIR", "PORT")
     environment = {name: value for name, value in os.environ.items() if name not in own} | {"LOG_DIR": str(tmp_path)}

@@ -62,8 +62,7 @@ def test_places_are_bounded(hub: JobHub) -> None:
     assert hub.try_enter()
 
 
-def test_closing_wakes_who_waits(redis: Redis) -> None:
-    hub = JobHub(redis)
+def test_closing_wakes_who_waits(hub: JobHub) -> None:
     with ThreadPoolExecutor(1) as pool:
         wait = pool.submit(waited, hub, "a")
         until_waiting(hub, "a", 1)

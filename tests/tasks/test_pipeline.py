@@ -19,6 +19,7 @@ from tasks.pipeline import run
 from tasks.workbench import Workbench
 
 INPUTS = "\ndef get_inputs():\n    return [torch.randn(64, 32)]\n"
+CHAIN = "y = x\n        for _ in range(200): y = torch.cos({})\n        return y"
 SOFTMAX = "class Model(nn.Module):\n    def forward(self, x):\n        return torch.softmax(x, -1)" + INPUTS
 
 
@@ -76,8 +77,9 @@ def test_evaluate_answers_in_the_originals_shape(bench: Workbench) -> None:
 
 
 def test_a_right_candidate_passes_with_times_for_both_sides(bench: Workbench) -> None:
-    reference = kernel(SOFTMAX.replace("64, 32", "2048, 2048"))
-    report = judged(bench, forward("e = (x - x.amax(-1, True)).exp(); return e / e.sum(-1, True)"), reference)
+    # Milliseconds of one thread: a ratio of times that are lost in a busy host's noise is not given.
+    reference = kernel(f"class Model(nn.Module):\n    def forward(self, x):\n        {CHAIN.format('y + x')}{INPUTS}")
+    report = judged(bench, forward(CHAIN.format("x + y")), reference)
     body = report.body("j")
     assert body["verdict"] == "passed", body["kernel_exec_result"]["validation_error"]
     assert (

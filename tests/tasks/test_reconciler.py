@@ -11,10 +11,10 @@ from redis import Redis
 
 from domain.job import State
 from tasks import reconciler, records
-from tasks.app import app
 from tasks.reconciler import LOCK, Reconciler
 from tasks.records import MAX_ATTEMPTS, JobRecords
 from tasks.submission import message_id, publish, submit, submit_many
+from tests.tasks.broker import published_to
 from tests.tasks.jobs import EVALUATE, report, seen, until
 
 
@@ -150,14 +150,7 @@ def test_old_jobs_are_forgotten(redis: Redis, job_records: JobRecords) -> None:
     assert job_records.list() == []
 
 
-def test_a_broker_that_is_away_leaves_the_job_accepted(
-    job_records: JobRecords, redis: Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with app.connection_for_write("redis://127.0.0.1:1/0") as nowhere:
-        monkeypatch.setattr(app, "connection_for_write", lambda *_, **__: nowhere)
-        app.pool.force_close_all()
-        monkeypatch.setattr(app, "_pool", None)
-        app.amqp._producer_pool = None
+def test_a_broker_that_is_away_leaves_the_job_accepted(job_records: JobRecords, redis: Redis) -> None:
+    with published_to("redis://127.0.0.1:1/0"):
         job_id = submit(job_records, EVALUATE)
-    app.amqp._producer_pool = None
     assert seen(job_records, job_id).state is State.QUEUED

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -19,14 +18,13 @@ from redis.retry import Retry
 from domain.job import Stage, State
 from domain.kernel import Kernel, KernelType
 from domain.request import Request
-from tasks.app import app
 from tasks.heartbeat import workers
 from tasks.records import JobRecords
 from tasks.submission import submit
 from tests.conftest import die_with_parent, free_port, start_redis
+from tests.tasks.broker import published_to
 from tests.tasks.jobs import seen, until
 
-pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 START_S = 60.0
 
@@ -121,6 +119,7 @@ def test_a_killed_pool_child_costs_an_attempt_not_the_job(
     assert seen(records, after).state is State.COMPLETED
 
 
+@pytest.mark.slow  # tests/stack/test_serve.py kills one too; here it waits until the job's lease runs out.
 def test_a_killed_worker_is_replaced_and_its_job_run_again(
     worker: psutil.Process, records: JobRecords, redis: Redis, redis_url: str, tmp_path: Path
 ) -> None:
@@ -166,20 +165,3 @@ def test_a_job_outlives_a_restart_of_redis(tmp_path: Path) -> None:
         process.wait()
     server.terminate()
     server.wait()
-
-
-@contextmanager
-def published_to(url: str) -> Iterator[None]:
-    """This process publishes to that broker inside the block."""
-    before = app.conf.broker_url
-    forget_connections()
-    app.conf.broker_url = app.conf.broker_write_url = url
-    yield
-    forget_connections()
-    app.conf.broker_url = app.conf.broker_write_url = before
-
-
-def forget_connections() -> None:
-    app.pool.force_close_all()
-    app._pool = None
-    app.amqp._producer_pool = None

@@ -96,7 +96,7 @@ def test_poison_and_trivial_answers_on_the_card(name: str) -> None:
     poison.fill(tensor[5:6])
     assert not identical(before, tensor)
     assert poison.untouched(tensor) == pytest.approx(1 / 64)
-    assert weak_reference([before], [before.clone()], 1e-9, 1e-9) != []
+    assert weak_reference([before], [before.clone()], Tolerance(1e-9, 1e-9)) != []
 
 
 @pytest.mark.parametrize("name", ["float32", "complex128", "int64", "uint64", "bool"])

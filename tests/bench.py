@@ -1,0 +1,26 @@
+"""A workbench for tests, with a state folder of its own."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from domain.settings import settings
+from tasks.workbench import Workbench
+
+
+@contextmanager
+def own_workbench() -> Iterator[Workbench]:
+    """Open inside the block; what it wrote is gone afterwards."""
+    with tempfile.TemporaryDirectory() as state, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STATE_DIR", state)
+        settings.cache_clear()
+        bench = Workbench()
+        try:
+            yield bench
+        finally:
+            bench.close()
+    settings.cache_clear()

@@ -1,0 +1,89 @@
+"""Every original is right and every mutant is wrong, by the pipeline that judges submissions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from domain.result import Status
+from tasks.device import detect
+from tasks.workbench import Workbench
+from tests.mutants.corpus import CAUGHT, Mutant, Original, judged, originals
+
+CORPUS = originals()
+FEWEST_KERNELS, FEWEST_MUTANTS = 20, 5
+QUICK = 2
+"""Mutants of each kernel that `make test` judges; `make test-all` judges all."""
+
+on_the_cpu = pytest.mark.skipif(detect().is_gpu, reason="here the workbench is the card's: make test-gpu")
+
+
+def kernels(device: str) -> list[Any]:
+    return [pytest.param(original, id=name) for name, original in CORPUS.items() if runs_on(device, original)]
+
+
+def mutants(device: str) -> list[Any]:
+    return [
+        pytest.param(original, mutant, id=f"{name}-{kind}", marks=marks(mutant, quick=device == "gpu" or place < QUICK))
+        for name, original in CORPUS.items()
+        if runs_on(device, original)
+        for place, (kind, mutant) in enumerate(shown(device, original))
+    ]
+
+
+def shown(device: str, original: Original) -> list[tuple[str, Mutant]]:
+    return [pair for pair in original.mutants.items() if device == "gpu" or not pair[1].gpu_only]
+
+
+def runs_on(device: str, original: Original) -> bool:
+    return device == "gpu" or not original.needs_gpu
+
+
+def marks(mutant: Mutant, *, quick: bool) -> list[pytest.MarkDecorator]:
+    chosen = [] if quick else [pytest.mark.slow]
+    if mutant.missed is not None:
+        chosen.append(pytest.mark.xfail(strict=True, reason=mutant.missed))
+    return chosen
+
+
+def check_original(bench: Workbench, original: Original) -> None:
+    outcome = judged(bench, original.request())
+    assert outcome.status is Status.PASSED, (outcome.status, outcome.message, outcome.log)
+
+
+def check_mutant(bench: Workbench, original: Original, mutant: Mutant) -> None:
+    outcome = judged(bench, original.request(mutant))
+    assert outcome.status in CAUGHT, (mutant.bug, outcome.status, outcome.message, outcome.log)
+
+
+def test_the_corpus_is_large_enough_and_every_replacement_applies_once() -> None:
+    assert len(CORPUS) >= FEWEST_KERNELS
+    for original in CORPUS.values():
+        assert len(original.mutants) >= FEWEST_MUTANTS
+        for mutant in original.mutants.values():
+            original.mutated(mutant)
+
+
+@on_the_cpu
+@pytest.mark.parametrize("original", kernels("cpu"))
+def test_an_original_is_right(bench: Workbench, original: Original) -> None:
+    check_original(bench, original)
+
+
+@on_the_cpu
+@pytest.mark.parametrize(("original", "mutant"), mutants("cpu"))
+def test_a_mutant_is_wrong(bench: Workbench, original: Original, mutant: Mutant) -> None:
+    check_mutant(bench, original, mutant)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("original", kernels("gpu"))
+def test_an_original_is_right_on_the_card(bench: Workbench, original: Original) -> None:
+    check_original(bench, original)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("original", "mutant"), mutants("gpu"))
+def test_a_mutant_is_wrong_on_the_card(bench: Workbench, original: Original, mutant: Mutant) -> None:
+    check_mutant(bench, original, mutant)
