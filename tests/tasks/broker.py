@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from kombu import pools
+
 from tasks.app import app
 
 
@@ -22,7 +24,7 @@ def published_to(url: str) -> Iterator[None]:
 
 
 def _forget_connections() -> None:
-    """A closed pool stays closed: the next publication is to make another."""
-    app.pool.force_close_all()
+    """A closed pool stays closed, and kombu keeps it by its URL: the next publication is to make another."""
+    pools.reset()
     app._pool = None
     app.amqp._producer_pool = None
