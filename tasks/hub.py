@@ -99,8 +99,9 @@ class JobHub:
                 if message is None:
                     continue
                 if message["type"] == "subscribe":
-                    self._listening.set()
+                    # Woken first: who waits from here on has missed nothing, and is not to be woken for it.
                     self._wake_all()
+                    self._listening.set()
                 elif message["type"] == "message":
                     self._wake(text(message["data"]))
 
