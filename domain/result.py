@@ -42,7 +42,8 @@ class Timing:
 
     `trusted_ms` is the referee's own window divided by its calls; `stats` describe single calls and come from the
     runner's events only where their sum fits that window (`distribution` says which). `single_call_ms` is a call by
-    itself (None where not measured), `card` the state of the GPU around the windows.
+    itself (None where not measured), `precision` half the 95 % interval of `trusted_ms` relative to it (None where
+    unknown), `stopped_by` why no more windows were taken, `card` the state of the GPU around the windows.
     """
 
     method: str
@@ -56,6 +57,8 @@ class Timing:
     cache: str
     flags: list[str] = field(default_factory=list)
     single_call_ms: float | None = None
+    precision: float | None = None
+    stopped_by: str | None = None
     card: dict[str, Any] | None = None
 
 

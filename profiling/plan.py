@@ -1,28 +1,63 @@
-"""How many calls a window holds and how many windows there are."""
+"""How many calls a window holds, and when there are windows enough."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from enum import StrEnum
 
-# A window should be long against what null windows vary by (tens of µs on an H200 and on a host's clock).
-TARGET_MS = {"cuda": 8.0, "cpu": 10.0}
+# A window should be long against what null windows vary by: 5 µs and 1.5 % of what is copied on an H200
+# (docs/measurements.md), tens of µs on a host's clock. Many short windows average that better than few long ones.
+TARGET_MS = {"cuda": 2.0, "cpu": 10.0}
 
 # The device's launch queue holds about 1000 entries (measured: docs/measurements.md): a launch and a mark for each
 # call. A kernel of several launches is found out by a rehearsal. On the host more calls do not make a better figure.
 MAX_CALLS = {"cuda": 400, "cpu": 100}
-CALLS_A_TRIAL, FEW_CALLS = 4, 50
-MIN_WINDOWS = 5
+MIN_ROUNDS = 5
 MAX_SLOWEST_MS = 100.0
 REHEARSED = 4.0
 
+# What narrowing an interval may hold the device for. The host's clock does not get much better with more of it.
+BUDGET_S = {"cuda": 1.5, "cpu": 0.4}
 
-def calls_that_fit(slowest_ms: float, *, num_trials: int, bytes_per_call: int, memory: int, is_cuda: bool) -> int:
+
+class Stop(StrEnum):
+    """Why no more windows were taken."""
+
+    PRECISION = "precision"
+    NUM_TRIALS = "num_trials"
+    DEVICE_TIME = "device_time"
+    TIMEOUT = "timeout"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Rounds of one window for each contender, until the interval is as narrow as asked for or a budget is spent.
+
+    `precision` is half the 95 % interval's width, relative to its middle; `num_trials` bounds the rounds.
+    """
+
+    num_trials: int
+    precision: float
+    is_cuda: bool
+
+    def stop(self, rounds: int, spent_s: float, half_width: float) -> Stop | None:
+        """Whether so many rounds are enough, and why. MIN_ROUNDS are always taken."""
+        if rounds < MIN_ROUNDS:
+            return None
+        if half_width <= self.precision:
+            return Stop.PRECISION
+        if rounds >= self.num_trials:
+            return Stop.NUM_TRIALS
+        return Stop.DEVICE_TIME if spent_s >= BUDGET_S["cuda" if self.is_cuda else "cpu"] else None
+
+
+def calls_that_fit(slowest_ms: float, *, bytes_per_call: int, memory: int, is_cuda: bool) -> int:
     """At most so many calls a window: for the launch queue, the memory, and the patience with the slowest contender.
 
-    Who asks for few trials wants a quick answer rather than a fine one. Times are the contenders' own (advisory): one
-    that lies about them only changes how finely it is measured.
+    Times are the contenders' own (advisory): one that lies about them only changes how finely it is measured.
     """
-    most = min(MAX_CALLS["cuda" if is_cuda else "cpu"], max(CALLS_A_TRIAL * num_trials, FEW_CALLS))
+    most = MAX_CALLS["cuda" if is_cuda else "cpu"]
     return max(min(most, int(MAX_SLOWEST_MS / max(slowest_ms, 1e-4)), memory // max(bytes_per_call, 1)), 1)
 
 
@@ -34,8 +69,3 @@ def calls_that_fill(fastest_ms: float, limit: int, *, is_cuda: bool) -> int:
 def calls_to_rehearse(estimate_ms: float, limit: int) -> int:
     """A probe's estimate is mostly the host's time to launch, so a rehearsal tries more calls than it asks for."""
     return calls_that_fill(estimate_ms / REHEARSED, limit, is_cuda=True)
-
-
-def windows_for(num_trials: int, calls: int) -> int:
-    """At least `num_trials` calls are timed, in at least MIN_WINDOWS windows."""
-    return max(math.ceil(num_trials / calls), MIN_WINDOWS)

@@ -53,6 +53,12 @@ class Slots:
     def output_bytes(self) -> int:
         return self.size - self.inputs_end
 
+    @property
+    def handed_in(self) -> tuple[int, bool, int, tuple[TensorRef, ...]]:
+        """What a null window over this layout depends on: equal layouts cost the same when nothing is computed."""
+        places = tuple(ref.at(ref.offset - self.inputs_end) for ref in self.outputs[0])
+        return self.calls, self.returned, self.size, places
+
     def fill(self, call: int, args: list[Any]) -> None:
         """Writes one call's arguments into the private image: inputs, and the initial content of output arguments."""
         self.filled = True

@@ -8,10 +8,11 @@ from dataclasses import asdict
 from domain.result import Speedup
 from profiling import flags
 from profiling.card_state import Reading, card_state, throttled
-from profiling.plan import calls_that_fill, calls_that_fit, windows_for
-from profiling.record import TimeRecord, paired_speedup
+from profiling.plan import Plan, Stop, calls_that_fill, calls_that_fit
+from profiling.record import TimeRecord
 from profiling.roofline import impossible
 from profiling.slots import Slots
+from profiling.speedup import paired_speedup, pairs_half_width
 from tasks.contender import Contender
 from tasks.gating import Rehearsal, rehearse
 from tasks.rounds import Rounds
@@ -28,12 +29,13 @@ class Timekeeper:
         self.rounds = rounds
         self.contenders = rounds.contenders
         self.bench = rounds.bench
+        self.plan = Plan(rounds.request.num_trials, rounds.request.precision, self.bench.device.is_cuda)
         self._readings: list[Reading] = []
         self._repeated: list[str] = []
         self._kept: list[str] = []
 
     def time(self) -> Speedup | None:
-        """Windows of the contenders in turn (A B, B A, ...) until the trials are done or the time is nearly over."""
+        """Windows of the contenders in turn (A B, B A, ...) until the plan or the time says that it is enough."""
         rehearsals = {c.role: self._rehearsal(c) for c in self.contenders}
         slots = self.rounds.slots(self._calls(rehearsals))
         records = {
@@ -53,16 +55,16 @@ class Timekeeper:
         return paired_speedup(*(records[c.role] for c in self.contenders)) if len(self.contenders) > 1 else None
 
     def _windows(self, slots: dict[str, Slots], records: dict[str, TimeRecord]) -> None:
-        wanted = windows_for(self.rounds.request.num_trials, next(iter(slots.values())).calls)
-        done, slowest, repeats = 0, 0.0, 0
         # The first round warms up, and its marked windows give the distribution; the others give the level.
         self._round(slots, records, reverse=False, marked=True)
-        while done < wanted and self.rounds.right:
+        begun = time.monotonic()
+        done, slowest, repeats = 0, 0.0, 0
+        stop: Stop | None = None
+        while stop is None and self.rounds.right:
             started = time.monotonic()
             if done and started + slowest + RESERVE_S > self.rounds.deadline:
-                for record in records.values():
-                    record.flags.append(f"stopped after {done} of {wanted} windows: the timeout was near")
-                return
+                stop = Stop.TIMEOUT
+                break
             reason = self._round(slots, records, reverse=done % 2 == 0, marked=False)
             slowest = max(slowest, time.monotonic() - started)
             if reason is not None and repeats < MAX_REPEATS:
@@ -74,25 +76,45 @@ class Timekeeper:
             if reason is not None:
                 self._kept.append(reason)
             done += 1
+            stop = self.plan.stop(done, time.monotonic() - begun, self._half_width(records))
+        for record in records.values():
+            record.stopped = stop
+            if stop is Stop.TIMEOUT:
+                record.flags.append(f"stopped after {done} windows: the timeout was near")
 
     def _round(
         self, slots: dict[str, Slots], records: dict[str, TimeRecord], *, reverse: bool, marked: bool
     ) -> str | None:
-        """One window for each contender, a null window beside each; why the card spoiled it, if it did."""
+        """One window for each contender, a null window beside them; why the card spoiled it, if it did."""
         self.rounds.fill(slots)
+        null_ms = self._null_windows(slots, records)
         windows = {}
         reason = None
         for contender in self.contenders[::-1] if reverse else self.contenders:
-            record, layout = records[contender.role], slots[contender.role]
-            null_ms = self.bench.null_window(layout, gated=record.gated)
+            record = records[contender.role]
             # Host clocks cost nothing between calls; events on the device do, so only the first windows have them.
             window = self.rounds.shoot(contender, slots, gated=record.gated, marked=marked or not record.is_cuda)
-            record.add(window, null_ms, warm_up=marked)
+            note = record.warm_up if marked else record.add
+            note(window, null_ms[contender.role])
             windows[contender.role] = window
             self._readings.append(self.bench.card.sample())
             reason = reason or throttled(self._readings[-1])
         self.rounds.judge(slots, windows)
         return reason
+
+    def _null_windows(self, slots: dict[str, Slots], records: dict[str, TimeRecord]) -> dict[str, float]:
+        """A null window for each contender; one for both where they hand in the same."""
+        taken: dict[tuple[bool, object], float] = {}
+        for role, layout in slots.items():
+            key = (records[role].gated, layout.handed_in)
+            if key not in taken:
+                taken[key] = self.bench.null_window(layout, gated=records[role].gated)
+        return {role: taken[records[role].gated, layout.handed_in] for role, layout in slots.items()}
+
+    def _half_width(self, records: dict[str, TimeRecord]) -> float:
+        if len(self.contenders) > 1:
+            return pairs_half_width(*(records[c.role] for c in self.contenders))
+        return next(iter(records.values())).half_width
 
     def _single_calls(self, records: dict[str, TimeRecord]) -> None:
         """Windows of one call: against a kernel that does the work of all of a window's calls in one of them."""
@@ -102,12 +124,12 @@ class Timekeeper:
         self._warm_null(slots)
         for _ in range(SINGLE_ROUNDS):
             self.rounds.fill(slots)
+            null_ms = self._null_windows(slots, records)
             windows = {}
             for contender in self.contenders:
                 record = records[contender.role]
-                record.single_null_ms.append(self.bench.null_window(slots[contender.role], gated=record.gated))
                 windows[contender.role] = self.rounds.shoot(contender, slots, gated=record.gated, marked=False)
-                record.single_ms.append(windows[contender.role].elapsed_ms)
+                record.add_single(windows[contender.role], null_ms[contender.role])
             self.rounds.judge(slots, windows)
             if not self.rounds.right:
                 return
@@ -154,7 +176,6 @@ class Timekeeper:
     def _limit(self) -> int:
         return calls_that_fit(
             max(_estimate(contender) for contender in self.contenders),
-            num_trials=self.rounds.request.num_trials,
             bytes_per_call=self.rounds.bytes_per_call(),
             memory=self.rounds.memory(),
             is_cuda=self.bench.device.is_cuda,

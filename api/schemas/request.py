@@ -9,10 +9,11 @@ from marshmallow import ValidationError, fields, validate
 from api.schemas.fields import Items, Part, RealNumber, Text, WholeNumber, WireSchema, shown
 from api.schemas.kernel import KernelSchema
 from domain.kernel import KernelType
-from domain.request import DEFAULT_NUM_TRIALS, DEFAULT_TIMEOUT_S, Request
+from domain.request import DEFAULT_NUM_TRIALS, DEFAULT_PRECISION, DEFAULT_TIMEOUT_S, Request
 from domain.settings import settings
 
 MAX_TRIALS = 10_000
+MAX_PRECISION = 0.5
 MIN_TIMEOUT_S, MAX_TIMEOUT_S = 5, 600
 LEGACY_TIMEOUT_S = 30
 
@@ -20,7 +21,20 @@ EVALUATE, COMPARE = "evaluate", "compare"
 
 
 def _trials() -> fields.Field[Any]:
-    return WholeNumber(1, MAX_TRIALS, load_default=DEFAULT_NUM_TRIALS, metadata={"description": "Calls to time."})
+    return WholeNumber(
+        1,
+        MAX_TRIALS,
+        load_default=DEFAULT_NUM_TRIALS,
+        metadata={"description": "At most so many rounds of timed windows."},
+    )
+
+
+def _precision() -> fields.Field[Any]:
+    return RealNumber(
+        load_default=DEFAULT_PRECISION,
+        validate=validate.Range(0, MAX_PRECISION, error="must be from {min} to {max}"),
+        metadata={"description": "Timing stops when half its 95 % interval is this part of the time or the speed-up."},
+    )
 
 
 def _timeout(default: int = DEFAULT_TIMEOUT_S) -> fields.Field[Any]:
@@ -41,6 +55,7 @@ class EvaluateSchema(WireSchema):
 
     kernel = Part(KernelSchema, required=True)
     num_trials = _trials()
+    precision = _precision()
     timeout = _timeout()
 
 
@@ -50,6 +65,7 @@ class CompareSchema(WireSchema):
     ref_kernel = Part(KernelSchema, required=True)
     custom_kernel = Part(KernelSchema, required=True)
     num_trials = _trials()
+    precision = _precision()
     timeout = _timeout()
     atol = _tolerance()
     rtol = _tolerance()
@@ -61,6 +77,7 @@ class LegacyCompareSchema(WireSchema):
     ref_code = Text(required=True)
     custom_code = Text(required=True)
     num_trials = _trials()
+    precision = _precision()
     timeout = _timeout(LEGACY_TIMEOUT_S)
 
 
@@ -139,6 +156,7 @@ def _request(kernel: dict[str, Any], reference: dict[str, Any] | None, data: dic
             "kernel": kernel,
             "reference": reference,
             "num_trials": data["num_trials"],
+            "precision": data["precision"],
             "timeout": data["timeout"],
             "atol": data.get("atol"),
             "rtol": data.get("rtol"),

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from profiling.plan import (
+    BUDGET_S,
     MAX_CALLS,
-    MIN_WINDOWS,
+    MIN_ROUNDS,
     TARGET_MS,
+    Plan,
+    Stop,
     calls_that_fill,
     calls_that_fit,
     calls_to_rehearse,
-    windows_for,
 )
 
 GIB = 1 << 30
@@ -31,14 +35,7 @@ GIB = 1 << 30
 def test_the_queue_the_memory_and_the_slowest_bound_a_window(
     slowest_ms: float, bytes_per_call: int, memory: int, calls: int
 ) -> None:
-    assert (
-        calls_that_fit(slowest_ms, num_trials=1000, bytes_per_call=bytes_per_call, memory=memory, is_cuda=True) == calls
-    )
-
-
-@pytest.mark.parametrize(("num_trials", "calls"), [(1, 50), (12, 50), (50, 200), (100, 400), (10_000, 400)])
-def test_few_trials_make_short_windows(num_trials: int, calls: int) -> None:
-    assert calls_that_fit(0.004, num_trials=num_trials, bytes_per_call=1, memory=GIB, is_cuda=True) == calls
+    assert calls_that_fit(slowest_ms, bytes_per_call=bytes_per_call, memory=memory, is_cuda=True) == calls
 
 
 def test_the_fastest_fills_its_window_within_the_limit() -> None:
@@ -52,7 +49,14 @@ def test_a_rehearsal_tries_more_than_the_estimate_asks_for() -> None:
     assert calls_to_rehearse(TARGET_MS["cuda"] / 20, 400) == 80
 
 
-def test_at_least_the_trials_asked_for_in_at_least_five_windows() -> None:
-    assert windows_for(30, 1) == 30
-    assert windows_for(1, 400) == MIN_WINDOWS
-    assert windows_for(10_000, 400) == 25
+def test_rounds_go_on_until_something_says_enough() -> None:
+    plan = Plan(num_trials=100, precision=0.01, is_cuda=True)
+    assert plan.stop(MIN_ROUNDS - 1, 1e9, 0.0) is None
+    assert plan.stop(MIN_ROUNDS, 0.1, 0.02) is None
+    assert plan.stop(MIN_ROUNDS, 0.1, 0.01) is Stop.PRECISION
+    assert plan.stop(100, 0.1, 0.02) is Stop.NUM_TRIALS
+    assert plan.stop(MIN_ROUNDS, BUDGET_S["cuda"], math.inf) is Stop.DEVICE_TIME
+
+
+def test_no_precision_asked_for_takes_every_round() -> None:
+    assert Plan(num_trials=50, precision=0.0, is_cuda=True).stop(49, 0.1, 1e-9) is None

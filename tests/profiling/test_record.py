@@ -5,19 +5,21 @@ import math
 import pytest
 import torch
 
-from profiling.record import TimeRecord, paired_speedup
+from profiling.record import TimeRecord
+from profiling.speedup import paired_speedup, pairs_half_width
 from profiling.window import Window
 
 NULL_MS = [0.158, 0.160, 0.162]
 
 
 def record(*elapsed_ms: float, marked: tuple[float, list[float]] | None = None, calls: int = 2) -> TimeRecord:
-    """Windows of that many calls beside null windows of about 0.16 ms."""
+    """Windows of that many calls, each beside a null window of about 0.16 ms."""
     made = TimeRecord(calls, is_cuda=True, gated=True)
     if marked is not None:
-        made.add(Window(marked[0], marked[1], torch.empty(0), False), 0.160, warm_up=True)
+        made.warm_up(Window(marked[0], marked[1], torch.empty(0), False), 0.160)
     for index, elapsed in enumerate(elapsed_ms):
-        made.add(Window(elapsed, [], torch.empty(0), False), NULL_MS[index % 3], warm_up=False)
+        null_ms = NULL_MS[index % 3]
+        made.add(Window(elapsed - 0.160 + null_ms, [], torch.empty(0), False), null_ms)
     return made
 
 
@@ -28,6 +30,7 @@ def test_events_that_fit_give_the_distribution_and_the_window_the_level() -> Non
     assert timing.stats.max / timing.stats.min == pytest.approx(5.5 / 4.0)
     assert (timing.distribution, timing.flags, timing.windows, timing.calls) == ("events", [], 3, 6)
     assert timing.resolution_us == pytest.approx(2.0)
+    assert timing.precision == pytest.approx(0, abs=1e-9)
 
 
 @pytest.mark.parametrize("lie", [[0.001, 0.001], [100.0, 100.0], [5.0], [math.nan, 5.0], [-1.0, 11.0], [0.0, 0.0]])
@@ -67,9 +70,30 @@ def test_pairs_that_were_broken_into_do_not_count() -> None:
 def test_a_kernel_that_is_slower_by_itself_has_that_time_in_its_speedup_too() -> None:
     reference, batcher = record(*[10.16] * 6), record(*[1.16] * 6)
     for _ in range(8):
-        batcher.single_ms.append(5.16)
-        batcher.single_null_ms.append(0.16)
+        batcher.add_single(Window(5.16, [], torch.empty(0), False), 0.16)
     assert batcher.timing("cold").trusted_ms == pytest.approx(5.0, rel=0.01)
     assert any("by itself" in flag for flag in batcher.timing("cold").flags)
     found = paired_speedup(reference, batcher)
     assert found is not None and found.ratio == pytest.approx(1.0, rel=0.02)
+
+
+def test_drift_of_the_overhead_is_taken_off_window_by_window() -> None:
+    made = TimeRecord(2, is_cuda=True, gated=True)
+    for step in range(10):
+        made.add(Window(10.16 + 0.05 * step, [], torch.empty(0), False), 0.16 + 0.05 * step)
+    timing = made.timing("cold")
+    assert timing.trusted_ms == pytest.approx(5.0) and timing.precision == pytest.approx(0, abs=1e-9)
+
+
+def test_more_pairs_make_the_interval_narrower() -> None:
+    few, many = ([record(*[10.16, 10.26] * n) for _ in range(2)] for n in (3, 30))
+    few[1].elapsed_ms.reverse()
+    many[1].elapsed_ms.reverse()
+    assert pairs_half_width(*many) < pairs_half_width(*few) < 0.05
+
+
+def test_short_calls_leave_more_open_than_long_ones_whatever_the_windows_say() -> None:
+    short, long = ([record(*[1.16] * 6, calls=calls) for _ in range(2)] for calls in (400, 4))
+    found, narrow = paired_speedup(*short), paired_speedup(*long)
+    assert found is not None and narrow is not None
+    assert found.high - found.low > 5 * (narrow.high - narrow.low)
