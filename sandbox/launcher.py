@@ -153,16 +153,21 @@ class Runner:
             return KernelFault(Status.OUT_OF_MEMORY, "the kernel's process was killed by the system: too much memory")
         return KernelFault(Status.CRASHED, f"the kernel's process crashed: {_signal_name(number)}")
 
+    def stop(self) -> None:
+        """Sends the signals that end the runner and its session, and does not wait: `kill` does."""
+        if self._status is None:
+            with contextlib.suppress(ProcessLookupError):  # forked a moment ago, not yet in a session of its own
+                os.killpg(self.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+
     def kill(self) -> int:
         """Ends the runner and everything it started; returns its wait status. Safe to call again.
 
         A runner that has died by itself keeps its own status: a signal to a zombie changes nothing.
         """
         if self._status is None:
-            with contextlib.suppress(ProcessLookupError):  # forked a moment ago, not yet in a session of its own
-                os.killpg(self.pid, signal.SIGKILL)
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            self.stop()
             self._status = self._zygote.reap(self.pid)
             os.close(self._pidfd)
             while select.select([self.output], [], [], 0)[0] and self.output.drain():

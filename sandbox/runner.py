@@ -51,6 +51,15 @@ class Runner:
         artifact = backend(kernel.kernel_type).build(kernel, self.folder, target)
         return {"op": "built", "facts": artifact.facts, "deferred": artifact.deferred, "log": artifact.log}
 
+    def open_device(self, message: Message) -> Message:
+        """Makes the GPU's context and warms what nearly every kernel uses, before there is a submission."""
+        device = message["target"]["device"]
+        torch.manual_seed(0)
+        square = torch.randn(16, 16, device=device)
+        (square @ square).clone()
+        torch.cuda.synchronize()
+        return {"op": "ok"}
+
     def load(self, message: Message) -> Message:
         """Makes the kernel callable."""
         kernel, self.folder, self.target = _assignment(message)
@@ -255,6 +264,7 @@ def serve(channel: Channel) -> None:
         name: getattr(runner, name)
         for name in (
             "build",
+            "open_device",
             "load",
             "load_null",
             "inputs",

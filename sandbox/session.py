@@ -61,6 +61,18 @@ class Session:
             log=str(answer.get("log") or ""),
         )
 
+    def until(self, deadline: float) -> None:
+        """The runner is killed at that time (time.monotonic) and no sooner."""
+        self.runner.deadline = deadline
+
+    def open_device(self) -> None:
+        """Has the runner make its context on the GPU, ahead of any submission; `opened` waits for it."""
+        self.runner.send({"op": "open_device", "target": asdict(self.target)})
+
+    def opened(self) -> None:
+        """Returns when the context is there."""
+        self.runner.answer()
+
     def load(self, kernel: Kernel, folder: Path, artifact: Artifact, init: list[Any] | None, seed: int) -> Loaded:
         """Makes the kernel callable."""
         answer = self.runner.request(
@@ -165,6 +177,10 @@ class Session:
         if self.arena is not None:
             self.arena.close()
             self.arena = None
+
+    def stop(self) -> None:
+        """Has the system end the runner, without waiting for it."""
+        self.runner.stop()
 
     def close(self) -> None:
         """Ends the runner and gives the arena back."""

@@ -11,7 +11,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -42,6 +42,14 @@ def device_lease(device: str, cancelled: Callable[[], bool]) -> Iterator[None]:
         (folder / name).unlink(missing_ok=True)
         os.close(ticket)
         tidy()
+
+
+def quiet(device: str) -> AbstractContextManager[None]:
+    """Inside, nobody else makes a context on the device: that would cost the holder's windows milliseconds.
+
+    Held for a job's windows, and by whoever makes contexts ahead of its own lease; nobody waits for a lease inside.
+    """
+    return device_lease(f"{device}-quiet", lambda: False)
 
 
 def tidy() -> None:

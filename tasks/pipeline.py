@@ -44,7 +44,8 @@ def run(request: Request, bench: Workbench, progress: Callable[[Stage], None], c
         try:
             job.build()
             progress(Stage.WAIT_FOR_DEVICE)
-            with device_lease(_device_id(bench), cancelled):
+            job.warm()
+            with device_lease(bench.device_id, cancelled):
                 try:
                     job.judge()
                 finally:
@@ -106,6 +107,13 @@ class _Job:
         if failed is not None:
             raise failed
 
+    def warm(self) -> None:
+        """A runner for each contender, its context made before the device is asked for."""
+        for contender, session in zip(
+            self.contenders, self.bench.warm_sessions(len(self.contenders), self.cancelled), strict=True
+        ):
+            contender.session = session
+
     def judge(self) -> None:
         """Everything that needs the device, inside its lease and the request's time."""
         started = time.monotonic()
@@ -146,6 +154,8 @@ class _Job:
     def close(self) -> None:
         """Ends every runner of the job."""
         for contender in self.contenders:
+            contender.stop()
+        for contender in self.contenders:
             contender.close()
 
     def _load(self, contender: Contender, deadline: float) -> None:
@@ -153,8 +163,10 @@ class _Job:
             # Nothing runs at this time but what a builder may have left behind, or the other contender.
             message = f"files of the {contender.role} were changed from outside after its build"
             self.candidate.accuse(KernelFault(Status.CRASHED, message, compiled=self.candidate.compiled))
-        session = self.bench.session(deadline=deadline, cancelled=self.cancelled)
-        contender.session = session
+        session = contender.session
+        if session is None:
+            raise ValueError(f"the {contender.role} has no runner")
+        session.until(deadline)
         contender.range = Range(session, self.bench.device)
         init = self.reference.loaded.init if self.reference is not None and self.reference.loaded is not None else None
         with contender.answerable():
@@ -185,11 +197,3 @@ class _Job:
             raise ValueError(f"the {contender.role} has no runner")
         with contender.answerable():
             contender.probe = contender.session.probe(args, PROBE_CALLS)
-
-
-def _device_id(bench: Workbench) -> str:
-    if not bench.target.is_cuda:
-        return "cpu"
-    import torch
-
-    return str(torch.cuda.get_device_properties(bench.target.device).uuid)

@@ -44,9 +44,10 @@ class Timekeeper:
         }
         self._warm_null(slots)
         self._readings.append(self.bench.card.sample(thorough=True))
-        self._windows(slots, records)
-        if self.rounds.right:
-            self._single_calls(records)
+        with self.bench.quiet():
+            self._windows(slots, records)
+            if self.rounds.right:
+                self._single_calls(records)
         self._readings.append(self.bench.card.sample(thorough=True))
         if not self.rounds.right:
             return None

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 
@@ -26,8 +26,10 @@ from profiling.window import GateClosed, Range
 from sandbox.launcher import Zygote
 from sandbox.session import Session
 from tasks.device import detect
+from tasks.lease import quiet
 
 FOREVER = float("inf")
+WARM_S = 60.0
 ARENA_SHARE = 4
 """By default a quarter of the device's memory is for inputs and outputs in all their copies, the rest for kernels."""
 
@@ -40,6 +42,7 @@ class Workbench:
         self.device = Device(self.target.device)
         self.arena_memory = settings().arena_memory or self.device.memory // ARENA_SHARE
         self.folder = Path(tempfile.mkdtemp(prefix="bench-", dir=_state_folder()))
+        self.device_id = self.device.uuid or "cpu"
         self._zygote: Zygote | None = None
         self._null: Range | None = None
         self._ceilings: Ceilings | None = None
@@ -53,6 +56,32 @@ class Workbench:
         if self._zygote is None:
             self._zygote = Zygote(self.folder, interpret=not self.target.is_cuda, memory_limit=settings().runner_memory)
         return self._zygote
+
+    def quiet(self) -> AbstractContextManager[None]:
+        """Inside, nobody makes a context on this device (tasks.lease.quiet)."""
+        return quiet(self.device_id) if self.device.is_cuda else nullcontext()
+
+    def warm_sessions(self, count: int, cancelled: Callable[[], bool]) -> list[Session]:
+        """Fresh runners with their contexts made, all at once: what the holder of the device would wait for else.
+
+        They live until they are closed; whoever uses one sets its deadline (`Session.until`).
+        """
+        sessions = [self.session(deadline=deadline_in(WARM_S), cancelled=cancelled) for _ in range(count)]
+        if not self.device.is_cuda:
+            return sessions
+        try:
+            with self.quiet():
+                for session in sessions:
+                    session.open_device()
+                for session in sessions:
+                    session.opened()
+        except BaseException as error:
+            for session in sessions:
+                session.close()
+            if isinstance(error, KernelFault):
+                raise InfrastructureFault(f"the GPU does not start in a fresh process: {error}") from error
+            raise
+        return sessions
 
     def session(self, *, deadline: float, cancelled: Callable[[], bool]) -> Session:
         """A fresh runner for one submission. `deadline` is by time.monotonic()."""
