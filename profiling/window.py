@@ -22,6 +22,7 @@ from domain.fault import KernelFault
 from domain.result import Status
 from profiling.device import Device
 from profiling.slots import Slots
+from sandbox.arena import Arena
 from sandbox.channel import Message, finite_numbers
 from sandbox.cuda import Gate
 from sandbox.session import Session
@@ -57,6 +58,7 @@ class Range:
         self._null = null
         self._gate: Gate | None = None
         self._shots = 0
+        self._told: tuple[Slots, Arena] | None = None
 
     def window(self, slots: Slots, *, gated: bool, marked: bool, arm_within: float = 2.0) -> Window:
         """Runs one window over what the slots' image holds.
@@ -66,9 +68,9 @@ class Range:
         arena = self.session.reserve(slots.size)
         self._shots += 1
         gate = self._opened() if gated else None
-        calls = slots.null_wire() if self._null else slots.wire()
+        self._tell(slots, arena)
         runner = self.session.runner
-        runner.send({"op": "window", "calls": calls, "shot": self._shots, "gated": gated, "marked": marked})
+        runner.send({"op": "window", "shot": self._shots, "gated": gated, "marked": marked})
         try:
             self._expect("armed", arm_within if gate else None)
         except TimeoutError:
@@ -100,6 +102,13 @@ class Range:
         call_ms = finite_numbers(self._expect("times").get("call_ms"))
         unchanged = torch.equal(arena.bytes[: slots.inputs_end], slots.image[: slots.inputs_end])
         return Window(elapsed_ms, call_ms, snapshot, not unchanged)
+
+    def _tell(self, slots: Slots, arena: Arena) -> None:
+        """Where each call's arguments and answers lie: told once, as long as neither layout nor arena changes."""
+        if self._told is None or self._told[0] is not slots or self._told[1] is not arena:
+            calls = slots.null_wire() if self._null else slots.wire()
+            self.session.runner.request({"op": "layout", "calls": calls})
+            self._told = slots, arena
 
     def _heard(self, gate: Gate) -> bool:
         """Waits a short while, awake, for the runner's word; False when it is better waited for asleep."""

@@ -42,6 +42,7 @@ class Runner:
         self.arena: Arena | None = None
         self.gate: Gate | None = None
         self.retained: list[torch.Tensor] = []
+        self.calls: list[tuple[list[Any], list[torch.Tensor]]] = []
         self.output_arguments: tuple[int, ...] = ()
 
     def build(self, message: Message) -> Message:
@@ -119,16 +120,13 @@ class Runner:
 
     def attach(self, message: Message) -> Message:
         """Another arena instead of the present one."""
-        if self.arena is not None:
-            self.arena.close()
+        self._leave_arena()
         self.arena = arenas.attach(int(message["size"]), self.target.device, self.channel.descriptor())
         return {"op": "ok"}
 
     def detach(self, _: Message) -> Message:
         """Gives the arena back, and with it whatever memory the libraries keep for later."""
-        if self.arena is not None:
-            self.arena.close()
-            self.arena = None
+        self._leave_arena()
         if self.target.is_cuda:
             torch.cuda.empty_cache()
         return {"op": "ok"}
@@ -163,13 +161,18 @@ class Runner:
             outputs = None
         return {"op": "value", "value": None if outputs is None else self._retain(outputs)}
 
+    def layout(self, message: Message) -> Message:
+        """Where the arguments and answers of the next windows' calls lie."""
+        self.calls = [(self._placed(call["args"]), self._placed(call["outputs"])) for call in message["calls"]]
+        return {"op": "ok"}
+
     def window(self, message: Message) -> Message:
-        """One window: queue every call behind the gate (or wait for the gun's message), hand the answers in, say done.
+        """One window over the layout: queue every call behind the gate (or wait for the gun's message), hand the answers
+        in, say done.
 
         Answers are handed in after the last call, so that nothing stands between calls; a marked window has the
         kernel's own clock read between them, for the distribution.
         """
-        calls = [(self._placed(call["args"]), self._placed(call["outputs"])) for call in message["calls"]]
         shot, marked = int(message["shot"]), bool(message["marked"])
         gate = self.gate if message["gated"] else None
         if gate is not None:
@@ -180,13 +183,13 @@ class Runner:
             self.channel.receive()
         marks = [mark(self.target)] if marked else []
         results = []
-        for args, _ in calls:
+        for args, _ in self.calls:
             results.append(self._loaded.call(args))
             if marked:
                 marks.append(mark(self.target))
-        if any(slots for _, slots in calls):
-            answers = [self._outputs(result, args) for result, (args, _) in zip(results, calls, strict=True)]
-            deliver(answers, [slots for _, slots in calls])
+        if any(slots for _, slots in self.calls):
+            answers = [self._outputs(result, args) for result, (args, _) in zip(results, self.calls, strict=True)]
+            deliver(answers, [slots for _, slots in self.calls])
         if gate is not None:
             gate.report(stream, shot)
             self.channel.send({"op": "armed"})
@@ -194,6 +197,12 @@ class Runner:
         # The referee's clock runs until it hears this and has copied the outputs: nothing else before it.
         self.channel.send({"op": "done"})
         return {"op": "times", "call_ms": [milliseconds(*pair) for pair in itertools.pairwise(marks)]}
+
+    def _leave_arena(self) -> None:
+        self.calls = []
+        if self.arena is not None:
+            self.arena.close()
+            self.arena = None
 
     @property
     def _loaded(self) -> Executable:
@@ -276,6 +285,7 @@ def serve(channel: Channel) -> None:
             "attach_gate",
             "probe",
             "double",
+            "layout",
             "window",
         )
     }

@@ -18,7 +18,7 @@ from tasks.gating import Rehearsal, rehearse
 from tasks.rounds import Rounds
 
 RESERVE_S = 1.0
-SINGLE_ROUNDS = 8
+SINGLE_ROUNDS = 6
 MAX_REPEATS = 3
 
 
