@@ -42,8 +42,9 @@ class Timing:
 
     `trusted_ms` is the referee's own window divided by its calls; `stats` describe single calls and come from the
     runner's events only where their sum fits that window (`distribution` says which). `single_call_ms` is a call by
-    itself (None where not measured), `precision` half the 95 % interval of `trusted_ms` relative to it (None where
-    unknown), `stopped_by` why no more windows were taken, `card` the state of the GPU around the windows.
+    itself (None where not measured), `launch_shift_us` what was taken off each call because launches are that much
+    slower in this process than on this card as a rule, `precision` half the 95 % interval of `trusted_ms` relative to
+    it (None where unknown), `stopped_by` why no more windows were taken, `card` the state of the GPU around them.
     """
 
     method: str
@@ -57,6 +58,7 @@ class Timing:
     cache: str
     flags: list[str] = field(default_factory=list)
     single_call_ms: float | None = None
+    launch_shift_us: float = 0.0
     precision: float | None = None
     stopped_by: str | None = None
     card: dict[str, Any] | None = None

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-FORMAT = 1
+FORMAT = 2
 """Part of the file's name; raised when the way of measuring changes, so that older figures are not used."""
 
 log = logging.getLogger(__name__)
@@ -19,13 +19,15 @@ log = logging.getLogger(__name__)
 class Ceilings:
     """Bytes (read plus written) and floating-point operations a second; None or absent: not known.
 
-    `flops` is by wire name of the dtype, and "tf32" for float32 products in that mode.
+    `flops` is by wire name of the dtype, and "tf32" for float32 products in that mode. `launch_ms` is no ceiling but
+    the card's usual time a launch, the middle of several contexts (sandbox.launch_latency).
     """
 
     memory_bytes_per_s: float | None = None
     l2_bytes_per_s: float | None = None
     l2_bytes: int = 0
     flops: dict[str, float] = field(default_factory=dict)
+    launch_ms: float | None = None
 
 
 UNKNOWN = Ceilings()
@@ -61,7 +63,8 @@ def _parsed(wire: dict[str, object]) -> Ceilings:
     memory, l2, size, flops = (wire[key] for key in ("memory_bytes_per_s", "l2_bytes_per_s", "l2_bytes", "flops"))
     if not isinstance(size, int) or not isinstance(flops, dict):
         raise TypeError("l2_bytes is a number of bytes and flops a mapping")
-    return Ceilings(_rate(memory), _rate(l2), size, {str(name): float(rate) for name, rate in flops.items()})
+    rates = {str(name): float(rate) for name, rate in flops.items()}
+    return Ceilings(_rate(memory), _rate(l2), size, rates, _rate(wire["launch_ms"]))
 
 
 def _rate(value: object) -> float | None:

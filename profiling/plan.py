@@ -13,7 +13,7 @@ TARGET_MS = {"cuda": 3.0, "cpu": 10.0}
 # The device's launch queue holds about 1000 entries (measured: docs/measurements.md): a launch and a mark for each
 # call. A kernel of several launches is found out by a rehearsal. On the host more calls do not make a better figure.
 MAX_CALLS = {"cuda": 400, "cpu": 100}
-MIN_ROUNDS = 5
+MIN_ROUNDS = 6
 MAX_SLOWEST_MS = 100.0
 REHEARSED = 4.0
 

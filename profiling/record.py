@@ -31,12 +31,15 @@ class TimeRecord:
     """One contender's windows, all with the same number of calls, each with a trusted null window beside it.
 
     What a window costs when nothing is computed in it is taken off pair by pair: both drift together, and the null
-    windows' own noise is in the spread of what is left. No submission can influence a null window.
+    windows' own noise is in the spread of what is left. No submission can influence a null window. `launch_shift_ms`
+    is what a launch takes longer in this process than on this card as a rule, measured before there was a submission
+    in it; taken off once a call.
     """
 
     calls: int
     is_cuda: bool
     gated: bool
+    launch_shift_ms: float = 0.0
     elapsed_ms: list[float] = field(default_factory=list)
     null_ms: list[float] = field(default_factory=list)
     single_ms: list[float] = field(default_factory=list)
@@ -68,7 +71,7 @@ class TimeRecord:
     @property
     def net_ms(self) -> Sample:
         """Each window's clock less its null window's. Noise may take a short one below zero."""
-        net: Sample = np.asarray(self.elapsed_ms) - np.asarray(self.null_ms)
+        net: Sample = np.asarray(self.elapsed_ms) - np.asarray(self.null_ms) - self.calls * self.launch_shift_ms
         return net
 
     @property
@@ -117,6 +120,7 @@ class TimeRecord:
             flags=flags,
             single_call_ms=statistics.median(self.single_ms) if self.single_ms else None,
             precision=narrow if math.isfinite(narrow) and not bounded else None,
+            launch_shift_us=self.launch_shift_ms * 1e3,
             stopped_by=self.stopped.value if self.stopped is not None else None,
             card=self.card,
         )

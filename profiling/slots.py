@@ -66,6 +66,14 @@ class Slots:
         for tensor, ref in zip(tensors, values.leaves(self.args[call], TensorRef), strict=True):
             view(self.image, ref).copy_(tensor)
 
+    def fill_alike(self, args: list[Any]) -> None:
+        """Writes the same arguments into every call's slot."""
+        self.fill(0, args)
+        for begin, end in ((0, self.inputs_end), (self.inputs_end, self.size)):
+            if end > begin:
+                calls = self.image[begin:end].view(self.calls, -1)
+                calls[1:] = calls[0]
+
     def arguments(self, call: int) -> list[Any]:
         """One call's arguments as they were filled in: views of the private image."""
         views: list[Any] = values.replace(self.args[call], TensorRef, lambda ref: view(self.image, ref))

@@ -8,10 +8,10 @@ from domain.result import Speedup
 from profiling.record import TimeRecord
 from profiling.statistics import ratio_half_width, speedup, undisturbed
 
-# What one kernel's time differs by between two processes, as a standard deviation: each context launches a kernel that
-# much sooner or later, whatever the kernel, and its windows begin that much sooner or later (docs/measurements.md).
-# Windows in one pair of processes do not average it out.
-LAUNCH_MS = 75e-6
+# What one kernel's time differs by between two processes, as a standard deviation: each context launches a kernel
+# sooner or later, of which this much is left after what was measured of it is taken off, and its windows begin sooner
+# or later (docs/measurements.md). Windows in one pair of processes do not average it out.
+LAUNCH_MS = 40e-6
 WINDOW_MS = 5e-3
 
 

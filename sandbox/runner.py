@@ -27,6 +27,7 @@ from sandbox.answers import deliver, portable, tensors_of
 from sandbox.arena import Arena, view
 from sandbox.channel import Channel, ChannelClosed, Message
 from sandbox.cuda import Gate
+from sandbox.launch_latency import launch_times_ms
 from sandbox.marks import mark, milliseconds
 from sandbox.null_kernel import NullKernel
 
@@ -60,6 +61,10 @@ class Runner:
         (square @ square).clone()
         torch.cuda.synchronize()
         return {"op": "ok"}
+
+    def launches(self, message: Message) -> Message:
+        """What a launch costs in this context; asked before there is a submission."""
+        return {"op": "times", "launch_ms": launch_times_ms(message["target"]["device"])}
 
     def load(self, message: Message) -> Message:
         """Makes the kernel callable."""
@@ -167,8 +172,7 @@ class Runner:
         return {"op": "ok"}
 
     def window(self, message: Message) -> Message:
-        """One window over the layout: queue every call behind the gate (or wait for the gun's message), hand the answers
-        in, say done.
+        """One window over the layout: queue every call behind the gate (or wait for the gun), hand in, say done.
 
         Answers are handed in after the last call, so that nothing stands between calls; a marked window has the
         kernel's own clock read between them, for the distribution.
@@ -274,6 +278,7 @@ def serve(channel: Channel) -> None:
         for name in (
             "build",
             "open_device",
+            "launches",
             "load",
             "load_null",
             "inputs",

@@ -73,6 +73,14 @@ class Session:
         """Returns when the context is there."""
         self.runner.answer()
 
+    def launch_ms(self) -> float | None:
+        """What a launch costs in the runner's context (sandbox.launch_latency), None where it cannot be told.
+
+        Asked before `load`, never after it.
+        """
+        answer = self.runner.request({"op": "launches", "target": asdict(self.target)})
+        return min(finite_numbers(answer.get("launch_ms")), default=None)
+
     def load(self, kernel: Kernel, folder: Path, artifact: Artifact, init: list[Any] | None, seed: int) -> Loaded:
         """Makes the kernel callable."""
         answer = self.runner.request(

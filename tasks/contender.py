@@ -57,6 +57,7 @@ class Contender:
         self.loaded: Loaded | None = None
         self.probe: Probe | None = None
         self.range: Range | None = None
+        self.launch_shift_ms = 0.0
         self._sealed = b""
 
     def accuse(self, fault: KernelFault) -> None:

@@ -44,8 +44,7 @@ def _try(contender: Contender, example: list[Any], calls: int, device: Device) -
     if contender.probe is None or contender.range is None:
         raise ValueError(f"the {contender.role} is not ready")
     slots = contender.slots(calls, example, device.name)
-    for call in range(calls):
-        slots.fill(call, example)
+    slots.fill_alike(example)
     within = ARM_S + ARM_FACTOR * calls * contender.probe.estimate_ms / 1e3
     try:
         with contender.answerable():

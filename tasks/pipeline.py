@@ -121,6 +121,8 @@ class _Job:
         try:
             self.progress(Stage.LOAD)
             for contender in self.contenders:
+                self._measure_launches(contender)
+            for contender in self.contenders:
                 self._load(contender, deadline)
             owner = self.contenders[0]
             self.inputs = TrialInputs(owner, self.candidate, self.bench.device.name, self.secret)
@@ -157,6 +159,11 @@ class _Job:
             contender.stop()
         for contender in self.contenders:
             contender.close()
+
+    def _measure_launches(self, contender: Contender) -> None:
+        """While nothing of a submission is in the runner."""
+        if contender.session is not None:
+            contender.launch_shift_ms = self.bench.launch_shift_ms(contender.session)
 
     def _load(self, contender: Contender, deadline: float) -> None:
         if not contender.untouched:

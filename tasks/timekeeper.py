@@ -38,10 +38,7 @@ class Timekeeper:
         """Windows of the contenders in turn (A B, B A, ...) until the plan or the time says that it is enough."""
         rehearsals = {c.role: self._rehearsal(c) for c in self.contenders}
         slots = self.rounds.slots(self._calls(rehearsals))
-        records = {
-            c.role: TimeRecord(slots[c.role].calls, self.bench.device.is_cuda, gated=rehearsals[c.role] is not None)
-            for c in self.contenders
-        }
+        records = {c.role: self._record(c, slots[c.role].calls, rehearsals[c.role]) for c in self.contenders}
         self._warm_null(slots)
         self._readings.append(self.bench.card.sample(thorough=True))
         with self.bench.quiet():
@@ -54,6 +51,12 @@ class Timekeeper:
         for contender in self.contenders:
             self._conclude(contender, records[contender.role])
         return paired_speedup(*(records[c.role] for c in self.contenders)) if len(self.contenders) > 1 else None
+
+    def _record(self, contender: Contender, calls: int, rehearsal: Rehearsal | None) -> TimeRecord:
+        gated = rehearsal is not None
+        # Behind the gate a launch costs the device's time, else the host's.
+        shift_ms = contender.launch_shift_ms if gated else 0.0
+        return TimeRecord(calls, self.bench.device.is_cuda, gated=gated, launch_shift_ms=shift_ms)
 
     def _windows(self, slots: dict[str, Slots], records: dict[str, TimeRecord]) -> None:
         # The first round warms up, and its marked windows give the distribution; the others give the level.

@@ -142,6 +142,8 @@ class TrialInputs:
         if self._candidate is self._owner or self._contract is self._candidate.kernel.io is not None:
             return drawn
         io = self._candidate.kernel.io
+        if io == self._contract:
+            return drawn
         if io is None:
             return drawn if self._contract is None else _inputs_only(self._contract, drawn)
         with self._candidate.answerable():

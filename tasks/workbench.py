@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -30,6 +32,8 @@ from tasks.lease import quiet
 
 FOREVER = float("inf")
 WARM_S = 60.0
+CONTEXTS = 7
+"""The middle of so many contexts' launches is taken for the card's."""
 ARENA_SHARE = 4
 """By default a quarter of the device's memory is for inputs and outputs in all their copies, the rest for kernels."""
 
@@ -113,9 +117,18 @@ class Workbench:
             if self.device.is_cuda:
                 found = detect()
                 self._ceilings = ceilings(
-                    settings().state_dir, found.name, found.driver or "unknown", lambda: measure(self.device.name)
+                    settings().state_dir, found.name, found.driver or "unknown", self._measured_ceilings
                 )
         return self._ceilings
+
+    def launch_shift_ms(self, session: Session) -> float:
+        """By how much a launch takes longer in that runner than on this card as a rule. Before it has a submission."""
+        usual = self.ceilings().launch_ms
+        try:
+            here = session.launch_ms() if usual is not None else None
+        except KernelFault as fault:
+            raise InfrastructureFault(f"a fresh runner does not launch: {fault}") from fault
+        return here - usual if usual is not None and here is not None else 0.0
 
     def own_pids(self) -> set[int]:
         """Every process of this service on this node: none of them is a stranger on the card."""
@@ -149,6 +162,15 @@ class Workbench:
     def _session(self, deadline: float, cancelled: Callable[[], bool]) -> Session:
         runner = self.zygote.runner(deadline=deadline, cancelled=cancelled)
         return Session(runner, self.target, self.arena_memory)
+
+    def _measured_ceilings(self) -> Ceilings:
+        sessions = self.warm_sessions(CONTEXTS, lambda: False)
+        try:
+            found = [launch_ms for session in sessions if (launch_ms := session.launch_ms()) is not None]
+        finally:
+            for session in sessions:
+                session.close()
+        return replace(measure(self.device.name), launch_ms=statistics.median(found) if found else None)
 
     def _discard(self) -> None:
         if self._null is not None:

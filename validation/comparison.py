@@ -2,7 +2,7 @@
 
 An element is right when it is equal (a NaN matches a NaN, an infinity the same infinity) or when both are finite and
 |actual - expected| <= atol + rtol * |expected|. Complex elements: the modulus in place of |.|, NaNs and infinities part
-by part. Integers and bools are exact. Extra memory stays under 256 MiB whatever the size.
+by part. Integers and bools are exact. Extra memory stays under 512 MiB whatever the size.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from validation.tolerance import Tolerance, applied, strict
 
 __all__ = ["CallComparison", "compare", "compare_calls", "merge"]
 
-PIECE = 1 << 21
+PIECE = 1 << 22
 """Elements compared at a time: under 128 bytes of temporaries for each."""
 
 Call = tuple[list[torch.Tensor], list[torch.Tensor]]
