@@ -11,6 +11,7 @@ import itertools
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,10 @@ from sandbox.answers import deliver, portable, tensors_of
 from sandbox.arena import Arena, view
 from sandbox.channel import Channel, ChannelClosed, Message
 from sandbox.cuda import Gate
+from sandbox.flop_count import counted
 from sandbox.marks import mark, milliseconds
 from sandbox.null_kernel import NullKernel
+from sandbox.tracing import traced
 
 
 class Runner:
@@ -154,6 +157,18 @@ class Runner:
             outputs = None
         return {"op": "value", "value": None if outputs is None else self._retain(outputs)}
 
+    def flops(self, message: Message) -> Message:
+        """The operations of one call by torch's own count; None for a call that cannot be counted."""
+        args = self._placed(message["args"])
+        try:
+            return {"op": "flops", "flops": counted(partial(self._loaded.call, args))}
+        except Exception:
+            return {"op": "flops", "flops": None}
+
+    def profile(self, message: Message) -> Message:
+        """What warm calls launch. A profiler may bring its process down: the last thing that a runner is asked."""
+        return traced(partial(self._loaded.call, self._placed(message["args"])), self.target)
+
     def window(self, message: Message) -> Message:
         """One window: queue every call behind the gate (or wait for the gun's message), hand the answers in, say done.
 
@@ -252,22 +267,7 @@ def serve(channel: Channel) -> None:
     """Answers the referee's messages until it closes the channel. An exception of the submission ends the runner."""
     runner = Runner(channel)
     answers: dict[str, Callable[[Message], Message]] = {
-        name: getattr(runner, name)
-        for name in (
-            "build",
-            "load",
-            "load_null",
-            "inputs",
-            "state",
-            "export",
-            "load_state",
-            "attach",
-            "detach",
-            "attach_gate",
-            "probe",
-            "double",
-            "window",
-        )
+        name: getattr(runner, name) for name, member in vars(Runner).items() if callable(member) and name[0] != "_"
     }
     while True:
         try:
