@@ -86,7 +86,10 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Everything found about one kernel."""
+    """Everything found about one kernel.
+
+    `launches` is what its calls launch by its own process's word, where that was asked for: information, no finding.
+    """
 
     status: Status
     kernel_type: str
@@ -99,6 +102,7 @@ class Outcome:
     build: dict[str, Any] = field(default_factory=dict)
     timing: Timing | None = None
     comparison: Comparison | None = None
+    launches: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -174,6 +178,7 @@ def _exec_result(outcome: Outcome, environment: dict[str, Any]) -> dict[str, Any
         "comparison": asdict(comparison) if comparison else None,
         "inputs": outcome.inputs,
         "build": outcome.build,
+        "launches": outcome.launches,
         "metadata": {
             "gpu_id": environment.get("gpu_id"),
             "gpu_type": environment.get("gpu_type"),

@@ -6,7 +6,7 @@ from typing import Any
 
 from marshmallow import ValidationError, fields, validate
 
-from api.schemas.fields import Items, Part, RealNumber, Text, WholeNumber, WireSchema, shown
+from api.schemas.fields import Flag, Items, Part, RealNumber, Text, WholeNumber, WireSchema, shown
 from api.schemas.kernel import KernelSchema
 from domain.kernel import KernelType
 from domain.request import DEFAULT_NUM_TRIALS, DEFAULT_TIMEOUT_S, Request
@@ -36,12 +36,20 @@ def _tolerance() -> fields.Field[Any]:
     return RealNumber(load_default=None, allow_none=True, validate=validate.Range(0, error="must not be negative"))
 
 
+def _profile() -> fields.Field[Any]:
+    return Flag(
+        load_default=False,
+        metadata={"description": "Also call each kernel under a profiler, and tell which kernels it launches."},
+    )
+
+
 class EvaluateSchema(WireSchema):
     """One kernel to build, run and time."""
 
     kernel = Part(KernelSchema, required=True)
     num_trials = _trials()
     timeout = _timeout()
+    profile = _profile()
 
 
 class CompareSchema(WireSchema):
@@ -51,6 +59,7 @@ class CompareSchema(WireSchema):
     custom_kernel = Part(KernelSchema, required=True)
     num_trials = _trials()
     timeout = _timeout()
+    profile = _profile()
     atol = _tolerance()
     rtol = _tolerance()
 
@@ -62,6 +71,7 @@ class LegacyCompareSchema(WireSchema):
     custom_code = Text(required=True)
     num_trials = _trials()
     timeout = _timeout(LEGACY_TIMEOUT_S)
+    profile = _profile()
 
 
 class BatchSchema(WireSchema):
@@ -143,5 +153,6 @@ def _request(kernel: dict[str, Any], reference: dict[str, Any] | None, data: dic
             "atol": data.get("atol"),
             "rtol": data.get("rtol"),
             "device_metrics": settings().enable_device_metrics,
+            "profile": data["profile"],
         }
     )
