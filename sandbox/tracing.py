@@ -21,7 +21,10 @@ SPIN_CYCLES = 20_000_000
 """About 10 ms of an H200: time to queue the calls behind it."""
 SPIN = "spin_kernel"
 """What `torch.cuda._sleep` launches; it marks where the calls' own stream begins and ends."""
+WAITS = frozenset({"Context Sync", "Stream Sync", "Event Sync", "Stream Wait Event", "Unknown"})
+"""What CUPTI's records of synchronisation are called: they stand on the device's time line and run nothing."""
 TICK_US = 1.0
+"""What two kernels of an order may overlap by in the trace."""
 
 
 class NoTrace(Exception):
@@ -56,8 +59,9 @@ def _on_host(events: list[Any]) -> Message:
 
 
 def _on_device(events: list[Any]) -> Message:
-    seen = [e for e in events if e.device_type == DeviceType.CUDA and not getattr(e, "is_user_annotation", False)]
+    seen = [event for event in events if event.device_type == DeviceType.CUDA and _is_work(event)]
     spins = sorted((event for event in seen if SPIN in event.name), key=lambda event: event.time_range.start)
+    spins = [event for event in spins if event.device_resource_id == spins[0].device_resource_id]
     if len(spins) < 2:
         raise NoTrace("the profiler recorded nothing on the GPU: CUPTI is missing, not permitted, or in other hands")
     first, last = spins[0], spins[-1]
@@ -71,6 +75,10 @@ def _on_device(events: list[Any]) -> Message:
         "elsewhere_us": sum(map(_duration_us, elsewhere)),
         "stray_us": sum(map(_duration_us, stray)),
     }
+
+
+def _is_work(event: Any) -> bool:
+    return event.name not in WAITS and not getattr(event, "is_user_annotation", False)
 
 
 def _told(source: str, work: list[tuple[str, float]]) -> Message:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import math
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
+from torch.profiler import DeviceType
 
 from backends.backend import Artifact
 from domain.fault import KernelFault
@@ -15,6 +17,7 @@ from domain.kernel import Kernel, KernelType
 from domain.result import Status
 from sandbox.channel import ProtocolError
 from sandbox.launch_trace import CPU_OPERATORS, CUPTI, MAX_KERNELS, MAX_NAME, read_trace
+from sandbox.tracing import NoTrace, _on_device
 
 
 def source(body: str, before: str = "") -> Kernel:
@@ -77,6 +80,71 @@ def test_a_profiler_that_was_tampered_with_is_a_fault_and_no_trace(session, fold
     runner.runner.kill()
     with pytest.raises(KernelFault, match="stopped before"):
         runner.profile([torch.randn(64, 64)])
+
+
+SPIN_KERNEL = "at::cuda::(anonymous namespace)::spin_kernel(long)"
+
+
+def event(name, start, end, stream=7, device=DeviceType.CUDA):
+    where = SimpleNamespace(start=float(start), end=float(end))
+    return SimpleNamespace(name=name, device_type=device, device_resource_id=stream, time_range=where)
+
+
+def seen(*events):
+    """A trace of those between the two markers, among what else a profiler records."""
+    return _on_device(
+        [
+            *events,
+            event("cudaLaunchKernel", 0, 900, device=DeviceType.CPU),
+            event("Context Sync", 0, 5000, stream=-1),
+            event(SPIN_KERNEL, 0, 1000),
+            event(SPIN_KERNEL, 2000, 2001),
+        ]
+    )
+
+
+def test_the_markers_and_the_host_are_no_part_of_a_trace():
+    told = seen(event("axpy", 1001, 1011), event("axpy", 1012, 1022), event("Memset (Device)", 1030, 1035))
+    trace = read_trace(told, is_cuda=True)
+    assert [(one.name, one.launches, one.time_us) for one in trace.kernels] == [
+        ("axpy", 2, 20.0),
+        ("Memset (Device)", 1, 5.0),
+    ]
+    assert (trace.launches, trace.time_us, trace.distinct) == (3, 25.0, 2)
+    assert (trace.streams, trace.elsewhere_us, trace.stray_us) == (1, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "stray_us"),
+    [
+        (1001, 1100, 0),  # after the first marker, over before the second begins: forked and joined
+        (1900, 2000.5, 0),  # clocks of a trace are no better than that
+        (10, 60, 50),  # begun while what the calls queued had to wait
+        (1900, 2100, 200),  # not over when the calls' stream was
+        (3000, 3100, 100),
+    ],
+)
+def test_work_on_another_stream_is_stray_where_it_keeps_no_order(start, end, stray_us):
+    trace = read_trace(seen(event("axpy", 1001, 1101), event("side", start, end, stream=13)), is_cuda=True)
+    assert (trace.streams, trace.elsewhere_us, trace.stray_us) == (2, end - start, stray_us)
+
+
+def test_a_spin_of_the_submissions_own_is_its_work():
+    told = seen(event(SPIN_KERNEL, 1100, 1200), event(SPIN_KERNEL, 2500, 2600, stream=13))
+    assert (told["launches"], told["stray_us"]) == (2, 100.0)
+
+
+def test_no_trace_without_markers():
+    for events in ([], [event("axpy", 0, 1)], [event(SPIN_KERNEL, 0, 1)]):
+        with pytest.raises(NoTrace, match="CUPTI"):
+            _on_device(events)
+
+
+def test_the_longest_kernels_are_listed_and_the_others_counted():
+    told = seen(*(event(f"kernel_{n}", 1001, 1002 + n) for n in range(100)))
+    trace = read_trace(told, is_cuda=True)
+    assert len(trace.kernels) == MAX_KERNELS and trace.kernels[0].name == "kernel_99"
+    assert (trace.distinct, trace.launches, trace.time_us) == (100, 100, sum(range(1, 101)))
 
 
 def answer(**changed):
