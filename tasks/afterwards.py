@@ -24,7 +24,7 @@ from tasks.workbench import Workbench
 
 OPERATIONS_S = 5.0
 PROFILE_S = 15.0
-"""The profiler's first start in a process takes seconds; past this it is stopped, with the process."""
+"""The profiler's first start in a process takes a second or more; past this it is stopped, with the process."""
 MAX_REASON = 512
 MAX_BUILT_FILES = 64
 MAX_BUILT_BYTES = 64 << 20

@@ -71,7 +71,6 @@ class LegacyCompareSchema(WireSchema):
     custom_code = Text(required=True)
     num_trials = _trials()
     timeout = _timeout(LEGACY_TIMEOUT_S)
-    profile = _profile()
 
 
 class BatchSchema(WireSchema):
@@ -153,6 +152,6 @@ def _request(kernel: dict[str, Any], reference: dict[str, Any] | None, data: dic
             "atol": data.get("atol"),
             "rtol": data.get("rtol"),
             "device_metrics": settings().enable_device_metrics,
-            "profile": data["profile"],
+            "profile": data.get("profile", False),
         }
     )
