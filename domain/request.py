@@ -20,6 +20,7 @@ class Request:
     """One job's request. `reference` is None for /evaluate. `timeout` counts seconds of building and of running.
 
     `num_trials` bounds the rounds of windows, which end sooner where the interval is as narrow as `precision` asks.
+    `profile` asks for one more call of each kernel, under a profiler, for information.
     """
 
     kernel: Kernel
@@ -30,6 +31,7 @@ class Request:
     rtol: float | None = None
     device_metrics: bool = False
     precision: float = DEFAULT_PRECISION
+    profile: bool = False
 
     @property
     def operation(self) -> str:
@@ -48,6 +50,7 @@ class Request:
             rtol=wire.get("rtol"),
             device_metrics=wire.get("device_metrics", False),
             precision=wire.get("precision", DEFAULT_PRECISION),
+            profile=wire.get("profile", False),
         )
 
     def to_wire(self) -> dict[str, Any]:
@@ -60,4 +63,5 @@ class Request:
             "rtol": self.rtol,
             "device_metrics": self.device_metrics,
             "precision": self.precision,
+            "profile": self.profile,
         }

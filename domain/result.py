@@ -91,7 +91,10 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Everything found about one kernel."""
+    """Everything found about one kernel.
+
+    `launches` is what its calls launch by its own process's word, where that was asked for: information, no finding.
+    """
 
     status: Status
     kernel_type: str
@@ -104,6 +107,7 @@ class Outcome:
     build: dict[str, Any] = field(default_factory=dict)
     timing: Timing | None = None
     comparison: Comparison | None = None
+    launches: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -179,6 +183,7 @@ def _exec_result(outcome: Outcome, environment: dict[str, Any]) -> dict[str, Any
         "comparison": asdict(comparison) if comparison else None,
         "inputs": outcome.inputs,
         "build": outcome.build,
+        "launches": outcome.launches,
         "metadata": {
             "gpu_id": environment.get("gpu_id"),
             "gpu_type": environment.get("gpu_type"),

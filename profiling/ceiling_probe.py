@@ -22,6 +22,7 @@ BURST = 50
 SMALL_SHARE, LARGE_SHARE = 1 / 32, 1 / 8
 
 PRODUCTS = {
+    "float8_e4m3fn": (torch.float8_e4m3fn, 8192),
     "bfloat16": (torch.bfloat16, 8192),
     "float16": (torch.float16, 8192),
     "tf32": (torch.float32, 8192),
@@ -29,6 +30,9 @@ PRODUCTS = {
     "float64": (torch.float64, 4096),
 }
 """Element type and side of the square matrices; sides at which an H200 reaches its rate within a few ms."""
+
+FLOAT8_SINCE = (8, 9)
+"""The compute capability from which a card multiplies 8-bit floats."""
 
 
 def measure(device: str) -> Ceilings:
@@ -45,14 +49,24 @@ def measure(device: str) -> Ceilings:
 
 def _product_rate(name: str, device: str) -> float | None:
     dtype, side = PRODUCTS[name]
+    if dtype.itemsize == 1 and torch.cuda.get_device_capability(device) < FLOAT8_SINCE:
+        return None
     try:
         # Random, not zeros: a card multiplies zeros faster than data.
         left, right = (torch.randn(side, side, device=device).to(dtype) for _ in range(2))
-        into = torch.empty_like(left)
         with _float32_products("tf32" if name == "tf32" else "ieee"):
-            return 2.0 * side**3 / _best_s(lambda: torch.matmul(left, right, out=into))
+            return 2.0 * side**3 / _best_s(_product(left, right))
     except torch.OutOfMemoryError:
         return None
+
+
+def _product(left: torch.Tensor, right: torch.Tensor) -> Callable[[], torch.Tensor]:
+    if left.dtype.itemsize > 1:
+        into = torch.empty_like(left)
+        return lambda: torch.matmul(left, right, out=into)
+    # In 8 bits there is no matmul, only a product with scales, whose second matrix lies transposed.
+    one, columns = torch.ones((), device=left.device), right.t()
+    return lambda: torch._scaled_mm(left, columns, one, one, out_dtype=torch.bfloat16, use_fast_accum=True)
 
 
 def _memory_rate(l2: int, device: str) -> float | None:

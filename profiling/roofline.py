@@ -1,10 +1,13 @@
 """Physics: what a call must at least take on this card, and which times are therefore impossible.
 
-Only bytes that were surely written can make a time impossible. Inputs may be read in part (a gather) and arithmetic may
-be saved (a product with a diagonal matrix, a folded scale), so that neither proves anything against a kernel.
+Bytes that were surely written make a time impossible, for nothing spares a kernel to write its answer. Operations are
+of the reference's way to it, and another way may need far fewer: they make a time doubtful, with a wide allowance.
+Inputs may be read in part (a gather), and prove nothing.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from profiling.ceilings import Ceilings
 from profiling.flags import duration
@@ -14,14 +17,22 @@ HEADROOM = 1.25
 
 RESOLUTIONS_APART = 3.0
 
+SAVINGS = 8.0
+"""How many times fewer operations than torch counts an honest kernel is granted, before its time is doubted: Winograd's
+F(4x4, 3x3) multiplies 4 times less, causal attention computes half of what is counted, and both may meet; Strassen
+saves an eighth a level. Narrower arithmetic than the reference's (bfloat16 for tf32: 2, fp8 for tf32: 4) is within it.
+What saves more (a product that was never needed, one with a diagonal or sparse matrix, an FFT for a large convolution)
+gets the flag, which says so and changes nothing."""
 
-def floor_ms(moved_bytes: float, flops: float, dtype: str | None, ceilings: Ceilings, *, calls: int = 1) -> float:
-    """The least time in ms of one of `calls` calls in a window; 0.0 where no ceiling is known.
-
-    `moved_bytes` and `flops` are per call. `dtype` names the arithmetic ("float32", "tf32", ...); None grants the
-    fastest that the card has. Headroom is not in it.
-    """
-    return max(memory_floor_ms(moved_bytes, ceilings, calls=calls), _arithmetic_floor_ms(flops, dtype, ceilings))
+ALIKE: Mapping[str, tuple[str, ...]] = {
+    "float32": ("float32", "tf32"),
+    "float16": ("float16", "bfloat16"),
+    "bfloat16": ("float16", "bfloat16"),
+    "float64": ("float64",),
+    "float8_e4m3fn": ("float8_e4m3fn",),
+    "float8_e5m2": ("float8_e4m3fn",),
+}
+"""The rates that arithmetic in a dtype may reach; whatever is not here may reach the card's best one."""
 
 
 def memory_floor_ms(moved_bytes: float, ceilings: Ceilings, *, calls: int = 1) -> float:
@@ -58,19 +69,36 @@ def impossible(
     )
 
 
-def fewer_operations(
-    time_ms: float, reference_flops: float, ceilings: Ceilings, *, resolution_ms: float = 0.0
+def arithmetic_floor_ms(flops: Mapping[str, float], ceilings: Ceilings) -> float:
+    """The least time in ms of so many operations by dtype, at the best rate measured for each; 0.0 for unknown rates.
+
+    Headroom and savings are not in it.
+    """
+    return sum(count / rate for dtype, count in flops.items() if (rate := _rate(dtype, ceilings))) * 1e3
+
+
+def too_few_operations(
+    time_ms: float, flops: Mapping[str, float], ceilings: Ceilings, *, whose: str, resolution_ms: float = 0.0
 ) -> str | None:
-    """A note, not a flag, for a kernel too fast to do the reference's arithmetic even at the card's best rate."""
-    floor = _arithmetic_floor_ms(reference_flops, None, ceilings) / HEADROOM
+    """The flag of a trusted time in which the card cannot do an eighth of the operations; None when it may be true.
+
+    `flops` are those of one call of `whose` torch operators, by dtype.
+    """
+    full = arithmetic_floor_ms(flops, ceilings)
+    floor = full / HEADROOM / SAVINGS
     if time_ms + RESOLUTIONS_APART * resolution_ms >= floor:
         return None
+    most = max(flops, key=lambda dtype: flops[dtype])
+    rate = (_rate(most, ceilings) or 0.0) / 1e12
     return (
-        f"{duration(time_ms)} a call is too short for the reference's {reference_flops / 1e9:.3g} GFLOP at any rate of "
-        f"this card (at least {duration(floor)}): the kernel gets its answer with less arithmetic"
+        f"{duration(time_ms)} a call is too short for {whose} {sum(flops.values()) / 1e9:.3g} GFLOP, most of it in "
+        f"{most}: at the {rate:.3g} TFLOP/s measured on this card they take {duration(full)}, and an eighth of them "
+        f"{duration(floor)} even at {HEADROOM:g} times that; the kernel gets its answer with far less arithmetic, or "
+        "not in this time"
     )
 
 
-def _arithmetic_floor_ms(flops: float, dtype: str | None, ceilings: Ceilings) -> float:
-    rate = max(ceilings.flops.values(), default=None) if dtype is None else ceilings.flops.get(dtype)
-    return flops / rate * 1e3 if rate else 0.0
+def _rate(dtype: str, ceilings: Ceilings) -> float | None:
+    """The best that was measured for arithmetic of that dtype, and of the whole card where that is not known."""
+    known = [ceilings.flops[name] for name in ALIKE.get(dtype, ()) if name in ceilings.flops]
+    return max(known or ceilings.flops.values(), default=None)

@@ -77,6 +77,8 @@ class Runner:
 
     def send(self, message: Message, descriptors: tuple[int, ...] = ()) -> None:
         """Sends a message without waiting."""
+        if self._status is not None:
+            raise KernelFault(Status.CRASHED, "the kernel's process had been stopped before")
         try:
             self.channel.send(message, descriptors)
         except ChannelClosed:

@@ -11,6 +11,7 @@ import itertools
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,11 @@ from sandbox.answers import deliver, portable, tensors_of
 from sandbox.arena import Arena, view
 from sandbox.channel import Channel, ChannelClosed, Message
 from sandbox.cuda import Gate
+from sandbox.flop_count import counted
 from sandbox.launch_latency import launch_times_ms
 from sandbox.marks import mark, milliseconds
 from sandbox.null_kernel import NullKernel
+from sandbox.tracing import traced
 
 
 class Runner:
@@ -171,6 +174,18 @@ class Runner:
         self.calls = [(self._placed(call["args"]), self._placed(call["outputs"])) for call in message["calls"]]
         return {"op": "ok"}
 
+    def flops(self, message: Message) -> Message:
+        """The operations of one call by torch's own count; None for a call that cannot be counted."""
+        args = self._placed(message["args"])
+        try:
+            return {"op": "flops", "flops": counted(partial(self._loaded.call, args))}
+        except Exception:
+            return {"op": "flops", "flops": None}
+
+    def profile(self, message: Message) -> Message:
+        """What warm calls launch. A profiler may bring its process down: the last thing that a runner is asked."""
+        return traced(partial(self._loaded.call, self._placed(message["args"])), self.target)
+
     def window(self, message: Message) -> Message:
         """One window over the layout: queue every call behind the gate (or wait for the gun), hand in, say done.
 
@@ -274,25 +289,7 @@ def serve(channel: Channel) -> None:
     """Answers the referee's messages until it closes the channel. An exception of the submission ends the runner."""
     runner = Runner(channel)
     answers: dict[str, Callable[[Message], Message]] = {
-        name: getattr(runner, name)
-        for name in (
-            "build",
-            "open_device",
-            "launches",
-            "load",
-            "load_null",
-            "inputs",
-            "state",
-            "export",
-            "load_state",
-            "attach",
-            "detach",
-            "attach_gate",
-            "probe",
-            "double",
-            "layout",
-            "window",
-        )
+        name: getattr(runner, name) for name, member in vars(Runner).items() if callable(member) and name[0] != "_"
     }
     while True:
         try:

@@ -17,11 +17,14 @@ from domain.result import Status
 from domain.value import CodecError, TensorRef
 from sandbox import arena as arenas
 from sandbox.arena import Arena, aligned, view
-from sandbox.channel import Message, finite_numbers
+from sandbox.channel import Message, ProtocolError, finite_numbers
+from sandbox.launch_trace import LaunchTrace, read_trace
 from sandbox.launcher import Runner
 
 MAX_FACTS = 64
 MAX_FACT_CHARS = 2048
+MAX_FLOPS = 10**21
+"""A second of a thousand cards."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,23 @@ class Session:
         answer = self.runner.request({"op": "double", "args": values.encode(self.place(args))})
         outputs = self._fetch(answer)
         return outputs if isinstance(outputs, list) else None
+
+    def flops(self, args: list[Any]) -> dict[str, float] | None:
+        """The operations of one call by the dtype they are done in, as the runner counts; None where it cannot."""
+        found = self.runner.request({"op": "flops", "args": values.encode(self.place(args))}).get("flops")
+        if not isinstance(found, dict) or len(found) > MAX_FACTS:
+            return None
+        if not all(type(count) is int and 0 <= count < MAX_FLOPS for count in found.values()):
+            return None
+        return {dtype[:64]: float(count) for dtype, count in found.items()}
+
+    def profile(self, args: list[Any]) -> LaunchTrace:
+        """What warm calls launch, by the runner's own word. It may not survive this: ask it for nothing afterwards."""
+        answer = self.runner.request({"op": "profile", "args": values.encode(self.place(args))})
+        try:
+            return read_trace(answer, is_cuda=self.target.is_cuda)
+        except ProtocolError as error:
+            raise KernelFault(Status.CRASHED, f"the runner's answer is no trace: {error}") from error
 
     def reserve(self, size: int) -> Arena:
         """An arena of at least that many bytes, known to the runner; what was in the previous one is gone."""

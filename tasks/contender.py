@@ -53,6 +53,7 @@ class Contender:
         self.output = ""
         self.timing: Timing | None = None
         self.comparison: Comparison | None = None
+        self.launches: dict[str, Any] | None = None
         self.session: Session | None = None
         self.loaded: Loaded | None = None
         self.probe: Probe | None = None
@@ -141,4 +142,5 @@ class Contender:
             },
             timing=self.timing,
             comparison=self.comparison,
+            launches=self.launches,
         )

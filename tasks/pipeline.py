@@ -16,6 +16,7 @@ from domain.job import Stage
 from domain.request import Request
 from domain.result import Report, Speedup, Status
 from profiling.window import Range
+from tasks.afterwards import NOT_REACHED, look_at_launches, look_at_operations
 from tasks.contender import Contender, Stopped
 from tasks.environment import environment
 from tasks.lease import device_lease
@@ -41,6 +42,9 @@ def run(request: Request, bench: Workbench, progress: Callable[[Stage], None], c
         if request.reference is not None:
             reference = Contender("reference", request.reference, folder / "reference")
         job = _Job(request, bench, progress, cancelled, candidate, reference)
+        if request.profile:
+            for contender in job.contenders:
+                contender.launches = NOT_REACHED
         try:
             job.build()
             progress(Stage.WAIT_FOR_DEVICE)
@@ -137,6 +141,9 @@ class _Job:
                 self.progress(Stage.TIME)
                 self.speedup = Timekeeper(rounds).time()
             rounds.look_at_precision()
+            look_at_operations(self.contenders, example, self.bench, deadline)
+            if self.request.profile:
+                look_at_launches(self.contenders, example, deadline)
         finally:
             self.device_s = time.monotonic() - started
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from marshmallow import ValidationError, fields, validate
 
-from api.schemas.fields import Items, Part, RealNumber, Text, WholeNumber, WireSchema, shown
+from api.schemas.fields import Flag, Items, Part, RealNumber, Text, WholeNumber, WireSchema, shown
 from api.schemas.kernel import KernelSchema
 from domain.kernel import KernelType
 from domain.request import DEFAULT_NUM_TRIALS, DEFAULT_PRECISION, DEFAULT_TIMEOUT_S, Request
@@ -50,6 +50,13 @@ def _tolerance() -> fields.Field[Any]:
     return RealNumber(load_default=None, allow_none=True, validate=validate.Range(0, error="must not be negative"))
 
 
+def _profile() -> fields.Field[Any]:
+    return Flag(
+        load_default=False,
+        metadata={"description": "Also call each kernel under a profiler, and tell which kernels it launches."},
+    )
+
+
 class EvaluateSchema(WireSchema):
     """One kernel to build, run and time."""
 
@@ -57,6 +64,7 @@ class EvaluateSchema(WireSchema):
     num_trials = _trials()
     precision = _precision()
     timeout = _timeout()
+    profile = _profile()
 
 
 class CompareSchema(WireSchema):
@@ -67,6 +75,7 @@ class CompareSchema(WireSchema):
     num_trials = _trials()
     precision = _precision()
     timeout = _timeout()
+    profile = _profile()
     atol = _tolerance()
     rtol = _tolerance()
 
@@ -161,5 +170,6 @@ def _request(kernel: dict[str, Any], reference: dict[str, Any] | None, data: dic
             "atol": data.get("atol"),
             "rtol": data.get("rtol"),
             "device_metrics": settings().enable_device_metrics,
+            "profile": data.get("profile", False),
         }
     )

@@ -97,6 +97,14 @@ def test_tolerances(client: FlaskClient, records: JobRecords, sent: Json, read: 
     assert (request.atol, request.rtol) == read
 
 
+@pytest.mark.parametrize(("sent", "read"), [({}, False), ({"profile": True}, True), ({"profile": "false"}, False)])
+def test_a_profiled_call_is_asked_for(client: FlaskClient, records: JobRecords, sent: Json, read: bool) -> None:
+    assert stored(client, records, "/evaluate", {"kernel": kernel(RELU, "torch"), **sent}).profile is read
+    body = {"ref_kernel": kernel(RELU, "torch"), "custom_kernel": kernel(RELU, "torch"), **sent}
+    assert stored(client, records, "/compare", body).profile is read
+    assert stored(client, records, "/", {**LEGACY, "profile": "nonsense"}).profile is False
+
+
 def test_unknown_keys_around_the_kernel_are_ignored(client: FlaskClient) -> None:
     args = [{**tensor("x", [4], note="?"), "comment": "ignored"}, tensor("y", [4], "output")]
     body = {"kernel": kernel(CUDA_ADD, "cuda", args, grid={"x": 1, "w": 9}, stream=3), "num_warmup": 3, "index": 0}

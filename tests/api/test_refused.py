@@ -50,6 +50,7 @@ OUTER: list[tuple[Any, str]] = [
         for bad in (0, -1, 10_001, 2.5, "2.5", "x", "", True, None, [], {})
     ),
     *(({"kernel": GOOD, "timeout": bad}, "timeout") for bad in (4, 2, 601, 1e300, 10**400, "soon", False, None)),
+    *(({"kernel": GOOD, "profile": bad}, "profile") for bad in (None, 2, "maybe", [], {})),
     ({"kernel": without(GOOD, "source_code")}, "kernel -> source_code"),
     ({"kernel": without(GOOD, "kernel_type")}, "kernel -> kernel_type"),
     *(({"kernel": {**GOOD, "source_code": bad}}, "kernel -> source_code") for bad in (None, 1, [], {})),

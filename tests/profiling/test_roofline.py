@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from profiling.ceilings import UNKNOWN, Ceilings, ceilings
-from profiling.roofline import fewer_operations, floor_ms, impossible, memory_floor_ms
+from profiling.roofline import arithmetic_floor_ms, impossible, memory_floor_ms, too_few_operations
 from profiling.written_bytes import in_place_bytes, returned_bytes
 
 H200 = Ceilings(4.3e12, 5.6e12, 60 << 20, {"bfloat16": 780e12, "tf32": 400e12, "float32": 50e12})
@@ -27,16 +27,23 @@ def test_many_small_calls_that_together_overflow_the_cache_pay_for_the_memory():
     assert each > memory_floor_ms(1 << 20, H200, calls=1)
 
 
-def test_arithmetic_counts_at_the_rate_of_its_dtype_or_the_best():
-    assert floor_ms(0, 50e12, "float32", H200) == pytest.approx(1000)
-    assert floor_ms(0, 780e12, None, H200) == pytest.approx(1000)
-    assert floor_ms(0, 1e15, "float64", H200) == 0.0
+def test_arithmetic_counts_at_the_rates_that_its_dtype_may_reach():
+    assert arithmetic_floor_ms({"float32": 400e12}, H200) == pytest.approx(1000)  # in tf32, for all that is known
+    assert arithmetic_floor_ms({"float16": 780e12, "float32": 40e12}, H200) == pytest.approx(1100)
+    assert arithmetic_floor_ms({}, H200) == 0.0
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float64", "float8_e4m3fn", "complex64", "int8", "unknown", "of the runner's making"]
+)
+def test_arithmetic_of_an_unknown_rate_is_granted_the_cards_best(dtype):
+    assert arithmetic_floor_ms({dtype: 780e12}, H200) == pytest.approx(1000)
 
 
 def test_where_nothing_is_known_nothing_is_impossible():
-    assert floor_ms(1e18, 1e18, None, UNKNOWN) == 0.0
+    assert arithmetic_floor_ms({"float32": 1e18}, UNKNOWN) == 0.0
     assert impossible(0.0, 1e18, UNKNOWN) is None
-    assert fewer_operations(0.0, 1e18, UNKNOWN) is None
+    assert too_few_operations(0.0, {"float32": 1e18}, UNKNOWN, whose="its own") is None
 
 
 def test_a_time_under_the_floor_is_told_with_its_numbers():
@@ -60,10 +67,26 @@ def test_a_call_that_writes_nothing_may_take_no_time():
     assert impossible(0.0, 0, H200) is None
 
 
-def test_less_arithmetic_is_a_note_of_its_own():
-    told = fewer_operations(0.1, 2 * 8192.0**3, H200)
-    assert told is not None and "1.1e+03 GFLOP" in told and "less arithmetic" in told
-    assert fewer_operations(1.4, 2 * 8192.0**3, H200) is None
+PRODUCT = {"bfloat16": 2 * 8192.0**3}
+
+
+def test_a_time_without_room_for_an_eighth_of_the_operations_is_told_with_its_numbers():
+    told = too_few_operations(0.1, PRODUCT, H200, whose="the reference's")
+    assert told is not None
+    for part in ("100 µs", "the reference's 1.1e+03 GFLOP", "bfloat16", "780 TFLOP/s", "1.41 ms", "141 µs"):
+        assert part in told
+
+
+@pytest.mark.parametrize("saved", [1, 4, 8, 10])
+def test_an_algorithm_with_fewer_operations_is_granted(saved):
+    """The whole, Winograd's quarter, Winograd's in a narrower dtype, and the headroom that a rate is granted."""
+    assert too_few_operations(arithmetic_floor_ms(PRODUCT, H200) / saved, PRODUCT, H200, whose="its own") is None
+
+
+def test_the_resolution_is_granted_to_operations_too():
+    assert too_few_operations(0.0, PRODUCT, H200, whose="its own", resolution_ms=0.01) is not None
+    assert too_few_operations(0.0, PRODUCT, H200, whose="its own", resolution_ms=0.05) is None
+    assert too_few_operations(0.0, {}, H200, whose="its own") is None
 
 
 def test_in_place_outputs_count_in_full_and_an_expanded_one_once():
@@ -172,6 +195,8 @@ def test_a_cards_ceilings_are_plausible_and_the_card_is_left_as_it_was():
     assert found.memory_bytes_per_s and found.memory_bytes_per_s > 1e11
     assert found.l2_bytes_per_s and found.l2_bytes_per_s >= found.memory_bytes_per_s
     assert found.flops["bfloat16"] > found.flops["tf32"] > found.flops["float32"] > 1e12
+    if torch.cuda.get_device_capability() >= (8, 9):
+        assert found.flops["float8_e4m3fn"] > found.flops["bfloat16"]
     again = measure("cuda:0")
     assert again.memory_bytes_per_s == pytest.approx(found.memory_bytes_per_s, rel=0.1)
     assert again.l2_bytes_per_s == pytest.approx(found.l2_bytes_per_s, rel=0.25)

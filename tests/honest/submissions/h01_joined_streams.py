@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-SUBMISSION = {"row": "H1", "type": "torch", "attacks": "two_outputs", "expect": "H", "on": "gpu"}
+SUBMISSION = {"row": "H1", "type": "torch", "attacks": "two_outputs", "expect": "H", "on": "gpu", "profile": True}
 
 side = None
 

@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-SUBMISSION = {"row": "H32", "type": "triton", "attacks": "axpb", "expect": "H", "on": "cpu gpu"}
+SUBMISSION = {"row": "H32", "type": "triton", "attacks": "axpb", "expect": "H", "on": "cpu gpu", "profile": True}
 
 
 @triton.jit

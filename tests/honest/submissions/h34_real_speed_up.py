@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-SUBMISSION = {"row": "H34", "type": "torch", "attacks": "pairwise", "expect": "H", "on": "cpu gpu"}
+SUBMISSION = {"row": "H34", "type": "torch", "attacks": "pairwise", "expect": "H", "on": "cpu gpu", "profile": True}
 
 
 class ModelNew(nn.Module):
