@@ -15,7 +15,10 @@ DEFAULT_TOLERANCE = 1e-2
 
 @dataclass(frozen=True)
 class Request:
-    """One job's request. `reference` is None for /evaluate. `timeout` counts seconds of building and of running."""
+    """One job's request. `reference` is None for /evaluate. `timeout` counts seconds of building and of running.
+
+    `replay_seed` is the secret of an earlier job in hexadecimal digits, to get its inputs again.
+    """
 
     kernel: Kernel
     reference: Kernel | None = None
@@ -24,6 +27,7 @@ class Request:
     atol: float | None = None
     rtol: float | None = None
     device_metrics: bool = False
+    replay_seed: str | None = None
 
     @property
     def operation(self) -> str:
@@ -41,6 +45,7 @@ class Request:
             atol=wire.get("atol"),
             rtol=wire.get("rtol"),
             device_metrics=wire.get("device_metrics", False),
+            replay_seed=wire.get("replay_seed"),
         )
 
     def to_wire(self) -> dict[str, Any]:
@@ -52,4 +57,5 @@ class Request:
             "atol": self.atol,
             "rtol": self.rtol,
             "device_metrics": self.device_metrics,
+            "replay_seed": self.replay_seed,
         }

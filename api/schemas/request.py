@@ -36,12 +36,22 @@ def _tolerance() -> fields.Field[Any]:
     return RealNumber(load_default=None, allow_none=True, validate=validate.Range(0, error="must not be negative"))
 
 
+def _replay_seed() -> fields.Field[Any]:
+    return Text(
+        load_default=None,
+        allow_none=True,
+        validate=validate.Regexp("^[0-9a-f]{1,64}$", error="must be 1 to 64 hexadecimal digits in lower case"),
+        metadata={"description": "`inputs.replay_seed` of an earlier job: the same inputs again, to look for a bug."},
+    )
+
+
 class EvaluateSchema(WireSchema):
     """One kernel to build, run and time."""
 
     kernel = Part(KernelSchema, required=True)
     num_trials = _trials()
     timeout = _timeout()
+    replay_seed = _replay_seed()
 
 
 class CompareSchema(WireSchema):
@@ -53,6 +63,7 @@ class CompareSchema(WireSchema):
     timeout = _timeout()
     atol = _tolerance()
     rtol = _tolerance()
+    replay_seed = _replay_seed()
 
 
 class LegacyCompareSchema(WireSchema):
@@ -143,5 +154,6 @@ def _request(kernel: dict[str, Any], reference: dict[str, Any] | None, data: dic
             "atol": data.get("atol"),
             "rtol": data.get("rtol"),
             "device_metrics": settings().enable_device_metrics,
+            "replay_seed": data.get("replay_seed"),
         }
     )
