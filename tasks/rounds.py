@@ -173,8 +173,17 @@ class Rounds:
 
     def _note_comparison(self) -> None:
         self.candidate.comparison = dataclasses.replace(
-            merge(self._compared), weak_reference=self.weak, precision=self._precision
+            merge(self._compared), weak_reference=self.weak, precision=self._precision, layout=self._layout()
         )
+
+    def _layout(self) -> list[str]:
+        """Where the candidate returns its answer in another memory layout: right, but its reader should know."""
+        expected, actual = (_returned(contender) for contender in self.contenders)
+        return [
+            f"output {index} has strides {list(got.stride())}, the reference's {list(want.stride())}"
+            for index, (want, got) in enumerate(zip(expected, actual, strict=False))
+            if want.shape == got.shape and want.stride() != got.stride()
+        ]
 
 
 def _returned(contender: Contender) -> Outputs:

@@ -48,9 +48,9 @@ class VariedInputs:
         return self._inputs.handed_out(self._changed(distribution), NUMBER)
 
     def for_reference(self, distribution: Distribution, turn: int, by: float, *, double: bool) -> Arguments:
-        """The inputs' owner's arguments, everything continuous moved at random by a share `by`, differently each turn.
+        """The inputs' owner's arguments, everything continuous moved at random by a share `by`.
 
-        `double`: in float64, and moved there.
+        Differently each turn, the opposite way where it is negative. `double`: in float64, and moved there.
         """
         places = iter(enumerate(self._natures))
 
@@ -58,7 +58,9 @@ class VariedInputs:
             place, kind = next(places)
             if double and tensor.is_floating_point():
                 tensor = tensor.double()
-            return moved(tensor, by, derived(self._secret, "move", turn, place)) if by and kind.continuous else tensor
+            if not (by and kind.continuous):
+                return tensor
+            return moved(tensor, by if turn > 0 else -by, derived(self._secret, "move", abs(turn), place))
 
         drawn = values.replace(self._changed(distribution), torch.Tensor, move)
         return self._inputs.for_owner(drawn)
@@ -91,6 +93,8 @@ def _of_argument(argument: Argument, tensor: torch.Tensor) -> Nature:
     spec = argument.tensor_spec
     if argument.role == "output" or spec is None:
         return Nature.UNDETERMINED
+    if not tensor.is_floating_point():
+        return Nature.NOT_FLOATING
     if not is_random(spec):
         return Nature.NOT_DRAWN
     if spec.init is not None and spec.init.kind != "randn":

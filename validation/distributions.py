@@ -58,7 +58,8 @@ class Nature(StrEnum):
 class Distribution:
     """`change` takes a tensor as float32 or float64, its root mean square and a generator; it may write in place.
 
-    A `harsh` one leads to where a right reference may overflow: it decides only with a float64 run of the reference.
+    A `harsh` one leads to where a right reference may overflow or divide by zero: it decides only with a float64 run of
+    the reference.
     """
 
     name: str
@@ -90,7 +91,9 @@ def _with_outliers(tensor: torch.Tensor, rms: float, generator: torch.Generator)
     count = max(2, flat.numel() // ONE_IN)
     places = torch.randint(flat.numel(), (count,), generator=generator, device=flat.device)
     signs = torch.arange(count, device=flat.device).remainder(2).mul(-2).add(1).to(flat.dtype)
-    flat[places] = signs * (OUTLIER * rms)
+    # Of different sizes, so that no two tie.
+    sizes = torch.rand(count, generator=generator, device=flat.device).to(flat.dtype).add_(1)
+    flat[places] = signs * sizes * (OUTLIER * rms)
     return contiguous
 
 
@@ -105,12 +108,17 @@ DISTRIBUTIONS = (
     Distribution("positive", f"random inputs shifted up by {OFFSET:g} times their rms", _shifted(OFFSET)),
     Distribution("negative", f"random inputs shifted down by {OFFSET:g} times their rms", _shifted(-OFFSET)),
     # A variance of zero, where a division without an epsilon is 0/0.
-    Distribution("constant rows", "every row of a random input has one value", _constant_rows),
+    Distribution("constant rows", "every row of a random input has one value", _constant_rows, harsh=True),
     # exp() without a maximum taken off overflows from 89 in float32 and from 11 in float16; saturated approximations.
     Distribution("large", f"random inputs brought to an rms of {LARGE:g}", _scaled(LARGE), harsh=True),
-    # Single values far out, as transformers' activations have: 20 to 100 times the rest (Dettmers et al., LLM.int8(),
+    # Single values far out, as transformers' activations have: 20 times the rest and more (Dettmers et al., LLM.int8(),
     # arXiv:2208.07339; Sun et al., Massive Activations, arXiv:2402.17762). Also against sums extrapolated from a part.
-    Distribution("outliers", f"one element in {ONE_IN} is {OUTLIER:g} times the rms", _with_outliers, harsh=True),
+    Distribution(
+        "outliers",
+        f"one element in {ONE_IN} is {OUTLIER:g} to {2 * OUTLIER:g} times the rms",
+        _with_outliers,
+        harsh=True,
+    ),
 )
 
 
@@ -155,12 +163,15 @@ def _structure(tensor: torch.Tensor) -> Nature:
 
 
 def moved(tensor: torch.Tensor, by: float, seed: int) -> torch.Tensor:
-    """Every element a share `by` up or down, at random: what rounding does to it; same layout and dtype."""
+    """Every element a share of half to one and a half times `by` up or down, at random: what rounding does to it.
+
+    Same layout and dtype. The opposite `by` moves every element the opposite way, so that a tie which one breaks to one
+    side the other breaks to the other.
+    """
     generator = torch.Generator(device=tensor.device).manual_seed(seed)
     stored = tensor.as_strided(stored_shape(tensor), tensor.stride())
-    ups = torch.randint(0, 2, stored.shape, generator=generator, device=tensor.device, dtype=torch.int8)
-    factors = ups.to(torch.float64).mul_(2 * by).add_(1 - by)
-    return laid_out(tensor, stored.to(torch.float64).mul_(factors))
+    shares = torch.rand(stored.shape, generator=generator, device=tensor.device, dtype=torch.float64).mul_(2).sub_(1)
+    return laid_out(tensor, stored.to(torch.float64).mul_(shares.sign().mul_(0.5).add_(shares).mul_(by).add_(1)))
 
 
 def laid_out(like: torch.Tensor, stored: torch.Tensor) -> torch.Tensor:
