@@ -68,6 +68,10 @@ class Executable(ABC):
         """The weights by name (torch tensors); empty for what has none."""
         return {}
 
+    def parameters(self) -> list[str]:
+        """Which of them a training would learn, by name."""
+        return []
+
     def load_state(self, state: dict[str, Any]) -> bool:
         """Copies those weights in where every name and shape matches and says whether it did."""
         return False

@@ -159,6 +159,11 @@ class PythonExecutable(Executable):
             return {}
         return {name: value for name, value in self._instance.state_dict().items() if isinstance(value, torch.Tensor)}
 
+    def parameters(self) -> list[str]:
+        if not isinstance(self._instance, torch.nn.Module):
+            return []
+        return [name for name, _ in self._instance.named_parameters(remove_duplicate=False)]
+
     def load_state(self, state: dict[str, Any]) -> bool:
         own = self.state()
         if {name: value.shape for name, value in own.items()} != {name: value.shape for name, value in state.items()}:

@@ -21,6 +21,7 @@ class Request:
 
     `num_trials` bounds the rounds of windows, which end sooner where the interval is as narrow as `precision` asks.
     `profile` asks for one more call of each kernel, under a profiler, for information.
+    `replay_seed` is the secret of an earlier job in hexadecimal digits, to get its inputs again.
     """
 
     kernel: Kernel
@@ -32,6 +33,7 @@ class Request:
     device_metrics: bool = False
     precision: float = DEFAULT_PRECISION
     profile: bool = False
+    replay_seed: str | None = None
 
     @property
     def operation(self) -> str:
@@ -51,6 +53,7 @@ class Request:
             device_metrics=wire.get("device_metrics", False),
             precision=wire.get("precision", DEFAULT_PRECISION),
             profile=wire.get("profile", False),
+            replay_seed=wire.get("replay_seed"),
         )
 
     def to_wire(self) -> dict[str, Any]:
@@ -64,4 +67,5 @@ class Request:
             "device_metrics": self.device_metrics,
             "precision": self.precision,
             "profile": self.profile,
+            "replay_seed": self.replay_seed,
         }

@@ -69,7 +69,8 @@ class Comparison:
     """Candidate against reference over every output of every compared call.
 
     `weak_reference` names trivial answers that the reference could not tell from right ones at this tolerance;
-    `precision` holds both errors against the reference in float64, where that could be run.
+    `precision` holds both errors against the reference in float64, where that could be run. `layout` has a sentence for
+    each returned output whose strides are not the reference's.
     """
 
     passed: bool
@@ -87,6 +88,7 @@ class Comparison:
     weak_reference: list[str] = field(default_factory=list)
     precision: dict[str, Any] | None = None
     strict: dict[str, Any] | None = None
+    layout: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

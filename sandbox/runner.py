@@ -107,8 +107,9 @@ class Runner:
         return {"op": "value", "value": self._retain(made), "note": note}
 
     def state(self, message: Message) -> Message:
-        """The weights; retained for `export`."""
-        return {"op": "value", "value": self._retain(self._loaded.state())}
+        """The weights, and which of them are parameters; retained for `export`."""
+        names = list(map(str, self._loaded.parameters()))
+        return {"op": "value", "value": self._retain(self._loaded.state()), "parameters": names}
 
     def export(self, message: Message) -> Message:
         """Copies the retained tensors into the arena where the referee says."""

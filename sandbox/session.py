@@ -37,6 +37,14 @@ class Loaded:
 
 
 @dataclass(frozen=True)
+class State:
+    """A model's weights by name (buffers too), and the names of those that are parameters."""
+
+    weights: dict[str, Any]
+    parameters: frozenset[str]
+
+
+@dataclass(frozen=True)
 class Probe:
     """What a warm call gave: its outputs (private copies), whether they were returned, and about how long it took."""
 
@@ -115,10 +123,14 @@ class Session:
             return None, None
         return made, (str(note)[:1024] if note is not None else None)
 
-    def state(self) -> dict[str, Any]:
-        """The weights by name."""
-        state = self._fetch(self.runner.request({"op": "state"}))
-        return state if isinstance(state, dict) else {}
+    def state(self) -> State:
+        """The weights; none for what has none."""
+        answer = self.runner.request({"op": "state"})
+        state, parameters = self._fetch(answer), answer.get("parameters")
+        if not isinstance(state, dict):
+            return State({}, frozenset())
+        names = parameters if isinstance(parameters, list) else []
+        return State(state, frozenset(name for name in names if isinstance(name, str)))
 
     def load_state(self, state: dict[str, Any]) -> bool:
         """Weights into the model; False where names or shapes differ."""

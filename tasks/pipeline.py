@@ -10,23 +10,29 @@ import secrets
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from typing import Any
 
 from domain.fault import KernelFault
 from domain.job import Stage
 from domain.request import Request
 from domain.result import Report, Speedup, Status
 from profiling.window import Range
-from tasks.afterwards import NOT_REACHED, look_at_launches, look_at_operations
+from tasks.afterwards import NOT_REACHED, SUSPICIOUS, look_at_launches, look_at_operations
 from tasks.contender import Contender, Stopped
 from tasks.environment import environment
 from tasks.lease import device_lease
+from tasks.other_distributions import OtherDistributions
 from tasks.rounds import Rounds
 from tasks.timekeeper import Timekeeper
 from tasks.trial_inputs import TrialInputs
+from tasks.varied_inputs import VariedInputs
+from tasks.weights import Weights
 from tasks.workbench import Workbench, deadline_in
+from validation.seeds import derived
 
 PROBE_CALLS = 4
 SECRET_BITS = 256
+REPLAYED = "a replay: the request named the seed, so its inputs were known beforehand; for finding bugs, no ranking"
 NO_DEVICE_METRICS = {
     "status": "unavailable",
     "reason": "this version does not collect device metrics; unset ENABLE_DEVICE_METRICS, and profile with ncu by hand",
@@ -81,11 +87,13 @@ class _Job:
         self.candidate = candidate
         self.reference = reference
         self.contenders = [candidate] if reference is None else [reference, candidate]
-        self.secret = secrets.randbits(SECRET_BITS)
-        # A number of its own: a submission is told this one, and inputs must not follow from what it is told.
-        self.weights_seed = secrets.randbits(31)
+        given = request.replay_seed
+        self.secret = int(given, 16) if given is not None else secrets.randbits(SECRET_BITS)
+        # A submission is told this one, and from what it is told its inputs cannot be worked out: a digest.
+        self.weights_seed = derived(self.secret, "weights") % 2**31
         self.inputs: TrialInputs | None = None
-        self.weights: str | None = None
+        self.weights: Weights | None = None
+        self.distributions: OtherDistributions | None = None
         self.speedup: Speedup | None = None
         self.device_s = 0.0
 
@@ -130,7 +138,9 @@ class _Job:
                 self._load(contender, deadline)
             owner = self.contenders[0]
             self.inputs = TrialInputs(owner, self.candidate, self.bench.device.name, self.secret)
-            self._share_weights()
+            if self.reference is not None:
+                self.weights = Weights(self.reference, self.candidate, self.secret)
+                self.weights.share()
             self.progress(Stage.VALIDATE)
             (example,) = self.inputs.draw(1)
             for contender in self.contenders:
@@ -140,18 +150,41 @@ class _Job:
             if rounds.right:
                 self.progress(Stage.TIME)
                 self.speedup = Timekeeper(rounds).time()
+                self._flag_replay()
             rounds.look_at_precision()
-            look_at_operations(self.contenders, example, self.bench, deadline)
+            if rounds.right and self.weights is not None:
+                self._try_otherwise(rounds, self.inputs, self.weights)
+            if self.request.profile or (self.speedup is not None and self.speedup.ratio > SUSPICIOUS):
+                look_at_operations(self.contenders, example, self.bench, deadline)
             if self.request.profile:
                 look_at_launches(self.contenders, example, deadline)
         finally:
             self.device_s = time.monotonic() - started
 
+    def _flag_replay(self) -> None:
+        for contender in self.contenders:
+            if contender.timing is not None and self.request.replay_seed is not None:
+                contender.timing.flags.append(REPLAYED)
+
+    def _try_otherwise(self, rounds: Rounds, inputs: TrialInputs, weights: Weights) -> None:
+        """What fresh sets of the drawn distribution under the first weights cannot show, once the times are known."""
+        with self.contenders[0].answerable():
+            varied = VariedInputs(inputs, self.secret)
+        self.distributions = OtherDistributions(rounds, varied)
+        try:
+            self.distributions.judge()
+            if rounds.right:
+                weights.try_others(rounds, varied)
+        finally:
+            if not rounds.right or self.candidate.fault is not None:
+                # The time of a wrong kernel is none.
+                self.speedup = None
+                for contender in self.contenders:
+                    contender.timing = None
+
     def report(self) -> Report:
         """What was found out, as far as the job came."""
-        inputs = self.inputs.summary if self.inputs is not None else {}
-        if self.weights is not None:
-            inputs["weights"] = self.weights
+        inputs = self._inputs_summary()
         metrics = NO_DEVICE_METRICS if self.request.device_metrics else None
         where = {**environment(self.bench.target), "device_seconds": self.device_s}
         if self.reference is None:
@@ -159,6 +192,19 @@ class _Job:
         reference = self.reference.outcome(inputs)
         failed = reference if self.reference.fault is not None else None
         return Report(self.candidate.outcome(inputs, failed), where, reference, self.speedup, metrics)
+
+    def _inputs_summary(self) -> dict[str, Any]:
+        if self.inputs is None:
+            return {}
+        inputs = self.inputs.summary
+        if self.weights is not None and self.weights.summary is not None:
+            inputs["weights"] = self.weights.summary
+        if self.distributions is not None:
+            inputs["distributions"] = self.distributions.summary
+        # Told when everything has ended: whoever knows it while the job runs knows the inputs.
+        inputs["replay_seed"] = f"{self.secret:x}"
+        inputs["known_beforehand"] = self.request.replay_seed is not None
+        return inputs
 
     def close(self) -> None:
         """Ends every runner of the job."""
@@ -191,20 +237,6 @@ class _Job:
         contender.compiled = True
         contender.entry = contender.loaded.entry
         contender.facts |= contender.loaded.facts
-
-    def _share_weights(self) -> None:
-        """The reference's weights into the candidate, by way of the referee: neither process reads the other."""
-        if self.reference is None or self.reference.session is None or self.candidate.session is None:
-            return
-        with self.reference.answerable():
-            state = self.reference.session.state()
-        if not state:
-            return
-        with self.candidate.answerable():
-            copied = self.candidate.session.load_state(state)
-        self.weights = (
-            "the reference's, copied into the candidate" if copied else "each its own, made under the same seed"
-        )
 
     def _probe(self, contender: Contender, args: list[object]) -> None:
         if contender.session is None:

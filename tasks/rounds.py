@@ -87,9 +87,15 @@ class Rounds:
         if slots[self.candidate.role].filled and not self.inputs.affordable:
             self.inputs.note_reuse(calls)
             return
+        drawn_calls = 0
         for call, drawn in enumerate(self.inputs.draw(calls)):
             for role, layout in slots.items():
                 layout.fill(call, drawn[role])
+            drawn_calls = call + 1
+        for call in range(drawn_calls, calls):
+            for layout in slots.values():
+                layout.fill(call, layout.arguments(call % drawn_calls))
+        self.inputs.note_reuse(calls - drawn_calls)
 
     def shoot(self, contender: Contender, slots: dict[str, Slots], *, gated: bool, marked: bool) -> Window:
         """One window of that contender over what its slots were filled with."""
@@ -112,10 +118,16 @@ class Rounds:
         self._compared += compare_calls(list(zip(expected, actual, strict=True)), self.tolerance)
         self._note_comparison()
 
+    def note(self, found: CallComparison) -> None:
+        """One more compared call, judged elsewhere."""
+        self._compared.append(found)
+        self._note_comparison()
+
     def look_at_precision(self) -> None:
         """Both answers to one call against the same call in float64, where the reference is torch and can be run so.
 
-        The last thing asked of the reference's runner; nothing is known where it fails or takes too long.
+        Nothing is known where that fails or takes too long; whoever asks the reference's runner for more sets its
+        deadline anew.
         """
         reference = self.contenders[0]
         if len(self.contenders) == 1 or reference.session is None or reference.kernel.kernel_type != KernelType.TORCH:
@@ -161,8 +173,17 @@ class Rounds:
 
     def _note_comparison(self) -> None:
         self.candidate.comparison = dataclasses.replace(
-            merge(self._compared), weak_reference=self.weak, precision=self._precision
+            merge(self._compared), weak_reference=self.weak, precision=self._precision, layout=self._layout()
         )
+
+    def _layout(self) -> list[str]:
+        """Where the candidate returns its answer in another memory layout: right, but its reader should know."""
+        expected, actual = (_returned(contender) for contender in self.contenders)
+        return [
+            f"output {index} has strides {list(got.stride())}, the reference's {list(want.stride())}"
+            for index, (want, got) in enumerate(zip(expected, actual, strict=False))
+            if want.shape == got.shape and want.stride() != got.stride()
+        ]
 
 
 def _returned(contender: Contender) -> Outputs:

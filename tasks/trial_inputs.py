@@ -20,6 +20,8 @@ from validation.inputs import ContractInputs, arguments_for
 DRAW_BUDGET_S = 10.0
 # Sets that are asked for at a time: one exchange with the runner costs as much as several small sets.
 MAX_BATCH, BATCH_BYTES = 64, 256 << 20
+BATCH_S = 1.0
+"""So long a batch should take at most: between batches the budget is looked at."""
 KEPT = 2
 
 Arguments = list[Any]
@@ -50,13 +52,16 @@ class TrialInputs:
     def draw(self, count: int) -> Iterator[dict[str, Arguments]]:
         """So many sets, none of them ever drawn before: for each contender, by role, what it is called with.
 
-        Tensors lie in the referee's memory. Drawn a batch at a time, so that not all of them have to be kept.
+        Tensors lie in the referee's memory. Drawn a batch at a time, so that not all of them have to be kept, and fewer
+        than `count`, but at least one, where the budget is spent before.
         """
         left = count
-        while left:
+        while left == count > 0 or (left and self.affordable):
             started = time.monotonic()
             batch = self._batch(min(left, self._batch_size))
-            self._spent_s += time.monotonic() - started
+            took = time.monotonic() - started
+            self._spent_s += took
+            self._limit_batch(took / len(batch))
             left -= len(batch)
             yield from batch
 
@@ -71,19 +76,31 @@ class TrialInputs:
 
     def _batch(self, count: int) -> list[dict[str, Arguments]]:
         numbers = range(self._drawn, self._drawn + count)
-        sets = [
-            {
-                self._owner.role: self._owners(drawn),
-                self._candidate.role: self._candidates(drawn, fresh),
-            }
-            for fresh, drawn in zip(numbers, self._make(numbers), strict=True)
-        ]
+        sets = [self.handed_out(drawn, fresh) for fresh, drawn in zip(numbers, self._make(numbers), strict=True)]
         if self._drawn < KEPT:
             self._kept += sets[: KEPT - self._drawn]
-            size = sum(tensor.nbytes for tensor in values.leaves(sets[0][self._owner.role], torch.Tensor))
-            self._batch_size = max(min(MAX_BATCH, BATCH_BYTES // max(size, 1)), 1)
         self._drawn += count
         return sets
+
+    def _limit_batch(self, set_s: float) -> None:
+        """By memory, and so that neither a batch nor the budget takes much longer than it should."""
+        size = sum(tensor.nbytes for tensor in values.leaves(self._first(), torch.Tensor))
+        within = min(BATCH_S, DRAW_BUDGET_S - self._spent_s)
+        self._batch_size = max(min(MAX_BATCH, BATCH_BYTES // max(size, 1), int(within / max(set_s, 1e-9))), 1)
+
+    @property
+    def contract(self) -> IOContract | None:
+        """What the sets are drawn from; None where the owner's source makes them."""
+        return self._contract
+
+    def drawn(self, number: int) -> Arguments:
+        """That set as its owner or the contract makes it, for `handed_out`; it counts for none of the fresh ones."""
+        (drawn,) = self._make(range(number, number + 1))
+        return drawn
+
+    def handed_out(self, drawn: Arguments, number: int) -> dict[str, Arguments]:
+        """What each contender is called with, by role, of a drawn set."""
+        return {self._owner.role: self.for_owner(drawn), self._candidate.role: self._candidates(drawn, number)}
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -133,7 +150,8 @@ class TrialInputs:
         self._note = note or self._note
         return made
 
-    def _owners(self, drawn: Arguments) -> Arguments:
+    def for_owner(self, drawn: Arguments) -> Arguments:
+        """What the owner is called with of a drawn set."""
         if self._contract is not None and self._owner.kernel.io is None:
             return _inputs_only(self._contract, drawn)
         return drawn

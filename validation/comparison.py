@@ -147,11 +147,12 @@ def _summary(
         max_rel_diff=max(columns[4]),
         sum_abs_diff=finite(sum(columns[5])),
         relative_rms_error=_ratio(sum(columns[6]), sum(columns[7])),
-        first_mismatch=None if first is None else _described(index, first, expected, actual),
+        first_mismatch=None if first is None else described(index, first, expected, actual),
     )
 
 
-def _described(output: int, flat: int, expected: torch.Tensor, actual: torch.Tensor) -> dict[str, Any]:
+def described(output: int, flat: int, expected: torch.Tensor, actual: torch.Tensor) -> dict[str, Any]:
+    """The element at that flat index, in C order, with both values; JSON-ready."""
     index = []
     for size in reversed(expected.shape):
         flat, position = divmod(flat, size)

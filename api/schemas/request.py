@@ -57,6 +57,15 @@ def _profile() -> fields.Field[Any]:
     )
 
 
+def _replay_seed() -> fields.Field[Any]:
+    return Text(
+        load_default=None,
+        allow_none=True,
+        validate=validate.Regexp("^[0-9a-f]{1,64}$", error="must be 1 to 64 hexadecimal digits in lower case"),
+        metadata={"description": "`inputs.replay_seed` of an earlier job: the same inputs again, to look for a bug."},
+    )
+
+
 class EvaluateSchema(WireSchema):
     """One kernel to build, run and time."""
 
@@ -65,6 +74,7 @@ class EvaluateSchema(WireSchema):
     precision = _precision()
     timeout = _timeout()
     profile = _profile()
+    replay_seed = _replay_seed()
 
 
 class CompareSchema(WireSchema):
@@ -78,6 +88,7 @@ class CompareSchema(WireSchema):
     profile = _profile()
     atol = _tolerance()
     rtol = _tolerance()
+    replay_seed = _replay_seed()
 
 
 class LegacyCompareSchema(WireSchema):
@@ -171,5 +182,6 @@ def _request(kernel: dict[str, Any], reference: dict[str, Any] | None, data: dic
             "rtol": data.get("rtol"),
             "device_metrics": settings().enable_device_metrics,
             "profile": data.get("profile", False),
+            "replay_seed": data.get("replay_seed"),
         }
     )

@@ -1,0 +1,177 @@
+"""A comparison's last question: whether both kernels agree on inputs that no standard normal brings.
+
+Asked after the timing, one call a distribution: a reference that fails there, as it well may, then costs the job
+nothing. A difference counts against the candidate only with evidence that the reference is right there
+(`validation/evidence.py`, docs/adr/0009).
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from domain.fault import KernelFault
+from domain.kernel import KernelType
+from domain.result import Status
+from profiling.slots import Slots
+from profiling.window import Window
+from tasks.contender import Contender
+from tasks.rounds import Outputs, Rounds
+from tasks.varied_inputs import VariedInputs
+from validation.call_comparison import CallComparison
+from validation.comparison import compare
+from validation.distributions import DISTRIBUTIONS, Distribution
+from validation.evidence import Finding, examine, step
+from validation.tolerance import Tolerance
+
+CALL_S, CALL_FACTOR = 2.0, 20.0
+"""What one call or one float64 run may take here, beside that many times what a call takes otherwise."""
+BUDGET_S = 5.0
+TURNS = (1, -1, 2)
+"""Runs with moved inputs. Opposite signs are opposite moves, which break a tie both ways; another one, because an
+answer may by luck have hardly moved."""
+
+
+class OtherDistributions:
+    """Tried with the runners of validated rounds; `summary` is the answer's `inputs.distributions`."""
+
+    def __init__(self, rounds: Rounds, inputs: VariedInputs) -> None:
+        self._rounds = rounds
+        self._inputs = inputs
+        self._reference, self._candidate = rounds.contenders
+        self._slots: dict[str, Slots] = {}
+        # Element by element: an outlier's size is no excuse for the rest. What is honest passes with evidence.
+        self._plain = Tolerance(rounds.tolerance.atol, rounds.tolerance.rtol)
+        estimates = [contender.probe.estimate_ms for contender in rounds.contenders if contender.probe is not None]
+        self._call_s = CALL_S + CALL_FACTOR * max(estimates, default=0.0) / 1e3
+        self._has_failed = False
+        self._agreed: list[str] = []
+        self._left_out: dict[str, str] = {}
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """Which distributions were judged, which were not and why, and which inputs stayed as they were drawn."""
+        return {"judged": self._agreed, "left_out": self._left_out, "inputs_left_alone": self._inputs.left_alone}
+
+    def judge(self) -> None:
+        """Compares on every distribution; ends at the first wrong answer or failure."""
+        until = time.monotonic() + BUDGET_S
+        why = None if self._inputs.some_may_change else "no input looks like plain random numbers"
+        for distribution in DISTRIBUTIONS:
+            why = why or self._stopped(until)
+            self._left_out |= {distribution.name: why} if why is not None else self._try(distribution)
+
+    def _stopped(self, until: float) -> str | None:
+        """Why no further distribution can be tried."""
+        now = time.monotonic()
+        if not self._rounds.right:
+            return "the kernel was wrong before"
+        if self._has_failed:
+            return "the kernel had failed before"
+        if now + 2 * self._call_s > self._rounds.deadline:
+            return "the timeout was near"
+        return f"the others had taken {BUDGET_S:g} s" if now > until else None
+
+    def _try(self, distribution: Distribution) -> dict[str, str]:
+        """Judges one; why it could not be, by its name."""
+        self._fill(self._inputs.of(distribution))
+        try:
+            expected = self._outputs(self._reference)
+        except KernelFault as fault:
+            return {distribution.name: f"the reference failed on it: {fault.message}"}
+        failure, actual = None, None
+        try:
+            actual = self._outputs(self._candidate)
+        except KernelFault as fault:
+            failure = fault
+        if actual is not None and compare(expected, actual, self._plain).passed:
+            self._agreed.append(distribution.name)
+            return {}
+        found, exact_known = self._examined(distribution, expected, actual)
+        if failure is not None:
+            # A runner that failed is asked nothing more, whoever is to blame.
+            if found.unsound is None and (exact_known or not distribution.harsh):
+                self._candidate.accuse(_on(distribution, failure))
+            self._has_failed = True
+            return {distribution.name: f"the kernel failed on it ({failure.message}); {_doubt(found)}"}
+        if found.unsound is not None:
+            return {distribution.name: found.unsound}
+        if found.wrong and distribution.harsh and not exact_known:
+            return {distribution.name: f"{found.wrong} elements differ; {_doubt(found)}"}
+        self._agreed.append(distribution.name)
+        if found.wrong:
+            self._rounds.note(_wrong(distribution, found, expected, self._rounds.tolerance))
+        return {}
+
+    def _examined(self, distribution: Distribution, expected: Outputs, actual: Outputs | None) -> tuple[Finding, bool]:
+        """What speaks against the candidate, and whether the reference could be run in float64 for it."""
+        by = step(self._rounds.tolerance, self._slots[self._reference.role].arguments(0))
+        try:
+            exact = self._doubled(distribution, 0, 0.0)
+            if exact is not None:
+                moves = [self._doubled(distribution, turn, by) or [] for turn in TURNS]
+            else:
+                moves = [self._again(distribution, turn, by) for turn in TURNS]
+        except KernelFault as fault:
+            return Finding(unsound=f"the reference failed on inputs that differ by rounding: {fault.message}"), False
+        return examine(expected, actual, exact, moves, self._rounds.tolerance), exact is not None
+
+    def _doubled(self, distribution: Distribution, turn: int, by: float) -> Outputs | None:
+        """One call of the reference in float64; None where it has no such form."""
+        session = self._reference.session
+        if session is None or self._reference.kernel.kernel_type is not KernelType.TORCH:
+            return None
+        session.runner.deadline = self._until()
+        return session.double(self._inputs.for_reference(distribution, turn, by, double=True))
+
+    def _again(self, distribution: Distribution, turn: int, by: float) -> Outputs:
+        """One call of the reference as it is, with moved inputs."""
+        self._slots[self._reference.role].fill(0, self._inputs.for_reference(distribution, turn, by, double=False))
+        return self._outputs(self._reference)
+
+    def _fill(self, arguments: dict[str, list[Any]]) -> None:
+        if not self._slots:
+            self._slots = self._rounds.slots(1)
+        for role, layout in self._slots.items():
+            layout.fill(0, arguments[role])
+
+    def _outputs(self, contender: Contender) -> Outputs:
+        """One call over what its slot holds; raises KernelFault."""
+        if contender.range is None or contender.session is None:
+            raise ValueError(f"the {contender.role} has no runner")
+        contender.session.runner.deadline = self._until()
+        slots = self._slots[contender.role]
+        window: Window = contender.range.window(slots, gated=False, marked=False)
+        if slots.overrun(window.snapshot):
+            raise KernelFault(Status.WRONG_RESULT, "the kernel wrote outside its outputs")
+        return slots.read(window.snapshot)[0]
+
+    def _until(self) -> float:
+        return min(self._rounds.deadline, time.monotonic() + self._call_s)
+
+
+def _doubt(found: Finding) -> str:
+    return found.unsound or "without a float64 run of the reference that is no evidence against it"
+
+
+def _on(distribution: Distribution, fault: KernelFault) -> KernelFault:
+    message = f"{fault.message} (on {distribution.name} inputs, where the reference is right)"
+    return KernelFault(fault.status, message, fault.log, compiled=fault.compiled)
+
+
+def _wrong(distribution: Distribution, found: Finding, expected: Outputs, tolerance: Tolerance) -> CallComparison:
+    first = "first at output {output}, index {index}: expected {expected}, got {actual}".format(**(found.first or {}))
+    sentence = (
+        f"Wrong on {distribution.name} inputs ({distribution.about}): {found.wrong} of {found.judged} elements, of "
+        f"which {found.not_finite} are NaN or infinite; {first}"
+    )
+    return CallComparison(
+        tolerance,
+        sum(tensor.numel() for tensor in expected),
+        mismatch_count=found.wrong,
+        nonfinite_count=found.not_finite,
+        strict_mismatch_count=found.wrong,
+        relative_rms_error=None,
+        first_mismatch=found.first,
+        fault=sentence,
+    )

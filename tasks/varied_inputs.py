@@ -1,0 +1,102 @@
+"""One more input set of a job, in other distributions than it was drawn from, for every contender."""
+
+from __future__ import annotations
+
+import torch
+
+from domain import value as values
+from domain.contract import Argument, IOContract
+from tasks.trial_inputs import Arguments, TrialInputs
+from validation.distributions import Distribution, Nature, moved, nature
+from validation.seeds import derived
+from validation.tensors import is_random
+
+NUMBER = 1 << 40
+"""Of the set: far from all that windows count through, so that it is the same however many of those there were."""
+
+
+class VariedInputs:
+    """The set is drawn once; each distribution is made of the same numbers, under the job's secret."""
+
+    def __init__(self, inputs: TrialInputs, secret: int) -> None:
+        self._inputs = inputs
+        self._secret = secret
+        self._drawn = inputs.drawn(NUMBER)
+        tensors = values.leaves(self._drawn, torch.Tensor)
+        self._names, self._natures = _described(inputs.contract, tensors)
+
+    @property
+    def some_may_change(self) -> bool:
+        """Whether any tensor looks like plain random numbers; where none does, every distribution is the drawn one."""
+        return Nature.PLAIN in self._natures
+
+    @property
+    def left_alone(self) -> dict[str, str]:
+        """Why a floating input stays as it was drawn: by the argument's name, or `input i` in the source's order."""
+        return {
+            name: kind.value
+            for name, kind in zip(self._names, self._natures, strict=True)
+            if kind not in (Nature.PLAIN, Nature.NOT_FLOATING, Nature.UNDETERMINED)
+        }
+
+    def plain(self) -> dict[str, Arguments]:
+        """The set as it was drawn."""
+        return self._inputs.handed_out(self._drawn, NUMBER)
+
+    def of(self, distribution: Distribution) -> dict[str, Arguments]:
+        """What each contender is called with, by role."""
+        return self._inputs.handed_out(self._changed(distribution), NUMBER)
+
+    def for_reference(self, distribution: Distribution, turn: int, by: float, *, double: bool) -> Arguments:
+        """The inputs' owner's arguments, everything continuous moved at random by a share `by`.
+
+        Differently each turn, the opposite way where it is negative. `double`: in float64, and moved there.
+        """
+        places = iter(enumerate(self._natures))
+
+        def move(tensor: torch.Tensor) -> torch.Tensor:
+            place, kind = next(places)
+            if double and tensor.is_floating_point():
+                tensor = tensor.double()
+            if not (by and kind.continuous):
+                return tensor
+            return moved(tensor, by if turn > 0 else -by, derived(self._secret, "move", abs(turn), place))
+
+        drawn = values.replace(self._changed(distribution), torch.Tensor, move)
+        return self._inputs.for_owner(drawn)
+
+    def _changed(self, distribution: Distribution) -> Arguments:
+        places = iter(enumerate(self._natures))
+
+        def change(tensor: torch.Tensor) -> torch.Tensor:
+            place, kind = next(places)
+            if kind is not Nature.PLAIN:
+                return tensor
+            return distribution.of(tensor, derived(self._secret, distribution.name, place))
+
+        drawn: Arguments = values.replace(self._drawn, torch.Tensor, change)
+        return drawn
+
+
+def _described(contract: IOContract | None, tensors: list[torch.Tensor]) -> tuple[list[str], list[Nature]]:
+    """Names and natures of a set's tensors."""
+    if contract is None:
+        return [f"input {place}" for place in range(len(tensors))], [nature(tensor) for tensor in tensors]
+    arguments = [argument for argument in contract.args if argument.is_tensor]
+    return (
+        [argument.name for argument in arguments],
+        [_of_argument(argument, tensor) for argument, tensor in zip(arguments, tensors, strict=True)],
+    )
+
+
+def _of_argument(argument: Argument, tensor: torch.Tensor) -> Nature:
+    spec = argument.tensor_spec
+    if argument.role == "output" or spec is None:
+        return Nature.UNDETERMINED
+    if not tensor.is_floating_point():
+        return Nature.NOT_FLOATING
+    if not is_random(spec):
+        return Nature.NOT_DRAWN
+    if spec.init is not None and spec.init.kind != "randn":
+        return Nature.DECLARED_RANGE
+    return nature(tensor, declared_normal=True)

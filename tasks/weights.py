@@ -1,0 +1,108 @@
+"""The weights of a comparison: the reference's given to the candidate, and later other values for constant ones."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import torch
+
+from domain.fault import KernelFault
+from sandbox.session import State
+from tasks.contender import Contender
+from tasks.rounds import Rounds
+from tasks.varied_inputs import VariedInputs
+from validation.comparison import compare
+from validation.seeds import derived
+
+NOISE = 0.25
+"""Of a constant's own size, or of one for zeros: its sign stays, and it shows at any usual tolerance."""
+TRY_S = 5.0
+NAMED = 8
+
+COPIED = "the reference's, copied into the candidate"
+EACH_ITS_OWN = "each its own, made under the same seed"
+
+
+class Weights:
+    """By way of the referee: neither process reads the other. `summary` is the answer's `inputs.weights`."""
+
+    def __init__(self, reference: Contender, candidate: Contender, secret: int) -> None:
+        self._reference = reference
+        self._candidate = candidate
+        self._secret = secret
+        self._state = State({}, frozenset())
+        self.summary: str | None = None
+
+    def share(self) -> None:
+        """Gives the candidate what the reference has, where every name and shape matches."""
+        if self._reference.session is None or self._candidate.session is None:
+            raise ValueError("not loaded")
+        with self._reference.answerable():
+            self._state = self._reference.session.state()
+        if not self._state.weights:
+            return
+        with self._candidate.answerable():
+            copied = self._candidate.session.load_state(self._state.weights)
+        self.summary = COPIED if copied else EACH_ITS_OWN
+
+    def try_others(self, rounds: Rounds, inputs: VariedInputs) -> None:
+        """Gives parameters that have one value each (a new norm layer's) others, and says whether answers still agree.
+
+        No verdict: a candidate that packed its weights when it was made is told from one that ignores them by nothing
+        that can be seen from here (docs/adr/0009). The last thing asked of both runners.
+        """
+        names = _constant(self._state)
+        if self.summary != COPIED or not names or time.monotonic() + TRY_S > rounds.deadline:
+            return
+        others = dict(self._state.weights)
+        for place, name in enumerate(names):
+            others[name] = self._with_noise(others[name], place)
+        which = ", ".join(names[:NAMED]) + (", …" if len(names) > NAMED else "")
+        try:
+            agree = self._agree(rounds, inputs, others)
+        except KernelFault as fault:
+            self.summary += f"; other values for those of one value ({which}) could not be tried: {fault.message}"
+            return
+        if agree is None:
+            self.summary += f"; other values for those of one value ({which}) could not be given to both"
+        elif agree:
+            self.summary += f"; with other values for those of one value ({which}) both still agree"
+        else:
+            self.summary += (
+                f"; with other values for those of one value ({which}) the candidate no longer agrees: it leaves them "
+                "out, or copied them when it was made"
+            )
+
+    def _agree(self, rounds: Rounds, inputs: VariedInputs, others: dict[str, Any]) -> bool | None:
+        slots, plain = rounds.slots(1), inputs.plain()
+        answers = []
+        for contender in (self._reference, self._candidate):
+            if contender.session is None or contender.range is None:
+                raise ValueError(f"the {contender.role} has no runner")
+            contender.session.runner.deadline = min(rounds.deadline, time.monotonic() + TRY_S)
+            if not contender.session.load_state(others):
+                return None
+            layout = slots[contender.role]
+            layout.fill(0, plain[contender.role])
+            answers.append(layout.read(contender.range.window(layout, gated=False, marked=False).snapshot)[0])
+        expected, actual = answers
+        return compare(expected, actual, rounds.tolerance).passed
+
+    def _with_noise(self, weight: torch.Tensor, place: int) -> torch.Tensor:
+        generator = torch.Generator(device=weight.device).manual_seed(derived(self._secret, "weights", place))
+        draw = torch.rand(weight.shape, generator=generator, device=weight.device).mul_(2 * NOISE).sub_(NOISE)
+        size = weight.abs().to(draw.dtype)
+        return (weight + torch.where(size > 0, size, 1.0) * draw).to(weight.dtype)
+
+
+def _constant(state: State) -> list[str]:
+    """Floating parameters of two elements or more that all have one value."""
+    return [
+        name
+        for name, weight in state.weights.items()
+        if name in state.parameters
+        and weight.is_floating_point()
+        and weight.numel() > 1
+        and bool((weight == weight.reshape(-1)[0]).all())
+    ]

@@ -1,0 +1,179 @@
+"""Comparisons on inputs that no standard normal brings, through the real pipeline on the CPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from domain.request import Request
+from domain.result import Report, Status
+from tasks.pipeline import run
+from tasks.workbench import Workbench
+
+NORMAL = "torch.randn(16, 64)"
+ALL = ["small", "positive", "negative", "constant rows", "large", "outliers"]
+
+
+def model(name: str, forward: str, inputs: str | None = None) -> dict[str, Any]:
+    source = f"class {name}(nn.Module):\n    def forward(self, x):\n        {forward}\n"
+    if inputs is not None:
+        source += f"def get_inputs():\n    return [{inputs}]\n"
+    return {"source_code": source, "kernel_type": "torch"}
+
+
+def judged(
+    bench: Workbench, reference: str | dict[str, Any], candidate: str | dict[str, Any], inputs: str = NORMAL
+) -> Report:
+    """Each a kernel, or the body of a `forward`."""
+    wire = {
+        "kernel": model("ModelNew", candidate) if isinstance(candidate, str) else candidate,
+        "reference": model("Model", reference, inputs) if isinstance(reference, str) else reference,
+        "num_trials": 1,
+        "timeout": 60,
+    }
+    return run(Request.from_wire(wire), bench, lambda stage: None, lambda: False)
+
+
+def distributions(report: Report) -> dict[str, Any]:
+    found: dict[str, Any] = report.outcome.inputs["distributions"]
+    return found
+
+
+def test_a_right_kernel_is_judged_on_all_of_them(bench: Workbench) -> None:
+    report = judged(bench, "return torch.softmax(x, -1)", "return (x - x.logsumexp(-1, keepdim=True)).exp()")
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+    assert distributions(report) == {"judged": ALL, "left_out": {}, "inputs_left_alone": {}}
+    assert report.outcome.timing is not None
+
+
+def test_an_overflow_that_only_large_inputs_show_is_wrong_and_has_no_time(bench: Workbench) -> None:
+    report = judged(bench, "return torch.softmax(x, -1)", "e = x.exp(); return e / e.sum(-1, keepdim=True)")
+    outcome = report.outcome
+    assert outcome.status is Status.WRONG_RESULT and outcome.timing is None and report.speedup is None
+    assert "large inputs" in (outcome.message or "") or "outliers inputs" in (outcome.message or "")
+    assert outcome.comparison is not None and not outcome.comparison.passed
+    assert outcome.comparison.first_mismatch is not None and outcome.comparison.first_mismatch["actual"] == "nan"
+    assert report.reference is not None and report.reference.status is Status.PASSED
+
+
+def test_a_kernel_that_fails_where_the_reference_is_right_has_failed(bench: Workbench) -> None:
+    candidate = "assert x.abs().max() < 50, 'too far out'; return torch.softmax(x, -1)"
+    outcome = judged(bench, "return torch.softmax(x, -1)", candidate).outcome
+    assert outcome.status is Status.RUNTIME_ERROR and outcome.timing is None
+    assert "too far out" in (outcome.message or "") and "inputs" in (outcome.message or "")
+
+
+def test_where_the_reference_overflows_itself_nothing_is_said_against_the_kernel(bench: Workbench) -> None:
+    report = judged(bench, "return x.exp().sum(-1)", "return x.double().exp().sum(-1).clamp(max=1e30).float()")
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+    assert "leaves the range" in distributions(report)["left_out"]["large"]
+
+
+def test_a_reference_that_fails_there_costs_the_job_nothing(bench: Workbench) -> None:
+    reference = "assert x.abs().max() < 50, 'not mine'; return x * 2"
+    report = judged(bench, reference, "return x + x")
+    assert report.outcome.status is Status.PASSED and report.outcome.timing is not None
+    assert "not mine" in distributions(report)["left_out"]["large"] and "small" in distributions(report)["judged"]
+    assert report.reference is not None and report.reference.status is Status.PASSED
+
+
+@pytest.mark.parametrize(
+    ("inputs", "says"),
+    [
+        ("torch.rand(16, 64)", "one sign"),
+        ("torch.rand(16, 64) * 2 - 1", "bounded"),
+        ("torch.randn(16, 64).sign()", "few distinct"),
+        ("torch.randn(1024).sort().values", "sorted"),
+    ],
+)
+def test_inputs_that_mean_something_stay_as_they_were_drawn(bench: Workbench, inputs: str, says: str) -> None:
+    # Right for these inputs, for others not.
+    report = judged(bench, "return x.clamp(-9, 9)", "return x", inputs)
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+    found = distributions(report)
+    assert found["judged"] == [] and says in found["inputs_left_alone"]["input 0"]
+    assert set(found["left_out"]) == set(ALL)
+
+
+def contract(**init: Any) -> dict[str, Any]:
+    spec = {"shape": [16, 64], "dtype": "float32", "init": init}
+    return {"args": [{"name": "x", "type": "tensor", "role": "input", "tensor_spec": spec}]}
+
+
+@pytest.mark.parametrize(
+    ("init", "status"),
+    [
+        ({"kind": "randn"}, Status.WRONG_RESULT),
+        ({"kind": "uniform", "low": -4, "high": 4}, Status.PASSED),
+        ({"kind": "full", "fill_value": 3}, Status.PASSED),
+    ],
+)
+def test_of_a_contract_only_normals_are_changed(bench: Workbench, init: dict[str, Any], status: Status) -> None:
+    reference = model("Model", "return x.clamp(-20, 20)") | {"io": contract(**init)}
+    report = judged(bench, reference, "return x")
+    assert report.outcome.status is status, (report.outcome.message, report.outcome.inputs)
+    if status is Status.PASSED:
+        assert "x" in distributions(report)["inputs_left_alone"]
+
+
+def test_without_a_float64_run_the_harsher_ones_accuse_nobody(bench: Workbench) -> None:
+    # A multi_kernel reference has no float64 form.
+    reference = {
+        "source_code": "def main(x):\n    return torch.softmax(x, -1)\n",
+        "kernel_type": "multi_kernel",
+        "metadata": {"entry_point": "main"},
+        "io": contract(kind="randn"),
+    }
+    naive = "e = x.exp(); return e / e.sum(-1, keepdim=True)"
+    report = judged(bench, reference, naive)
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+    assert "float64" in distributions(report)["left_out"]["outliers"]
+    # What the others show is evidence enough: the second kernel takes every row's maximum for positive.
+    no_maximum = "return torch.softmax(x - x.amax(-1, keepdim=True).clamp(min=0), -1) * (x.mean() > -1)"
+    wrong = judged(bench, reference, no_maximum).outcome
+    assert wrong.status is Status.WRONG_RESULT and "negative" in (wrong.message or "")
+
+
+def test_evaluating_alone_has_no_other_distributions(bench: Workbench) -> None:
+    wire = {"kernel": model("Model", "return x * 2", NORMAL), "num_trials": 1, "timeout": 60}
+    report = run(Request.from_wire(wire), bench, lambda stage: None, lambda: False)
+    assert report.outcome.status is Status.PASSED and "distributions" not in report.outcome.inputs
+
+
+NORM = """
+class {name}(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(64)
+        {init}
+
+    def forward(self, x):
+        {forward}
+"""
+
+
+@pytest.mark.parametrize(
+    ("init", "forward", "says"),
+    [
+        ("", "return F.layer_norm(x, (64,), self.norm.weight, self.norm.bias)", "both still agree"),
+        ("", "return F.layer_norm(x, (64,))", "no longer agrees"),
+        ("self.w = self.norm.weight.detach().clone()", "return F.layer_norm(x, (64,), self.w)", "no longer agrees"),
+    ],
+)
+def test_other_values_for_constant_weights_are_tried_and_told(
+    bench: Workbench, init: str, forward: str, says: str
+) -> None:
+    reference = NORM.format(name="Model", init="", forward="return self.norm(x)")
+    source = {"source_code": reference + f"def get_inputs():\n    return [{NORMAL}]\n", "kernel_type": "torch"}
+    candidate = {"source_code": NORM.format(name="ModelNew", init=init, forward=forward), "kernel_type": "torch"}
+    outcome = judged(bench, source, candidate).outcome
+    # What packs its weights is told from what ignores them by nothing that can be seen: no verdict, no flag.
+    assert outcome.status is Status.PASSED, outcome.message
+    assert says in outcome.inputs["weights"] and "norm.weight, norm.bias" in outcome.inputs["weights"]
+
+
+def test_strides_that_are_not_the_references_are_told(bench: Workbench) -> None:
+    comparison = judged(bench, "return x * 2", "return (x.t() * 2).contiguous().t()").outcome.comparison
+    assert comparison is not None and comparison.passed
+    assert comparison.layout == ["output 0 has strides [1, 16], the reference's [64, 1]"]

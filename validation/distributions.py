@@ -1,0 +1,184 @@
+"""Input distributions beyond the drawn one, for what a kernel gets wrong that only ever saw a standard normal.
+
+They are made of a drawn set, so that shapes, layouts and everything that is no plain random number stay as they were.
+Which tensors may be changed at all is a guess from their values, and a cautious one (`nature`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+import torch
+
+from domain.value import TensorRef
+from validation import poison
+from validation.dtypes import wire_name
+from validation.tensors import stored_shape
+
+SMALL, LARGE = 1e-3, 30.0
+OUTLIER, ONE_IN = 100.0, 512
+OFFSET = 8.0
+
+FEWEST = 16
+"""Elements below which values do not tell what they stand for."""
+SAMPLE, DISTINCT = 256, 0.75
+MIXED = 0.1
+"""Of either sign at least that share: a normal has a half."""
+UNBOUNDED = 2.0
+"""Largest magnitude over the rms: 1.73 for a uniform distribution around zero, under 2 hardly ever for a normal one."""
+ROWS = 16
+
+
+class Nature(StrEnum):
+    """What a tensor's values look like; the words are the answer's."""
+
+    PLAIN = "plain random numbers"
+    UNDETERMINED = "an output: its content before the call means nothing"
+    NOT_FLOATING = "not a floating dtype of 16 bits or more"
+    NOT_FINITE = "holds NaNs or infinities"
+    NOT_DRAWN = "its content is given, not drawn"
+    DECLARED_RANGE = "its contract declares a range"
+    SMALL = "too few values to tell what they are"
+    ONE_SIGN = "hardly any values of one sign: maybe variances, probabilities or lengths"
+    BOUNDED = "bounded: maybe coordinates or angles"
+    DISCRETE = "few distinct values: maybe a mask or levels"
+    SORTED = "sorted: maybe boundaries"
+    UNIT_ROWS = "rows of one norm: maybe normalised on purpose"
+    SYMMETRIC = "symmetric: maybe positive definite on purpose"
+
+    @property
+    def continuous(self) -> bool:
+        """Whether a relative change of rounding size leaves it what it is."""
+        return self in (Nature.PLAIN, Nature.DECLARED_RANGE, Nature.SMALL, Nature.ONE_SIGN, Nature.BOUNDED)
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """`change` takes a tensor as float32 or float64, its root mean square and a generator; it may write in place.
+
+    A `harsh` one leads to where a right reference may overflow or divide by zero: it decides only with a float64 run of
+    the reference.
+    """
+
+    name: str
+    about: str
+    change: Callable[[torch.Tensor, float, torch.Generator], torch.Tensor]
+    harsh: bool = False
+
+    def of(self, tensor: torch.Tensor, seed: int) -> torch.Tensor:
+        """A tensor of the same shape, strides and dtype, under that seed."""
+        stored = tensor.as_strided(stored_shape(tensor), tensor.stride())
+        wide = stored.to(torch.float64 if tensor.dtype is torch.float64 else torch.float32, copy=True)
+        generator = torch.Generator(device=tensor.device).manual_seed(seed)
+        rms = float(torch.linalg.vector_norm(wide)) / max(wide.numel(), 1) ** 0.5
+        highest = torch.finfo(tensor.dtype).max
+        return laid_out(tensor, self.change(wide, rms, generator).clamp_(-highest, highest))
+
+
+def _scaled(to: float) -> Callable[[torch.Tensor, float, torch.Generator], torch.Tensor]:
+    return lambda tensor, rms, _: tensor.mul_(to / rms)
+
+
+def _shifted(by: float) -> Callable[[torch.Tensor, float, torch.Generator], torch.Tensor]:
+    return lambda tensor, rms, _: tensor.add_(by * rms)
+
+
+def _with_outliers(tensor: torch.Tensor, rms: float, generator: torch.Generator) -> torch.Tensor:
+    contiguous = tensor.contiguous()
+    flat = contiguous.view(-1)
+    count = max(2, flat.numel() // ONE_IN)
+    places = torch.randint(flat.numel(), (count,), generator=generator, device=flat.device)
+    signs = torch.arange(count, device=flat.device).remainder(2).mul(-2).add(1).to(flat.dtype)
+    # Of different sizes, so that no two tie.
+    sizes = torch.rand(count, generator=generator, device=flat.device).to(flat.dtype).add_(1)
+    flat[places] = signs * sizes * (OUTLIER * rms)
+    return contiguous
+
+
+def _constant_rows(tensor: torch.Tensor, rms: float, generator: torch.Generator) -> torch.Tensor:
+    return tensor[..., :1].expand(tensor.shape).contiguous()
+
+
+DISTRIBUTIONS = (
+    # The size of sqrt(epsilon) in norm layers (1e-6, 1e-5), where another epsilon is another answer.
+    Distribution("small", f"random inputs brought to an rms of {SMALL:g}", _scaled(SMALL)),
+    # All positive and all negative: maxima that begin at 0, variances that cancel, means that are not zero.
+    Distribution("positive", f"random inputs shifted up by {OFFSET:g} times their rms", _shifted(OFFSET)),
+    Distribution("negative", f"random inputs shifted down by {OFFSET:g} times their rms", _shifted(-OFFSET)),
+    # A variance of zero, where a division without an epsilon is 0/0.
+    Distribution("constant rows", "every row of a random input has one value", _constant_rows, harsh=True),
+    # exp() without a maximum taken off overflows from 89 in float32 and from 11 in float16; saturated approximations.
+    Distribution("large", f"random inputs brought to an rms of {LARGE:g}", _scaled(LARGE), harsh=True),
+    # Single values far out, as transformers' activations have: 20 times the rest and more (Dettmers et al., LLM.int8(),
+    # arXiv:2208.07339; Sun et al., Massive Activations, arXiv:2402.17762). Also against sums extrapolated from a part.
+    Distribution(
+        "outliers",
+        f"one element in {ONE_IN} is {OUTLIER:g} to {2 * OUTLIER:g} times the rms",
+        _with_outliers,
+        harsh=True,
+    ),
+)
+
+
+def nature(tensor: torch.Tensor, *, declared_normal: bool = False) -> Nature:
+    """What the values look like; with `declared_normal` (a contract's randn) bounds and order are not guessed."""
+    if not tensor.is_floating_point() or tensor.element_size() < 2:
+        return Nature.NOT_FLOATING
+    if tensor.numel() < FEWEST:
+        return Nature.SMALL
+    stored = tensor.as_strided(stored_shape(tensor), tensor.stride())
+    if stored.numel() < FEWEST:
+        return Nature.SMALL
+    if not bool(stored.isfinite().all()):
+        return Nature.NOT_FINITE
+    flat = stored.reshape(-1)
+    sample = flat[:: max(1, flat.numel() // SAMPLE)][:SAMPLE]
+    if 1 + int(sample.sort().values.diff().ne(0).sum()) < DISTINCT * sample.numel():
+        return Nature.DISCRETE
+    if not MIXED <= float((flat < 0).sum()) / flat.numel() <= 1 - MIXED:
+        return Nature.ONE_SIGN
+    if declared_normal:
+        return Nature.PLAIN
+    if float(flat.abs().amax()) < UNBOUNDED * float(torch.linalg.vector_norm(flat, dtype=torch.float32)) / (
+        flat.numel() ** 0.5
+    ):
+        return Nature.BOUNDED
+    return _structure(stored)
+
+
+def _structure(tensor: torch.Tensor) -> Nature:
+    """Of a tensor whose single values look like plain random numbers."""
+    rows = tensor.reshape(-1, tensor.shape[-1])[:ROWS].to(torch.float64)
+    steps = rows.diff(dim=-1)
+    if steps.numel() and bool((steps >= 0).all() or (steps <= 0).all()):
+        return Nature.SORTED
+    norms = torch.linalg.vector_norm(rows, dim=-1)
+    if len(norms) > 1 and float(norms.amax() - norms.amin()) <= 2 * torch.finfo(tensor.dtype).eps * float(norms.amax()):
+        return Nature.UNIT_ROWS
+    if tensor.dim() > 1 and tensor.shape[-1] == tensor.shape[-2] > 1 and torch.equal(tensor, tensor.mT):
+        return Nature.SYMMETRIC
+    return Nature.PLAIN
+
+
+def moved(tensor: torch.Tensor, by: float, seed: int) -> torch.Tensor:
+    """Every element a share of half to one and a half times `by` up or down, at random: what rounding does to it.
+
+    Same layout and dtype. The opposite `by` moves every element the opposite way, so that a tie which one breaks to one
+    side the other breaks to the other.
+    """
+    generator = torch.Generator(device=tensor.device).manual_seed(seed)
+    stored = tensor.as_strided(stored_shape(tensor), tensor.stride())
+    shares = torch.rand(stored.shape, generator=generator, device=tensor.device, dtype=torch.float64).mul_(2).sub_(1)
+    return laid_out(tensor, stored.to(torch.float64).mul_(shares.sign().mul_(0.5).add_(shares).mul_(by).add_(1)))
+
+
+def laid_out(like: torch.Tensor, stored: torch.Tensor) -> torch.Tensor:
+    """`stored` in the memory layout and dtype of `like`; gaps hold poison."""
+    ref = TensorRef(wire_name(like.dtype), tuple(like.shape), like.stride())
+    memory = torch.empty(ref.span // like.element_size(), dtype=like.dtype, device=like.device)
+    poison.fill(memory)
+    tensor = memory.as_strided(like.shape, like.stride())
+    tensor.as_strided(stored.shape, like.stride()).copy_(stored)
+    return tensor
