@@ -55,6 +55,24 @@ def construct(target: Callable[..., Any], own: list[Any] | None, given: list[Any
     return target()
 
 
+def by_position(signature: inspect.Signature | None, named: dict[Any, Any]) -> list[Any] | None:
+    """Named arguments in calling order, defaults in the gaps; None where they cannot be given by position."""
+    parameters = list(signature.parameters.values()) if signature is not None else []
+    last = max((index for index, parameter in enumerate(parameters) if parameter.name in named), default=-1)
+    taken = parameters[: last + 1]
+    required = {parameter.name for parameter in parameters if _must_be_given(parameter)}
+    if any(parameter.kind is not parameter.POSITIONAL_OR_KEYWORD for parameter in taken):
+        return None
+    if named.keys() - {parameter.name for parameter in taken} or required - named.keys():
+        return None
+    return [named.get(parameter.name, parameter.default) for parameter in taken]
+
+
+def _must_be_given(parameter: inspect.Parameter) -> bool:
+    variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    return parameter.default is parameter.empty and not variadic
+
+
 def _arguments(target: Callable[..., Any], init: list[Any]) -> tuple[list[Any], dict[str, Any]]:
     match init:
         case [dict() as keywords] if keywords and _fits(target, [], keywords):

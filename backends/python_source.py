@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import torch
 
 from backends import extension
-from backends.arguments import construct, contract_arguments, input_maker, signature_of
+from backends.arguments import by_position, construct, contract_arguments, input_maker, signature_of
 from backends.backend import Artifact, Backend, Executable, Target
 from backends.entry import Entry, resolve
 from backends.inference import Plan, find_plan
@@ -68,7 +68,10 @@ class PythonBackend(Backend):
         try:
             executable = PythonExecutable(module, entry, kernel, folder, target, init, seed)
         except (Exception, SystemExit) as error:
-            raise fault(error, f"constructing {entry.label}", folder, target) from error
+            doing = f"constructing {entry.label}"
+            if isinstance(error, TypeError) and input_maker("get_init_inputs", [module, entry.target]) is None:
+                doing += " (the source has no get_init_inputs() to give its arguments)"
+            raise fault(error, doing, folder, target) from error
         extensions.require_device()
         return executable
 
@@ -175,6 +178,10 @@ class PythonExecutable(Executable):
             return None
         seed_everything(seed)
         made = maker()
+        if name == "get_inputs" and isinstance(made, dict):
+            # Arguments by name; else a dict is itself the one argument.
+            named = by_position(self._signature, made)
+            made = [made] if named is None else named
         items = list(made) if isinstance(made, (list, tuple)) else [made]
         return list(self._on_device(items))
 

@@ -35,6 +35,7 @@ _NO_GPU = (
     "libcuda.so",
     "on a CUDA device but torch.cuda.is_available() is False",
 )
+_NOT_INTERPRETED = ("libdevice", "inline_asm_elementwise")
 _PROGRAMMING_ERRORS = (NameError, AttributeError, TypeError, ImportError, SyntaxError)
 _INSISTS = re.compile(r"^(?:raise|assert)\b.*(?:cuda|gpu)|torch\.cuda\.", re.IGNORECASE)
 
@@ -58,7 +59,19 @@ def fault(
     if not target.is_cuda and asks_for_gpu(error):
         message = f"{NO_DEVICE}, and the source asks for one ({message})"
         return KernelFault(Status.UNSUPPORTED, message, log, compiled=compiled)
+    if not target.is_cuda and _is_beyond_interpreter(error):
+        message = f"{NO_DEVICE}, and Triton's interpreter knows no libdevice and no inline assembly ({message})"
+        return KernelFault(Status.UNSUPPORTED, message, log, compiled=compiled)
     return KernelFault(status, message, log, compiled=compiled)
+
+
+def _is_beyond_interpreter(error: BaseException) -> bool:
+    """Whether a kernel that was interpreted uses what the interpreter answers with None."""
+    if type(error).__name__ != "InterpreterError":
+        return False
+    frames = [frame for link in _chain(error) for frame, _ in traceback.walk_tb(link.__traceback__)]
+    code = [frame.f_code for frame in frames if Path(frame.f_code.co_filename).name == FILE_NAME]
+    return any(name in _NOT_INTERPRETED for each in code for name in each.co_names)
 
 
 def _is_triton_compile_error(error: BaseException) -> bool:

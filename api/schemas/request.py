@@ -89,7 +89,7 @@ def read_evaluate(body: dict[str, Any]) -> Request:
 
 def read_compare(body: dict[str, Any]) -> Request:
     """The request of a /compare body, old form or new; raises marshmallow.ValidationError with every field at fault."""
-    if "ref_code" in body and "custom_code" in body:
+    if {"ref_code", "custom_code"} & body.keys() and not {"ref_kernel", "custom_kernel", "kernel"} & body.keys():
         return _read_legacy(body)
     if "ref_kernel" not in body and "kernel" in body:
         body = {**body, "ref_kernel": body["kernel"]}

@@ -32,6 +32,7 @@ MAX_INLINE = 256 << 20
 """Bytes of one inline tensor once inflated: the body's own cap does not bound what zlib makes of it."""
 
 _INFLATE_STEP = 1 << 20
+_RANK = Length(max=MAX_RANK, error="has more than {max} dimensions")
 _WHITESPACE = str.maketrans("", "", " \t\r\n")
 
 
@@ -60,7 +61,7 @@ class TensorDataSchema(WireSchema):
 
     data_b64 = Text(required=True)
     dtype = Text(load_default="float32", allow_none=True, validate=one_of(ITEM_BYTES))
-    shape = Items(WholeNumber(0, MAX_BYTES), load_default=list, allow_none=True, validate=Length(max=MAX_RANK))
+    shape = Items(WholeNumber(0, MAX_BYTES), load_default=list, allow_none=True, validate=_RANK)
     compress = Text(load_default="none", allow_none=True, validate=one_of(("none", "zlib")))
 
     @post_load
@@ -104,7 +105,7 @@ class TensorSpecSchema(WireSchema):
         WholeNumber(0, MAX_BYTES),
         load_default=list,
         allow_none=True,
-        validate=Length(max=MAX_RANK),
+        validate=_RANK,
         metadata={"description": "Sizes; zero-length dimensions are allowed; [] is a scalar."},
     )
     dtype = Text(load_default="float32", allow_none=True, validate=one_of(ITEM_BYTES))

@@ -291,3 +291,42 @@ def test_what_a_build_says(tmp_path: Path) -> None:
     artifact = built(kernel(RELU), tmp_path)
     assert artifact.facts["entry"] == "class Model"
     assert artifact.deferred is None
+
+
+def test_inputs_by_name_come_in_calling_order(tmp_path: Path) -> None:
+    source = """
+    def kernel_fn(x, scale=2.0, y=None): return x * scale + y
+    def get_inputs(): return {"y": torch.ones(2), "x": torch.zeros(2)}
+    """
+    executable = loaded(kernel(source), tmp_path)
+    inputs = executable.own_inputs(1)
+    assert inputs is not None and [len(inputs), inputs[1]] == [3, 2.0]
+    assert executable.call(inputs).tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("signature", ["(batch)", "(*, x)", "(batch, **options)"])
+def test_a_dict_that_names_no_parameters_is_an_argument(signature: str, tmp_path: Path) -> None:
+    source = f"""
+    def kernel_fn{signature}: return 1
+    def get_inputs(): return {{"x": torch.ones(2)}}
+    """
+    inputs = loaded(kernel(source), tmp_path).own_inputs(1)
+    assert inputs is not None and len(inputs) == 1 and isinstance(inputs[0], dict)
+
+
+def test_a_class_that_is_only_callable(tmp_path: Path) -> None:
+    executable = loaded(kernel("class Model:\n    def __call__(self, x): return x + 1"), tmp_path)
+    assert (executable.entry, executable.call([1])) == ("class Model", 2)
+
+
+def test_a_module_without_forward_is_a_missing_entry(tmp_path: Path) -> None:
+    found = refusal(kernel("class Model(nn.Module):\n    def run(self, x): return x"), tmp_path)
+    assert found.status is Status.COMPILE_ERROR
+    assert found.message == "Entry point 'Model.forward' not found; class Model has: run"
+
+
+def test_a_constructor_that_lacks_its_arguments_says_where_they_come_from(tmp_path: Path) -> None:
+    source = (
+        "class Model(nn.Module):\n    def __init__(self, width): super().__init__()\n    def forward(self, x): return x"
+    )
+    assert "no get_init_inputs()" in refusal(kernel(source), tmp_path).message
