@@ -14,12 +14,28 @@ from domain.contract import IOContract
 def contract_arguments(signature: inspect.Signature | None, io: IOContract | None) -> list[int] | None:
     """Indexes of the contract's arguments to pass by position; None for all.
 
-    Outputs are left out where the callable does not take them all: it returns its answer instead.
+    Outputs are left out where the callable does not take them all: it returns its answer instead. So are scalars of
+    which it names none: one contract may serve a kernel that is told sizes and a function that reads them off.
     """
     if io is None or signature is None or _binds(signature, len(io.args)):
         return None
     inputs = [index for index, argument in enumerate(io.args) if argument.role != "output"]
-    return inputs if _binds(signature, len(inputs)) else None
+    if _binds(signature, len(inputs)):
+        return inputs
+    tensors = [index for index in inputs if io.args[index].is_tensor]
+    named = any(argument.name in signature.parameters for argument in io.args if not argument.is_tensor)
+    return tensors if not named and _binds(signature, len(tensors)) else None
+
+
+def guest_arguments(signature: inspect.Signature | None, args: Sequence[Any]) -> list[int] | None:
+    """Indexes of another kernel's arguments to pass by position; None for all.
+
+    For a callable without a contract or inputs of its own: scalars are left out where it takes the tensors alone.
+    """
+    if signature is None or _binds(signature, len(args)):
+        return None
+    tensors = [index for index, argument in enumerate(args) if isinstance(argument, torch.Tensor)]
+    return tensors if _binds(signature, len(tensors)) else None
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:

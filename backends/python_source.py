@@ -11,7 +11,14 @@ from typing import Any, ClassVar
 import torch
 
 from backends import extension
-from backends.arguments import by_position, construct, contract_arguments, input_maker, signature_of
+from backends.arguments import (
+    by_position,
+    construct,
+    contract_arguments,
+    guest_arguments,
+    input_maker,
+    signature_of,
+)
 from backends.backend import Artifact, Backend, Executable, Target
 from backends.entry import Entry, resolve
 from backends.inference import Plan, find_plan
@@ -108,11 +115,14 @@ class PythonExecutable(Executable):
             self._callable = self._instance if through_call else getattr(self._instance, entry.method)
         self._signature = signature_of(getattr(self._instance, entry.method) if entry.method else entry.target)
         self._holders = [holder for holder in (module, self._instance, entry.target) if holder is not None]
-        self._contract_arguments = contract_arguments(self._signature, kernel.io)
+        self._passed = contract_arguments(self._signature, kernel.io)
+        self._is_guest = kernel.io is None and input_maker("get_inputs", self._holders) is None
 
     def call(self, args: list[Any]) -> Any:
-        if self._contract_arguments is not None:
-            args = [args[index] for index in self._contract_arguments]
+        if self._is_guest:
+            self._passed, self._is_guest = guest_arguments(self._signature, args), False
+        if self._passed is not None:
+            args = [args[index] for index in self._passed]
         try:
             with torch.no_grad():
                 return self._callable(*args)

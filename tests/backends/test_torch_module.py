@@ -232,6 +232,9 @@ def test_a_source_that_insists_on_a_gpu(line: str, tmp_path: Path) -> None:
     assert not fault.compiled
 
 
+LENGTH = {"name": "n", "type": "int", "value": 2}
+
+
 def test_outputs_are_left_out_where_the_signature_has_no_room(tmp_path: Path) -> None:
     io = {"args": [tensor("x", 2), tensor("out", 2, role="output"), {"name": "n", "type": "int", "value": 3}]}
     x, out = torch.ones(2), torch.zeros(2)
@@ -240,6 +243,24 @@ def test_outputs_are_left_out_where_the_signature_has_no_room(tmp_path: Path) ->
     writing = loaded(kernel("def kernel_fn(x, out, n): out.copy_(x * n)", io=io), tmp_path)
     assert writing.call([x, out, 3]) is None
     assert out.tolist() == [3.0, 3.0]
+
+
+def test_scalars_are_left_out_where_the_signature_names_none_of_them(tmp_path: Path) -> None:
+    io = {"args": [tensor("x", 2), tensor("y", 2), tensor("out", 2, role="output"), LENGTH]}
+    x, y, out = torch.ones(2), torch.ones(2), torch.zeros(2)
+    reading = loaded(kernel("def kernel_fn(a, b): return a + b", io=io), tmp_path)
+    assert reading.call([x, y, out, 2]).tolist() == [2.0, 2.0]
+    with pytest.raises(KernelFault, match="takes 2 positional arguments but"):
+        loaded(kernel("def kernel_fn(x, n): return x * n", io=io), tmp_path).call([x, y, out, 2])
+
+
+def test_another_kernels_scalars_are_left_out_where_the_tensors_are_all_it_takes(tmp_path: Path) -> None:
+    x, y = torch.ones(2), torch.ones(2)
+    assert loaded(kernel("def kernel_fn(a, b): return a + b"), tmp_path).call([x, y, 2]).tolist() == [2.0, 2.0]
+    assert loaded(kernel("def kernel_fn(a, b, n): return (a + b) * n"), tmp_path).call([x, y, 2]).tolist() == [4.0, 4.0]
+    source = "def kernel_fn(a): return a\ndef get_inputs(): return [torch.ones(2), 2]"
+    with pytest.raises(KernelFault, match="takes 1 positional argument but 2 were given"):
+        loaded(kernel(source), tmp_path).call([x, 2])
 
 
 def test_too_few_parameters_for_the_contract(tmp_path: Path) -> None:

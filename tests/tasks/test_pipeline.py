@@ -317,3 +317,20 @@ def test_an_answer_that_this_process_cannot_hold_is_refused(bench: Workbench, mo
     monkeypatch.setattr(bench, "call_memory", 1 << 20)
     outcome = judged(bench, kernel("def kernel_fn(x): return torch.ones(1 << 19)" + INPUTS)).outcome
     assert outcome.status is Status.OUT_OF_MEMORY
+
+
+def test_a_reference_without_a_contract_gets_the_candidates_tensors(bench: Workbench) -> None:
+    source = """
+import triton, triton.language as tl
+@triton.jit
+def add(x, y, out, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, mask=at < n) + tl.load(y + at, mask=at < n), mask=at < n)
+"""
+    scalars = [{"name": name, "type": "int", "value": value} for name, value in (("n", 1000), ("BLOCK", 256))]
+    args = [tensor("x", [1000]), tensor("y", [1000]), tensor("out", [1000], "output"), *scalars]
+    candidate = kernel(source, "triton", io={"args": args, "launch": {"grid": 4}})
+    report = judged(bench, candidate, kernel("def kernel_fn(x, y): return x + y"))
+    assert report.outcome.status is Status.PASSED
+    assert report.outcome.inputs["source"] == "the candidate's io contract"
+    assert judged(bench, candidate, kernel("def kernel_fn(x, y): return x - y")).outcome.status is Status.WRONG_RESULT
