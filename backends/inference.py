@@ -14,7 +14,7 @@ import torch
 from backends.backend import Target
 from backends.layers import embedding_rows, index_shapes, layer_shapes, tower_inputs, weight_shapes
 from backends.randomness import seed_everything
-from backends.trace import asks_for_gpu, fault, is_out_of_memory, summary
+from backends.trace import asks_for_gpu, fault, is_out_of_memory, summary, text_of
 from domain.fault import KernelFault
 from domain.result import Status
 
@@ -109,7 +109,9 @@ def find_plan(
 
 def _is_final(error: Exception, target: Target) -> bool:
     """Whether trying on is pointless: the device is lost to this process, or was never there."""
-    return (not target.is_cuda and asks_for_gpu(error)) or ("CUDA error" in str(error) and not is_out_of_memory(error))
+    return (not target.is_cuda and asks_for_gpu(error)) or (
+        "CUDA error" in text_of(error) and not is_out_of_memory(error)
+    )
 
 
 def _not_of_the_inputs(errors: list[Exception], target: Target) -> Exception | None:
@@ -129,7 +131,8 @@ def _is_bug(error: Exception) -> bool:
 
 def _nothing_fits(entry: str, failures: list[tuple[Plan, Exception]]) -> KernelFault:
     plan, error = next(
-        ((plan, error) for plan, error in failures if "shape" in str(error) or "size" in str(error)), failures[-1]
+        ((plan, error) for plan, error in failures if "shape" in text_of(error) or "size" in text_of(error)),
+        failures[-1],
     )
     return KernelFault(
         Status.RUNTIME_ERROR,

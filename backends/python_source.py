@@ -52,7 +52,7 @@ class PythonBackend(Backend):
         extensions = extension.install(folder, target)
         try:
             module = imported(kernel.source_code, folder)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             if target.is_cuda and asks_for_gpu(error):
                 reason = f"the source needs a GPU while it is imported ({summary(error)})"
                 return Artifact(deferred=reason, log=extensions.log)
@@ -69,7 +69,7 @@ class PythonBackend(Backend):
         extensions = extension.install(folder, target)
         try:
             module = imported(kernel.source_code, folder)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             raise _import_fault(error, folder, target) from error
         entry = self.entry(module, kernel)
         try:

@@ -52,7 +52,7 @@ def fault(
     log = _readable(error, folder)
     message = f"{doing}: {_headline(error, log)}"
     compiled = status is not Status.COMPILE_ERROR
-    if _BUILD_FAILED in str(error) or _is_triton_compile_error(error):
+    if _BUILD_FAILED in text_of(error) or _is_triton_compile_error(error):
         return KernelFault(Status.COMPILE_ERROR, message, log)
     if is_out_of_memory(error):
         return KernelFault(Status.OUT_OF_MEMORY, message, log, compiled=compiled)
@@ -84,27 +84,35 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Whether host or device memory ran out."""
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
-    return any(sign in str(error) for sign in _OUT_OF_MEMORY)
+    return any(sign in text_of(error) for sign in _OUT_OF_MEMORY)
 
 
 def asks_for_gpu(error: BaseException) -> bool:
     """Whether the exception comes of there being no GPU: the libraries' own words, or the source's own check."""
     for link in _chain(error):
-        if any(sign in str(link) for sign in _NO_GPU):
+        if any(sign in text_of(link) for sign in _NO_GPU):
             return True
         if not isinstance(link, _PROGRAMMING_ERRORS) and _INSISTS.search(_raising_line(link)):
             return True
     return False
 
 
+def text_of(error: BaseException) -> str:
+    """What the exception says: a submission's own may fail even at that."""
+    try:
+        return str(error)
+    except Exception as failure:
+        return f"(its text cannot be had: {type(failure).__name__})"
+
+
 def summary(error: BaseException) -> str:
     """Type and text of an exception, cut where it is endless."""
-    text = f"{type(error).__name__}: {error}".rstrip(": ")
+    text = f"{type(error).__name__}: {text_of(error)}".rstrip(": ")
     return text if len(text) <= _MESSAGE_CHARS else text[:_MESSAGE_CHARS] + " [...]"
 
 
 def _headline(error: BaseException, log: str) -> str:
-    text = str(error)
+    text = text_of(error)
     if _BUILD_FAILED not in text:
         return summary(error)
     name = text.splitlines()[0].partition(":")[0]

@@ -125,7 +125,7 @@ def read_job(body: Any) -> Request:
         raise ValidationError(f"must be a JSON object, not {shown(body)}")
     operation = body.get("operation")
     if operation is None:
-        operation = COMPARE if "custom_kernel" in body or "custom_code" in body else EVALUATE
+        operation = COMPARE if {"custom_kernel", "custom_code", "ref_code"} & body.keys() else EVALUATE
     if operation == EVALUATE:
         return read_evaluate(body)
     if operation == COMPARE:

@@ -12,7 +12,9 @@ from marshmallow import ValidationError, post_load, validates_schema
 from marshmallow.validate import Length, Range
 
 from api.schemas.fields import (
+    INT64_LOW,
     MISSING,
+    UINT64_HIGH,
     Anything,
     Items,
     Part,
@@ -54,6 +56,10 @@ class TensorInitSchema(WireSchema):
         fill = data.get("fill_value")
         if fill is not None and not isinstance(fill, (int, float)):
             raise ValidationError(f"must be a number or a boolean, not {shown(fill)}", "fill_value")
+        if isinstance(fill, int) and not INT64_LOW <= fill <= UINT64_HIGH:
+            raise ValidationError(
+                f"must fit 64 bits, not {shown(fill)}; write a float as one, such as 1e30", "fill_value"
+            )
 
 
 class TensorDataSchema(WireSchema):

@@ -146,6 +146,8 @@ ARGUMENTS: list[tuple[Any, str]] = [
     (tensor("x", [4], kind="uniform", low=2), f"{INIT} -> high"),
     (tensor("x", [4], kind="randint", low=3, high=3, dtype="int32"), f"{INIT} -> high"),
     (tensor("x", [4], kind="full", fill_value="zero"), f"{INIT} -> fill_value"),
+    (tensor("x", [4], kind="full", fill_value=2**64), f"{INIT} -> fill_value"),
+    (tensor("x", [4], kind="full", fill_value=10**400), f"{INIT} -> fill_value"),
     (tensor("x", [4], kind="arange", step="a"), f"{INIT} -> step"),
     ({**X, "tensor_spec": {"data": {"shape": [4]}}}, f"{DATA} -> data_b64"),
     (inline("!!!!"), f"{DATA} -> data_b64"),

@@ -92,6 +92,8 @@ def test_a_missing_entry_is_named(source: str, metadata: dict[str, object], word
         ("import no_such_package", ["ModuleNotFoundError", "import no_such_package", "kernel.py", "line 1"]),
         ("x = 1\nboom = 1 / 0", ["ZeroDivisionError", "boom = 1 / 0", "line 2"]),
         ("raise SystemExit(3)", ["SystemExit: 3"]),
+        ("raise KeyboardInterrupt", ["KeyboardInterrupt"]),
+        ("class Own(BaseException): pass\nraise Own('x')", ["Own: x", "line 2"]),
         ("a = '\0'", ["null byte"]),
         ("def f():\n" + "(" * 10000, ["SyntaxError"]),
     ],
@@ -351,3 +353,15 @@ def test_a_constructor_that_lacks_its_arguments_says_where_they_come_from(tmp_pa
         "class Model(nn.Module):\n    def __init__(self, width): super().__init__()\n    def forward(self, x): return x"
     )
     assert "no get_init_inputs()" in refusal(kernel(source), tmp_path).message
+
+
+def test_an_exception_that_cannot_say_what_it_is(tmp_path: Path) -> None:
+    source = """
+    class Mute(Exception):
+        def __str__(self): raise ValueError("no")
+    def kernel_fn(x): raise Mute()
+    """
+    with pytest.raises(KernelFault, match=r"calling function kernel_fn: Mute: \(its text cannot be had: ValueError\)"):
+        loaded(kernel(source), tmp_path).call([1])
+    with pytest.raises(KernelFault, match="Mute"):
+        loaded(kernel(source), tmp_path).inferred_inputs(1)
