@@ -66,7 +66,8 @@ def parse(raw: bytes) -> dict[str, Any]:
     _bound(raw)
     try:
         # utf-8-sig: some clients write a byte order mark, and no JSON starts with one.
-        value = json.loads(raw.decode("utf-8-sig"), parse_constant=_refuse_constant)
+        text = raw.decode("utf-8-sig")
+        value = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_object)
     except UnicodeDecodeError as error:
         raise BodyError(f"the body is not UTF-8: {error.reason} at byte {error.start}") from error
     except json.JSONDecodeError as error:
@@ -79,6 +80,23 @@ def parse(raw: bytes) -> dict[str, Any]:
         raise BodyError(f"the body is a JSON {_NAMES[type(value)]}; send a JSON object")
     _check_leaves(value)
     return value
+
+
+class _Repeated(dict[str, Any]):
+    """An object that has a key more than once: which of its values is meant, nobody can say."""
+
+    key: str
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object, marked where a key comes again; it is refused once the path to it is known."""
+    value = dict(pairs)
+    if len(value) == len(pairs):
+        return value
+    keys = [key for key, _ in pairs]
+    repeated = _Repeated(value)
+    repeated.key = next(key for key in keys if keys.count(key) > 1)
+    return repeated
 
 
 _NAMES: dict[type, str] = {
@@ -111,11 +129,14 @@ def _bound(raw: bytes) -> None:
 
 
 def _check_leaves(body: dict[str, Any]) -> None:
-    """Refuses texts that cannot be stored (lone surrogates, NUL) and numbers that JSON cannot write back (1e999)."""
+    """Refuses keys that come again, texts that cannot be stored (lone surrogates, NUL), numbers that JSON cannot write
+    back (1e999)."""
     pending: list[tuple[Path, Any]] = [((), body)]
     while pending:
         path, value = pending.pop()
         match value:
+            case _Repeated(key=key):
+                raise BodyError("is given more than once in this object; keep one", (*path, key))
             case dict():
                 pending.extend(((*path, key), item) for key, item in value.items())
                 for key in value:

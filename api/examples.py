@@ -23,7 +23,7 @@ def vector_add(x_ptr, y_ptr, output_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
     tl.store(output_ptr + offsets, x + y, mask=mask)
 """
 
-_TORCH_ADD = "class Model(torch.nn.Module):\n    def forward(self, x, y, out, n):\n        return x + y"
+_TORCH_ADD = "class Model(torch.nn.Module):\n    def forward(self, x, y):\n        return x + y"
 
 
 def _tensor(name: str, role: str, seed: int | None = None) -> dict[str, Any]:
@@ -48,11 +48,7 @@ _TRITON = {
     }
 }
 _COMPARISON = {
-    "ref_kernel": {
-        "source_code": _TORCH_ADD,
-        "kernel_type": "torch",
-        "io": {"args": [*_VECTORS, _LENGTH]},
-    },
+    "ref_kernel": {"source_code": _TORCH_ADD, "kernel_type": "torch"},
     "custom_kernel": {
         "source_code": _CUDA_ADD,
         "kernel_type": "cuda",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import reduce
 from typing import Any
 from uuid import uuid4
 
@@ -13,6 +14,7 @@ from marshmallow import ValidationError
 from api import answers, examples
 from api.desk import desk
 from api.problems import CONTENT_TYPE, RETRY_AFTER_S, Kind, Problem, invalid_fields
+from api.schemas.fields import WireSchema
 from api.schemas.job import BatchAnswerSchema, JobSchema, ResultSchema, location
 from api.schemas.problem import ProblemSchema
 from api.schemas.request import (
@@ -53,34 +55,36 @@ _ANSWERS: dict[int, Any] = {
     409: _problem("The job was cancelled while you waited"),
     500: _problem("The service failed to judge the kernel (waited for)"),
 }
-_ACCEPTED = "Accepted; `Location` is where to ask for the result"
+Decorator = Callable[[Callable[..., Response]], Callable[..., Response]]
 
 
-@blueprint.post("/evaluate")
-@blueprint.input(EvaluateSchema, validation=False, examples=examples.EVALUATE)
-@blueprint.input(WaitQuerySchema, location="query")
-@blueprint.output(JobSchema, 202, description=_ACCEPTED)
-@blueprint.doc(summary="Judge one kernel", responses=_ANSWERS)
+def _submission(
+    path: str, body: type[WireSchema], shown: dict[str, Any], summary: str, *, deprecated: bool = False
+) -> Decorator:
+    """The route of a view that takes such a body, and what the OpenAPI document says of it."""
+    layers = (
+        blueprint.doc(summary=summary, responses=_ANSWERS, deprecated=deprecated or None),
+        blueprint.output(JobSchema, 202, description="Accepted; `Location` is where to ask for the result"),
+        blueprint.input(WaitQuerySchema, location="query"),
+        blueprint.input(body, validation=False, examples=shown),
+        blueprint.post(path),
+    )
+    return lambda view: reduce(lambda inner, layer: layer(inner), layers, view)
+
+
+@_submission("/evaluate", EvaluateSchema, examples.EVALUATE, "Judge one kernel")
 def evaluate(json_data: dict[str, Any], query_data: dict[str, Any]) -> Response:
     """Builds, runs and times one kernel. Answers 202 at once, or with `wait` the verdict."""
     return _submit(read_evaluate(json_data), query_data)
 
 
-@blueprint.post("/compare")
-@blueprint.input(CompareSchema, validation=False, examples=examples.COMPARE)
-@blueprint.input(WaitQuerySchema, location="query")
-@blueprint.output(JobSchema, 202, description=_ACCEPTED)
-@blueprint.doc(summary="Judge a kernel against a reference", responses=_ANSWERS)
+@_submission("/compare", CompareSchema, examples.COMPARE, "Judge a kernel against a reference")
 def compare(json_data: dict[str, Any], query_data: dict[str, Any]) -> Response:
     """Builds both kernels, checks the custom one against the reference, times both. Answers as /evaluate does."""
     return _submit(read_compare(json_data), query_data)
 
 
-@blueprint.post("/")
-@blueprint.input(LegacyCompareSchema, validation=False, examples=examples.LEGACY)
-@blueprint.input(WaitQuerySchema, location="query")
-@blueprint.output(JobSchema, 202, description=_ACCEPTED)
-@blueprint.doc(summary="The old name of /compare", responses=_ANSWERS, deprecated=True)
+@_submission("/", LegacyCompareSchema, examples.LEGACY, "The old name of /compare", deprecated=True)
 def legacy(json_data: dict[str, Any], query_data: dict[str, Any]) -> Response:
     """Takes what /compare takes, and the first version's `ref_code` and `custom_code`; so does /compare."""
     return _submit(read_compare(json_data), query_data)

@@ -14,12 +14,28 @@ from domain.contract import IOContract
 def contract_arguments(signature: inspect.Signature | None, io: IOContract | None) -> list[int] | None:
     """Indexes of the contract's arguments to pass by position; None for all.
 
-    Outputs are left out where the callable does not take them all: it returns its answer instead.
+    Outputs are left out where the callable does not take them all: it returns its answer instead. So are scalars of
+    which it names none: one contract may serve a kernel that is told sizes and a function that reads them off.
     """
     if io is None or signature is None or _binds(signature, len(io.args)):
         return None
     inputs = [index for index, argument in enumerate(io.args) if argument.role != "output"]
-    return inputs if _binds(signature, len(inputs)) else None
+    if _binds(signature, len(inputs)):
+        return inputs
+    tensors = [index for index in inputs if io.args[index].is_tensor]
+    named = any(argument.name in signature.parameters for argument in io.args if not argument.is_tensor)
+    return tensors if not named and _binds(signature, len(tensors)) else None
+
+
+def guest_arguments(signature: inspect.Signature | None, args: Sequence[Any]) -> list[int] | None:
+    """Indexes of another kernel's arguments to pass by position; None for all.
+
+    For a callable without a contract or inputs of its own: scalars are left out where it takes the tensors alone.
+    """
+    if signature is None or _binds(signature, len(args)):
+        return None
+    tensors = [index for index, argument in enumerate(args) if isinstance(argument, torch.Tensor)]
+    return tensors if _binds(signature, len(tensors)) else None
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
@@ -53,6 +69,24 @@ def construct(target: Callable[..., Any], own: list[Any] | None, given: list[Any
         if _fits(target, args, keywords):
             return target(*args, **keywords)
     return target()
+
+
+def by_position(signature: inspect.Signature | None, named: dict[Any, Any]) -> list[Any] | None:
+    """Named arguments in calling order, defaults in the gaps; None where they cannot be given by position."""
+    parameters = list(signature.parameters.values()) if signature is not None else []
+    last = max((index for index, parameter in enumerate(parameters) if parameter.name in named), default=-1)
+    taken = parameters[: last + 1]
+    required = {parameter.name for parameter in parameters if _must_be_given(parameter)}
+    if any(parameter.kind is not parameter.POSITIONAL_OR_KEYWORD for parameter in taken):
+        return None
+    if named.keys() - {parameter.name for parameter in taken} or required - named.keys():
+        return None
+    return [named.get(parameter.name, parameter.default) for parameter in taken]
+
+
+def _must_be_given(parameter: inspect.Parameter) -> bool:
+    variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    return parameter.default is parameter.empty and not variadic
 
 
 def _arguments(target: Callable[..., Any], init: list[Any]) -> tuple[list[Any], dict[str, Any]]:

@@ -32,9 +32,10 @@ def check_arguments(kernel: str, parameters: list[Parameter], arguments: tuple[A
         )
     for position, (parameter, argument) in enumerate(zip(parameters, arguments, strict=True)):
         if not _fits(parameter, argument):
+            article = "an" if argument.type == "int" else "a"
             raise KernelFault(
                 Status.CONTRACT_MISMATCH,
-                f"argument {position} '{argument.name}' is a {argument.type} where {signature} takes "
+                f"argument {position} '{argument.name}' is {article} {argument.type} where {signature} takes "
                 f"{parameter.spelling}",
                 compiled=True,
             )

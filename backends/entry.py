@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any
 
+from torch import nn
+
 from domain.fault import KernelFault
 from domain.kernel import Kernel
 from domain.result import Status
 
 DEFAULT_FUNCTION = "kernel_fn"
+DEFAULT_METHODS = ("forward", "__call__")
 INPUT_MAKERS = ("get_inputs", "get_init_inputs")
 
 
@@ -68,15 +71,21 @@ def _class(module: ModuleType, name: str, kernel: Kernel) -> Entry:
     found = getattr(module, name, None)
     if not isinstance(found, type):
         raise _missing(name, module)
-    method = _text(kernel, "method_name") or "forward"
-    if not callable(getattr(found, method, None)):
+    method = _text(kernel, "method_name") or _default_method(found)
+    if not callable(getattr(found, method, None)) or getattr(found, method) is nn.Module.forward:
         methods = [key for key, value in vars(found).items() if isinstance(value, FunctionType) and key[0] != "_"]
         raise KernelFault(
             Status.COMPILE_ERROR,
             f"Entry point '{name}.{method}' not found; class {name} has: {', '.join(methods) or 'no public method'}",
         )
-    label = f"class {name}" if method == "forward" else f"method {name}.{method}"
+    label = f"class {name}" if method in DEFAULT_METHODS else f"method {name}.{method}"
     return Entry(label, found, method)
+
+
+def _default_method(found: type) -> str:
+    """`forward`, or `__call__` of a class that has only that; every module has one, for its `forward`."""
+    own_call = any("__call__" in vars(base) for base in found.__mro__)
+    return DEFAULT_METHODS[own_call and not hasattr(found, "forward")]
 
 
 def _own_functions(module: ModuleType) -> list[str]:

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from backends.backend import Target
-from backends.layers import embedding_rows, index_shapes, layer_shapes, weight_shapes
+from backends.layers import embedding_rows, index_shapes, layer_shapes, tower_inputs, weight_shapes
 from backends.randomness import seed_everything
-from backends.trace import asks_for_gpu, fault, is_out_of_memory, summary
+from backends.trace import asks_for_gpu, fault, is_out_of_memory, summary, text_of
 from domain.fault import KernelFault
 from domain.result import Status
 
@@ -25,15 +25,17 @@ PLAIN_SHAPES: tuple[Shape, ...] = ((1024, 1024), (16, 128, 128), (8, 16, 64, 64)
 
 MAX_LAYER_SHAPES = 12
 
-INDEX_NAMES = frozenset(
-    {"index", "indices", "idx", "ids", "input_ids", "token_ids", "tokens", "labels", "target", "targets"}
-)
+INDEX_NAMES = frozenset({"index", "indices", "idx", "ids", "input_ids", "token_ids", "tokens", "label", "labels"})
+TARGET_NAMES = frozenset({"target", "targets"})
+"""Of a loss: values like the prediction's, or classes."""
+
+MASK_NAMES = frozenset({"mask", "attn_mask", "attention_mask", "padding_mask", "key_padding_mask", "src_mask"})
 SCALARS: dict[str, int | float | bool] = {"int": 1, "float": 0.5, "bool": True}
 
 
 @dataclass(frozen=True)
 class TensorGuess:
-    """One tensor: standard normal, or integers in [0, `below`)."""
+    """One tensor: standard normal, or integers (or bools) in [0, `below`)."""
 
     shape: Shape
     dtype: torch.dtype
@@ -45,7 +47,10 @@ class TensorGuess:
         return torch.randn(self.shape, dtype=torch.float32, device=device).to(self.dtype)
 
     def __str__(self) -> str:
-        content = "standard normal" if self.below is None else f"integers below {self.below}"
+        if self.dtype is torch.bool:
+            content = "coin flips"
+        else:
+            content = "standard normal" if self.below is None else f"integers below {self.below}"
         return f"{str(self.dtype).removeprefix('torch.')} {list(self.shape)} {content}"
 
 
@@ -104,7 +109,9 @@ def find_plan(
 
 def _is_final(error: Exception, target: Target) -> bool:
     """Whether trying on is pointless: the device is lost to this process, or was never there."""
-    return (not target.is_cuda and asks_for_gpu(error)) or ("CUDA error" in str(error) and not is_out_of_memory(error))
+    return (not target.is_cuda and asks_for_gpu(error)) or (
+        "CUDA error" in text_of(error) and not is_out_of_memory(error)
+    )
 
 
 def _not_of_the_inputs(errors: list[Exception], target: Target) -> Exception | None:
@@ -124,7 +131,8 @@ def _is_bug(error: Exception) -> bool:
 
 def _nothing_fits(entry: str, failures: list[tuple[Plan, Exception]]) -> KernelFault:
     plan, error = next(
-        ((plan, error) for plan, error in failures if "shape" in str(error) or "size" in str(error)), failures[-1]
+        ((plan, error) for plan, error in failures if "shape" in text_of(error) or "size" in text_of(error)),
+        failures[-1],
     )
     return KernelFault(
         Status.RUNTIME_ERROR,
@@ -167,27 +175,37 @@ def _scalar(parameter: inspect.Parameter) -> int | float | bool | None:
 
 
 def _tensor_guesses(names: list[str], module: torch.nn.Module, dtype: torch.dtype) -> Iterator[list[TensorGuess]]:
-    """Guesses for the tensors of that name: by layer, by weight, then plain."""
+    """Guesses for the tensors of that name: by layer, each by a layer of its own, by weight, then plain."""
     if not names:
         yield []
         return
     shapes = [shape for layer in module.modules() for shape in layer_shapes(layer)][:MAX_LAYER_SHAPES]
     if rows := embedding_rows(module):
         yield from ([TensorGuess(shape, torch.int64, rows) for _ in names] for shape in index_shapes(rows))
-    for shape in (*shapes, *weight_shapes(module), *PLAIN_SHAPES):
+    for shape in shapes:
+        yield from _same_shape(names, shape, dtype)
+    towers = tower_inputs(module)
+    if 1 < len(names) <= len(towers):
+        yield [TensorGuess(shape, dtype if rows is None else torch.int64, rows) for shape, rows in towers[: len(names)]]
+    for shape in (*weight_shapes(module), *PLAIN_SHAPES):
         yield from _same_shape(names, shape, dtype)
     yield [TensorGuess(index_shapes()[0], torch.int64, 2) for _ in names]
 
 
 def _same_shape(names: list[str], shape: Shape, dtype: torch.dtype) -> Iterator[list[TensorGuess]]:
-    """All of one shape; then indices where the name says so; then vectors for the trailing ones (weight, bias)."""
+    """All of one shape, but indices where the name says so; then also classes and masks by name; then vectors for the
+    trailing ones (weight, bias)."""
     like = TensorGuess(shape, dtype)
+    if shape:
+        for index in (TensorGuess(shape[:-1], torch.int64, min(shape)), TensorGuess(shape, torch.int64, min(shape))):
+            if any(name in INDEX_NAMES for name in names):
+                yield [index if name in INDEX_NAMES else like for name in names]
     yield [like for _ in names]
     if not shape:
         return
-    index = TensorGuess(shape[:-1], torch.int64, min(shape))
-    if any(name in INDEX_NAMES for name in names):
-        yield [index if name in INDEX_NAMES else like for name in names]
+    index, flags = TensorGuess(shape[:-1], torch.int64, min(shape)), TensorGuess(shape, torch.bool, 2)
+    by_name = dict.fromkeys(INDEX_NAMES | TARGET_NAMES, index) | dict.fromkeys(MASK_NAMES, flags)
+    yield [by_name.get(name, like) for name in names]
     vector = TensorGuess(shape[-1:], dtype)
     for vectors in range(1, min(len(names), 3)):
         yield [like] * (len(names) - vectors) + [vector] * vectors

@@ -87,6 +87,28 @@ def embedding_rows(module: nn.Module) -> int | None:
     return min(layer.num_embeddings for layer in telling if isinstance(layer, EMBEDDINGS))
 
 
+def tower_inputs(module: nn.Module) -> list[tuple[Shape, int | None]]:
+    """Child by child, what its first telling layer takes; with the rows of an embedding, which takes indices.
+
+    For a module that gives each of its inputs to another child. A bilinear layer takes two.
+    """
+    found: list[tuple[Shape, int | None]] = []
+    for layer in (_first_telling(child) for child in module.children()):
+        match layer:
+            case nn.Bilinear():
+                found += [((BATCH, layer.in1_features), None), ((BATCH, layer.in2_features), None)]
+            case nn.Embedding() | nn.EmbeddingBag():
+                found.append(((BATCH,), layer.num_embeddings))
+            case nn.Module():
+                found.append((layer_shapes(layer)[0], None))
+    return found
+
+
+def _first_telling(module: nn.Module) -> nn.Module | None:
+    tells = (nn.Bilinear, *EMBEDDINGS)
+    return next((layer for layer in module.modules() if isinstance(layer, tells) or layer_shapes(layer)), None)
+
+
 def index_shapes(rows: int = SEQUENCE) -> list[Shape]:
     """Shapes for indices; no sequence longer than `rows`, which may be an embedding of positions."""
     return [(SMALL_BATCH, min(SEQUENCE, rows)), (BATCH,)]

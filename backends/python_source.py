@@ -11,7 +11,14 @@ from typing import Any, ClassVar
 import torch
 
 from backends import extension
-from backends.arguments import construct, contract_arguments, input_maker, signature_of
+from backends.arguments import (
+    by_position,
+    construct,
+    contract_arguments,
+    guest_arguments,
+    input_maker,
+    signature_of,
+)
 from backends.backend import Artifact, Backend, Executable, Target
 from backends.entry import Entry, resolve
 from backends.inference import Plan, find_plan
@@ -45,7 +52,7 @@ class PythonBackend(Backend):
         extensions = extension.install(folder, target)
         try:
             module = imported(kernel.source_code, folder)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             if target.is_cuda and asks_for_gpu(error):
                 reason = f"the source needs a GPU while it is imported ({summary(error)})"
                 return Artifact(deferred=reason, log=extensions.log)
@@ -62,13 +69,16 @@ class PythonBackend(Backend):
         extensions = extension.install(folder, target)
         try:
             module = imported(kernel.source_code, folder)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             raise _import_fault(error, folder, target) from error
         entry = self.entry(module, kernel)
         try:
             executable = PythonExecutable(module, entry, kernel, folder, target, init, seed)
         except (Exception, SystemExit) as error:
-            raise fault(error, f"constructing {entry.label}", folder, target) from error
+            doing = f"constructing {entry.label}"
+            if isinstance(error, TypeError) and input_maker("get_init_inputs", [module, entry.target]) is None:
+                doing += " (the source has no get_init_inputs() to give its arguments)"
+            raise fault(error, doing, folder, target) from error
         extensions.require_device()
         return executable
 
@@ -105,11 +115,14 @@ class PythonExecutable(Executable):
             self._callable = self._instance if through_call else getattr(self._instance, entry.method)
         self._signature = signature_of(getattr(self._instance, entry.method) if entry.method else entry.target)
         self._holders = [holder for holder in (module, self._instance, entry.target) if holder is not None]
-        self._contract_arguments = contract_arguments(self._signature, kernel.io)
+        self._passed = contract_arguments(self._signature, kernel.io)
+        self._is_guest = kernel.io is None and input_maker("get_inputs", self._holders) is None
 
     def call(self, args: list[Any]) -> Any:
-        if self._contract_arguments is not None:
-            args = [args[index] for index in self._contract_arguments]
+        if self._is_guest:
+            self._passed, self._is_guest = guest_arguments(self._signature, args), False
+        if self._passed is not None:
+            args = [args[index] for index in self._passed]
         try:
             with torch.no_grad():
                 return self._callable(*args)
@@ -180,6 +193,10 @@ class PythonExecutable(Executable):
             return None
         seed_everything(seed)
         made = maker()
+        if name == "get_inputs" and isinstance(made, dict):
+            # Arguments by name; else a dict is itself the one argument.
+            named = by_position(self._signature, made)
+            made = [made] if named is None else named
         items = list(made) if isinstance(made, (list, tuple)) else [made]
         return list(self._on_device(items))
 

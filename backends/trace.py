@@ -35,6 +35,7 @@ _NO_GPU = (
     "libcuda.so",
     "on a CUDA device but torch.cuda.is_available() is False",
 )
+_NOT_INTERPRETED = ("libdevice", "inline_asm_elementwise")
 _PROGRAMMING_ERRORS = (NameError, AttributeError, TypeError, ImportError, SyntaxError)
 _INSISTS = re.compile(r"^(?:raise|assert)\b.*(?:cuda|gpu)|torch\.cuda\.", re.IGNORECASE)
 
@@ -51,14 +52,26 @@ def fault(
     log = _readable(error, folder)
     message = f"{doing}: {_headline(error, log)}"
     compiled = status is not Status.COMPILE_ERROR
-    if _BUILD_FAILED in str(error) or _is_triton_compile_error(error):
+    if _BUILD_FAILED in text_of(error) or _is_triton_compile_error(error):
         return KernelFault(Status.COMPILE_ERROR, message, log)
     if is_out_of_memory(error):
         return KernelFault(Status.OUT_OF_MEMORY, message, log, compiled=compiled)
     if not target.is_cuda and asks_for_gpu(error):
         message = f"{NO_DEVICE}, and the source asks for one ({message})"
         return KernelFault(Status.UNSUPPORTED, message, log, compiled=compiled)
+    if not target.is_cuda and _is_beyond_interpreter(error):
+        message = f"{NO_DEVICE}, and Triton's interpreter knows no libdevice and no inline assembly ({message})"
+        return KernelFault(Status.UNSUPPORTED, message, log, compiled=compiled)
     return KernelFault(status, message, log, compiled=compiled)
+
+
+def _is_beyond_interpreter(error: BaseException) -> bool:
+    """Whether a kernel that was interpreted uses what the interpreter answers with None."""
+    if type(error).__name__ != "InterpreterError":
+        return False
+    frames = [frame for link in _chain(error) for frame, _ in traceback.walk_tb(link.__traceback__)]
+    code = [frame.f_code for frame in frames if Path(frame.f_code.co_filename).name == FILE_NAME]
+    return any(name in _NOT_INTERPRETED for each in code for name in each.co_names)
 
 
 def _is_triton_compile_error(error: BaseException) -> bool:
@@ -71,27 +84,35 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Whether host or device memory ran out."""
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
-    return any(sign in str(error) for sign in _OUT_OF_MEMORY)
+    return any(sign in text_of(error) for sign in _OUT_OF_MEMORY)
 
 
 def asks_for_gpu(error: BaseException) -> bool:
     """Whether the exception comes of there being no GPU: the libraries' own words, or the source's own check."""
     for link in _chain(error):
-        if any(sign in str(link) for sign in _NO_GPU):
+        if any(sign in text_of(link) for sign in _NO_GPU):
             return True
         if not isinstance(link, _PROGRAMMING_ERRORS) and _INSISTS.search(_raising_line(link)):
             return True
     return False
 
 
+def text_of(error: BaseException) -> str:
+    """What the exception says: a submission's own may fail even at that."""
+    try:
+        return str(error)
+    except Exception as failure:
+        return f"(its text cannot be had: {type(failure).__name__})"
+
+
 def summary(error: BaseException) -> str:
     """Type and text of an exception, cut where it is endless."""
-    text = f"{type(error).__name__}: {error}".rstrip(": ")
+    text = f"{type(error).__name__}: {text_of(error)}".rstrip(": ")
     return text if len(text) <= _MESSAGE_CHARS else text[:_MESSAGE_CHARS] + " [...]"
 
 
 def _headline(error: BaseException, log: str) -> str:
-    text = str(error)
+    text = text_of(error)
     if _BUILD_FAILED not in text:
         return summary(error)
     name = text.splitlines()[0].partition(":")[0]

@@ -31,6 +31,8 @@ _FUNCTIONS: dict[str, Callable[..., Number]] = {
     "next_power_of_2": _next_power_of_2,
 }
 
+_FORMS = {"cdiv": "cdiv(a, b)", "min": "min(a, b, …)", "max": "max(a, b, …)", "next_power_of_2": "next_power_of_2(n)"}
+
 _OPERATORS: dict[type[ast.operator], Callable[[Number, Number], Number]] = {
     ast.Add: lambda a, b: a + b,
     ast.Sub: lambda a, b: a - b,
@@ -50,8 +52,7 @@ def parse(text: str) -> ast.expr:
         raise ExpressionError(f"not an expression: {text!r}") from error
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
-            if not isinstance(node.func, ast.Name) or node.func.id not in _FUNCTIONS or node.keywords:
-                raise ExpressionError(f"functions are {', '.join(_FUNCTIONS)}; arguments are positional")
+            _check_call(node)
         elif isinstance(node, ast.Constant):
             if not isinstance(node.value, (int, float)) or isinstance(node.value, bool):
                 raise ExpressionError("constants are numbers")
@@ -60,6 +61,14 @@ def parse(text: str) -> ast.expr:
         elif isinstance(node, ast.BinOp) and type(node.op) not in _OPERATORS:
             raise ExpressionError("operators are + - * // %")
     return tree
+
+
+def _check_call(call: ast.Call) -> None:
+    if not isinstance(call.func, ast.Name) or call.func.id not in _FUNCTIONS or call.keywords:
+        raise ExpressionError(f"functions are {', '.join(_FUNCTIONS)}; arguments are positional")
+    name, count = call.func.id, len(call.args)
+    if count < 2 if name in ("min", "max") else count != _FORMS[name].count(",") + 1:
+        raise ExpressionError(f"{name} is written {_FORMS[name]}")
 
 
 def names(text: str) -> set[str]:

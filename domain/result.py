@@ -153,19 +153,21 @@ class Report:
             body["speedup"] = asdict(self.speedup) if self.speedup else None
         if self.device_metrics is not None:
             body["kernel_exec_result"]["metadata"]["device_metrics"] = self.device_metrics
-        finite: dict[str, Any] = _finite(body)
-        return finite
+        writable: dict[str, Any] = _writable(body)
+        return writable
 
 
-def _finite(value: Any) -> Any:
-    """The same with null for every number that JSON does not have."""
+def _writable(value: Any) -> Any:
+    """The same with null for every number that JSON does not have, and without the half characters UTF-8 does not."""
     match value:
         case float() if not math.isfinite(value):
             return None
+        case str() if not value.isascii():
+            return value.encode(errors="replace").decode()
         case dict():
-            return {key: _finite(item) for key, item in value.items()}
+            return {_writable(key): _writable(item) for key, item in value.items()}
         case list() | tuple():
-            return [_finite(item) for item in value]
+            return [_writable(item) for item in value]
     return value
 
 

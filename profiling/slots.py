@@ -8,7 +8,7 @@ import torch
 
 from domain import value as values
 from domain.value import TensorRef
-from sandbox.arena import aligned, describe, view
+from sandbox.arena import aligned, describe, view, write
 
 GUARD = 256
 """Bytes at least behind every tensor that belong to none: poison, so that a store past the end shows."""
@@ -64,7 +64,7 @@ class Slots:
         self.filled = True
         tensors = values.leaves(args, torch.Tensor)
         for tensor, ref in zip(tensors, values.leaves(self.args[call], TensorRef), strict=True):
-            view(self.image, ref).copy_(tensor)
+            write(view(self.image, ref), tensor)
 
     def fill_alike(self, args: list[Any]) -> None:
         """Writes the same arguments into every call's slot."""

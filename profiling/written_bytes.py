@@ -65,7 +65,8 @@ def _words(tensor: torch.Tensor) -> torch.Tensor:
 
 def _memory(tensor: torch.Tensor, size: int) -> torch.Tensor:
     """The elements one behind the other, read as integers of `size` bytes, whatever they are."""
-    octets = _words(tensor).reshape(-1).view(torch.int8)
+    # A strided tensor may be flattened without a copy, and then its bytes are not side by side.
+    octets = _words(tensor).reshape(-1).contiguous().view(torch.int8)
     return octets[: octets.numel() // size * size].view(_SAME_SIZE[size])
 
 

@@ -94,6 +94,12 @@ def describe(tensor: torch.Tensor, offset: int = 0) -> TensorRef:
     return TensorRef(str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), tuple(tensor.stride()), offset)
 
 
+def write(place: torch.Tensor, content: torch.Tensor) -> None:
+    """Copies `content` to a place of the same shape; of a repeated element (stride 0) there is one to write."""
+    shape = [min(size, 1) if stride == 0 else size for size, stride in zip(place.shape, place.stride(), strict=True)]
+    place.as_strided(shape, place.stride()).copy_(content[tuple(slice(size) for size in shape)])
+
+
 def aligned(size: int) -> int:
     """`size` rounded up to where the next tensor may begin."""
     return -(-size // ALIGNMENT) * ALIGNMENT

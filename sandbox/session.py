@@ -16,7 +16,7 @@ from domain.kernel import Kernel
 from domain.result import Status
 from domain.value import CodecError, TensorRef
 from sandbox import arena as arenas
-from sandbox.arena import Arena, aligned, view
+from sandbox.arena import Arena, aligned, view, write
 from sandbox.channel import Message, ProtocolError, finite_numbers
 from sandbox.launch_trace import LaunchTrace, read_trace
 from sandbox.launcher import Runner
@@ -197,7 +197,7 @@ class Session:
         tree = values.replace(value, torch.Tensor, put)
         memory = self.reserve(end).bytes
         for tensor, ref in placed:
-            view(memory, ref).copy_(tensor)
+            write(view(memory, ref), tensor)
         self.synchronize()
         return tree
 

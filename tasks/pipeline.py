@@ -16,6 +16,7 @@ from domain.fault import KernelFault
 from domain.job import Stage
 from domain.request import Request
 from domain.result import Report, Speedup, Status
+from profiling.slots import bytes_per_call
 from profiling.window import Range
 from tasks.afterwards import NOT_REACHED, SUSPICIOUS, look_at_launches, look_at_operations
 from tasks.contender import Contender, Stopped
@@ -28,6 +29,7 @@ from tasks.trial_inputs import TrialInputs
 from tasks.varied_inputs import VariedInputs
 from tasks.weights import Weights
 from tasks.workbench import Workbench, deadline_in
+from validation.inputs import ContractInputs
 from validation.seeds import derived
 
 PROBE_CALLS = 4
@@ -230,6 +232,9 @@ class _Job:
         contender.range = Range(session, self.bench.device)
         init = self.reference.loaded.init if self.reference is not None and self.reference.loaded is not None else None
         with contender.answerable():
+            # Asked before anything is drawn: the host's memory is overcommitted, and this process would be killed.
+            if contender.kernel.io is not None:
+                self._admit(ContractInputs(contender.kernel.io, self.bench.device.name, None).nbytes)
             # The same seed for both: two models with the same layers start from the same weights.
             contender.loaded = session.load(
                 contender.kernel, contender.folder, contender.artifact, init, self.weights_seed
@@ -243,3 +248,14 @@ class _Job:
             raise ValueError(f"the {contender.role} has no runner")
         with contender.answerable():
             contender.probe = contender.session.probe(args, PROBE_CALLS)
+            self._admit(bytes_per_call(args, contender.probe.outputs if contender.probe.returned else []))
+
+    def _admit(self, size: int) -> None:
+        """Raises KernelFault (OUT_OF_MEMORY) where this process cannot hold what it needs of one call's tensors."""
+        if size > self.bench.call_memory:
+            raise KernelFault(
+                Status.OUT_OF_MEMORY,
+                f"inputs and outputs of one call take {size >> 20} MiB; this worker allows "
+                f"{self.bench.call_memory >> 20} MiB: make them smaller",
+                compiled=True,
+            )

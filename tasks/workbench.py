@@ -37,6 +37,9 @@ CONTEXTS = 7
 ARENA_SHARE = 4
 """By default a quarter of the device's memory is for inputs and outputs in all their copies, the rest for kernels."""
 
+CALL_SHARE = 2
+"""One call's tensors get half of that: the sets drawn, the image, the arena and the snapshot are copies of them."""
+
 
 class Workbench:
     """Opened on a pool child's first job; `close` ends everything it started."""
@@ -45,6 +48,7 @@ class Workbench:
         self.target = detect_target()
         self.device = Device(self.target.device)
         self.arena_memory = settings().arena_memory or self.device.memory // ARENA_SHARE
+        self.call_memory = self.arena_memory // CALL_SHARE
         self.folder = Path(tempfile.mkdtemp(prefix="bench-", dir=_state_folder()))
         self.device_id = self.device.uuid or "cpu"
         self._zygote: Zygote | None = None

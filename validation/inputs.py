@@ -11,7 +11,7 @@ from domain.contract import Argument, IOContract, TensorSpec
 from domain.dtype import ITEM_BYTES
 from domain.fault import KernelFault
 from domain.result import Status
-from domain.value import leaves
+from domain.value import TensorRef, leaves
 from validation.dtypes import wire_name
 from validation.tensors import allocate, is_random, make_tensor, stored_shape
 
@@ -35,9 +35,9 @@ class ContractInputs:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the tensors of one set, gaps of strided ones left out."""
+        """Bytes of the tensors of one set, gaps of strided ones included."""
         specs = [argument.tensor_spec for argument in self.io.args if argument.is_tensor and argument.tensor_spec]
-        return sum(math.prod(spec.shape) * ITEM_BYTES[spec.dtype] for spec in specs)
+        return sum(_span(spec) for spec in specs)
 
     def draw(self, fresh: int) -> list[Any]:
         """All arguments in contract order: tensors on the device, scalars as their values.
@@ -149,6 +149,12 @@ def _is_fixed(argument: Argument) -> bool:
 
 def _is_accumulator(argument: Argument) -> bool:
     return _is_fixed(argument) and argument.role == "inout"
+
+
+def _span(spec: TensorSpec) -> int:
+    if spec.strides is None or len(spec.strides) != len(spec.shape):
+        return math.prod(spec.shape) * ITEM_BYTES[spec.dtype]
+    return TensorRef(spec.dtype, spec.shape, spec.strides).span
 
 
 def _described(spec: TensorSpec) -> str:

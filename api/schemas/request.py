@@ -126,7 +126,7 @@ def read_evaluate(body: dict[str, Any]) -> Request:
 
 def read_compare(body: dict[str, Any]) -> Request:
     """The request of a /compare body, old form or new; raises marshmallow.ValidationError with every field at fault."""
-    if "ref_code" in body and "custom_code" in body:
+    if {"ref_code", "custom_code"} & body.keys() and not {"ref_kernel", "custom_kernel", "kernel"} & body.keys():
         return _read_legacy(body)
     if "ref_kernel" not in body and "kernel" in body:
         body = {**body, "ref_kernel": body["kernel"]}
@@ -162,7 +162,7 @@ def read_job(body: Any) -> Request:
         raise ValidationError(f"must be a JSON object, not {shown(body)}")
     operation = body.get("operation")
     if operation is None:
-        operation = COMPARE if "custom_kernel" in body or "custom_code" in body else EVALUATE
+        operation = COMPARE if {"custom_kernel", "custom_code", "ref_code"} & body.keys() else EVALUATE
     if operation == EVALUATE:
         return read_evaluate(body)
     if operation == COMPARE:

@@ -12,7 +12,9 @@ from marshmallow import ValidationError, post_load, validates_schema
 from marshmallow.validate import Length, Range
 
 from api.schemas.fields import (
+    INT64_LOW,
     MISSING,
+    UINT64_HIGH,
     Anything,
     Items,
     Part,
@@ -32,6 +34,7 @@ MAX_INLINE = 256 << 20
 """Bytes of one inline tensor once inflated: the body's own cap does not bound what zlib makes of it."""
 
 _INFLATE_STEP = 1 << 20
+_RANK = Length(max=MAX_RANK, error="has more than {max} dimensions")
 _WHITESPACE = str.maketrans("", "", " \t\r\n")
 
 
@@ -53,6 +56,10 @@ class TensorInitSchema(WireSchema):
         fill = data.get("fill_value")
         if fill is not None and not isinstance(fill, (int, float)):
             raise ValidationError(f"must be a number or a boolean, not {shown(fill)}", "fill_value")
+        if isinstance(fill, int) and not INT64_LOW <= fill <= UINT64_HIGH:
+            raise ValidationError(
+                f"must fit 64 bits, not {shown(fill)}; write a float as one, such as 1e30", "fill_value"
+            )
 
 
 class TensorDataSchema(WireSchema):
@@ -60,7 +67,7 @@ class TensorDataSchema(WireSchema):
 
     data_b64 = Text(required=True)
     dtype = Text(load_default="float32", allow_none=True, validate=one_of(ITEM_BYTES))
-    shape = Items(WholeNumber(0, MAX_BYTES), load_default=list, allow_none=True, validate=Length(max=MAX_RANK))
+    shape = Items(WholeNumber(0, MAX_BYTES), load_default=list, allow_none=True, validate=_RANK)
     compress = Text(load_default="none", allow_none=True, validate=one_of(("none", "zlib")))
 
     @post_load
@@ -104,7 +111,7 @@ class TensorSpecSchema(WireSchema):
         WholeNumber(0, MAX_BYTES),
         load_default=list,
         allow_none=True,
-        validate=Length(max=MAX_RANK),
+        validate=_RANK,
         metadata={"description": "Sizes; zero-length dimensions are allowed; [] is a scalar."},
     )
     dtype = Text(load_default="float32", allow_none=True, validate=one_of(ITEM_BYTES))

@@ -80,3 +80,8 @@ def test_refused_as_a_whole(client: FlaskClient, records: JobRecords, body: Any)
 def test_a_thousand(client: FlaskClient, records: JobRecords) -> None:
     body = client.post("/batch", json={"jobs": [ONE] * 1000}).get_json()
     assert body["accepted"] == records.queue_length() == 1000
+
+
+def test_half_of_a_legacy_body_is_told_what_is_missing(client: FlaskClient) -> None:
+    entry = client.post("/batch", json={"jobs": [{"ref_code": "x"}]}).get_json()["jobs"][0]
+    assert entry["problem"]["detail"].startswith("custom_code: is missing")

@@ -93,7 +93,9 @@ COMPARE: list[tuple[Any, str]] = [
     ({"ref_code": 1, "custom_code": "x"}, "ref_code"),
     ({"ref_code": "x", "custom_code": "x" * ((1 << 20) + 1)}, "custom_code"),
     ({"ref_code": "x", "custom_code": "x", "num_trials": 0}, "num_trials"),
-    ({"ref_code": "x"}, "ref_kernel"),
+    ({"ref_code": "x"}, "custom_code"),
+    ({"custom_code": "x"}, "ref_code"),
+    ({"ref_code": "x", "custom_kernel": GOOD}, "ref_kernel"),
 ]
 
 
@@ -145,6 +147,8 @@ ARGUMENTS: list[tuple[Any, str]] = [
     (tensor("x", [4], kind="uniform", low=2), f"{INIT} -> high"),
     (tensor("x", [4], kind="randint", low=3, high=3, dtype="int32"), f"{INIT} -> high"),
     (tensor("x", [4], kind="full", fill_value="zero"), f"{INIT} -> fill_value"),
+    (tensor("x", [4], kind="full", fill_value=2**64), f"{INIT} -> fill_value"),
+    (tensor("x", [4], kind="full", fill_value=10**400), f"{INIT} -> fill_value"),
     (tensor("x", [4], kind="arange", step="a"), f"{INIT} -> step"),
     ({**X, "tensor_spec": {"data": {"shape": [4]}}}, f"{DATA} -> data_b64"),
     (inline("!!!!"), f"{DATA} -> data_b64"),
@@ -262,6 +266,8 @@ RAW: list[tuple[bytes, str]] = [
     (b'{"kernel": {"source_code": "a\\u0000b"}}', "kernel -> source_code"),
     (b'{"kernel": {"source_code": "\\ud800"}}', "kernel -> source_code"),
     (b'{"kernel": {"\\udfff": 1}}', "lone surrogate"),
+    (b'{"kernel": {"io": 1, "a": [{"b": 1, "\\u0062": 2}], "io": 1}}', "kernel -> io: is given more than once"),
+    (b'{"jobs": [{}, {"kernel": {}, "kernel": 1}]}', "jobs -> 1 -> kernel: is given more than once"),
     (b'{"a":' * 65 + b"1" + b"}" * 65, "65 deep"),
     (b"[" * 100_000, "100000 deep"),
     (b'{"a":' * 1_000_000, "deep"),

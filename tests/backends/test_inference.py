@@ -61,6 +61,26 @@ def model(init: str, forward: str) -> str:
         ("def kernel_fn(q, k): return torch.bmm(q, k)", "[16, 128, 128]"),
         ("def kernel_fn(x, n: int, a: float = 2.0): return x.sum(n) * a", "n = 1"),
         ("def kernel_fn(*xs): return xs[0]", "xs float32"),
+        ("def kernel_fn(x, mask): return x.masked_fill(mask, 0)", "mask bool [1024, 1024] coin flips"),
+        ("def kernel_fn(scores, mask): return scores + mask", "mask float32 [1024, 1024]"),
+        ("def kernel_fn(logits, labels): return F.cross_entropy(logits, labels)", "labels int64 [1024] integers below"),
+        ("def kernel_fn(x, target): return F.mse_loss(x, target)", "target float32 [1024, 1024]"),
+        ("def kernel_fn(x, target): return F.nll_loss(x, target)", "target int64 [1024] integers below 1024"),
+        (
+            model("self.a = nn.Linear(16, 8); self.b = nn.Linear(32, 8)", "(self, x, y): return self.a(x) + self.b(y)"),
+            "x float32 [256, 16] standard normal; y float32 [256, 32]",
+        ),
+        (
+            model("self.b = nn.Bilinear(20, 30, 40)", "(self, x, y): return self.b(x, y)"),
+            "x float32 [256, 20] standard normal; y float32 [256, 30]",
+        ),
+        (
+            model(
+                "self.d = nn.Sequential(nn.Linear(13, 8), nn.ReLU()); self.e = nn.Embedding(7, 8)",
+                "(self, dense, item): return self.d(dense) * self.e(item)",
+            ),
+            "dense float32 [256, 13] standard normal; item int64 [256] integers below 7",
+        ),
     ],
 )
 def test_inferred(source: str, guess: str, tmp_path: Path) -> None:

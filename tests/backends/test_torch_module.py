@@ -92,6 +92,8 @@ def test_a_missing_entry_is_named(source: str, metadata: dict[str, object], word
         ("import no_such_package", ["ModuleNotFoundError", "import no_such_package", "kernel.py", "line 1"]),
         ("x = 1\nboom = 1 / 0", ["ZeroDivisionError", "boom = 1 / 0", "line 2"]),
         ("raise SystemExit(3)", ["SystemExit: 3"]),
+        ("raise KeyboardInterrupt", ["KeyboardInterrupt"]),
+        ("class Own(BaseException): pass\nraise Own('x')", ["Own: x", "line 2"]),
         ("a = '\0'", ["null byte"]),
         ("def f():\n" + "(" * 10000, ["SyntaxError"]),
     ],
@@ -232,6 +234,9 @@ def test_a_source_that_insists_on_a_gpu(line: str, tmp_path: Path) -> None:
     assert not fault.compiled
 
 
+LENGTH = {"name": "n", "type": "int", "value": 2}
+
+
 def test_outputs_are_left_out_where_the_signature_has_no_room(tmp_path: Path) -> None:
     io = {"args": [tensor("x", 2), tensor("out", 2, role="output"), {"name": "n", "type": "int", "value": 3}]}
     x, out = torch.ones(2), torch.zeros(2)
@@ -240,6 +245,24 @@ def test_outputs_are_left_out_where_the_signature_has_no_room(tmp_path: Path) ->
     writing = loaded(kernel("def kernel_fn(x, out, n): out.copy_(x * n)", io=io), tmp_path)
     assert writing.call([x, out, 3]) is None
     assert out.tolist() == [3.0, 3.0]
+
+
+def test_scalars_are_left_out_where_the_signature_names_none_of_them(tmp_path: Path) -> None:
+    io = {"args": [tensor("x", 2), tensor("y", 2), tensor("out", 2, role="output"), LENGTH]}
+    x, y, out = torch.ones(2), torch.ones(2), torch.zeros(2)
+    reading = loaded(kernel("def kernel_fn(a, b): return a + b", io=io), tmp_path)
+    assert reading.call([x, y, out, 2]).tolist() == [2.0, 2.0]
+    with pytest.raises(KernelFault, match="takes 2 positional arguments but"):
+        loaded(kernel("def kernel_fn(x, n): return x * n", io=io), tmp_path).call([x, y, out, 2])
+
+
+def test_another_kernels_scalars_are_left_out_where_the_tensors_are_all_it_takes(tmp_path: Path) -> None:
+    x, y = torch.ones(2), torch.ones(2)
+    assert loaded(kernel("def kernel_fn(a, b): return a + b"), tmp_path).call([x, y, 2]).tolist() == [2.0, 2.0]
+    assert loaded(kernel("def kernel_fn(a, b, n): return (a + b) * n"), tmp_path).call([x, y, 2]).tolist() == [4.0, 4.0]
+    source = "def kernel_fn(a): return a\ndef get_inputs(): return [torch.ones(2), 2]"
+    with pytest.raises(KernelFault, match="takes 1 positional argument but 2 were given"):
+        loaded(kernel(source), tmp_path).call([x, 2])
 
 
 def test_too_few_parameters_for_the_contract(tmp_path: Path) -> None:
@@ -291,3 +314,54 @@ def test_what_a_build_says(tmp_path: Path) -> None:
     artifact = built(kernel(RELU), tmp_path)
     assert artifact.facts["entry"] == "class Model"
     assert artifact.deferred is None
+
+
+def test_inputs_by_name_come_in_calling_order(tmp_path: Path) -> None:
+    source = """
+    def kernel_fn(x, scale=2.0, y=None): return x * scale + y
+    def get_inputs(): return {"y": torch.ones(2), "x": torch.zeros(2)}
+    """
+    executable = loaded(kernel(source), tmp_path)
+    inputs = executable.own_inputs(1)
+    assert inputs is not None and [len(inputs), inputs[1]] == [3, 2.0]
+    assert executable.call(inputs).tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("signature", ["(batch)", "(*, x)", "(batch, **options)"])
+def test_a_dict_that_names_no_parameters_is_an_argument(signature: str, tmp_path: Path) -> None:
+    source = f"""
+    def kernel_fn{signature}: return 1
+    def get_inputs(): return {{"x": torch.ones(2)}}
+    """
+    inputs = loaded(kernel(source), tmp_path).own_inputs(1)
+    assert inputs is not None and len(inputs) == 1 and isinstance(inputs[0], dict)
+
+
+def test_a_class_that_is_only_callable(tmp_path: Path) -> None:
+    executable = loaded(kernel("class Model:\n    def __call__(self, x): return x + 1"), tmp_path)
+    assert (executable.entry, executable.call([1])) == ("class Model", 2)
+
+
+def test_a_module_without_forward_is_a_missing_entry(tmp_path: Path) -> None:
+    found = refusal(kernel("class Model(nn.Module):\n    def run(self, x): return x"), tmp_path)
+    assert found.status is Status.COMPILE_ERROR
+    assert found.message == "Entry point 'Model.forward' not found; class Model has: run"
+
+
+def test_a_constructor_that_lacks_its_arguments_says_where_they_come_from(tmp_path: Path) -> None:
+    source = (
+        "class Model(nn.Module):\n    def __init__(self, width): super().__init__()\n    def forward(self, x): return x"
+    )
+    assert "no get_init_inputs()" in refusal(kernel(source), tmp_path).message
+
+
+def test_an_exception_that_cannot_say_what_it_is(tmp_path: Path) -> None:
+    source = """
+    class Mute(Exception):
+        def __str__(self): raise ValueError("no")
+    def kernel_fn(x): raise Mute()
+    """
+    with pytest.raises(KernelFault, match=r"calling function kernel_fn: Mute: \(its text cannot be had: ValueError\)"):
+        loaded(kernel(source), tmp_path).call([1])
+    with pytest.raises(KernelFault, match="Mute"):
+        loaded(kernel(source), tmp_path).inferred_inputs(1)

@@ -188,3 +188,21 @@ def test_what_cannot_be_compiled_ahead_is_left_to_the_first_call(tmp_path: Path)
     )
     facts = ahead(asks, contract(*TENSORS, N, grid=4), tmp_path).facts
     assert facts["compiled_ahead"] is False and "ZeroDivisionError" in facts["notes"][0]
+
+
+@pytest.mark.usefixtures("interpreter")
+def test_what_the_interpreter_lacks_is_no_fault_of_the_kernel(tmp_path: Path) -> None:
+    source = """
+from triton.language.extra import libdevice
+
+@triton.jit
+def squash(x, out, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    value = libdevice.tanh(tl.load(x + at))
+    tl.store(out + at, value)
+"""
+    io = contract(tensor("x", 16), tensor("out", 16, role="output"), scalar("BLOCK", 16, meta=True), grid=1)
+    executable = loaded(of(source, io), tmp_path)
+    with pytest.raises(KernelFault, match="interpreter knows no libdevice") as caught:
+        executable.call([torch.ones(16), torch.zeros(16), 16])
+    assert caught.value.status is Status.UNSUPPORTED

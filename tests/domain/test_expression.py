@@ -45,6 +45,11 @@ def test_numbers_stand_for_themselves():
         "True",
         "(" * 100 + ")" * 100,
         "cdiv(n, b=2)",
+        "cdiv(n)",
+        "cdiv(n, 2, 3)",
+        "max(n)",
+        "min()",
+        "next_power_of_2()",
     ],
 )
 def test_other_forms_are_refused(text):
@@ -52,7 +57,12 @@ def test_other_forms_are_refused(text):
         parse(text)
 
 
-@pytest.mark.parametrize("text", ["n // 0", "m", "n - 2000", "n * 99999999 * 99999999999", "cdiv(n)", "n * 0.3001"])
+def test_a_function_with_other_arguments_is_told_its_form():
+    with pytest.raises(ExpressionError, match=r"^cdiv is written cdiv\(a, b\)$"):
+        parse("1 + cdiv(n)")
+
+
+@pytest.mark.parametrize("text", ["n // 0", "m", "n - 2000", "n * 99999999 * 99999999999", "n * 0.3001"])
 def test_values_that_are_no_dimension(text):
     with pytest.raises(ExpressionError):
         dimension(text, {"n": 1000})

@@ -46,3 +46,9 @@ def test_numbers_that_json_does_not_have_become_null():
     json.dumps(body, allow_nan=False)
     assert body["kernel_exec_result"]["timing"]["card"] == {"x": [None, {"y": None}]}
     assert body["speedup"]["ratio"] is None
+
+
+def test_half_characters_do_not_reach_the_answer():
+    outcome = Outcome(Status.RUNTIME_ERROR, "torch", compiled=True, message="\ud800 größe", output="\udcff")
+    result = Report(outcome, environment={"host": "here"}).body("j")["kernel_exec_result"]
+    assert (result["validation_error"], result["output"]) == ("? größe", "?")

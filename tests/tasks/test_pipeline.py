@@ -295,3 +295,42 @@ def test_a_null_runner_that_dies_is_our_fault_and_the_next_job_has_another(bench
     with pytest.raises(InfrastructureFault, match="null runner"):
         judged(bench, kernel(SOFTMAX))
     assert judged(bench, kernel(SOFTMAX)).outcome.status is Status.PASSED
+
+
+@pytest.mark.parametrize("strides", [[1, 64], [96, 3], [0, 1], [1, 0], [0, 0]])
+def test_inputs_of_any_layout_reach_the_kernel_as_the_contract_has_them(bench: Workbench, strides: list[int]) -> None:
+    spec = {"shape": [64, 32], "dtype": "float32", "strides": strides}
+    io = {"args": [{"name": "x", "type": "tensor", "tensor_spec": spec}]}
+    source = f"def kernel_fn(x):\n    assert x.stride() == {tuple(strides)}\n    return x * 2"
+    assert judged(bench, kernel(source, io=io), kernel(source, io=io)).outcome.status is Status.PASSED
+
+
+def test_a_contract_that_this_process_cannot_hold_is_refused_before_it_is_drawn(bench: Workbench) -> None:
+    elements = bench.call_memory // 4
+    io = {"args": [tensor("x", [elements // 2 + 1]), tensor("y", [elements // 2 + 1])]}
+    outcome = judged(bench, kernel("def kernel_fn(x, y): return x[:8] + y[:8]", io=io)).outcome
+    assert outcome.status is Status.OUT_OF_MEMORY
+    assert "this worker allows" in (outcome.message or "")
+
+
+def test_an_answer_that_this_process_cannot_hold_is_refused(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "call_memory", 1 << 20)
+    outcome = judged(bench, kernel("def kernel_fn(x): return torch.ones(1 << 19)" + INPUTS)).outcome
+    assert outcome.status is Status.OUT_OF_MEMORY
+
+
+def test_a_reference_without_a_contract_gets_the_candidates_tensors(bench: Workbench) -> None:
+    source = """
+import triton, triton.language as tl
+@triton.jit
+def add(x, y, out, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, mask=at < n) + tl.load(y + at, mask=at < n), mask=at < n)
+"""
+    scalars = [{"name": name, "type": "int", "value": value} for name, value in (("n", 1000), ("BLOCK", 256))]
+    args = [tensor("x", [1000]), tensor("y", [1000]), tensor("out", [1000], "output"), *scalars]
+    candidate = kernel(source, "triton", io={"args": args, "launch": {"grid": 4}})
+    report = judged(bench, candidate, kernel("def kernel_fn(x, y): return x + y"))
+    assert report.outcome.status is Status.PASSED
+    assert report.outcome.inputs["source"] == "the candidate's io contract"
+    assert judged(bench, candidate, kernel("def kernel_fn(x, y): return x - y")).outcome.status is Status.WRONG_RESULT

@@ -89,6 +89,8 @@ def test_repeats_says_whether_fresh_sets_are_equal(io: IOContract, repeats: bool
 def test_the_size_of_a_set_is_known_before_it_is_drawn() -> None:
     assert ContractInputs(ADD, "cpu", None).nbytes == 3 * 16
     assert ContractInputs(contract(tensor("x", 3, 5, dtype="complex128")), "cpu", None).nbytes == 240
+    assert ContractInputs(contract(tensor("x", 3, 4, strides=(8, 2))), "cpu", None).nbytes == (2 * 8 + 3 * 2 + 1) * 4
+    assert ContractInputs(contract(tensor("x", 1000, 4, strides=(0, 1))), "cpu", None).nbytes == 4 * 4
 
 
 def test_a_faulty_spec_is_refused_by_the_arguments_name() -> None:
