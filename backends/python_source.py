@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from backends import extension
 from backends.arguments import construct, contract_arguments, input_maker, signature_of
@@ -157,7 +158,9 @@ class PythonExecutable(Executable):
     def state(self) -> dict[str, Any]:
         if not isinstance(self._instance, torch.nn.Module):
             return {}
-        return {name: value for name, value in self._instance.state_dict().items() if isinstance(value, torch.Tensor)}
+        state = {name: value for name, value in self._instance.state_dict().items() if isinstance(value, torch.Tensor)}
+        # A lazy module has no weights yet: its first call draws them, from where its constructor left the generator.
+        return {} if any(is_lazy(value) for value in state.values()) else state
 
     def load_state(self, state: dict[str, Any]) -> bool:
         own = self.state()
@@ -165,7 +168,7 @@ class PythonExecutable(Executable):
             return False
         with torch.no_grad():
             for name, value in own.items():
-                value.copy_(state[name])
+                _once(value).copy_(_once(state[name], like=value))
         return True
 
     def _made(self, name: str, holders: list[Any], seed: int) -> list[Any] | None:
@@ -180,6 +183,12 @@ class PythonExecutable(Executable):
 
     def _on_device(self, value: Any) -> Any:
         return replace(value, torch.Tensor, lambda tensor: tensor.to(self._target.device))
+
+
+def _once(tensor: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tensor:
+    """Every element that has memory of its own, once; of an expanded dimension the first. Those of `like`, if given."""
+    strides = (tensor if like is None else like).stride()
+    return tensor[tuple(slice(1) if stride == 0 else slice(None) for stride in strides)] if 0 in strides else tensor
 
 
 def _import_fault(error: BaseException, folder: Path, target: Target) -> KernelFault:

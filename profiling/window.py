@@ -68,7 +68,8 @@ class Range:
         gate = self._opened() if gated else None
         calls = slots.null_wire() if self._null else slots.wire()
         runner = self.session.runner
-        runner.send({"op": "window", "calls": calls, "shot": self._shots, "gated": gated, "marked": marked})
+        how = {"shot": self._shots, "gated": gated, "marked": marked, "seed": slots.seed}
+        runner.send({"op": "window", "calls": calls, **how})
         try:
             self._expect("armed", arm_within if gate else None)
         except TimeoutError:

@@ -185,6 +185,12 @@ class _Job:
             raise ValueError(f"the {contender.role} has no runner")
         with contender.answerable():
             contender.probe = contender.session.probe(args, PROBE_CALLS)
+            if self.reference is not None and not contender.probe.outputs:
+                raise KernelFault(
+                    Status.WRONG_RESULT,
+                    f"the {contender.role} answered with no tensor and no number, so that there is nothing to compare: "
+                    "return one, or give a contract (`io`) with an output argument",
+                )
 
 
 def _device_id(bench: Workbench) -> str:
