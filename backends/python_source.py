@@ -156,20 +156,31 @@ class PythonExecutable(Executable):
             raise fault(error, f"calling {self.entry} with guessed inputs", self._folder, self._target) from error
 
     def state(self) -> dict[str, Any]:
-        if not isinstance(self._instance, torch.nn.Module):
-            return {}
-        state = {name: value for name, value in self._instance.state_dict().items() if isinstance(value, torch.Tensor)}
-        # A lazy module has no weights yet: its first call draws them, from where its constructor left the generator.
-        return {} if any(is_lazy(value) for value in state.values()) else state
+        own = self._weights()
+        # A lazy module has none yet: its first call draws them, from where its constructor left the generator.
+        return {} if any(is_lazy(value) for value in own.values()) else own
 
     def load_state(self, state: dict[str, Any]) -> bool:
-        own = self.state()
-        if {name: value.shape for name, value in own.items()} != {name: value.shape for name, value in state.items()}:
+        own = self._weights()
+        fitting = (
+            name in state and (is_lazy(value) or value.shape == state[name].shape) for name, value in own.items()
+        )
+        if len(own) != len(state) or not all(fitting):
             return False
         with torch.no_grad():
             for name, value in own.items():
+                if is_lazy(value):
+                    value.materialize(state[name].shape)
                 _once(value).copy_(_once(state[name], like=value))
         return True
+
+    def _weights(self) -> dict[str, Any]:
+        """The module's own tensors by name, lazy ones among them."""
+        if not isinstance(self._instance, torch.nn.Module):
+            return {}
+        # With keep_vars: without, a lazy parameter is a copy, and its own would stay as it is.
+        state = self._instance.state_dict(keep_vars=True)
+        return {name: value for name, value in state.items() if isinstance(value, torch.Tensor)}
 
     def _made(self, name: str, holders: list[Any], seed: int) -> list[Any] | None:
         """What the source's own input maker gives under the seed, on the target; None when it has none."""
