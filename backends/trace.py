@@ -35,6 +35,7 @@ _NO_GPU = (
     "libcuda.so",
     "on a CUDA device but torch.cuda.is_available() is False",
 )
+_INTERPRETER_LACKS = re.compile(r"'InterpreterBuilder\W+ object has no attribute")
 _PROGRAMMING_ERRORS = (NameError, AttributeError, TypeError, ImportError, SyntaxError)
 _INSISTS = re.compile(r"^(?:raise|assert)\b.*(?:cuda|gpu)|torch\.cuda\.", re.IGNORECASE)
 
@@ -57,6 +58,9 @@ def fault(
         return KernelFault(Status.OUT_OF_MEMORY, message, log, compiled=compiled)
     if not target.is_cuda and asks_for_gpu(error):
         message = f"{NO_DEVICE}, and the source asks for one ({message})"
+        return KernelFault(Status.UNSUPPORTED, message, log, compiled=compiled)
+    if _INTERPRETER_LACKS.search(str(error)):
+        message = f"{NO_DEVICE}, and Triton's interpreter, which takes its place, cannot do this ({message})"
         return KernelFault(Status.UNSUPPORTED, message, log, compiled=compiled)
     return KernelFault(status, message, log, compiled=compiled)
 

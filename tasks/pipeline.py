@@ -97,11 +97,12 @@ class _Job:
                     contender.artifact = contender.session.build(contender.kernel, contender.folder)
                     contender.compiled = contender.artifact.deferred is None
                     contender.facts |= contender.artifact.facts
+                    contender.close()  # Before it is sealed: nothing may be left that writes into its folder.
+                    contender.seal()
             except Stopped as stopped:
                 failed = stopped
             finally:
                 contender.close()
-                contender.seal()
                 contender.build_s = time.monotonic() - started
         if failed is not None:
             raise failed
