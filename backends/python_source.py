@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from backends import extension
 from backends.arguments import (
@@ -168,9 +169,9 @@ class PythonExecutable(Executable):
             raise fault(error, f"calling {self.entry} with guessed inputs", self._folder, self._target) from error
 
     def state(self) -> dict[str, Any]:
-        if not isinstance(self._instance, torch.nn.Module):
-            return {}
-        return {name: value for name, value in self._instance.state_dict().items() if isinstance(value, torch.Tensor)}
+        own = self._weights()
+        # A lazy module has none yet: its first call draws them, from where its constructor left the generator.
+        return {} if any(is_lazy(value) for value in own.values()) else own
 
     def parameters(self) -> list[str]:
         if not isinstance(self._instance, torch.nn.Module):
@@ -178,13 +179,26 @@ class PythonExecutable(Executable):
         return [name for name, _ in self._instance.named_parameters(remove_duplicate=False)]
 
     def load_state(self, state: dict[str, Any]) -> bool:
-        own = self.state()
-        if {name: value.shape for name, value in own.items()} != {name: value.shape for name, value in state.items()}:
+        own = self._weights()
+        fitting = (
+            name in state and (is_lazy(value) or value.shape == state[name].shape) for name, value in own.items()
+        )
+        if len(own) != len(state) or not all(fitting):
             return False
         with torch.no_grad():
             for name, value in own.items():
-                value.copy_(state[name])
+                if is_lazy(value):
+                    value.materialize(state[name].shape)
+                _once(value).copy_(_once(state[name], like=value))
         return True
+
+    def _weights(self) -> dict[str, Any]:
+        """The module's own tensors by name, lazy ones among them."""
+        if not isinstance(self._instance, torch.nn.Module):
+            return {}
+        # With keep_vars: without, a lazy parameter is a copy, and its own would stay as it is.
+        state = self._instance.state_dict(keep_vars=True)
+        return {name: value for name, value in state.items() if isinstance(value, torch.Tensor)}
 
     def _made(self, name: str, holders: list[Any], seed: int) -> list[Any] | None:
         """What the source's own input maker gives under the seed, on the target; None when it has none."""
@@ -202,6 +216,12 @@ class PythonExecutable(Executable):
 
     def _on_device(self, value: Any) -> Any:
         return replace(value, torch.Tensor, lambda tensor: tensor.to(self._target.device))
+
+
+def _once(tensor: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tensor:
+    """Every element that has memory of its own, once; of an expanded dimension the first. Those of `like`, if given."""
+    strides = (tensor if like is None else like).stride()
+    return tensor[tuple(slice(1) if stride == 0 else slice(None) for stride in strides)] if 0 in strides else tensor
 
 
 def _import_fault(error: BaseException, folder: Path, target: Target) -> KernelFault:

@@ -36,6 +36,7 @@ _NO_GPU = (
     "on a CUDA device but torch.cuda.is_available() is False",
 )
 _NOT_INTERPRETED = ("libdevice", "inline_asm_elementwise")
+_INTERPRETER_LACKS = re.compile(r"'InterpreterBuilder\W+ object has no attribute")
 _PROGRAMMING_ERRORS = (NameError, AttributeError, TypeError, ImportError, SyntaxError)
 _INSISTS = re.compile(r"^(?:raise|assert)\b.*(?:cuda|gpu)|torch\.cuda\.", re.IGNORECASE)
 
@@ -59,8 +60,8 @@ def fault(
     if not target.is_cuda and asks_for_gpu(error):
         message = f"{NO_DEVICE}, and the source asks for one ({message})"
         return KernelFault(Status.UNSUPPORTED, message, log, compiled=compiled)
-    if not target.is_cuda and _is_beyond_interpreter(error):
-        message = f"{NO_DEVICE}, and Triton's interpreter knows no libdevice and no inline assembly ({message})"
+    if not target.is_cuda and (_is_beyond_interpreter(error) or _INTERPRETER_LACKS.search(str(error))):
+        message = f"{NO_DEVICE}, and Triton's interpreter, which takes its place, cannot do this ({message})"
         return KernelFault(Status.UNSUPPORTED, message, log, compiled=compiled)
     return KernelFault(status, message, log, compiled=compiled)
 

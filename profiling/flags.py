@@ -16,8 +16,8 @@ ERRORS_APART = 4.0
 """Two times differ when they are further apart than so many of their joint standard errors,"""
 SHARE_APART = 0.05
 """and by more than this part of the longer one,"""
-DRIFT_MS = 0.05
-"""and by more than a window's overhead differs between two processes, which a single call carries alone (up to 26 µs
+DRIFT_MS = 0.02
+"""and by more than a window's overhead differs between two processes, which a single call carries alone (-16 to 9 µs
 measured on an H200; docs/measurements.md)."""
 
 LISTED = 4

@@ -36,6 +36,8 @@ class Slots:
         self.outputs: list[list[TensorRef]] = []
         self.returned = bool(returned)
         self.filled = False
+        self.seed = 0
+        """What the runner's random generators start from in a window over this layout."""
         self._output_arguments = frozenset(output_arguments)
         self._end = 0
         for _ in range(calls):
@@ -103,6 +105,8 @@ class Slots:
 
     def overrun(self, snapshot: torch.Tensor) -> bool:
         """Whether a snapshot's guards, the poisoned bytes between outputs, were written."""
+        if not self.outputs[0]:
+            return False
         stride = self.output_bytes // self.calls
         calls = snapshot[: stride * self.calls].view(self.calls, stride)
         ends = [ref.offset + ref.span - self.inputs_end for ref in self.outputs[0]]

@@ -70,7 +70,8 @@ class Range:
         gate = self._opened() if gated else None
         self._tell(slots, arena)
         runner = self.session.runner
-        runner.send({"op": "window", "shot": self._shots, "gated": gated, "marked": marked})
+        how = {"shot": self._shots, "gated": gated, "marked": marked, "seed": slots.seed}
+        runner.send({"op": "window", **how})
         try:
             self._expect("armed", arm_within if gate else None)
         except TimeoutError:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
+import numpy
 import torch
 
 from backends.backend import Target
@@ -15,9 +18,9 @@ from sandbox.arena import describe
 
 
 def tensors_of(result: Any, target: Target) -> list[torch.Tensor]:
-    """The tensors of a nested answer, depth first, numbers as 0-d tensors; what is neither carries no answer.
+    """The tensors of a nested answer, depth first, numbers as 0-d tensors; None and text carry no answer.
 
-    Raises KernelFault (WRONG_RESULT) for a tensor on another device.
+    Raises KernelFault: WRONG_RESULT for a tensor on another device, UNSUPPORTED for a thing that cannot be looked into.
     """
     found = [_tensor(leaf, target) for leaf in _flattened(result)]
     for index, tensor in enumerate(found):
@@ -51,7 +54,7 @@ def portable(value: Any, target: Target) -> tuple[Any, list[torch.Tensor]]:
     def keep(tensor: torch.Tensor) -> TensorRef:
         if tensor.layout != torch.strided:
             raise KernelFault(Status.UNSUPPORTED, f"{tensor.layout} tensors do not cross; only strided ones do")
-        kept.append(tensor.detach().to(target.device).resolve_conj().resolve_neg())
+        kept.append(_writable(tensor.detach().to(target.device).resolve_conj().resolve_neg()))
         return describe(kept[-1])
 
     return values.encode(values.replace(value, torch.Tensor, keep)), kept
@@ -65,16 +68,41 @@ def _changed(first: str, now: str) -> KernelFault:
     )
 
 
+def _writable(tensor: torch.Tensor) -> torch.Tensor:
+    """The same content with a place for every element: an expanded tensor has one for many, and none to copy into."""
+    return tensor.contiguous() if repeats(tensor) else tensor
+
+
+def repeats(tensor: torch.Tensor) -> bool:
+    """Whether a dimension is expanded, so that many elements are one in memory."""
+    return any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+
+
 def _flattened(result: Any) -> list[Any]:
     match result:
+        case torch.Tensor() | bool() | int() | float() | complex() | numpy.ndarray() | numpy.generic():
+            return [result]
+        case None | str() | bytes():
+            return []
         case tuple() | list():
             return [leaf for item in result for leaf in _flattened(item)]
-        case dict():
+        case Mapping():
             return [leaf for item in result.values() for leaf in _flattened(item)]
-        case torch.Tensor() | bool() | int() | float():
-            return [result]
-    return []
+    if dataclasses.is_dataclass(result) and not isinstance(result, type):
+        return [leaf for field in dataclasses.fields(result) for leaf in _flattened(getattr(result, field.name))]
+    raise KernelFault(
+        Status.UNSUPPORTED,
+        f"the answer holds an object of type {type(result).__name__}, which cannot be compared: return tensors or "
+        "numbers, alone or in tuples, lists, dicts and dataclasses",
+    )
 
 
 def _tensor(leaf: Any, target: Target) -> torch.Tensor:
-    return leaf.detach() if isinstance(leaf, torch.Tensor) else torch.tensor(leaf, device=target.device)
+    match leaf:
+        case torch.Tensor():
+            return leaf.detach()
+        case numpy.ndarray():
+            return torch.from_numpy(numpy.ascontiguousarray(leaf)).view(leaf.shape)
+        case numpy.generic():
+            return torch.tensor(leaf.item(), dtype=torch.from_numpy(numpy.asarray([leaf])).dtype, device=target.device)
+    return torch.tensor(leaf, device=target.device)

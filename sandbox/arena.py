@@ -11,6 +11,7 @@ import os
 from typing import Any, Protocol
 
 import torch
+from torch.utils.dlpack import from_dlpack
 
 from domain.value import TensorRef
 from sandbox import cuda
@@ -87,6 +88,17 @@ def view(memory: torch.Tensor, ref: TensorRef) -> torch.Tensor:
         return torch.empty_strided(ref.shape, ref.strides, dtype=dtype, device=memory.device)
     flat = memory[ref.offset : ref.offset + ref.span].view(dtype)
     return flat.as_strided(ref.shape, ref.strides)
+
+
+def argument(memory: torch.Tensor, ref: TensorRef) -> torch.Tensor:
+    """`view`, but to a kernel's eye a tensor like any other: no view, alone in its storage, which begins with it."""
+    lying = view(memory, ref)
+    if ref.span == 0:
+        return lying
+    # Through DLPack the storage is one of these bytes only, and keeps the memory alive.
+    lone = from_dlpack(memory[ref.offset : ref.offset + ref.span]).untyped_storage()
+    with torch.no_grad():
+        return torch.empty(0, dtype=lying.dtype, device=memory.device).set_(lone, 0, ref.shape, ref.strides)
 
 
 def describe(tensor: torch.Tensor, offset: int = 0) -> TensorRef:

@@ -19,13 +19,15 @@ import torch
 
 from backends import trace
 from backends.backend import Artifact, Executable, Target
+from backends.randomness import seed_everything
 from backends.registry import backend
 from domain import value as values
 from domain.kernel import Kernel
 from domain.value import TensorRef
 from sandbox import arena as arenas
+from sandbox.answer_memory import AnswerMemory
 from sandbox.answers import deliver, portable, tensors_of
-from sandbox.arena import Arena, view
+from sandbox.arena import Arena, argument, view
 from sandbox.channel import Channel, ChannelClosed, Message
 from sandbox.cuda import Gate
 from sandbox.flop_count import counted
@@ -48,6 +50,7 @@ class Runner:
         self.retained: list[torch.Tensor] = []
         self.calls: list[tuple[list[Any], list[torch.Tensor]]] = []
         self.output_arguments: tuple[int, ...] = ()
+        self.reuses_memory = False
 
     def build(self, message: Message) -> Message:
         """Compiles in this process, with no GPU visible."""
@@ -148,16 +151,21 @@ class Runner:
     def probe(self, message: Message) -> Message:
         """Calls until warm, then says what came out and about how long a call takes (advisory, for sizing windows)."""
         args = self._placed(message["args"])
-        result = None
+        results: list[Any] = []
+        places = AnswerMemory(self._memory)
         elapsed_ms: list[float] = []
         for _ in range(int(message["calls"])):
             start = mark(self.target)
-            result = self._loaded.call(args)
+            results.append(self._loaded.call(args))
             elapsed_ms.append(milliseconds(start, mark(self.target)))
+            if results[-1] is not None:
+                places.note(self._outputs(results[-1], args))
+        self.reuses_memory = places.comes_again
         return {
             "op": "value",
-            "value": self._retain(self._outputs(result, args)),
-            "returned": result is not None,
+            "value": self._retain(self._outputs(results[-1], args)),
+            "returned": results[-1] is not None,
+            "reuses_memory": self.reuses_memory,
             "elapsed_ms": elapsed_ms,
         }
 
@@ -190,9 +198,11 @@ class Runner:
     def window(self, message: Message) -> Message:
         """One window over the layout: queue every call behind the gate (or wait for the gun), hand in, say done.
 
-        Answers are handed in after the last call, so that nothing stands between calls; a marked window has the
-        kernel's own clock read between them, for the distribution.
+        Answers are handed in after the last call, so that nothing stands between calls, or each before the next where
+        calls answer in the same memory. A marked window has the kernel's own clock read between them, for the
+        distribution. Both kernels of a round are given the same seed: dropout drops the same.
         """
+        seed_everything(int(message["seed"]))
         shot, marked = int(message["shot"]), bool(message["marked"])
         gate = self.gate if message["gated"] else None
         if gate is not None:
@@ -203,11 +213,15 @@ class Runner:
             self.channel.receive()
         marks = [mark(self.target)] if marked else []
         results = []
-        for args, _ in self.calls:
-            results.append(self._loaded.call(args))
+        for args, slots in self.calls:
+            result = self._loaded.call(args)
+            if self.reuses_memory and slots:
+                deliver([self._outputs(result, args)], [slots])
+            else:
+                results.append(result)
             if marked:
                 marks.append(mark(self.target))
-        if any(slots for _, slots in self.calls):
+        if results and any(slots for _, slots in self.calls):
             answers = [self._outputs(result, args) for result, (args, _) in zip(results, self.calls, strict=True)]
             deliver(answers, [slots for _, slots in self.calls])
         if gate is not None:
@@ -237,8 +251,8 @@ class Runner:
         return self.arena.bytes
 
     def _placed(self, wire: Any) -> Any:
-        """A value whose tensors are views of the arena."""
-        return values.replace(values.decode(wire), TensorRef, lambda ref: view(self._memory, ref))
+        """A value whose tensors lie in the arena."""
+        return values.replace(values.decode(wire), TensorRef, lambda ref: argument(self._memory, ref))
 
     def _outputs(self, result: Any, args: list[Any]) -> list[torch.Tensor]:
         """The answer's tensors: what the call returned, else the contract's output arguments."""

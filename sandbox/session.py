@@ -46,11 +46,15 @@ class State:
 
 @dataclass(frozen=True)
 class Probe:
-    """What a warm call gave: its outputs (private copies), whether they were returned, and about how long it took."""
+    """What a warm call gave: its outputs (private copies), whether they were returned, and about how long it took.
+
+    `reuses_memory`: a later call answered where an earlier one had; each answer is then fetched before the next call.
+    """
 
     outputs: list[torch.Tensor]
     returned: bool
     estimate_ms: float
+    reuses_memory: bool = False
 
 
 class Session:
@@ -144,7 +148,12 @@ class Session:
         outputs = self._fetch(answer)
         if not isinstance(outputs, list):
             raise KernelFault(Status.CRASHED, "the runner's answer has no outputs")
-        return Probe(outputs, answer.get("returned") is True, max(min(elapsed, default=0.0), 0.0))
+        return Probe(
+            outputs,
+            answer.get("returned") is True,
+            max(min(elapsed, default=0.0), 0.0),
+            answer.get("reuses_memory") is True,
+        )
 
     def double(self, args: list[Any]) -> list[torch.Tensor] | None:
         """One call's outputs in float64, on a copy of the model and doubled inputs; None where it cannot be run so."""

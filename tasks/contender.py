@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,12 +23,27 @@ class Stopped(Exception):
     """A contender failed; its outcome says how, and the job goes on to its report."""
 
 
+MAX_FOLDER_BYTES = 2 << 30
+"""Of all files that a build leaves; a file may be long and hold nothing, and is read to its end all the same."""
+
+
 def digest(folder: Path) -> bytes:
-    """Of every file in a folder, by name and content. What is no plain file counts by its name alone."""
+    """Of every file in a folder, by name and content. What is no plain file counts by its name alone.
+
+    Raises KernelFault (UNSUPPORTED) for a folder that is too large to be read.
+    """
     found = hashlib.blake2b(digest_size=32)
+    size = 0
     for path in sorted(folder.rglob("*")):
-        found.update(f"{path.relative_to(folder)}\0".encode())
+        found.update(os.fsencode(path.relative_to(folder)) + b"\0")
         if path.is_file() and not path.is_symlink():
+            size += path.stat().st_size
+            if size > MAX_FOLDER_BYTES:
+                raise KernelFault(
+                    Status.UNSUPPORTED,
+                    f"the build left more than {MAX_FOLDER_BYTES >> 30} GiB in its folder: write less while the source "
+                    "is imported",
+                )
             with path.open("rb") as file:
                 found.update(hashlib.file_digest(file, hashlib.blake2b).digest())
     return found.digest()
@@ -90,13 +106,16 @@ class Contender:
         return Slots(calls, example, self.output_arguments, returned, device)
 
     def seal(self) -> None:
-        """Notes what the build left in its folder."""
+        """Notes what the build left in its folder; raises KernelFault where that is too much."""
         self._sealed = digest(self.folder)
 
     @property
     def untouched(self) -> bool:
         """Whether the folder is as the build left it."""
-        return digest(self.folder) == self._sealed
+        try:
+            return digest(self.folder) == self._sealed
+        except KernelFault:
+            return False
 
     def stop(self) -> None:
         """Has its runner end, without waiting for it: what several of them need goes on at once."""

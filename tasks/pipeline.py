@@ -112,11 +112,12 @@ class _Job:
                     contender.artifact = contender.session.build(contender.kernel, contender.folder)
                     contender.compiled = contender.artifact.deferred is None
                     contender.facts |= contender.artifact.facts
+                    contender.close()  # Before it is sealed: nothing may be left that writes into its folder.
+                    contender.seal()
             except Stopped as stopped:
                 failed = stopped
             finally:
                 contender.close()
-                contender.seal()
                 contender.build_s = time.monotonic() - started
         if failed is not None:
             raise failed
@@ -248,6 +249,12 @@ class _Job:
             raise ValueError(f"the {contender.role} has no runner")
         with contender.answerable():
             contender.probe = contender.session.probe(args, PROBE_CALLS)
+            if self.reference is not None and not contender.probe.outputs:
+                raise KernelFault(
+                    Status.WRONG_RESULT,
+                    f"the {contender.role} answered with no tensor and no number, so that there is nothing to compare: "
+                    "return one, or give a contract (`io`) with an output argument",
+                )
             self._admit(bytes_per_call(args, contender.probe.outputs if contender.probe.returned else []))
 
     def _admit(self, size: int) -> None:

@@ -27,6 +27,10 @@ from validation.tolerance import requested
 
 VALIDATION_CALLS = 5
 PRECISION_S = 5.0
+RANDOM_REFERENCE = (
+    "the reference itself answers the same inputs differently from call to call (dropout in training mode, other "
+    "random numbers, or a state that it keeps): seed it in forward, or call eval() in its constructor"
+)
 IMAGES = 6
 """Copies of a window's bytes at one time: the arena, its image, the snapshot, the answers; the null runner's two."""
 
@@ -55,6 +59,8 @@ class Rounds:
         self.tolerance = requested(request.atol, request.rtol)
         self.weak: list[str] = []
         self._precision: dict[str, Any] | None = None
+        self._hint: str | None = None
+        self._filled = 0
         self._compared: list[CallComparison] = []
         self._first_outputs: dict[str, list[Outputs]] = {}
         self._first_call: Arguments = []
@@ -80,10 +86,15 @@ class Rounds:
             self.weak = weak_reference(outputs, inputs, self.tolerance)
         self._first_call = slots[owner.role].arguments(0)
         self.judge(slots, windows)
+        if not self.right:
+            self._doubt_reference(slots[owner.role], windows[owner.role])
 
     def fill(self, slots: dict[str, Slots]) -> None:
         """Fresh inputs for every call, or the same again where drawing has become too dear."""
         calls = slots[self.candidate.role].calls
+        self._filled += 1
+        for layout in slots.values():
+            layout.seed = self.inputs.window_seed(self._filled)
         if slots[self.candidate.role].filled and not self.inputs.affordable:
             self.inputs.note_reuse(calls)
             return
@@ -171,9 +182,20 @@ class Rounds:
         """Bytes that one contender's window may take, of what is allowed to all the copies of it."""
         return self.bench.arena_memory // (IMAGES * len(self.contenders))
 
+    def _doubt_reference(self, slots: Slots, first: Window) -> None:
+        """Whether the reference agrees with itself: no kernel can agree with one that answers at random."""
+        slots.seed += 1
+        again = self.shoot(self.contenders[0], {self.contenders[0].role: slots}, gated=False, marked=False)
+        pairs = list(zip(slots.read(first.snapshot), slots.read(again.snapshot), strict=True))
+        if not merge(compare_calls(pairs, self.tolerance)).passed:
+            self._hint = RANDOM_REFERENCE
+            self._note_comparison()
+
     def _note_comparison(self) -> None:
+        found = merge(self._compared)
+        message = f"{found.message}; {self._hint}" if self._hint and found.message else found.message
         self.candidate.comparison = dataclasses.replace(
-            merge(self._compared), weak_reference=self.weak, precision=self._precision, layout=self._layout()
+            found, message=message, weak_reference=self.weak, precision=self._precision, layout=self._layout()
         )
 
     def _layout(self) -> list[str]:

@@ -65,6 +65,10 @@ class TrialInputs:
             left -= len(batch)
             yield from batch
 
+    def window_seed(self, number: int) -> int:
+        """For what kernels draw themselves in the round of that number: the same for both, and nobody's to know."""
+        return self._seed(-1 - number)
+
     @property
     def affordable(self) -> bool:
         """Whether more sets should be drawn. Past the budget windows run over the same sets again."""

@@ -185,6 +185,21 @@ def test_weights_are_copied_where_all_names_and_shapes_match(tmp_path: Path) -> 
     assert not other.load_state(weights)
 
 
+def test_weights_are_copied_into_expanded_buffers_and_lazy_modules(tmp_path: Path) -> None:
+    expanded = "self.register_buffer('mask', torch.ones(1, 3).expand(2, 3))"
+    module = "import torch\nfrom torch import nn\nclass Model(nn.Module):\n"
+    module += "    def __init__(self):\n        super().__init__()\n"
+    forward = "\n    def forward(self, x):\n        return "
+    executable = loaded(kernel(f"{module}        {expanded}{forward}x * self.mask"), tmp_path)
+    assert executable.load_state({"mask": torch.tensor([[1.0, 2.0, 3.0]] * 2)})
+    assert executable.call([torch.ones(2, 3)]).tolist() == [[1, 2, 3]] * 2
+    lazy = loaded(kernel(f"{module}        self.linear = nn.LazyLinear(3){forward}self.linear(x)"), tmp_path)
+    assert lazy.state() == {}
+    assert not lazy.load_state({"linear.weight": torch.ones(3, 2)})
+    assert lazy.load_state({"linear.weight": torch.ones(3, 2), "linear.bias": torch.ones(3)})
+    assert lazy.call([torch.ones(1, 2)]).tolist() == [[3] * 3]
+
+
 def test_own_inputs_follow_the_seed(tmp_path: Path) -> None:
     source = f"import random\n{RELU}\ndef get_inputs():\n    return torch.rand(3), random.random()"
     executable = loaded(kernel(source), tmp_path)

@@ -122,6 +122,15 @@ def test_a_python_function_that_launches(tmp_path: Path, io: dict[str, Any], met
     torch.testing.assert_close(executable.call([x, y]), x + y)
 
 
+@pytest.mark.usefixtures("interpreter")
+def test_what_the_interpreter_cannot_do_is_no_fault_of_the_kernel(tmp_path: Path) -> None:
+    narrow = ADD.replace("return x * 1.0", "return (x.to(tl.bfloat16) * 2).to(tl.float32)")
+    given = of(narrow, contract(*TENSORS, N, BLOCK, grid=CDIV))
+    with pytest.raises(KernelFault, match="Triton's interpreter") as caught:
+        loaded(given, tmp_path).call(values(given.io))
+    assert caught.value.status is Status.UNSUPPORTED
+
+
 SIGNATURE = "add(x_ptr, y_ptr, output_ptr, n_elements, BLOCK_SIZE)"
 REFUSED = [
     (ADD, contract(*TENSORS, N, BLOCK), {"kernel_name": "nope"}, Status.COMPILE_ERROR, "Kernel 'nope' not found"),
@@ -203,6 +212,6 @@ def squash(x, out, BLOCK: tl.constexpr):
 """
     io = contract(tensor("x", 16), tensor("out", 16, role="output"), scalar("BLOCK", 16, meta=True), grid=1)
     executable = loaded(of(source, io), tmp_path)
-    with pytest.raises(KernelFault, match="interpreter knows no libdevice") as caught:
+    with pytest.raises(KernelFault, match="interpreter, which takes its place") as caught:
         executable.call([torch.ones(16), torch.zeros(16), 16])
     assert caught.value.status is Status.UNSUPPORTED

@@ -6,12 +6,12 @@ import argparse
 import time
 
 from rich.console import Console
-from rich.table import Column, Table
 
 from domain.result import Status
 from tasks.workbench import Workbench
 from tests.bench import own_workbench
 from tests.mutants.corpus import CAUGHT, Mutant, Original, judged, originals
+from tests.tally import Tally, table, wrong_ones
 
 
 def main() -> int:
@@ -23,36 +23,36 @@ def main() -> int:
     )
     parser.add_argument("--budget", type=float, default=420, help="seconds after which no further one is begun")
     options = parser.parse_args()
-    started = time.monotonic()
-    table = Table(Column("kernel", no_wrap=True), "original", "mutants", "caught", "missed", "s")
-    judged_kernels = right = caught = total = 0
-    needing_a_gpu, left = [], []
+    console = Console(width=None if Console().is_terminal else 200)
     with own_workbench() as bench:
-        for name, original in _chosen(options.names, options.skip).items():
-            began = time.monotonic()
-            if original.needs_gpu and not bench.target.is_cuda:
-                needing_a_gpu.append(name)
-                continue
-            if began - started > options.budget:
-                left.append(name)
-                continue
-            own, found = verdicts(bench, original)
-            missed = [mutant for mutant, status in found.items() if status not in CAUGHT]
-            judged_kernels += 1
-            right += own is Status.PASSED
-            caught += len(found) - len(missed)
-            total += len(found)
-            counts = (str(len(found)), str(len(found) - len(missed)), ", ".join(missed) or "–")
-            table.add_row(name, own.value, *counts, f"{time.monotonic() - began:.1f}")
-            # At once: a run that is cut short has still said what it found.
-            print(f"{name}: {own.value}; mutants caught: {counts[1]} of {counts[0]}; missed: {counts[2]}", flush=True)
-    Console().print(table)
-    print(f"originals passed: {right} of {judged_kernels}; mutants caught: {caught} of {total}")
-    if needing_a_gpu:
-        print(f"not judged, they need a GPU: {', '.join(needing_a_gpu)}")
-    if left:
-        print(f"not begun, the budget was spent: {', '.join(left)}")
-    return int(right < judged_kernels or caught < total or bool(left))
+        until = time.monotonic() + options.budget
+        tallies = judge(bench, console, options.names, options.skip, until=until)
+        device = "gpu" if bench.target.is_cuda else "cpu"
+    console.print(table(tallies, device), wrong_ones(tallies))
+    return int(not all(tally.clean for tally in tallies))
+
+
+def judge(bench: Workbench, console: Console, names: list[str], skipped: list[str], *, until: float) -> list[Tally]:
+    """Judges the chosen kernels, a line for each as it is done: what originals and mutants came to."""
+    rights, bugs = Tally("originals", honest=True), Tally("mutants", honest=False)
+    for name, original in _chosen(names, skipped).items():
+        if original.needs_gpu and not bench.target.is_cuda:
+            console.print(f"{'':3}{name}: needs a GPU", highlight=False)
+            continue
+        if time.monotonic() > until:
+            rights.not_begun += 1
+            bugs.not_begun += len(original.mutants)
+            continue
+        own, found = verdicts(bench, original)
+        rights.note(name, right=own is Status.PASSED)
+        for kind, status in found.items():
+            bugs.note(f"{name}/{kind}", right=status in CAUGHT, known=original.mutants[kind].missed is not None)
+        missed = [kind for kind, status in found.items() if status not in CAUGHT]
+        ok = "NO" if missed or own is not Status.PASSED else "ok"
+        # At once: a run that is cut short has still said what it found.
+        caught = f"{len(found) - len(missed)} of {len(found)} mutants caught"
+        console.print(f"{ok:3}{name}: {own.value}; {caught}; missed: {', '.join(missed) or 'none'}", highlight=False)
+    return [rights, bugs]
 
 
 def verdicts(bench: Workbench, original: Original) -> tuple[Status, dict[str, Status]]:

@@ -17,7 +17,7 @@ from domain.request import Request
 from domain.result import Outcome, Status
 from tasks.pipeline import run
 from tasks.workbench import Workbench
-from tests.backends.contracts import tensor
+from tests.backends.contracts import contract, scalar, tensor
 
 FOLDER = Path(__file__).parent
 NOT_KERNELS = ("__main__", "corpus")
@@ -92,6 +92,18 @@ def drawn(name: str, *shape: int, dtype: str = "float32", role: str = "input", *
     argument = tensor(name, *shape, dtype=dtype, role=role)
     argument["tensor_spec"]["init"] = init
     return argument
+
+
+def matrix_product(m: int, n: int, k: int, *more: dict[str, Any], **launch: Any) -> dict[str, Any]:
+    """Reference and contract of a kernel that gets a, b, c, m, n, k and `more`; no size is to be a tile's multiple."""
+    makes = f"def get_inputs():\n    return [torch.randn({m}, {k}), torch.randn({k}, {n})]\n"
+    sizes = (scalar("m", m), scalar("n", n), scalar("k", k))
+    return {
+        "reference": "class Model(torch.nn.Module):\n    def forward(self, a, b):\n        return a @ b\n\n" + makes,
+        "io": contract(
+            *(tensor("a", m, k), tensor("b", k, n), tensor("c", m, n, role="output"), *sizes, *more), **launch
+        ),
+    }
 
 
 def judged(bench: Workbench, request: Request) -> Outcome:

@@ -1,9 +1,6 @@
 """Tiled matrix product in CUDA through shared memory: no dimension is a multiple of the tile, no two are equal."""
 
-from tests.backends.contracts import contract, scalar, tensor
-from tests.mutants.corpus import Mutant, Original
-
-M, N, K = 700, 501, 530
+from tests.mutants.corpus import Mutant, Original, matrix_product
 
 ORIGINAL = Original(
     kernel_type="cuda",
@@ -29,19 +26,7 @@ __global__ void matmul(const float* a, const float* b, float* c, int m, int n, i
     if (row < m && column < n) c[row * n + column] = sum;
 }
 """,
-    reference=f"""
-class Model(torch.nn.Module):
-    def forward(self, a, b):
-        return a @ b
-
-def get_inputs():
-    return [torch.randn({M}, {K}), torch.randn({K}, {N})]
-""",
-    io=contract(
-        tensor("a", M, K), tensor("b", K, N), tensor("c", M, N, role="output"),
-        scalar("m", M), scalar("n", N), scalar("k", K),
-        grid=["cdiv(n, 32)", "cdiv(m, 32)"], block=[32, 32],
-    ),
+    **matrix_product(700, 501, 530, grid=["cdiv(n, 32)", "cdiv(m, 32)"], block=[32, 32]),
     atol=1e-3,  # Sums of 530 products in float32 differ by some 1e-4.
     rtol=1e-3,
     mutants={

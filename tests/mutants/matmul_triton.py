@@ -1,9 +1,7 @@
 """Tiled matrix product in Triton: no dimension is a multiple of the tile, no two are equal."""
 
-from tests.backends.contracts import contract, scalar, tensor
-from tests.mutants.corpus import Mutant, Original
-
-M, N, K = 20, 45, 55
+from tests.backends.contracts import scalar
+from tests.mutants.corpus import Mutant, Original, matrix_product
 
 ORIGINAL = Original(
     kernel_type="triton",
@@ -23,19 +21,7 @@ def matmul(a_ptr, b_ptr, c_ptr, m, n, k, BLOCK: tl.constexpr):
         accumulator += tl.dot(a, b, input_precision="ieee")
     tl.store(c_ptr + i * n + j, accumulator, mask=(i < m) & (j < n))
 """,
-    reference=f"""
-class Model(torch.nn.Module):
-    def forward(self, a, b):
-        return a @ b
-
-def get_inputs():
-    return [torch.randn({M}, {K}), torch.randn({K}, {N})]
-""",
-    io=contract(
-        tensor("a", M, K), tensor("b", K, N), tensor("c", M, N, role="output"),
-        scalar("m", M), scalar("n", N), scalar("k", K), scalar("BLOCK", 32, meta=True),
-        grid=["cdiv(m, BLOCK)", "cdiv(n, BLOCK)"],
-    ),
+    **matrix_product(20, 45, 55, scalar("BLOCK", 32, meta=True), grid=["cdiv(m, BLOCK)", "cdiv(n, BLOCK)"]),
     # Sums of 55 products in float32 differ by 1e-5; TF32 and half precision are 1e-2 away.
     atol=1e-3,
     rtol=1e-3,

@@ -179,3 +179,60 @@ def _running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+@pytest.mark.parametrize(
+    ("body", "reuses"),
+    [
+        ("return KEPT.copy_(args[0])", True),
+        ("KEPT.append(KEPT.pop(0)); return KEPT[0].copy_(args[0])", True),
+        ("return args[0] * 2", False),
+        ("return args[0], args[0].view(-1)", False),
+    ],
+)
+def test_a_kernel_that_answers_in_the_same_memory_is_known(session, folder, body, reuses):
+    runner = session()
+    kept = "[torch.empty(2) for _ in range(3)]" if "pop" in body else "torch.empty(2)"
+    source = f"import torch\nKEPT = {kept}\ndef kernel_fn(*args):\n    {body}\n"
+    load(runner, Kernel(source, KernelType.TORCH), folder)
+    assert runner.probe([torch.ones(2)], 4).reuses_memory is reuses
+
+
+def test_an_argument_is_alone_in_its_storage(session, folder):
+    runner = session()
+    load(
+        runner,
+        function("return args[1].storage_offset(), args[1].untyped_storage().nbytes(), args[1]._base is None"),
+        folder,
+    )
+    one = torch.arange(6.0).view(2, 3)
+    assert [output.item() for output in runner.probe([one, one.t()], 1).outputs] == [0, 24, True]
+
+
+def test_an_answer_of_any_common_container_is_flattened(session, folder):
+    runner = session()
+    source = """
+import dataclasses, types
+import numpy, torch
+
+@dataclasses.dataclass
+class Answer:
+    values: torch.Tensor
+    found: dict
+
+def kernel_fn(x):
+    found = {"count": numpy.float32(3), "rows": (numpy.arange(2), None, "a word")}
+    return types.MappingProxyType({"answer": Answer(x.expand(2, 2), found), "last": 2 + 1j})
+"""
+    load(runner, Kernel(source, KernelType.TORCH), folder)
+    values, count, rows, last = runner.probe([torch.ones(2)], 1).outputs
+    assert torch.equal(values, torch.ones(2, 2))
+    assert (count.item(), count.dtype, rows.tolist(), last.item()) == (3, torch.float32, [0, 1], 2 + 1j)
+
+
+def test_an_answer_that_cannot_be_looked_into_is_refused_by_name(session, folder):
+    runner = session()
+    load(runner, function("return args[0], object()"), folder)
+    with pytest.raises(KernelFault, match="of type object") as caught:
+        runner.probe([torch.ones(2)], 1)
+    assert caught.value.status is Status.UNSUPPORTED

@@ -334,3 +334,32 @@ def add(x, y, out, n, BLOCK: tl.constexpr):
     assert report.outcome.status is Status.PASSED
     assert report.outcome.inputs["source"] == "the candidate's io contract"
     assert judged(bench, candidate, kernel("def kernel_fn(x, y): return x - y")).outcome.status is Status.WRONG_RESULT
+
+
+def test_dropout_drops_the_same_in_both_kernels(bench: Workbench) -> None:
+    reference = "import torch\nfrom torch import nn\nclass Model(nn.Module):\n    def forward(self, x):\n        {}\n"
+    dropout = kernel(reference.format("return nn.functional.dropout(x, 0.5)") + INPUTS)
+    same = forward("return nn.functional.dropout(x + 0.0, 0.5)", before="import torch\nfrom torch import nn")
+    assert judged(bench, same, dropout).outcome.status is Status.PASSED
+
+
+def test_a_reference_that_answers_at_random_is_named_where_outputs_differ(bench: Workbench) -> None:
+    drawing = kernel(SOFTMAX.replace("torch.softmax(x, -1)", "x + torch.rand_like(x)"))
+    outcome = judged(bench, kernel("import torch\ndef kernel_fn(x): return x + 0.5"), drawing).outcome
+    assert outcome.status is Status.WRONG_RESULT
+    assert "the reference itself answers the same inputs differently" in str(outcome.message)
+    outcome = judged(bench, kernel("def kernel_fn(x): return x * 3"), kernel(SOFTMAX)).outcome
+    assert outcome.status is Status.WRONG_RESULT and "reference itself" not in str(outcome.message)
+
+
+def test_a_reference_without_an_answer_is_the_references_fault(bench: Workbench) -> None:
+    nothing = kernel(SOFTMAX.replace("return torch.softmax(x, -1)", "return None"))
+    outcome = judged(bench, kernel("def kernel_fn(x): return x * 3"), nothing).outcome
+    assert outcome.status is Status.REFERENCE_FAILED and "answered with no tensor" in str(outcome.message)
+
+
+def test_a_kernel_that_answers_in_one_buffer_is_right_and_its_method_says_so(bench: Workbench) -> None:
+    source = "import torch\nout = torch.empty(64, 32)\ndef kernel_fn(x): return torch.softmax(x, -1, out=out)"
+    outcome = judged(bench, kernel(source), kernel(SOFTMAX)).outcome
+    assert outcome.status is Status.PASSED, outcome.message
+    assert outcome.timing is not None and "same memory" in outcome.timing.method

@@ -1,0 +1,30 @@
+"""`python -m tests`: judges every corpus on the device that is there; caught, missed and false alarms in one table."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from rich.console import Console
+
+from tests.bench import own_workbench
+from tests.exploits.__main__ import judge as judge_submissions
+from tests.mutants.__main__ import judge as judge_mutants
+from tests.tally import table, wrong_ones
+
+
+def main() -> int:
+    """1 where anything was missed, accused falsely (known ones aside) or not begun."""
+    parser = argparse.ArgumentParser(prog="python -m tests", description=__doc__)
+    parser.add_argument("--budget", type=float, default=3600, help="seconds after which no further one is begun")
+    until = time.monotonic() + parser.parse_args().budget
+    console = Console(width=None if Console().is_terminal else 200)
+    with own_workbench() as bench:
+        _, tallies, device = judge_submissions(bench, console, [], [], until=until)
+        tallies += judge_mutants(bench, console, [], [], until=until)
+    console.print(table(tallies, device), wrong_ones(tallies))
+    return int(not all(tally.clean for tally in tallies))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
