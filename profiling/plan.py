@@ -15,7 +15,6 @@ TARGET_MS = {"cuda": 3.0, "cpu": 10.0}
 MAX_CALLS = {"cuda": 400, "cpu": 100}
 MIN_ROUNDS = 6
 MAX_SLOWEST_MS = 100.0
-REHEARSED = 4.0
 
 # What narrowing an interval may hold the device for. The host's clock does not get much better with more of it.
 BUDGET_S = {"cuda": 1.5, "cpu": 0.4}
@@ -64,8 +63,3 @@ def calls_that_fit(slowest_ms: float, *, bytes_per_call: int, memory: int, is_cu
 def calls_that_fill(fastest_ms: float, limit: int, *, is_cuda: bool) -> int:
     """Enough calls that the fastest contender fills its window, within that limit."""
     return max(min(math.ceil(TARGET_MS["cuda" if is_cuda else "cpu"] / max(fastest_ms, 1e-4)), limit), 1)
-
-
-def calls_to_rehearse(estimate_ms: float, limit: int) -> int:
-    """A probe's estimate is mostly the host's time to launch, so a rehearsal tries more calls than it asks for."""
-    return calls_that_fill(estimate_ms / REHEARSED, limit, is_cuda=True)

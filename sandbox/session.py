@@ -143,7 +143,16 @@ class Session:
 
     def probe(self, args: list[Any], calls: int) -> Probe:
         """Calls until warm with those arguments."""
-        answer = self.runner.request({"op": "probe", "args": values.encode(self.place(args)), "calls": calls})
+        self.start_probe(args, calls)
+        return self.probed()
+
+    def start_probe(self, args: list[Any], calls: int) -> None:
+        """Has the runner begin; `probed` waits for it. What first calls load, several runners can load at once."""
+        self.runner.send({"op": "probe", "args": values.encode(self.place(args)), "calls": calls})
+
+    def probed(self) -> Probe:
+        """What the started calls gave."""
+        answer = self.runner.answer()
         elapsed = finite_numbers(answer.get("elapsed_ms"))
         outputs = self._fetch(answer)
         if not isinstance(outputs, list):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from profiling.device import Device
-from profiling.plan import calls_to_rehearse
+from profiling.plan import calls_that_fill
 from profiling.window import GateClosed
 from tasks.contender import Contender
 
@@ -30,9 +30,11 @@ def rehearse(contender: Contender, example: list[Any], limit: int, device: Devic
     """
     if not device.is_cuda or contender.probe is None:
         return None
-    calls = calls_to_rehearse(contender.probe.estimate_ms, limit)
+    calls = calls_that_fill(contender.probe.estimate_ms, limit, is_cuda=True)
     if (tried := _try(contender, example, calls, device)) is not None:
-        return tried
+        # A probe's estimate is mostly the host's time to launch: behind the gate a call may be far shorter.
+        enough = calls_that_fill(tried.call_ms, limit, is_cuda=True)
+        return (_try(contender, example, enough, device) or tried) if enough > calls else tried
     fewest = _try(contender, example, 1, device)
     while fewest is not None and (calls := calls // RETREAT) > 1:
         if (tried := _try(contender, example, calls, device)) is not None:

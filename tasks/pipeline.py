@@ -18,6 +18,7 @@ from domain.request import Request
 from domain.result import Report, Speedup, Status
 from profiling.slots import bytes_per_call
 from profiling.window import Range
+from sandbox.session import Session
 from tasks.afterwards import NOT_REACHED, SUSPICIOUS, look_at_launches, look_at_operations
 from tasks.contender import Contender, Stopped
 from tasks.environment import environment
@@ -25,7 +26,7 @@ from tasks.lease import device_lease
 from tasks.other_distributions import OtherDistributions
 from tasks.rounds import Rounds
 from tasks.timekeeper import Timekeeper
-from tasks.trial_inputs import TrialInputs
+from tasks.trial_inputs import Arguments, TrialInputs
 from tasks.varied_inputs import VariedInputs
 from tasks.weights import Weights
 from tasks.workbench import Workbench, deadline_in
@@ -146,8 +147,7 @@ class _Job:
                 self.weights.share()
             self.progress(Stage.VALIDATE)
             (example,) = self.inputs.draw(1)
-            for contender in self.contenders:
-                self._probe(contender, example[contender.role])
+            self._probe(example)
             rounds = Rounds(self.contenders, self.inputs, example, self.bench, self.request, deadline)
             rounds.validate()
             if rounds.right:
@@ -244,11 +244,20 @@ class _Job:
         contender.entry = contender.loaded.entry
         contender.facts |= contender.loaded.facts
 
-    def _probe(self, contender: Contender, args: list[object]) -> None:
-        if contender.session is None:
-            raise ValueError(f"the {contender.role} has no runner")
+    def _probe(self, example: dict[str, Arguments]) -> None:
+        """First calls of both at once: what they make the libraries load takes the longer of both times."""
+        for contender in self.contenders:
+            if contender.session is None:
+                raise ValueError(f"the {contender.role} has no runner")
+            with contender.answerable():
+                contender.session.start_probe(example[contender.role], PROBE_CALLS)
+        for contender in self.contenders:
+            if contender.session is not None:
+                self._note_probe(contender, contender.session, example[contender.role])
+
+    def _note_probe(self, contender: Contender, session: Session, args: Arguments) -> None:
         with contender.answerable():
-            contender.probe = contender.session.probe(args, PROBE_CALLS)
+            contender.probe = session.probed()
             if self.reference is not None and not contender.probe.outputs:
                 raise KernelFault(
                     Status.WRONG_RESULT,

@@ -15,7 +15,6 @@ from profiling.plan import (
     Stop,
     calls_that_fill,
     calls_that_fit,
-    calls_to_rehearse,
 )
 
 GIB = 1 << 30
@@ -43,10 +42,6 @@ def test_the_fastest_fills_its_window_within_the_limit() -> None:
     assert calls_that_fill(TARGET_MS["cuda"] / 2000, 400, is_cuda=True) == 400
     assert calls_that_fill(0.0, 400, is_cuda=False) == 400
     assert calls_that_fill(1e12, 400, is_cuda=False) == 1
-
-
-def test_a_rehearsal_tries_more_than_the_estimate_asks_for() -> None:
-    assert calls_to_rehearse(TARGET_MS["cuda"] / 20, 400) == 80
 
 
 def test_rounds_go_on_until_something_says_enough() -> None:
