@@ -60,7 +60,7 @@ def fault(
     if not target.is_cuda and asks_for_gpu(error):
         message = f"{NO_DEVICE}, and the source asks for one ({message})"
         return KernelFault(Status.UNSUPPORTED, message, log, compiled=compiled)
-    if not target.is_cuda and (_is_beyond_interpreter(error) or _INTERPRETER_LACKS.search(str(error))):
+    if not target.is_cuda and (_is_beyond_interpreter(error) or _INTERPRETER_LACKS.search(text_of(error))):
         message = f"{NO_DEVICE}, and Triton's interpreter, which takes its place, cannot do this ({message})"
         return KernelFault(Status.UNSUPPORTED, message, log, compiled=compiled)
     return KernelFault(status, message, log, compiled=compiled)

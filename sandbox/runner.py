@@ -6,29 +6,25 @@ say how far it has come, and where they are wrong they can only harm its own sub
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
-import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from backends import trace
 from backends.backend import Artifact, Executable, Target
 from backends.randomness import seed_everything
 from backends.registry import backend
 from domain import value as values
-from domain.kernel import Kernel
 from domain.value import TensorRef
 from sandbox import arena as arenas
 from sandbox.answer_memory import AnswerMemory
 from sandbox.answers import deliver, portable, tensors_of
 from sandbox.arena import Arena, argument, view
-from sandbox.channel import Channel, ChannelClosed, Message
+from sandbox.assignment import assignment
+from sandbox.channel import Channel, Message
 from sandbox.cuda import Gate
 from sandbox.flop_count import counted
 from sandbox.launch_latency import launch_times_ms
@@ -55,7 +51,7 @@ class Runner:
     def build(self, message: Message) -> Message:
         """Compiles in this process, with no GPU visible."""
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
-        kernel, self.folder, target = _assignment(message)
+        kernel, self.folder, target = assignment(message)
         artifact = backend(kernel.kernel_type).build(kernel, self.folder, target)
         return {"op": "built", "facts": artifact.facts, "deferred": artifact.deferred, "log": artifact.log}
 
@@ -74,7 +70,7 @@ class Runner:
 
     def load(self, message: Message) -> Message:
         """Makes the kernel callable."""
-        kernel, self.folder, self.target = _assignment(message)
+        kernel, self.folder, self.target = assignment(message)
         given = message["artifact"]
         artifact = Artifact(facts=given["facts"], deferred=given["deferred"], log=given["log"])
         init = values.decode(message["init"])
@@ -279,53 +275,3 @@ class Runner:
     def _synchronize(self) -> None:
         if self.target.is_cuda:
             torch.cuda.synchronize()
-
-
-def _assignment(message: Message) -> tuple[Kernel, Path, Target]:
-    """The submission, and its folder: made the current one, and the place of everything that libraries keep."""
-    folder = Path(message["folder"])
-    os.chdir(folder)
-    os.environ |= {
-        "HOME": str(folder),
-        "TMPDIR": str(folder),
-        "TRITON_CACHE_DIR": str(folder / "triton"),
-        "CUDA_CACHE_PATH": str(folder / "cuda"),
-        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
-        "CUPY_CACHE_DIR": str(folder / "cupy"),
-    }
-    target = Target(message["target"]["device"], message["target"]["arch"])
-    return Kernel.from_wire(message["kernel"]), folder, target
-
-
-DOING = {"build": "building", "load": "loading", "inputs": "making inputs", "probe": "running", "window": "running"}
-
-
-def serve(channel: Channel) -> None:
-    """Answers the referee's messages until it closes the channel. An exception of the submission ends the runner."""
-    runner = Runner(channel)
-    answers: dict[str, Callable[[Message], Message]] = {
-        name: getattr(runner, name) for name, member in vars(Runner).items() if callable(member) and name[0] != "_"
-    }
-    while True:
-        try:
-            message = channel.receive()
-        except ChannelClosed:
-            return
-        try:
-            answer = answers[message["op"]](message)
-        except ChannelClosed:
-            return
-        except BaseException as error:
-            doing = DOING.get(message["op"], "answering the referee")
-            fault = trace.fault(error, doing, runner.folder, runner.target)
-            answer = {
-                "op": "fault",
-                "status": fault.status.value,
-                "message": fault.message,
-                "log": fault.log,
-                "compiled": fault.compiled,
-            }
-        with contextlib.suppress(Exception):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        channel.send(answer)

@@ -26,7 +26,7 @@ ANONYMOUS_EXIT = 70
 
 
 OURS = (
-    "sandbox.runner",
+    "sandbox.serve",
     "sandbox.null_kernel",
     "backends.torch_module",
     "backends.torch_cuda",
@@ -87,7 +87,7 @@ def fork_runner(control: Channel) -> int:
         os.dup2(output, 2)
         os.dup2(conversation, 3)
         os.closerange(4, 4096)
-        from sandbox.runner import serve
+        from sandbox.serve import serve
 
         serve(Channel(socket.socket(fileno=3), takes_descriptors=True))
     except BaseException:

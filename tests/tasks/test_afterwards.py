@@ -153,19 +153,19 @@ def test_a_time_too_short_for_the_references_operations_is_flagged_and_passes(
     bench: Workbench, slow_card: Callable[[float], None]
 ) -> None:
     slow_card(1.0)
-    report = judged(bench, candidate(), kernel(PRODUCT))
+    report = judged(bench, candidate(), kernel(PRODUCT), profile=True)
     assert report.outcome.status is Status.PASSED
     assert report.outcome.timing is not None and report.reference is not None and report.reference.timing is not None
     flags = [flag for flag in report.outcome.timing.flags if "GFLOP" in flag]
     assert len(flags) == 1 and "too short for the reference's 0.000524 GFLOP" in flags[0] and "float32" in flags[0]
     assert any("too short for its own" in flag for flag in report.reference.timing.flags)
-    alone = judged(bench, kernel(PRODUCT)).outcome
+    alone = judged(bench, kernel(PRODUCT), profile=True).outcome
     assert alone.timing is not None and any("too short for its own" in flag for flag in alone.timing.flags)
 
 
 def test_a_time_that_the_card_can_reach_is_not_flagged(bench: Workbench, slow_card: Callable[[float], None]) -> None:
     slow_card(1e12)
-    outcome = judged(bench, candidate(), kernel(PRODUCT)).outcome
+    outcome = judged(bench, candidate(), kernel(PRODUCT), profile=True).outcome
     assert outcome.timing is not None and not any("GFLOP" in flag for flag in outcome.timing.flags)
 
 

@@ -1,0 +1,44 @@
+"""A runner's life: it answers the referee's messages until the channel is closed."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable
+
+from backends import trace
+from sandbox.channel import Channel, ChannelClosed, Message
+from sandbox.runner import Runner
+
+DOING = {"build": "building", "load": "loading", "inputs": "making inputs", "probe": "running", "window": "running"}
+
+
+def serve(channel: Channel) -> None:
+    """Answers the referee's messages until it closes the channel. An exception of the submission ends the runner."""
+    runner = Runner(channel)
+    answers: dict[str, Callable[[Message], Message]] = {
+        name: getattr(runner, name) for name, member in vars(Runner).items() if callable(member) and name[0] != "_"
+    }
+    while True:
+        try:
+            message = channel.receive()
+        except ChannelClosed:
+            return
+        try:
+            answer = answers[message["op"]](message)
+        except ChannelClosed:
+            return
+        except BaseException as error:
+            doing = DOING.get(message["op"], "answering the referee")
+            fault = trace.fault(error, doing, runner.folder, runner.target)
+            answer = {
+                "op": "fault",
+                "status": fault.status.value,
+                "message": fault.message,
+                "log": fault.log,
+                "compiled": fault.compiled,
+            }
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        channel.send(answer)
