@@ -57,15 +57,12 @@ def events_misfit(misfits: Sequence[Misfit], windows: int) -> str | None:
     )
 
 
-def believed(
-    window_ms: float, window_error_ms: float, single_ms: float, single_error_ms: float, *, allowance_ms: float = 0.0
-) -> Believed:
+def believed(window_ms: float, window_error_ms: float, single_ms: float, single_error_ms: float) -> Believed:
     """The time per call, from windows of many calls and from rounds of one call: the slower where they disagree.
 
-    All in ms per call, null rounds of the same kind taken off, errors as standard errors of the mean. `allowance_ms`
-    is what an honest call may cost more by itself (weights that a window's first call reads for all the others).
+    All in ms per call, null rounds of the same kind taken off, errors as standard errors of the mean.
     """
-    gap = single_ms - window_ms - allowance_ms
+    gap = single_ms - window_ms
     apart = max(
         ERRORS_APART * math.hypot(window_error_ms, single_error_ms), SHARE_APART * max(single_ms, window_ms), DRIFT_MS
     )

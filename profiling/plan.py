@@ -17,7 +17,7 @@ MIN_ROUNDS = 6
 MAX_SLOWEST_MS = 100.0
 
 # What narrowing an interval may hold the device for. The host's clock does not get much better with more of it.
-BUDGET_S = {"cuda": 1.5, "cpu": 0.4}
+BUDGET_S = {"cuda": 1.2, "cpu": 0.4}
 
 
 class Stop(StrEnum):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import statistics
@@ -29,6 +30,8 @@ from sandbox.launcher import Zygote
 from sandbox.session import Session
 from tasks.device import detect
 from tasks.lease import quiet
+
+log = logging.getLogger(__name__)
 
 FOREVER = float("inf")
 WARM_S = 60.0
@@ -72,9 +75,10 @@ class Workbench:
     def warm_sessions(self, count: int, cancelled: Callable[[], bool]) -> list[Session]:
         """Fresh runners with their contexts made, all at once: what the holder of the device would wait for else.
 
-        They live until they are closed; whoever uses one sets its deadline (`Session.until`).
+        They live until they are closed; whoever uses one sets its deadline (`Session.until`). Where the device has no
+        room for a context now, as its holder may use all of it, they make theirs when they are used.
         """
-        sessions = [self.session(deadline=deadline_in(WARM_S), cancelled=cancelled) for _ in range(count)]
+        sessions = self._sessions(count, cancelled)
         if not self.device.is_cuda:
             return sessions
         try:
@@ -86,9 +90,10 @@ class Workbench:
         except BaseException as error:
             for session in sessions:
                 session.close()
-            if isinstance(error, KernelFault):
-                raise InfrastructureFault(f"the GPU does not start in a fresh process: {error}") from error
-            raise
+            if not isinstance(error, KernelFault):
+                raise
+            log.warning("no context could be made ahead of the device's lease: %s", error)
+            return self._sessions(count, cancelled)
         return sessions
 
     def session(self, *, deadline: float, cancelled: Callable[[], bool]) -> Session:
@@ -162,6 +167,9 @@ class Workbench:
         """Ends the zygote and every runner, removes the folder."""
         self._discard()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _sessions(self, count: int, cancelled: Callable[[], bool]) -> list[Session]:
+        return [self.session(deadline=deadline_in(WARM_S), cancelled=cancelled) for _ in range(count)]
 
     def _session(self, deadline: float, cancelled: Callable[[], bool]) -> Session:
         runner = self.zygote.runner(deadline=deadline, cancelled=cancelled)

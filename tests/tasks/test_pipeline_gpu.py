@@ -218,3 +218,18 @@ def test_a_kernel_is_as_fast_as_itself(bench: Any) -> None:
     report = judged(bench, kernel(SOFTMAX), kernel(SOFTMAX), num_trials=1000)
     assert report.speedup is not None
     assert 0.9 < report.speedup.ratio < 1.1, report
+
+
+def test_a_device_without_room_for_a_context_is_waited_for(bench: Any) -> None:
+    import torch
+
+    free, _ = torch.cuda.mem_get_info()
+    taken = torch.empty(free - (64 << 20), dtype=torch.uint8, device="cuda")
+    (session,) = bench.warm_sessions(1, lambda: False)
+    del taken
+    torch.cuda.empty_cache()
+    try:
+        launch_ms = session.launch_ms()
+        assert launch_ms is not None and 0 < launch_ms < 0.1
+    finally:
+        session.close()
