@@ -12,28 +12,23 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
-from domain.fault import KernelFault
 from domain.job import Stage
 from domain.request import Request
-from domain.result import Report, Speedup, Status
-from profiling.slots import bytes_per_call
-from profiling.window import Range
-from sandbox.session import Session
+from domain.result import Report, Speedup
 from tasks.afterwards import NOT_REACHED, SUSPICIOUS, look_at_launches, look_at_operations
 from tasks.contender import Contender, Stopped
 from tasks.environment import environment
 from tasks.lease import device_lease
 from tasks.other_distributions import OtherDistributions
+from tasks.preparation import Preparation
 from tasks.rounds import Rounds
 from tasks.timekeeper import Timekeeper
-from tasks.trial_inputs import Arguments, TrialInputs
+from tasks.trial_inputs import TrialInputs
 from tasks.varied_inputs import VariedInputs
 from tasks.weights import Weights
 from tasks.workbench import Workbench, deadline_in
-from validation.inputs import ContractInputs
 from validation.seeds import derived
 
-PROBE_CALLS = 4
 SECRET_BITS = 256
 REPLAYED = "a replay: the request named the seed, so its inputs were known beforehand; for finding bugs, no ranking"
 NO_DEVICE_METRICS = {
@@ -136,10 +131,8 @@ class _Job:
         deadline = deadline_in(self.request.timeout)
         try:
             self.progress(Stage.LOAD)
-            for contender in self.contenders:
-                self._measure_launches(contender)
-            for contender in self.contenders:
-                self._load(contender, deadline)
+            preparation = Preparation(self.contenders, self.bench)
+            preparation.load(deadline, self.weights_seed)
             owner = self.contenders[0]
             self.inputs = TrialInputs(owner, self.candidate, self.bench.device.name, self.secret)
             if self.reference is not None:
@@ -147,7 +140,7 @@ class _Job:
                 self.weights.share()
             self.progress(Stage.VALIDATE)
             (example,) = self.inputs.draw(1)
-            self._probe(example)
+            preparation.first_calls(example)
             rounds = Rounds(self.contenders, self.inputs, example, self.bench, self.request, deadline)
             rounds.validate()
             if rounds.right:
@@ -215,63 +208,3 @@ class _Job:
             contender.stop()
         for contender in self.contenders:
             contender.close()
-
-    def _measure_launches(self, contender: Contender) -> None:
-        """While nothing of a submission is in the runner."""
-        if contender.session is not None:
-            contender.launch_shift_ms = self.bench.launch_shift_ms(contender.session)
-
-    def _load(self, contender: Contender, deadline: float) -> None:
-        if not contender.untouched:
-            # Nothing runs at this time but what a builder may have left behind, or the other contender.
-            message = f"files of the {contender.role} were changed from outside after its build"
-            self.candidate.accuse(KernelFault(Status.CRASHED, message, compiled=self.candidate.compiled))
-        session = contender.session
-        if session is None:
-            raise ValueError(f"the {contender.role} has no runner")
-        session.until(deadline)
-        contender.range = Range(session, self.bench.device)
-        init = self.reference.loaded.init if self.reference is not None and self.reference.loaded is not None else None
-        with contender.answerable():
-            # Asked before anything is drawn: the host's memory is overcommitted, and this process would be killed.
-            if contender.kernel.io is not None:
-                self._admit(ContractInputs(contender.kernel.io, self.bench.device.name, None).nbytes)
-            # The same seed for both: two models with the same layers start from the same weights.
-            contender.loaded = session.load(
-                contender.kernel, contender.folder, contender.artifact, init, self.weights_seed
-            )
-        contender.compiled = True
-        contender.entry = contender.loaded.entry
-        contender.facts |= contender.loaded.facts
-
-    def _probe(self, example: dict[str, Arguments]) -> None:
-        """First calls of both at once: what they make the libraries load takes the longer of both times."""
-        for contender in self.contenders:
-            if contender.session is None:
-                raise ValueError(f"the {contender.role} has no runner")
-            with contender.answerable():
-                contender.session.start_probe(example[contender.role], PROBE_CALLS)
-        for contender in self.contenders:
-            if contender.session is not None:
-                self._note_probe(contender, contender.session, example[contender.role])
-
-    def _note_probe(self, contender: Contender, session: Session, args: Arguments) -> None:
-        with contender.answerable():
-            contender.probe = session.probed()
-            if self.reference is not None and not contender.probe.outputs:
-                raise KernelFault(
-                    Status.WRONG_RESULT,
-                    f"the {contender.role} answered with no tensor and no number, so that there is nothing to compare: "
-                    "return one, or give a contract (`io`) with an output argument",
-                )
-            self._admit(bytes_per_call(args, contender.probe.outputs if contender.probe.returned else []))
-
-    def _admit(self, size: int) -> None:
-        """Raises KernelFault (OUT_OF_MEMORY) where this process cannot hold what it needs of one call's tensors."""
-        if size > self.bench.call_memory:
-            raise KernelFault(
-                Status.OUT_OF_MEMORY,
-                f"inputs and outputs of one call take {size >> 20} MiB; this worker allows "
-                f"{self.bench.call_memory >> 20} MiB: make them smaller",
-                compiled=True,
-            )

@@ -84,6 +84,7 @@ class Workbench:
         try:
             with self.quiet():
                 for session in sessions:
+                    session.until(deadline_in(WARM_S))
                     session.open_device()
                 for session in sessions:
                     session.opened()
@@ -169,7 +170,7 @@ class Workbench:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _sessions(self, count: int, cancelled: Callable[[], bool]) -> list[Session]:
-        return [self.session(deadline=deadline_in(WARM_S), cancelled=cancelled) for _ in range(count)]
+        return [self.session(deadline=FOREVER, cancelled=cancelled) for _ in range(count)]
 
     def _session(self, deadline: float, cancelled: Callable[[], bool]) -> Session:
         runner = self.zygote.runner(deadline=deadline, cancelled=cancelled)

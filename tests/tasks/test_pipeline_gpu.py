@@ -233,3 +233,16 @@ def test_a_device_without_room_for_a_context_is_waited_for(bench: Any) -> None:
         assert launch_ms is not None and 0 < launch_ms < 0.1
     finally:
         session.close()
+
+
+def test_a_job_may_wait_for_the_device_longer_than_a_context_takes(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    warm = bench.warm_sessions
+
+    def waited_long(count: int, cancelled: Any) -> Any:
+        sessions = warm(count, cancelled)
+        for session in sessions:
+            session.until(time.monotonic() - 1)
+        return sessions
+
+    monkeypatch.setattr(bench, "warm_sessions", waited_long)
+    assert judged(bench, variant("cuda", "")).outcome.status is Status.PASSED

@@ -1,0 +1,91 @@
+"""From fresh runners to kernels that have been called: what a job needs before anything is judged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from domain.fault import KernelFault
+from domain.result import Status
+from profiling.slots import bytes_per_call
+from profiling.window import Range
+from sandbox.session import Session
+from tasks.contender import Contender
+from tasks.trial_inputs import Arguments
+from tasks.workbench import Workbench
+from validation.inputs import ContractInputs
+
+PROBE_CALLS = 4
+
+
+class Preparation:
+    """Of one job's contenders, each with a runner: the reference, where there is one, and the candidate."""
+
+    def __init__(self, contenders: list[Contender], bench: Workbench) -> None:
+        self.contenders = contenders
+        self.bench = bench
+
+    def load(self, deadline: float, seed: int) -> None:
+        """Loads every kernel; before that, while nothing of a submission is in any runner, times their launches."""
+        for contender in self.contenders:
+            _session(contender).until(deadline)
+            contender.launch_shift_ms = self.bench.launch_shift_ms(_session(contender))
+        for contender in self.contenders:
+            self._load(contender, deadline, seed)
+
+    def first_calls(self, example: dict[str, Arguments]) -> None:
+        """Of all contenders at once: what they make the libraries load takes the longer of both times."""
+        for contender in self.contenders:
+            with contender.answerable():
+                _session(contender).start_probe(example[contender.role], PROBE_CALLS)
+        for contender in self.contenders:
+            with contender.answerable():
+                contender.probe = _session(contender).probed()
+                if len(self.contenders) > 1 and not contender.probe.outputs:
+                    raise KernelFault(
+                        Status.WRONG_RESULT,
+                        f"the {contender.role} answered with no tensor and no number, so that there is nothing to "
+                        "compare: return one, or give a contract (`io`) with an output argument",
+                    )
+                returned = contender.probe.outputs if contender.probe.returned else []
+                self._admit(bytes_per_call(example[contender.role], returned))
+
+    def _load(self, contender: Contender, deadline: float, seed: int) -> None:
+        if not contender.untouched:
+            # Nothing runs at this time but what a builder may have left behind, or the other contender.
+            message = f"files of the {contender.role} were changed from outside after its build"
+            candidate = self.contenders[-1]
+            candidate.accuse(KernelFault(Status.CRASHED, message, compiled=candidate.compiled))
+        session = _session(contender)
+        contender.range = Range(session, self.bench.device)
+        with contender.answerable():
+            # Asked before anything is drawn: the host's memory is overcommitted, and this process would be killed.
+            if contender.kernel.io is not None:
+                self._admit(ContractInputs(contender.kernel.io, self.bench.device.name, None).nbytes)
+            # The same seed for both: two models with the same layers start from the same weights.
+            contender.loaded = session.load(
+                contender.kernel, contender.folder, contender.artifact, self._init_arguments(contender), seed
+            )
+        contender.compiled = True
+        contender.entry = contender.loaded.entry
+        contender.facts |= contender.loaded.facts
+
+    def _init_arguments(self, contender: Contender) -> list[Any] | None:
+        """The reference's own constructor arguments, for the candidate too."""
+        reference = self.contenders[0]
+        return reference.loaded.init if contender is not reference and reference.loaded is not None else None
+
+    def _admit(self, size: int) -> None:
+        """Raises KernelFault (OUT_OF_MEMORY) where this process cannot hold what it needs of one call's tensors."""
+        if size > self.bench.call_memory:
+            raise KernelFault(
+                Status.OUT_OF_MEMORY,
+                f"inputs and outputs of one call take {size >> 20} MiB; this worker allows "
+                f"{self.bench.call_memory >> 20} MiB: make them smaller",
+                compiled=True,
+            )
+
+
+def _session(contender: Contender) -> Session:
+    if contender.session is None:
+        raise ValueError(f"the {contender.role} has no runner")
+    return contender.session
