@@ -7,9 +7,23 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode, flop_registry
+from torch.utils.flop_counter import FlopCounterMode, _FlopCounterMode, flop_registry
 
 UNKNOWN = "unknown"
+
+
+def _spare_the_compiler() -> None:
+    """Before its first count torch imports its compiler, seconds of modules, only to switch it off inside the counter.
+
+    It asks the function first whether that has been done (torch._disable_dynamo). Where it no longer asks, the import
+    is back and nothing else changes.
+    """
+    inner = getattr(_FlopCounterMode.__torch_dispatch__, "__wrapped__", None)
+    if inner is not None:
+        setattr(inner, "__dynamo_disable", inner)
+
+
+_spare_the_compiler()
 
 
 def counted(call: Callable[[], object]) -> dict[str, int]:

@@ -25,7 +25,7 @@ from tasks.workbench import Workbench
 OPERATIONS_S = 15.0
 SUSPICIOUS = 8.0
 """A time is flagged under an eighth of the operations at more than the card's rate, and the reference cannot be faster
-than that rate: no smaller speed-up can be flagged, and torch's counter takes seconds to import."""
+than that rate: no smaller speed-up can be flagged, and counting holds the device."""
 PROFILE_S = 15.0
 """The profiler's first start in a process takes a second or more; past this it is stopped, with the process."""
 MAX_REASON = 512
