@@ -14,6 +14,7 @@ from backends.backend import Target
 from backends.source import FILE_NAME
 from domain.fault import KernelFault
 from domain.result import Status
+from domain.value import CodecError
 
 NO_DEVICE = "this worker has no CUDA device"
 
@@ -50,6 +51,10 @@ def fault(
     """
     if isinstance(error, KernelFault):
         return error
+    if isinstance(error, CodecError):
+        # Raised in our own code, about a value of theirs: the traceback would tell nobody anything.
+        message = f"{doing}: a value cannot cross to the referee: {error}"
+        return KernelFault(Status.UNSUPPORTED, message, compiled=status is not Status.COMPILE_ERROR)
     log = _readable(error, folder)
     message = f"{doing}: {_headline(error, log)}"
     compiled = status is not Status.COMPILE_ERROR

@@ -79,7 +79,8 @@ def encode(value: Any) -> Any:
                 raise CodecError("only dicts with string keys cross")
             return {"$": "dict", "items": [[key, encode(item)] for key, item in value.items()]}
     raise CodecError(
-        f"a {type(value).__name__} does not cross; tensors, numbers, strings and their tuples, lists, dicts do"
+        f"an object of type {type(value).__name__} does not cross; tensors, numbers, strings and their tuples, lists, "
+        "dicts do"
     )
 
 
@@ -155,15 +156,17 @@ def leaves(value: Any, kind: type[Leaf]) -> list[Leaf]:
     return found
 
 
-def replace(value: Any, kind: type[Leaf], change: Callable[[Leaf], Any]) -> Any:
-    """The same tree with every leaf of that type changed, depth first."""
+def replace(value: Any, kind: type[Leaf], change: Callable[[Leaf], Any], depth: int = MAX_DEPTH) -> Any:
+    """The same tree with every leaf of that type changed, depth first; CodecError where it is deeper than MAX_DEPTH."""
     if isinstance(value, kind):
         return change(value)
+    if depth < 0:
+        raise CodecError(f"a value is at most {MAX_DEPTH} deep, and must not contain itself")
     match value:
         case tuple():
-            return tuple(replace(item, kind, change) for item in value)
+            return tuple(replace(item, kind, change, depth - 1) for item in value)
         case list():
-            return [replace(item, kind, change) for item in value]
+            return [replace(item, kind, change, depth - 1) for item in value]
         case dict():
-            return {key: replace(item, kind, change) for key, item in value.items()}
+            return {key: replace(item, kind, change, depth - 1) for key, item in value.items()}
     return value

@@ -11,9 +11,10 @@ import torch
 
 from backends.backend import Target
 from domain import value as values
+from domain.dtype import ITEM_BYTES
 from domain.fault import KernelFault
 from domain.result import Status
-from domain.value import TensorRef
+from domain.value import MAX_DEPTH, CodecError, TensorRef
 from sandbox.arena import describe
 
 
@@ -22,10 +23,11 @@ def tensors_of(result: Any, target: Target) -> list[torch.Tensor]:
 
     Raises KernelFault: WRONG_RESULT for a tensor on another device, UNSUPPORTED for a thing that cannot be looked into.
     """
-    found = [_tensor(leaf, target) for leaf in _flattened(result)]
+    found = [_tensor(leaf, target) for leaf in _flattened(result, MAX_DEPTH)]
     for index, tensor in enumerate(found):
         if tensor.device.type != torch.device(target.device).type:
             raise KernelFault(Status.WRONG_RESULT, f"output {index} is on {tensor.device}, expected on {target.device}")
+        _check_dtype(tensor)
     return found
 
 
@@ -54,6 +56,7 @@ def portable(value: Any, target: Target) -> tuple[Any, list[torch.Tensor]]:
     def keep(tensor: torch.Tensor) -> TensorRef:
         if tensor.layout != torch.strided:
             raise KernelFault(Status.UNSUPPORTED, f"{tensor.layout} tensors do not cross; only strided ones do")
+        _check_dtype(tensor)
         kept.append(_writable(tensor.detach().to(target.device).resolve_conj().resolve_neg()))
         return describe(kept[-1])
 
@@ -78,18 +81,21 @@ def repeats(tensor: torch.Tensor) -> bool:
     return any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
 
 
-def _flattened(result: Any) -> list[Any]:
+def _flattened(result: Any, depth: int) -> list[Any]:
+    if depth < 0:
+        raise CodecError(f"an answer is at most {MAX_DEPTH} deep, and must not contain itself")
     match result:
         case torch.Tensor() | bool() | int() | float() | complex() | numpy.ndarray() | numpy.generic():
             return [result]
         case None | str() | bytes():
             return []
         case tuple() | list():
-            return [leaf for item in result for leaf in _flattened(item)]
+            return [leaf for item in result for leaf in _flattened(item, depth - 1)]
         case Mapping():
-            return [leaf for item in result.values() for leaf in _flattened(item)]
+            return [leaf for item in result.values() for leaf in _flattened(item, depth - 1)]
     if dataclasses.is_dataclass(result) and not isinstance(result, type):
-        return [leaf for field in dataclasses.fields(result) for leaf in _flattened(getattr(result, field.name))]
+        parts = [getattr(result, field.name) for field in dataclasses.fields(result)]
+        return [leaf for part in parts for leaf in _flattened(part, depth - 1)]
     raise KernelFault(
         Status.UNSUPPORTED,
         f"the answer holds an object of type {type(result).__name__}, which cannot be compared: return tensors or "
@@ -105,4 +111,11 @@ def _tensor(leaf: Any, target: Target) -> torch.Tensor:
             return torch.from_numpy(numpy.ascontiguousarray(leaf)).view(leaf.shape)
         case numpy.generic():
             return torch.tensor(leaf.item(), dtype=torch.from_numpy(numpy.asarray([leaf])).dtype, device=target.device)
+        case int() if not -(2**63) <= leaf < 2**63:
+            raise CodecError("an answer's integer has to fit in 64 bits")
     return torch.tensor(leaf, device=target.device)
+
+
+def _check_dtype(tensor: torch.Tensor) -> None:
+    if str(tensor.dtype).removeprefix("torch.") not in ITEM_BYTES:
+        raise CodecError(f"{tensor.dtype} tensors do not cross; dequantize or convert them")

@@ -363,3 +363,21 @@ def test_a_kernel_that_answers_in_one_buffer_is_right_and_its_method_says_so(ben
     outcome = judged(bench, kernel(source), kernel(SOFTMAX)).outcome
     assert outcome.status is Status.PASSED, outcome.message
     assert outcome.timing is not None and "same memory" in outcome.timing.method
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("def kernel_fn(x): return 1.0\ndef get_inputs(): return [object()]", "type object does not cross"),
+        ("def kernel_fn(x): return x[0]\ndef get_inputs():\n    a = []; a.append(a); return [a]", "contain itself"),
+        ("def kernel_fn(x):\n    a = [x]; a.append(a); return a" + INPUTS, "contain itself"),
+        ("def kernel_fn(x): return 10**30" + INPUTS, "fit in 64 bits"),
+        ("def kernel_fn(x): return torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)" + INPUTS, "torch.qint8"),
+    ],
+)
+def test_what_cannot_cross_is_unsupported_and_shows_nothing_of_the_service(
+    bench: Workbench, source: str, says: str
+) -> None:
+    outcome = judged(bench, kernel(source)).outcome
+    assert outcome.status is Status.UNSUPPORTED and says in (outcome.message or "")
+    assert "sandbox/" not in outcome.log and "domain/" not in outcome.log
