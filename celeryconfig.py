@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import ssl
+
 from domain.settings import settings
 
 # Where messages go. The same Redis holds the job records, so a message and its record are lost or kept together.
 broker_url = settings().broker_url
+# A rediss:// address that does not say how far to trust (?ssl_cert_reqs=…) would have any certificate accepted here,
+# with a warning, while the records' client asks for a good one. Where it does say, both follow it and this is not used.
+broker_use_ssl = {"ssl_cert_reqs": ssl.CERT_REQUIRED} if broker_url.startswith("rediss://") else None
 # What workers load; the API publishes by name and loads neither.
 imports = ("tasks.evaluation", "tasks.worker")
 

@@ -6,6 +6,7 @@ from apiflask import APIFlask
 from apiflask.scaffold import parser
 
 from api import admin, answers, body, documentation, health, jobs, problems, stats, submissions
+from api.access import open_access
 from api.desk import open_desk
 from domain.settings import settings
 
@@ -19,7 +20,7 @@ def create_app() -> APIFlask:
     parser.location_loader("json")(body.load)
     problems.register(app)
     app.after_request(answers.fresh)
-    open_desk(app)
+    open_access(app, settings(), open_desk(app).redis)
     for noun in (submissions, jobs, health, stats, admin, documentation):
         app.register_blueprint(noun.blueprint)
     return app

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from apiflask import APIBlueprint, APIFlask
 from flask import Response, redirect, send_from_directory
 from werkzeug.wrappers import Response as BaseResponse
 
+from api.problems import CONTENT_TYPE
 from api.schemas.problem import ProblemSchema
 
 TITLE = "Kernel evaluation"
@@ -19,6 +21,15 @@ POST a GPU kernel, alone (`/evaluate`) or against a reference (`/compare`); ask 
 it with `?wait=SECONDS`. Every verdict about a kernel, wrong, crashed and timed out included, is a 200 with
 `kernel_exec_result`; errors are problem documents (RFC 9457) that name the field at fault."""
 ONE_DAY_S = 86_400
+
+KEY_SCHEME = "api_key"
+REFUSALS = {
+    "401": "An API key is needed here, or this one is not known",
+    "403": "The API key has not the scope that this needs",
+    "429": "Too many requests, or jobs, of this API key; try again after `Retry-After`",
+}
+UNGUARDED = frozenset({"/health"})
+"""Asked without a key, it answers less."""
 
 blueprint = APIBlueprint("documentation", __name__, enable_openapi=False)
 
@@ -43,6 +54,21 @@ def asset(name: str) -> Response:
     return send_from_directory(_assets(), name, max_age=ONE_DAY_S)
 
 
+def _with_keys(spec: dict[str, Any] | str) -> dict[str, Any] | str:
+    """The document with what API keys add to each operation; a service on a loopback address wants none ({})."""
+    assert isinstance(spec, dict), "the document is made as JSON"
+    problem = {"$ref": "#/components/schemas/Problem"}
+    for path, item in spec["paths"].items():
+        for operation in (each for each in item.values() if "responses" in each):
+            operation["security"] = [{}, {KEY_SCHEME: []}]
+            if path not in UNGUARDED:
+                operation["responses"] |= {
+                    status: {"description": description, "content": {CONTENT_TYPE: {"schema": problem}}}
+                    for status, description in REFUSALS.items()
+                }
+    return spec
+
+
 def configure(app: APIFlask) -> None:
     """What APIFlask writes into the document, and where the page finds its assets."""
     app.config.update(
@@ -55,6 +81,7 @@ def configure(app: APIFlask) -> None:
         ],
         LICENSE={"name": "MIT", "identifier": "MIT"},
         AUTO_OPERATION_ID=True,
+        SECURITY_SCHEMES={KEY_SCHEME: {"type": "http", "scheme": "bearer", "description": "A key of `stack keys`."}},
         VALIDATION_ERROR_STATUS_CODE=400,
         VALIDATION_ERROR_DESCRIPTION="The request is not valid",
         VALIDATION_ERROR_SCHEMA=ProblemSchema,
@@ -65,3 +92,4 @@ def configure(app: APIFlask) -> None:
         SWAGGER_UI_STANDALONE_PRESET_JS=f"{ASSETS}/swagger-ui-standalone-preset.js",
         SWAGGER_UI_CONFIG={"validatorUrl": None, "tryItOutEnabled": True},
     )
+    app.spec_processor(_with_keys)

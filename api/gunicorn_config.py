@@ -6,6 +6,7 @@ from typing import Any
 
 from api.capacity import PROCESSES, THREADS
 from api.desk import KEY, Desk
+from api.keys import KeyFile
 from domain.settings import settings
 
 bind = f"{settings().host}:{settings().port}"
@@ -25,6 +26,22 @@ graceful_timeout = 5
 # The management socket would lie in the user's home and outlive a killed server.
 control_socket_disable = True
 loglevel = settings().log_level.lower()
+
+
+def on_starting(server: Any) -> None:
+    """Says who gets in; a file of keys that cannot be read stops the start."""
+    own = settings()
+    if own.keys_required:
+        found = KeyFile(own.api_keys_file, own.key_requests_per_minute, own.key_max_jobs).keys()
+        server.log.info("API keys are required; %s has %d", own.api_keys_file, len(found))
+        if not found:
+            server.log.warning("nobody can get in yet: make a key with `python -m stack keys add NAME --scope submit`")
+    elif own.loopback:
+        server.log.info("no API keys are required from this machine (HOST=%s)", own.host)
+    else:
+        server.log.warning(
+            "HOST=%s REQUIRE_API_KEYS=off: whoever reaches this port has code run here, and reads all jobs", own.host
+        )
 
 
 def post_worker_init(worker: Any) -> None:

@@ -10,6 +10,7 @@ from flask import Response, jsonify
 from marshmallow import fields
 from redis.exceptions import RedisError
 
+from api.access import stranger
 from api.desk import desk
 from api.stats import job_stats
 from domain.job import State
@@ -21,19 +22,19 @@ READY, UNAVAILABLE = "ready", "unavailable"
 
 
 class HealthSchema(Schema):
-    """Whether the service can judge; `reasons` says why not."""
+    """Whether the service can judge; `reasons` says why not. Without a key that is needed: `status`, nothing else."""
 
     status = fields.String(required=True, metadata={"enum": ["healthy", "unhealthy"]})
-    reasons = fields.List(fields.String(), required=True)
+    reasons = fields.List(fields.String())
     error = fields.String(metadata={"description": "The reasons in one string; only when unhealthy."})
-    gpu_available = fields.Boolean(required=True)
-    gpu_count = fields.Integer(required=True)
-    broker = fields.String(required=True, metadata={"enum": [READY, UNAVAILABLE]})
-    compilation_service = fields.String(required=True, metadata={"enum": [READY, UNAVAILABLE]})
-    profiling_service = fields.String(required=True, metadata={"enum": [READY, UNAVAILABLE]})
-    workers = fields.List(fields.Dict(), required=True)
+    gpu_available = fields.Boolean()
+    gpu_count = fields.Integer()
+    broker = fields.String(metadata={"enum": [READY, UNAVAILABLE]})
+    compilation_service = fields.String(metadata={"enum": [READY, UNAVAILABLE]})
+    profiling_service = fields.String(metadata={"enum": [READY, UNAVAILABLE]})
+    workers = fields.List(fields.Dict())
     job_stats = fields.Dict(allow_none=True, metadata={"description": "null when the broker cannot be asked."})
-    gpu_manager = fields.Dict(required=True, metadata={"description": "`available_gpus`: those without a job."})
+    gpu_manager = fields.Dict(metadata={"description": "`available_gpus`: those without a job."})
 
 
 @blueprint.get("/health")
@@ -50,7 +51,8 @@ def health() -> Response:
             reasons.append("no worker has been heard of in the last seconds: start one, or read its log")
     except RedisError as error:
         reasons.append(f"the broker cannot be asked ({type(error).__name__}): start Redis, or check CELERY_BROKER_URL")
-    response = jsonify(_body(alive, counters, reasons))
+    body = _body(alive, counters, reasons)
+    response = jsonify({"status": body["status"]} if stranger() else body)
     response.status_code = 503 if reasons else 200
     return response
 

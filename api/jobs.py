@@ -9,6 +9,7 @@ from flask import Response, jsonify
 from marshmallow import validate
 
 from api import answers
+from api.access import caller
 from api.desk import desk
 from api.problems import Kind, Problem
 from api.schemas.fields import RealNumber, Text, WholeNumber, WireSchema, one_of
@@ -53,6 +54,9 @@ def cancel(job_id: str, query_data: dict[str, Any]) -> Response:
 
     A job that is terminal already is answered unchanged.
     """
+    if caller() is not None:
+        # Whose it is never changes, so looking first leaves no gap.
+        _known(job_id, desk().records.get(job_id))
     view, headers = answers.held(_known(job_id, desk().records.cancel(job_id)), query_data)
     response = answers.job(view, 200 if view.state.terminal else 202)
     response.headers.update(headers)
@@ -64,20 +68,31 @@ def cancel(job_id: str, query_data: dict[str, Any]) -> Response:
 @blueprint.output(JobListSchema)
 @blueprint.doc(summary="Jobs, newest first")
 def listing(query_data: dict[str, Any]) -> Response:
-    """A page of the jobs that are kept, without their results; of one state or one batch if asked for."""
+    """A page of the jobs that are kept, without their results; of one state or one batch if asked for.
+
+    With API keys, the key's own.
+    """
     state, batch_id, limit = query_data.get("state"), query_data.get("batch_id"), query_data["limit"]
-    wanted = State(state) if state else None
-    # Of a batch, the state is picked here: the cursor must go on after the last job that was looked at.
-    index = None if batch_id else wanted
+    wanted, key = State(state) if state else None, caller()
+    # Of a batch or a key, the state is picked here: the cursor must go on after the last job that was looked at.
+    index = None if batch_id or key else wanted
     # One more than is shown tells whether anything follows.
-    found = desk().records.list(state=index, batch_id=batch_id, limit=limit + 1, before=query_data.get("cursor"))
+    found = desk().records.list(
+        state=index,
+        batch_id=batch_id,
+        key_id=key.key_id if key else None,
+        limit=limit + 1,
+        before=query_data.get("cursor"),
+    )
     page = found[:limit]
     shown = [summary(view) for view in page if wanted is None or view.state is wanted]
     return jsonify({"jobs": shown, "next_cursor": f"{page[-1].submitted_at:.6f}" if len(found) > limit else None})
 
 
 def _known(job_id: str, view: JobView | None) -> JobView:
-    if view is None:
+    """The job, if it is there for who asks: another key's is answered as one that never was."""
+    key = caller()
+    if view is None or (key is not None and view.key_id != key.key_id):
         raise Problem(
             Kind.UNKNOWN_JOB,
             f"no job {job_id[:100]!r} is known: it was never accepted, or its time to be kept is over",

@@ -30,12 +30,18 @@ class Kind(Enum):
     """The problems there are: the HTTP status and the title of each; `type` is a URN made of the name."""
 
     INVALID_REQUEST = 400, "The request is not valid"
+    KEY_REQUIRED = 401, "An API key is needed"
+    SCOPE_MISSING = 403, "The API key does not cover this"
+    LOCAL_ONLY = 403, "Only for the service's own machine"
     UNKNOWN_JOB = 404, "No such job"
     UNSUPPORTED_MEDIA_TYPE = 415, "The body is no JSON"
     JOB_CANCELLED = 409, "The job was cancelled"
+    TOO_MANY_REQUESTS = 429, "Too many requests"
+    TOO_MANY_JOBS = 429, "Too many jobs at once"
     JOB_FAILED = 500, "The service failed to judge the kernel"
     QUEUE_FULL = 503, "The queue is full"
     BROKER_UNREACHABLE = 503, "The broker cannot be reached"
+    KEYS_UNREADABLE = 503, "The API keys cannot be read"
 
     @property
     def urn(self) -> str:

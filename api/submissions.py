@@ -12,6 +12,7 @@ from flask import Response, jsonify
 from marshmallow import ValidationError
 
 from api import answers, examples
+from api.access import caller
 from api.desk import desk
 from api.problems import CONTENT_TYPE, RETRY_AFTER_S, Kind, Problem, invalid_fields
 from api.schemas.fields import WireSchema
@@ -31,7 +32,7 @@ from api.waiting import WaitQuerySchema
 from domain.job import State
 from domain.request import Request
 from domain.settings import settings
-from tasks.submission import submit, submit_many
+from tasks.submission import QuotaReached, submit, submit_many
 
 blueprint = APIBlueprint("submissions", __name__, tag="Submissions")
 
@@ -96,43 +97,72 @@ def legacy(json_data: dict[str, Any], query_data: dict[str, Any]) -> Response:
 @blueprint.doc(summary="Submit up to 1000 bodies at once", responses=_REFUSED)
 def batch(json_data: dict[str, Any]) -> Response:
     """Each body is accepted or refused on its own. Follow the accepted ones with `GET /jobs?batch_id=…`."""
-    read: list[Request | dict[str, Any]] = []
-    for index, body in enumerate(read_batch(json_data)):
+    read: list[Request | Problem] = []
+    for body in read_batch(json_data):
         try:
             read.append(read_job(body))
         except ValidationError as error:
-            read.append(invalid_fields(error).body(f"/batch#/jobs/{index}"))
-    accepted = [entry for entry in read if isinstance(entry, Request)]
-    batch_id: str | None = None
-    job_ids: Iterator[str] = iter(())
-    if accepted:
-        _check_room(len(accepted))
-        batch_id = str(uuid4())
-        job_ids = iter(submit_many(desk().records, accepted, batch_id=batch_id))
+            read.append(invalid_fields(error))
+    valid = [entry for entry in read if isinstance(entry, Request)]
+    batch_id = str(uuid4())
+    job_ids = _submit_many(valid, batch_id)
     entries = [
-        _accepted(index, next(job_ids)) if isinstance(entry, Request) else {"index": index, "problem": entry}
-        for index, entry in enumerate(read)
+        _entry(index, next(job_ids) if isinstance(entry, Request) else entry) for index, entry in enumerate(read)
     ]
+    accepted = sum("job_id" in entry for entry in entries)
     answer = jsonify(
-        {"batch_id": batch_id, "accepted": len(accepted), "refused": len(read) - len(accepted), "jobs": entries}
+        {
+            "batch_id": batch_id if accepted else None,
+            "accepted": accepted,
+            "refused": len(entries) - accepted,
+            "jobs": entries,
+        }
     )
     answer.status_code = 202
+    if accepted < len(valid):
+        answer.headers["Retry-After"] = str(RETRY_AFTER_S)
     return answer
 
 
-def _accepted(index: int, job_id: str) -> dict[str, Any]:
-    return {"index": index, "job_id": job_id, "location": location(job_id), "state": State.QUEUED.value}
+def _submit_many(requests: list[Request], batch_id: str) -> Iterator[str | Problem]:
+    """The id of each, or the problem that kept it out; raises Problem when none of them got in."""
+    if not requests:
+        return iter(())
+    _check_room(len(requests))
+    job_ids = submit_many(desk().records, requests, batch_id=batch_id, key=caller())
+    if not any(job_ids):
+        raise _quota_reached()
+    return iter([job_id or _quota_reached() for job_id in job_ids])
+
+
+def _entry(index: int, answer: str | Problem) -> dict[str, Any]:
+    if isinstance(answer, Problem):
+        return {"index": index, "problem": answer.body(f"/batch#/jobs/{index}")}
+    return {"index": index, "job_id": answer, "location": location(answer), "state": State.QUEUED.value}
 
 
 def _submit(request: Request, query: dict[str, Any]) -> Response:
     _check_room(1)
-    job_id = submit(desk().records, request)
+    try:
+        job_id = submit(desk().records, request, key=caller())
+    except QuotaReached as error:
+        raise _quota_reached() from error
     view = desk().records.get(job_id)
     if view is None:
         raise RuntimeError(
             f"job {job_id} was recorded and is gone: is Redis evicting keys? Set maxmemory-policy noeviction"
         )
     return answers.submitted(view, query)
+
+
+def _quota_reached() -> Problem:
+    key = caller()
+    most = key.max_jobs if key else 0
+    return Problem(
+        Kind.TOO_MANY_JOBS,
+        f"this key may have {most} jobs that are not done and has them; nothing was recorded, try again when one is",
+        {"Retry-After": str(RETRY_AFTER_S)},
+    )
 
 
 def _check_room(jobs: int) -> None:

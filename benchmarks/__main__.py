@@ -57,7 +57,7 @@ def main() -> int:
 
 def _measure(console: Console) -> dict[str, Any]:
     """Prints the table and gives its figures."""
-    own = dataclasses.replace(settings(), port=free_port())
+    own = dataclasses.replace(settings().private(), port=free_port())
     console.print("Starting Redis, the API and the workers ...")
     with running(own) as stack, httpx.Client(base_url=stack.url, timeout=REQUEST_S, trust_env=False) as client:
         where: dict[str, Any] = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import ipaddress
 import tempfile
 from dataclasses import dataclass
 from functools import cache
@@ -10,6 +12,8 @@ from pathlib import Path
 from environs import Env, ValidationError, validate
 
 MIB = 1 << 20
+AUTO, ON, OFF = "auto", "on", "off"
+LOOPBACK = "127.0.0.1"
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 HIGHEST_PORT = 65_535
 
@@ -39,6 +43,27 @@ class Settings:
     max_queue: int
     runner_memory: int
     arena_memory: int | None
+    require_api_keys: str
+    api_keys_file: Path
+    key_requests_per_minute: int
+    key_max_jobs: int
+
+    @property
+    def keys_required(self) -> bool:
+        """Whether who reaches `host` has to show an API key."""
+        return self.require_api_keys == ON or (self.require_api_keys == AUTO and not self.loopback)
+
+    def private(self) -> Settings:
+        """The same for a service that is its starter's alone: on a loopback address, without keys."""
+        return dataclasses.replace(self, host=LOOPBACK, require_api_keys=OFF)
+
+    @property
+    def loopback(self) -> bool:
+        """Whether `host` is reached from this machine only."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
 
 
 @cache
@@ -47,7 +72,7 @@ def settings() -> Settings:
     env = Env()
     read = Settings(
         broker_url=env.str("CELERY_BROKER_URL", "redis://127.0.0.1:6379/0"),
-        host=env.str("HOST", "127.0.0.1"),
+        host=env.str("HOST", LOOPBACK),
         port=env.int("PORT", 8000, validate=validate.Range(1, HIGHEST_PORT)),
         gpu_device=env.str("GPU_DEVICE", None),
         visible_devices=env.str("CUDA_VISIBLE_DEVICES", None),
@@ -64,6 +89,10 @@ def settings() -> Settings:
         max_queue=env.int("MAX_QUEUE", 100_000),
         runner_memory=env.int("RUNNER_MEMORY_MIB", 8192) * MIB,
         arena_memory=_mebibytes(env.int("ARENA_MEMORY_MIB", None, validate=validate.Range(1))),
+        require_api_keys=env.str("REQUIRE_API_KEYS", AUTO, validate=validate.OneOf((AUTO, ON, OFF))),
+        api_keys_file=Path(env.str("API_KEYS_FILE", "api_keys.json")),
+        key_requests_per_minute=env.int("KEY_REQUESTS_PER_MINUTE", 1200, validate=validate.Range(1, 1_000_000)),
+        key_max_jobs=env.int("KEY_MAX_JOBS", 1000, validate=validate.Range(1, 1_000_000)),
     )
     return read
 

@@ -1,4 +1,4 @@
-"""`python -m stack serve` and `python -m stack demo`; settings come from the environment."""
+"""`python -m stack serve`, `python -m stack demo` and `python -m stack keys`; settings come from the environment."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from environs import EnvError
 
 from domain.settings import settings
+from stack import keys
 from stack.demo import demo
 from stack.serve import serve
 
@@ -18,9 +19,15 @@ MALFORMED = 2
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m stack", description=__doc__)
-    parser.add_argument("command", choices=COMMANDS)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("serve", help="start everything and leave it running until Ctrl-C")
+    commands.add_parser("demo", help="start everything, judge every example, stop everything")
+    keys.add_arguments(commands.add_parser("keys", help="make, list and revoke API keys"))
+    arguments = parser.parse_args()
     try:
-        return COMMANDS[parser.parse_args().command](settings())
+        if arguments.command == "keys":
+            return keys.keys(settings(), arguments)
+        return COMMANDS[arguments.command](settings())
     except EnvError as error:
         print(error, file=sys.stderr)
         return MALFORMED

@@ -32,6 +32,7 @@ def demo(settings: Settings) -> int:
     console = Console(highlight=False, soft_wrap=True)
     if not console.is_terminal:
         console.width = verdicts.WIDTH
+    settings = settings.private()
     if not environment.is_given("PORT"):
         settings = dataclasses.replace(settings, port=free_port())
     stop_on_signals()

@@ -36,6 +36,7 @@ def for_child(settings: Settings, temporary: Path, **more: str) -> dict[str, str
         "STATE_DIR": str(settings.state_dir),
         "LEASE_DIR": str(settings.lease_dir),
         "ENABLE_DEVICE_METRICS": str(settings.enable_device_metrics).lower(),
+        "REQUIRE_API_KEYS": settings.require_api_keys,
         "TMPDIR": str(temporary),
         "PYTHONUNBUFFERED": "1",
         **more,

@@ -22,6 +22,7 @@ class JobView:
 
     `attempt` counts the workers that have taken the job (0: none yet). `queue_position` is 0 for the job that is next
     and None unless it is queued. `result` is the HTTP body of a completed job, `error` says why a job failed.
+    `key_id` is the API key that the job belongs to, None when it was handed in without.
     """
 
     job_id: str
@@ -39,6 +40,7 @@ class JobView:
     batch_id: str | None
     timeout: int
     cancel_requested: bool = False
+    key_id: str | None = None
 
     @classmethod
     def read(cls, job_id: str, stored: dict[Text, Text], rank: int | None, result: Text | None) -> JobView:
@@ -61,4 +63,5 @@ class JobView:
             batch_id=fields.get("batch_id") or None,
             timeout=int(fields["timeout"]),
             cancel_requested="cancel_requested" in fields,
+            key_id=fields.get("key_id"),
         )

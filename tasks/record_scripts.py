@@ -3,7 +3,9 @@
 Keys (none of them shared with Celery's): `job:<id>` the record, a hash; `job:<id>:request` until the job is terminal;
 `job:<id>:result` once it is completed; `job:<id>:owner` while somebody works on it, expiring when he stops saying so;
 `jobs:all`, `jobs:state:<state>` and `batch:<id>` by time of submission; `jobs:queue` by time of queueing;
-`jobs:finished` by time of finishing; `jobs:counters`, a hash. Redis Cluster is not supported (nor is it by Celery).
+`jobs:finished` by time of finishing; `jobs:counters`, a hash. Of jobs that came with an API key: `jobs:key:<key>` by
+time of submission, `jobs:open:<key>` those that are not terminal, `jobs:key_of` whose each is, until cleanup. Redis
+Cluster is not supported (nor is it by Celery).
 """
 
 from __future__ import annotations
@@ -70,7 +72,8 @@ local function spent(...)
 end
 
 local function finish(state, ttl)
-  local worker, batch = get('worker'), get('batch_id')
+  local worker, batch, key = get('worker'), get('batch_id'), get('key_id')
+  if key ~= '' then redis.call('SREM', 'jobs:open:' .. key, id) end
   note('done', now, get('attempt'))
   move(state, 'done', now)
   redis.call('ZREM', 'jobs:queue', id)
@@ -92,11 +95,14 @@ local function fail(ttl, reason)
 end
 """
 
-# id, operation, kernel type, timeout, batch id or '', request
+# id, operation, kernel type, timeout, batch id or '', request, key id or '', open jobs that the key may have
+# 1: recorded, 0: was recorded already (a repeated call), -1: the key has as many open jobs as it may
 CREATE = (
     _COMMON
     + """
 if redis.call('EXISTS', job) == 1 then return 0 end
+local key = ARGV[7]
+if key ~= '' and redis.call('SCARD', 'jobs:open:' .. key) >= tonumber(ARGV[8]) then return -1 end
 local at, batch = stamp(), ARGV[5]
 redis.call('HSET', job, 'operation', ARGV[2], 'kernel_type', ARGV[3], 'timeout', ARGV[4], 'batch_id', batch,
            'state', 'queued', 'stage', 'queued', 'attempt', 0, 'submitted_at', at, 'since', at)
@@ -105,6 +111,12 @@ note('queued', at, 1)
 redis.call('ZADD', 'jobs:all', at, id)
 redis.call('ZADD', 'jobs:state:queued', at, id)
 redis.call('ZADD', 'jobs:queue', at, id)
+if key ~= '' then
+  redis.call('HSET', job, 'key_id', key)
+  redis.call('SADD', 'jobs:open:' .. key, id)
+  redis.call('ZADD', 'jobs:key:' .. key, at, id)
+  redis.call('HSET', 'jobs:key_of', id, key)
+end
 if batch ~= '' then
   redis.call('ZADD', 'batch:' .. batch, at, id)
   redis.call('INCR', 'batch:' .. batch .. ':open')
@@ -255,6 +267,12 @@ for _, each in ipairs(old) do
   local record = 'job:' .. each
   local batch = redis.call('HGET', record, 'batch_id')
   if batch and batch ~= '' then redis.call('ZREM', 'batch:' .. batch, each) end
+  -- Not from the record, which may have expired: nothing else would ever take the job off its key's list.
+  local key = redis.call('HGET', 'jobs:key_of', each)
+  if key then
+    redis.call('ZREM', 'jobs:key:' .. key, each)
+    redis.call('HDEL', 'jobs:key_of', each)
+  end
   count('submitted_ms', -math.floor((redis.call('ZSCORE', 'jobs:all', each) or 0) * 1000))
   for _, index in ipairs({'jobs:all', 'jobs:finished', 'jobs:state:completed', 'jobs:state:failed',
                           'jobs:state:cancelled'}) do

@@ -10,6 +10,7 @@ from typing import Any, Literal, cast
 from redis import Redis
 from redis.client import Pipeline
 
+from domain.access import Key
 from domain.job import STATE_OF_STAGE, Stage, State
 from domain.request import Request
 from tasks import counters, record_scripts
@@ -21,6 +22,9 @@ MAX_ATTEMPTS = 3
 PULSE_TTL_S = 6
 """An owner that has not said for so long that it is at work counts as gone."""
 SWEEP = 500
+FULL = -1
+"""CREATE's answer when a key has as many open jobs as it may."""
+
 ACTIVE = (State.BUILDING, State.WAITING, State.RUNNING)
 
 Pulse = Literal["go on", "cancel", "lost"]
@@ -57,16 +61,21 @@ class JobRecords:
         self._to_the_back = redis.register_script(record_scripts.TO_THE_BACK)
         self._cleanup = redis.register_script(record_scripts.CLEANUP)
 
-    def create(self, job_id: str, request: Request, *, batch_id: str | None = None) -> None:
-        """Record a new job as queued; a job that is recorded already stays as it is."""
-        self._create(args=_creation(job_id, request, batch_id))
+    def create(self, job_id: str, request: Request, *, batch_id: str | None = None, key: Key | None = None) -> bool:
+        """Record a new job as queued, belonging to `key`; False, and nothing recorded, when that has its fill of jobs.
 
-    def create_many(self, jobs: Sequence[tuple[str, Request]], *, batch_id: str | None) -> None:
-        """Record many jobs, in their order, in one round trip."""
+        A job that is recorded already stays as it is.
+        """
+        return int(self._create(args=_creation(job_id, request, batch_id, key))) != FULL
+
+    def create_many(
+        self, jobs: Sequence[tuple[str, Request]], *, batch_id: str | None, key: Key | None = None
+    ) -> list[bool]:
+        """Record many jobs, in their order, in one round trip; for each what `create` says."""
         with self._redis.pipeline(transaction=False) as pipe:
             for job_id, request in jobs:
-                self._create(args=_creation(job_id, request, batch_id), client=pipe)
-            pipe.execute()
+                self._create(args=_creation(job_id, request, batch_id, key), client=pipe)
+            return [int(answer) != FULL for answer in pipe.execute()]
 
     def get(self, job_id: str) -> JobView | None:
         """The job with its result; None when it was never recorded or is no longer kept."""
@@ -188,18 +197,20 @@ class JobRecords:
         *,
         state: State | None = None,
         batch_id: str | None = None,
+        key_id: str | None = None,
         limit: int = 100,
         before: float | None = None,
     ) -> list[JobView]:
         """The newest jobs first, without their results; `before` is the `submitted_at` to continue below.
 
-        With both a batch and a state, up to `limit` jobs of the batch are looked at and those in that state returned.
+        With a batch or a key and a state, up to `limit` jobs of those are looked at and those in that state returned. A
+        batch belongs to one key; another's is empty.
         """
-        index = f"batch:{batch_id}" if batch_id else f"jobs:state:{state.value}" if state else "jobs:all"
+        index = _index(state, batch_id, key_id)
         newest = "+inf" if before is None else f"({before:.6f}"
         found = self._redis.zrevrangebyscore(index, newest, "-inf", start=0, num=limit)
         views = self._look_at(text(job_id) for job_id in found)
-        return [view for view in views if state is None or view.state is state]
+        return [view for view in views if state in (None, view.state) and key_id in (None, view.key_id)]
 
     def _look_at(self, job_ids: Iterable[str]) -> Iterable[JobView]:
         ids = list(job_ids)
@@ -217,6 +228,15 @@ def _look(pipe: Pipeline, job_id: str) -> None:
     pipe.zrank("jobs:queue", job_id)
 
 
-def _creation(job_id: str, request: Request, batch_id: str | None) -> list[str | int]:
+def _index(state: State | None, batch_id: str | None, key_id: str | None) -> str:
+    if batch_id:
+        return f"batch:{batch_id}"
+    if key_id:
+        return f"jobs:key:{key_id}"
+    return f"jobs:state:{state.value}" if state else "jobs:all"
+
+
+def _creation(job_id: str, request: Request, batch_id: str | None, key: Key | None) -> list[str | int]:
     stored = json.dumps(request.to_wire(), separators=(",", ":"))
-    return [job_id, request.operation, request.kernel.kernel_type.value, request.timeout, batch_id or "", stored]
+    job = [job_id, request.operation, request.kernel.kernel_type.value, request.timeout, batch_id or "", stored]
+    return [*job, key.key_id if key else "", key.max_jobs if key else 0]

@@ -9,6 +9,7 @@ from uuid import uuid4
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
+from domain.access import Key
 from domain.request import Request
 from tasks.app import app
 from tasks.records import JobRecords
@@ -21,24 +22,32 @@ PUBLISHED_AT = "published_at"
 log = logging.getLogger(__name__)
 
 
-def submit(records: JobRecords, request: Request, *, batch_id: str | None = None) -> str:
-    """Record a job and publish it; the job's id. Raises redis' errors when it could not be recorded."""
+class QuotaReached(Exception):
+    """The key has as many jobs that are not terminal as it may; nothing was recorded."""
+
+
+def submit(records: JobRecords, request: Request, *, batch_id: str | None = None, key: Key | None = None) -> str:
+    """Record a job and publish it; the job's id. Raises redis' errors when it could not be recorded, QuotaReached."""
     job_id = str(uuid4())
-    records.create(job_id, request, batch_id=batch_id)
+    if not records.create(job_id, request, batch_id=batch_id, key=key):
+        raise QuotaReached
     publish(job_id, FIRST_ATTEMPT, records.now(), request)
     return job_id
 
 
-def submit_many(records: JobRecords, requests: Sequence[Request], *, batch_id: str | None = None) -> list[str]:
-    """Record many jobs and publish them, in their order; their ids."""
+def submit_many(
+    records: JobRecords, requests: Sequence[Request], *, batch_id: str | None = None, key: Key | None = None
+) -> list[str | None]:
+    """Record many jobs and publish them, in their order; the id of each, None where the key's quota was reached."""
     jobs = [(str(uuid4()), request) for request in requests]
-    records.create_many(jobs, batch_id=batch_id)
+    recorded = records.create_many(jobs, batch_id=batch_id, key=key)
+    accepted = [job for job, done in zip(jobs, recorded, strict=True) if done]
     now = records.now()
-    for job_id, request in jobs:
+    for job_id, request in accepted:
         if not publish(job_id, FIRST_ATTEMPT, now, request):
             # The broker is away: do not wait for it once per job.
             break
-    return [job_id for job_id, _ in jobs]
+    return [job_id if done else None for (job_id, _), done in zip(jobs, recorded, strict=True)]
 
 
 def publish(job_id: str, attempt: int, now: float, request: Request | None = None) -> bool:

@@ -18,6 +18,8 @@ import pytest
 from redis import Redis
 
 from api.capacity import PROCESSES, WAITERS
+from api.keys import KeyFile
+from domain.access import Scope
 from tasks.record_scripts import CHANNEL
 from tasks.records import JobRecords
 from tests.api.payloads import README, RELU, kernel
@@ -36,10 +38,12 @@ class Server:
 
 
 @pytest.fixture
-def server(redis: Redis, redis_url: str, tmp_path: Path) -> Iterator[Server]:
+def server(redis: Redis, redis_url: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Server]:
+    """A parameter has further settings."""
     port, log, home = free_port(), tmp_path / "gunicorn.log", tmp_path / "home"
     home.mkdir()
     environment = {**os.environ, "PORT": str(port), "CELERY_BROKER_URL": redis_url, "HOME": str(home)}
+    environment |= {"API_KEYS_FILE": str(tmp_path / "keys.json"), **getattr(request, "param", {})}
     environment.pop("XDG_RUNTIME_DIR", None)
     with log.open("wb") as sink:
         process = subprocess.Popen(
@@ -148,3 +152,24 @@ def test_a_stop_answers_who_waits(server: Server, redis: Redis) -> None:
         assert (answer.status_code, answer.json()["state"]) == (200, "queued")
         assert server.process.wait(timeout=START_S) == 0
         assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("server", [{"REQUIRE_API_KEYS": "on"}], indirect=True)
+def test_a_key_costs_little_and_a_stranger_is_turned_away_before_his_body(server: Server, tmp_path: Path) -> None:
+    keys = KeyFile(tmp_path / "keys.json", 60_000, 10_000)
+    secret = keys.add("alice", list(Scope), {})
+    with httpx.Client(base_url=server.url, timeout=30, headers={"Authorization": f"Bearer {secret}"}) as client:
+        took = []
+        for _ in range(100):
+            began = time.perf_counter()
+            assert client.post("/evaluate", json=README["triton"][1]).status_code == 202
+            took.append(1000 * (time.perf_counter() - began))
+        assert statistics.median(took) < 20, sorted(took)
+        assert len(client.get("/jobs?limit=1000").json()["jobs"]) == 100
+        keys.revoke("alice")
+        # Both processes, whichever answers.
+        assert {client.get("/jobs").status_code for _ in range(20)} == {401}
+        assert {httpx.get(f"{server.url}/jobs").status_code for _ in range(20)} == {401}
+    answer = httpx.post(f"{server.url}/evaluate", content=bytes(8 << 20), timeout=30)
+    assert (answer.status_code, answer.headers["Content-Type"]) == (401, "application/problem+json")
+    print(f"median {statistics.median(took):.1f} ms")

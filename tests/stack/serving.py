@@ -89,7 +89,7 @@ def serve(folder: Path, **settings: str) -> Iterator[Serving]:
     folder.chmod(0o755)
     port, mark = free_port(), uuid.uuid4().hex
     # Settings of the tests' own process, or of another service that runs here, must not reach it.
-    own = ("CELERY_BROKER_URL", "STATE_DIR", "LEASE_DIR", "HOST", "GPU_DEVICE", "MAX_WORKERS")
+    own = ("CELERY_BROKER_URL", "STATE_DIR", "LEASE_DIR", "HOST", "GPU_DEVICE", "MAX_WORKERS", "REQUIRE_API_KEYS")
     environment = {name: value for name, value in os.environ.items() if name not in own} | {
         "PORT": str(port),
         "LOG_DIR": str(folder / "logs"),

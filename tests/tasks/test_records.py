@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from domain.access import Key
 from domain.job import Stage, State
 from domain.result import Status
 from tasks.records import MAX_ATTEMPTS, JobRecords
@@ -338,3 +339,89 @@ def test_a_client_that_decodes_reads_the_same(records: JobRecords, redis_url: st
         assert other.claim("a", "w") is not None
         assert other.pulse("a", 1) == "go on"
         assert other.counters().keys() == records.counters().keys()
+
+
+def key(key_id: str, max_jobs: int) -> Key:
+    return Key(key_id, key_id, frozenset(), "", 0.0, 60, max_jobs)
+
+
+def end_cancelled_while_running(records: JobRecords, job_id: str) -> None:
+    attempt = run_to(records, job_id, Stage.LOAD)
+    records.cancel(job_id)
+    assert records.finish_cancelled(job_id, attempt)
+
+
+def end_cancelled_by_requeue(records: JobRecords, job_id: str) -> None:
+    attempt = run_to(records, job_id)
+    records.cancel(job_id)
+    assert not records.requeue(job_id, attempt, "lost")
+
+
+def end_after_all_attempts(records: JobRecords, job_id: str) -> None:
+    for _ in range(MAX_ATTEMPTS):
+        records.requeue(job_id, run_to(records, job_id), "lost")
+
+
+def end_by_a_request_that_cannot_be_read(records: JobRecords, job_id: str) -> None:
+    records._redis.set(f"job:{job_id}:request", "{")
+    assert records.claim(job_id, "w") is None
+
+
+ENDS: list[Callable[[JobRecords, str], Any]] = [
+    lambda records, job_id: records.complete(job_id, run_to(records, job_id, Stage.LOAD), body(job_id)),
+    lambda records, job_id: records.fail(job_id, run_to(records, job_id), "broken"),
+    lambda records, job_id: records.cancel(job_id),
+    end_cancelled_while_running,
+    end_cancelled_by_requeue,
+    end_after_all_attempts,
+    end_by_a_request_that_cannot_be_read,
+]
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_every_end_gives_the_keys_place_back_once(
+    records: JobRecords, redis: Redis, end: Callable[[JobRecords, str], Any]
+) -> None:
+    owner = key("k1", max_jobs=2)
+    assert records.create("a", EVALUATE, key=owner) and records.create("b", EVALUATE, key=owner)
+    assert not records.create("c", EVALUATE, key=owner)
+    assert records.create("b", EVALUATE, key=owner), "a call that is repeated after a lost answer"
+    assert records.get("c") is None
+    end(records, "a")
+    assert seen(records, "a").state.terminal
+    records.cancel("a")
+    assert records.create("c", EVALUATE, key=owner)
+    assert not records.create("d", EVALUATE, key=owner)
+    assert redis.smembers("jobs:open:k1") == {b"b", b"c"}
+
+
+def test_a_job_that_is_queued_again_keeps_its_place(records: JobRecords) -> None:
+    owner = key("k1", max_jobs=1)
+    records.create("a", EVALUATE, key=owner)
+    assert records.requeue("a", run_to(records, "a"), "lost")
+    assert not records.create("b", EVALUATE, key=owner)
+
+
+def test_places_are_exact_while_jobs_begin_and_end(records: JobRecords, redis: Redis) -> None:
+    owner = key("k1", max_jobs=5)
+
+    def live(thread: int) -> int:
+        most = 0
+        for number in range(40):
+            job_id = f"{thread}-{number}"
+            if records.create(job_id, EVALUATE, key=owner):
+                most = max(most, redis.scard("jobs:open:k1"))
+                together(partial(records.cancel, job_id), partial(records.cancel, job_id))
+        return most
+
+    assert 1 <= max(together(*[partial(live, thread) for thread in range(8)])) <= 5
+    assert redis.exists("jobs:open:k1") == 0
+
+
+def test_nothing_of_a_key_is_left_when_its_jobs_are_forgotten(records: JobRecords, redis: Redis) -> None:
+    records.create_many([("a", EVALUATE), ("b", EVALUATE)], batch_id="x", key=key("k1", 9))
+    records.cancel("a")
+    records.cancel("b")
+    redis.delete("job:b", "job:b:result")  # Expired before the cleanup came by.
+    assert records.cleanup(records.now() + 1) == 2
+    assert [name for name in redis.keys("*") if b"k1" in name or b"key_of" in name] == []
