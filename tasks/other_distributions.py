@@ -150,6 +150,12 @@ class OtherDistributions:
         return min(self._rounds.deadline, time.monotonic() + self._call_s)
 
 
+def untried(why: str) -> dict[str, Any]:
+    """The summary where nothing could be tried."""
+    left_out = {distribution.name: why for distribution in DISTRIBUTIONS}
+    return {"judged": [], "left_out": left_out, "inputs_left_alone": {}}
+
+
 def _doubt(found: Finding) -> str:
     return found.unsound or "without a float64 run of the reference that is no evidence against it"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import asdict, replace
 
 from domain.result import Speedup
@@ -26,8 +27,9 @@ COPIED_EACH = "calls answer in the same memory: each answer is copied before the
 class Timekeeper:
     """Times the contenders of validated rounds."""
 
-    def __init__(self, rounds: Rounds) -> None:
+    def __init__(self, rounds: Rounds, cancelled: Callable[[], bool]) -> None:
         self.rounds = rounds
+        self.cancelled = cancelled
         self.contenders = rounds.contenders
         self.bench = rounds.bench
         self.plan = Plan(rounds.request.num_trials, rounds.request.precision, self.bench.device.is_cuda)
@@ -42,7 +44,7 @@ class Timekeeper:
         records = {c.role: self._record(c, slots[c.role].calls, rehearsals[c.role]) for c in self.contenders}
         self._warm_null(slots)
         self._readings.append(self.bench.card.sample(thorough=True))
-        with self.bench.quiet():
+        with self.bench.quiet(self.cancelled):
             self._windows(slots, records)
             if self.rounds.right:
                 self._single_calls(records)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
@@ -15,6 +16,8 @@ from domain.job import Stage
 from domain.request import Request
 from domain.result import Report, Status
 from domain.settings import settings
+from profiling.slots import Slots
+from tasks import rounds
 from tasks.pipeline import run
 from tasks.workbench import Workbench
 
@@ -363,3 +366,29 @@ def test_a_kernel_that_answers_in_one_buffer_is_right_and_its_method_says_so(ben
     outcome = judged(bench, kernel(source), kernel(SOFTMAX)).outcome
     assert outcome.status is Status.PASSED, outcome.message
     assert outcome.timing is not None and "same memory" in outcome.timing.method
+
+
+def test_a_reference_that_ends_in_float64_takes_nothing_from_the_verdict(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "PRECISION_S", 0.5)
+    slow = "if x.dtype == torch.float64: import time; time.sleep(60)\n        return torch.softmax(x, -1)"
+    reference = kernel(f"class Model(nn.Module):\n    def forward(self, x):\n        {slow}{INPUTS}")
+    report = judged(bench, forward("return torch.softmax(x, -1)"), reference)
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+    assert report.outcome.timing is not None
+    distributions = report.outcome.inputs["distributions"]
+    assert distributions["judged"] == [] and "stopped" in distributions["left_out"]["small"]
+
+
+def test_numbers_are_no_memory_that_comes_again(bench: Workbench) -> None:
+    reference = kernel(f"class Model(nn.Module):\n    def forward(self, x):\n        return float(x.sum()){INPUTS}")
+    report = judged(bench, forward("return float(x.sum())"), reference)
+    assert report.outcome.status is Status.PASSED
+    assert report.outcome.timing is not None and report.outcome.timing.method == "host_window"
+
+
+def test_between_jobs_nothing_of_the_last_one_takes_memory(bench: Workbench) -> None:
+    assert judged(bench, kernel(SOFTMAX)).outcome.status is Status.PASSED
+    gc.collect()
+    assert not [kept for kept in gc.get_objects() if type(kept) is Slots]
