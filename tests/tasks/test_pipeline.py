@@ -381,6 +381,16 @@ def test_a_reference_that_ends_in_float64_takes_nothing_from_the_verdict(
     assert distributions["judged"] == [] and "stopped" in distributions["left_out"]["small"]
 
 
+def test_inputs_too_large_to_be_copied_a_dozen_times_are_not_tried_otherwise(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench, "arena_memory", 60_000)
+    report = judged(bench, forward("return torch.softmax(x, -1)"), kernel(SOFTMAX))
+    assert report.outcome.status is Status.PASSED
+    distributions = report.outcome.inputs["distributions"]
+    assert distributions["judged"] == [] and "too large" in distributions["left_out"]["small"]
+
+
 def test_numbers_are_no_memory_that_comes_again(bench: Workbench) -> None:
     reference = kernel(f"class Model(nn.Module):\n    def forward(self, x):\n        return float(x.sum()){INPUTS}")
     report = judged(bench, forward("return float(x.sum())"), reference)
