@@ -126,7 +126,10 @@ class Range:
     def _opened(self) -> Gate:
         if self._gate is None:
             self._gate = Gate()
-            self.session.runner.request({"op": "attach_gate"}, (self._gate.descriptor,))
+            try:
+                self.session.runner.request({"op": "attach_gate"}, (self._gate.descriptor,))
+            finally:
+                self._gate.close()
         return self._gate
 
     def _call_off(self, gate: Gate | None) -> None:
