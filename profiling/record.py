@@ -91,6 +91,7 @@ class TimeRecord:
         """The timing. Its level is the referee's alone; the runner's events give only the distribution around it."""
         net = self.net_ms
         windows = net[undisturbed(net)] / self.calls
+        counted = len(windows)
         level, bounded = resolved(windows)
         shape = np.concatenate(self._shapes) if self._shapes and not self._misfits else None
         flags = list(self.flags)
@@ -102,8 +103,8 @@ class TimeRecord:
             level, shape = alone_ms.time_ms, None
             windows = np.full(1, level)
             flags.append(alone_ms.flag)
-        if len(windows) < len(net):
-            flags.append(f"{len(net) - len(windows)} of {len(net)} windows were disturbed from outside and left out")
+        if counted < len(net):
+            flags.append(f"{len(net) - counted} of {len(net)} windows were disturbed from outside and left out")
         # A distribution that reaches below zero would be one of noise.
         alone = windows if not bounded and windows.min() > 0 else np.full(1, level)
         narrow = half_width(windows)
@@ -112,8 +113,8 @@ class TimeRecord:
             stats=runtime_stats(alone if shape is None else level * shape),
             trusted_ms=level,
             calls_per_window=self.calls,
-            windows=len(windows),
-            calls=len(windows) * self.calls,
+            windows=counted,
+            calls=counted * self.calls,
             resolution_us=(max(self.null_ms) - min(self.null_ms)) * 1e3 / self.calls,
             distribution="windows" if shape is None else "events",
             cache=cache,

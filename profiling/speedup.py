@@ -19,11 +19,9 @@ def paired_speedup(reference: TimeRecord, candidate: TimeRecord) -> Speedup | No
     """From the windows that were shot side by side; a pair counts where nothing broke into either."""
     ours, theirs = candidate.net_ms, reference.net_ms
     kept = undisturbed(ours) & undisturbed(theirs)
-    spread = 0.0
-    if reference.is_cuda and ours.mean() > 0 and theirs.mean() > 0:
-        spread = math.hypot(*(_between_processes(float(net.mean()), candidate.calls) for net in (ours, theirs)))
-    ours, theirs = ours * candidate.correction, theirs * reference.correction
-    return speedup(theirs[kept], ours[kept], between_processes=spread)
+    apart = math.hypot(LAUNCH_MS * candidate.calls, WINDOW_MS) if candidate.is_cuda else 0.0
+    ours, theirs = ours[kept] * candidate.correction, theirs[kept] * reference.correction
+    return speedup(theirs, ours, apart_ms=(apart * reference.correction, apart * candidate.correction))
 
 
 def pairs_half_width(reference: TimeRecord, candidate: TimeRecord) -> float:
@@ -31,8 +29,3 @@ def pairs_half_width(reference: TimeRecord, candidate: TimeRecord) -> float:
     ours, theirs = candidate.net_ms, reference.net_ms
     kept = undisturbed(ours) & undisturbed(theirs)
     return ratio_half_width(theirs[kept], ours[kept])
-
-
-def _between_processes(window_ms: float, calls: int) -> float:
-    """Of one side, relative to its time."""
-    return math.hypot(LAUNCH_MS * calls, WINDOW_MS) / window_ms

@@ -18,8 +18,13 @@ TAIL = 0.025
 """What a 95 % interval leaves out on each side."""
 DEVIATIONS = -NormalDist().inv_cdf(TAIL)
 MIN_PAIRS = 3
-OUTLIER = 5.0
+LOOKS = 2.0
+"""Windows go on until the interval is narrow enough: samples that look narrow by luck end sooner. So many more
+standard errors, by the number of values, make up for it (tests/profiling/test_told_apart.py)."""
+OUTLIER = 8.0
 OUTLIER_FLOOR = 0.02
+OUTLIERS_AT_MOST = 0.25
+"""A larger share is how the kernel is, and no disturbance."""
 
 
 def runtime_stats(samples_ms: Sequence[float] | Sample) -> RuntimeStats:
@@ -37,46 +42,47 @@ def runtime_stats(samples_ms: Sequence[float] | Sample) -> RuntimeStats:
 
 
 def speedup(
-    reference_ms: Sequence[float] | Sample, candidate_ms: Sequence[float] | Sample, *, between_processes: float = 0.0
+    reference_ms: Sequence[float] | Sample,
+    candidate_ms: Sequence[float] | Sample,
+    *,
+    apart_ms: tuple[float, float] = (0.0, 0.0),
 ) -> Speedup | None:
-    """Reference over candidate from paired windows, with a 95 % percentile-bootstrap interval (Efron, 1979).
+    """Reference over candidate from paired windows, with a 95 % interval: the ratio's bootstrap standard error times
+    what a sample of that size needs (`reach`), on the logarithm.
 
-    The ratio of the mean times; pairs are drawn together, so that drift which both saw cancels. With few pairs the
-    percentiles lie further out (expanded percentiles: Hesterberg, 2015, section 4.2). The interval is widened by what
-    the same kernel differs by from one process to the next (`between_processes`, the ratio's relative standard
-    deviation), which no number of windows in one pair of processes averages out. None where the reference's time is
-    not clear of zero: a ratio would mean nothing. A candidate's that is not gives a lower bound alone, `high` being
-    infinite. Fewer than MIN_PAIRS pairs give no verdict.
+    The ratio of the mean times; pairs are drawn together, so that drift which both saw cancels. The interval is widened
+    by what the same kernel differs by from one process to the next (`apart_ms`, standard deviations in ms a window, of
+    reference and candidate), which no number of windows in one pair of processes averages out. None where the
+    reference's time is not clear of zero: a ratio would mean nothing. A candidate's that is not gives a lower bound
+    alone, `high` being infinite. Of fewer than MIN_PAIRS pairs nothing is known but the ratio.
     """
     reference, candidate = np.asarray(reference_ms), np.asarray(candidate_ms)
     if reference.size == 0:
         return None
-    picks = np.random.default_rng(0).integers(0, reference.size, (BOOTSTRAP_DRAWS, reference.size))
-    above, below = reference[picks].mean(axis=1), candidate[picks].mean(axis=1)
-    tail = _tail(reference.size)
-    if not _clear(reference, above, tail):
-        return None
-    if not _clear(candidate, below, tail):
-        return _at_least(float(np.quantile(above, tail)), resolved(candidate)[0], reference.size)
-    clear = (above > 0) & (below > 0)
-    above, below = above[clear], below[clear]
-    ratio = float(reference.mean() / candidate.mean())
-    inner = np.quantile(above / below, [tail, 1 - tail])
-    low, high = (
-        ratio * math.exp(sign * math.hypot(math.log(bound / ratio), DEVIATIONS * between_processes))
-        for sign, bound in zip((-1, 1), inner, strict=True)
-    )
-    verdict = "faster" if low > 1.0 else "slower" if high < 1.0 else "not_distinguishable"
+    above, below = float(reference.mean()), float(candidate.mean())
     if reference.size < MIN_PAIRS:
-        verdict = "not_distinguishable"
+        return Speedup(above / below, 0.0, math.inf, "not_distinguishable") if min(above, below) > 0 else None
+    above_margin, below_margin = (
+        math.hypot(reach(sample.size) * standard_error(sample), DEVIATIONS * apart)
+        for sample, apart in zip((reference, candidate), apart_ms, strict=True)
+    )
+    if not above > above_margin:
+        return None
+    if not below > below_margin:
+        return _at_least(above - above_margin, max(below, 0.0) + below_margin)
+    ratio = above / below
+    apart = math.hypot(apart_ms[0] / above, apart_ms[1] / below)
+    half = math.hypot(reach(reference.size) * _bootstrap_error(reference, candidate), DEVIATIONS * apart)
+    low, high = ratio * math.exp(-half), ratio * math.exp(half)
+    verdict = "faster" if low > 1.0 else "slower" if high < 1.0 else "not_distinguishable"
     return Speedup(ratio=ratio, low=low, high=high, verdict=verdict)
 
 
 def half_width(sample: Sample) -> float:
-    """Half the width of the mean's 95 % interval (Student's t), relative to it; infinite where nothing is known."""
+    """Half the width of the mean's 95 % interval (`reach`), relative to it; infinite where nothing is known."""
     if sample.size < 2 or not sample.mean() > 0:
         return math.inf
-    return student_t(sample.size - 1) * standard_error(sample) / float(sample.mean())
+    return reach(sample.size) * standard_error(sample) / float(sample.mean())
 
 
 def ratio_half_width(reference: Sample, candidate: Sample) -> float:
@@ -84,7 +90,7 @@ def ratio_half_width(reference: Sample, candidate: Sample) -> float:
     if reference.size < 2 or not (reference.mean() > 0 and candidate.mean() > 0):
         return math.inf
     apart = reference / reference.mean() - candidate / candidate.mean()
-    return student_t(apart.size - 1) * standard_error(apart)
+    return reach(apart.size) * standard_error(apart)
 
 
 def student_t(freedom: int) -> float:
@@ -99,25 +105,27 @@ def student_t(freedom: int) -> float:
     return z + first / n + second / n**2 + third / n**3
 
 
-def _tail(pairs: int) -> float:
-    """What a percentile interval of so few pairs leaves out on each side, to cover what it says."""
-    if pairs < 2:
-        return TAIL
-    return NormalDist().cdf(-math.sqrt(pairs / (pairs - 1)) * student_t(pairs - 1))
+def reach(size: int) -> float:
+    """How many standard errors a 95 % interval goes each way: Student's t, and more for LOOKS."""
+    return student_t(size - 1) * (1 + LOOKS / size)
 
 
-def _clear(sample: Sample, means: Sample, tail: float) -> bool:
-    """Whether a mean is above zero beyond what resampling leaves open."""
-    return bool(sample.mean() > 0 and (means > 0).mean() >= 1 - tail)
+def _bootstrap_error(reference: Sample, candidate: Sample) -> float:
+    """The standard error of the logarithm of the ratio of means, pairs drawn together (Efron, 1979)."""
+    size = reference.size
+    picks = np.random.default_rng(0).integers(0, size, (BOOTSTRAP_DRAWS, size))
+    above, below = reference[picks].mean(axis=1), candidate[picks].mean(axis=1)
+    clear = (above > 0) & (below > 0)
+    # What is drawn from a few values varies less than what they are from (Hesterberg, 2015, section 3.2).
+    return float(np.log(above[clear] / below[clear]).std()) * math.sqrt(size / (size - 1))
 
 
-def _at_least(reference_low_ms: float, candidate_high_ms: float, pairs: int) -> Speedup | None:
+def _at_least(reference_low_ms: float, candidate_high_ms: float) -> Speedup | None:
     """A candidate too short to be measured: the ratio has a lower bound and no upper one."""
     if candidate_high_ms <= 0:
         return None
     low = reference_low_ms / candidate_high_ms
-    verdict = "faster" if low > 1.0 and pairs >= MIN_PAIRS else "not_distinguishable"
-    return Speedup(ratio=low, low=low, high=math.inf, verdict=verdict)
+    return Speedup(ratio=low, low=low, high=math.inf, verdict="faster" if low > 1.0 else "not_distinguishable")
 
 
 def resolved(times_ms: Sample) -> tuple[float, bool]:
@@ -139,11 +147,13 @@ def standard_error(sample: Sample) -> float:
 def undisturbed(windows_ms: Sample) -> NDArray[np.bool_]:
     """Which windows nothing from outside broke into: within OUTLIER robust standard deviations, or OUTLIER_FLOOR.
 
-    Both sides alike, so that leaving out does not favour fast or slow. Under five windows all are kept.
+    Both sides alike, so that leaving out does not favour fast or slow. Under five windows all are kept, and so they are
+    where more than OUTLIERS_AT_MOST of them lie apart: a kernel that is slow every third time is charged for it.
     """
+    everything: NDArray[np.bool_] = np.ones(windows_ms.size, dtype=np.bool_)
     if windows_ms.size < 5:
-        return np.ones(windows_ms.size, dtype=np.bool_)
+        return everything
     middle = np.median(windows_ms)
     deviation = np.abs(windows_ms - middle)
     kept: NDArray[np.bool_] = deviation <= max(OUTLIER * 1.4826 * np.median(deviation), OUTLIER_FLOOR * middle)
-    return kept
+    return kept if (~kept).mean() <= OUTLIERS_AT_MOST else everything

@@ -104,6 +104,10 @@ class Range:
         unchanged = torch.equal(arena.bytes[: slots.inputs_end], slots.image[: slots.inputs_end])
         return Window(elapsed_ms, call_ms, snapshot, not unchanged)
 
+    def forget(self) -> None:
+        """Lets go of the layout that was told last, and of the memory of its image."""
+        self._told = None
+
     def _tell(self, slots: Slots, arena: Arena) -> None:
         """Where each call's arguments and answers lie: told once, as long as neither layout nor arena changes."""
         if self._told is None or self._told[0] is not slots or self._told[1] is not arena:
@@ -122,7 +126,10 @@ class Range:
     def _opened(self) -> Gate:
         if self._gate is None:
             self._gate = Gate()
-            self.session.runner.request({"op": "attach_gate"}, (self._gate.descriptor,))
+            try:
+                self.session.runner.request({"op": "attach_gate"}, (self._gate.descriptor,))
+            finally:
+                self._gate.close()
         return self._gate
 
     def _call_off(self, gate: Gate | None) -> None:

@@ -8,12 +8,14 @@ from sandbox.arena import describe
 
 
 class AnswerMemory:
-    """The places of answers that are all still held, so that memory which comes again does so by the kernel's will."""
+    """Where answers lie; all of them are held, so that memory which comes again does so by the kernel's will."""
 
     def __init__(self, arena: torch.Tensor) -> None:
         self.comes_again = False
         self._arena = _place(arena)
         self._places: list[tuple[int, int]] = []
+        # A number's tensor is made here and nobody else's: let go, its memory would come again for the next one.
+        self._held: list[torch.Tensor] = []
 
     def note(self, answer: list[torch.Tensor]) -> None:
         """One more call's answer, right after it: of a CUDA graph's there is nothing left to ask after the next call.
@@ -24,6 +26,7 @@ class AnswerMemory:
         own = [place for place in found if not _overlap(place, self._arena)]
         self.comes_again |= any(_overlap(place, earlier) for place in own for earlier in self._places)
         self._places += own
+        self._held += answer
 
 
 def _place(tensor: torch.Tensor) -> tuple[int, int]:

@@ -88,6 +88,10 @@ class Gate:
         self._words = memoryview(self._page)[: 2 * WORD].cast("I")
         self._device_address: int | None = None
 
+    def close(self) -> None:
+        """Gives the descriptor back, once the other process has it; the words stay."""
+        os.close(self.descriptor)
+
     def fire(self, value: int) -> None:
         """Releases every stream that waits for `value` or less. Called by the referee."""
         self._words[0] = value

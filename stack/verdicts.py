@@ -71,5 +71,7 @@ def _speedup(speedup: dict[str, Any] | None) -> str:
     if not speedup:
         return ""
     if speedup["high"] is None:
+        if speedup["low"] == 0:
+            return f"{significant(speedup['ratio'])}×, of too few windows for an interval"
         return f"at least {significant(speedup['low'])}×"
     return f"{significant(speedup['ratio'])}× [{significant(speedup['low'])} – {significant(speedup['high'])}]"

@@ -9,13 +9,13 @@ import socket
 import time
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
-from threading import Event, Thread
 
 from redis import Redis
 from redis.exceptions import RedisError
 
 from tasks.device import Device
 from tasks.job_view import text
+from tasks.loop import Loop
 
 EVERY_S = 3.0
 TTL_S = 10
@@ -71,15 +71,13 @@ class Heartbeat:
             **{"gpu_name": device.gpu_name, "gpu_type": device.gpu_type},
             **{"max_workers": max_workers, "started_at": time.time(), "versions": _versions(device)},
         }
-        self._stopping = Event()
-        self._thread = Thread(target=self._run, name="heartbeat", daemon=True)
+        self._loop = Loop("heartbeat", self.beat, EVERY_S)
 
     def start(self) -> None:
-        self._thread.start()
+        self._loop.start()
 
     def stop(self) -> None:
-        self._stopping.set()
-        self._thread.join()
+        self._loop.stop()
         try:
             self._redis.delete(f"worker:{self._name}")
         except RedisError as error:
@@ -92,19 +90,6 @@ class Heartbeat:
             pipe.set(f"worker:{self._name}", json.dumps(asdict(view)), ex=TTL_S)
             pipe.sadd(NAMES, self._name)
             pipe.execute()
-
-    def _run(self) -> None:
-        well = True
-        while True:
-            try:
-                self.beat()
-                well = True
-            except RedisError as error:
-                if well:
-                    log.warning("heartbeat lost, trying on: %s", error)
-                well = False
-            if self._stopping.wait(EVERY_S):
-                return
 
 
 def _versions(device: Device) -> dict[str, str]:

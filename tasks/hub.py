@@ -47,11 +47,6 @@ class JobHub:
     def leave(self) -> None:
         self._places.release()
 
-    def wait(self, job_id: str, timeout: float) -> None:
-        """Return when that job changes, or after `timeout` seconds; a change just before the call goes unnoticed."""
-        with self.watch(job_id) as change:
-            change.wait(timeout)
-
     @contextmanager
     def watch(self, job_id: str) -> Iterator[Event]:
         """An event that is set by every change of the job from now on: look at the record inside, then wait on it."""

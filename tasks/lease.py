@@ -44,12 +44,12 @@ def device_lease(device: str, cancelled: Callable[[], bool]) -> Iterator[None]:
         tidy()
 
 
-def quiet(device: str) -> AbstractContextManager[None]:
+def quiet(device: str, cancelled: Callable[[], bool]) -> AbstractContextManager[None]:
     """Inside, nobody else makes a context on the device: that would cost the holder's windows milliseconds.
 
     Held for a job's windows, and by whoever makes contexts ahead of its own lease; nobody waits for a lease inside.
     """
-    return device_lease(f"{device}-quiet", lambda: False)
+    return device_lease(f"{device}-quiet", cancelled)
 
 
 def tidy() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from domain.fault import KernelFault
 from domain.kernel import KernelType
 from domain.result import Status
-from profiling.slots import Slots
+from profiling.slots import Slots, bytes_per_call
 from profiling.window import Window
 from tasks.contender import Contender
 from tasks.rounds import Outputs, Rounds
@@ -56,10 +56,19 @@ class OtherDistributions:
     def judge(self) -> None:
         """Compares on every distribution; ends at the first wrong answer or failure."""
         until = time.monotonic() + BUDGET_S
-        why = None if self._inputs.some_may_change else "no input looks like plain random numbers"
+        why = self._hindrance()
         for distribution in DISTRIBUTIONS:
             why = why or self._stopped(until)
             self._left_out |= {distribution.name: why} if why is not None else self._try(distribution)
+
+    def _hindrance(self) -> str | None:
+        """Why none can be tried."""
+        if not self._inputs.some_may_change:
+            return "no input looks like plain random numbers"
+        # Of the reference's alone: a candidate with a large contract has to answer on the others all the same.
+        if bytes_per_call(self._rounds.example[self._reference.role], []) > self._rounds.memory():
+            return "the inputs are too large: changing and moving them takes a dozen copies"
+        return None
 
     def _stopped(self, until: float) -> str | None:
         """Why no further distribution can be tried."""
@@ -148,6 +157,12 @@ class OtherDistributions:
 
     def _until(self) -> float:
         return min(self._rounds.deadline, time.monotonic() + self._call_s)
+
+
+def untried(why: str) -> dict[str, Any]:
+    """The summary where nothing could be tried."""
+    left_out = {distribution.name: why for distribution in DISTRIBUTIONS}
+    return {"judged": [], "left_out": left_out, "inputs_left_alone": {}}
 
 
 def _doubt(found: Finding) -> str:

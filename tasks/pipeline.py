@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
+from domain.fault import KernelFault
 from domain.job import Stage
 from domain.request import Request
 from domain.result import Report, Speedup
@@ -19,7 +20,7 @@ from tasks.afterwards import NOT_REACHED, SUSPICIOUS, look_at_launches, look_at_
 from tasks.contender import Contender, Stopped
 from tasks.environment import environment
 from tasks.lease import device_lease
-from tasks.other_distributions import OtherDistributions
+from tasks.other_distributions import OtherDistributions, untried
 from tasks.preparation import Preparation
 from tasks.rounds import Rounds
 from tasks.timekeeper import Timekeeper
@@ -91,7 +92,7 @@ class _Job:
         self.weights_seed = derived(self.secret, "weights") % 2**31
         self.inputs: TrialInputs | None = None
         self.weights: Weights | None = None
-        self.distributions: OtherDistributions | None = None
+        self.distributions: dict[str, Any] | None = None
         self.speedup: Speedup | None = None
         self.device_s = 0.0
 
@@ -128,10 +129,11 @@ class _Job:
     def judge(self) -> None:
         """Everything that needs the device, inside its lease and the request's time."""
         started = time.monotonic()
-        deadline = deadline_in(self.request.timeout)
         try:
             self.progress(Stage.LOAD)
             preparation = Preparation(self.contenders, self.bench)
+            preparation.time_launches(self.cancelled)
+            deadline = deadline_in(self.request.timeout)  # What is measured before that is no kernel's time.
             preparation.load(deadline, self.weights_seed)
             owner = self.contenders[0]
             self.inputs = TrialInputs(owner, self.candidate, self.bench.device.name, self.secret)
@@ -145,11 +147,11 @@ class _Job:
             rounds.validate()
             if rounds.right:
                 self.progress(Stage.TIME)
-                self.speedup = Timekeeper(rounds).time()
+                self.speedup = Timekeeper(rounds, self.cancelled).time()
                 self._flag_replay()
             rounds.look_at_precision()
             if rounds.right and self.weights is not None:
-                self._try_otherwise(rounds, self.inputs, self.weights)
+                self._try_otherwise(rounds, self.weights)
             if self.request.profile or (self.speedup is not None and self.speedup.ratio > SUSPICIOUS):
                 look_at_operations(self.contenders, example, self.bench, deadline)
             if self.request.profile:
@@ -162,16 +164,24 @@ class _Job:
             if contender.timing is not None and self.request.replay_seed is not None:
                 contender.timing.flags.append(REPLAYED)
 
-    def _try_otherwise(self, rounds: Rounds, inputs: TrialInputs, weights: Weights) -> None:
+    def _try_otherwise(self, rounds: Rounds, weights: Weights) -> None:
         """What fresh sets of the drawn distribution under the first weights cannot show, once the times are known."""
-        with self.contenders[0].answerable():
-            varied = VariedInputs(inputs, self.secret)
-        self.distributions = OtherDistributions(rounds, varied)
+        owner = self.contenders[0]
+        if owner.session is not None:
+            owner.session.until(rounds.deadline)  # Not the one that it was last asked under.
         try:
-            self.distributions.judge()
+            varied = VariedInputs(rounds.inputs, self.secret)
+        except KernelFault as fault:
+            # Its answers and times stand: that it can make no more inputs now, maybe as it was stopped, changes none.
+            self.distributions = untried(f"the {owner.role} made no more inputs: {fault.message}")
+            return
+        distributions = OtherDistributions(rounds, varied)
+        try:
+            distributions.judge()
             if rounds.right:
                 weights.try_others(rounds, varied)
         finally:
+            self.distributions = distributions.summary
             if not rounds.right or self.candidate.fault is not None:
                 # The time of a wrong kernel is none.
                 self.speedup = None
@@ -196,7 +206,7 @@ class _Job:
         if self.weights is not None and self.weights.summary is not None:
             inputs["weights"] = self.weights.summary
         if self.distributions is not None:
-            inputs["distributions"] = self.distributions.summary
+            inputs["distributions"] = self.distributions
         # Told when everything has ended: whoever knows it while the job runs knows the inputs.
         inputs["replay_seed"] = f"{self.secret:x}"
         inputs["known_beforehand"] = self.request.replay_seed is not None

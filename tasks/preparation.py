@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from domain.fault import KernelFault
@@ -24,13 +25,18 @@ class Preparation:
         self.contenders = contenders
         self.bench = bench
 
+    def time_launches(self, cancelled: Callable[[], bool]) -> None:
+        """While nothing of a submission is in any runner. On a card's first job its ceilings are measured here too."""
+        shifts_ms = self.bench.launch_shifts_ms([_session(contender) for contender in self.contenders], cancelled)
+        for contender, shift_ms in zip(self.contenders, shifts_ms, strict=True):
+            contender.launch_shift_ms = shift_ms
+
     def load(self, deadline: float, seed: int) -> None:
-        """Loads every kernel; before that, while nothing of a submission is in any runner, times their launches."""
+        """Loads every kernel, one after the other."""
         for contender in self.contenders:
             _session(contender).until(deadline)
-            contender.launch_shift_ms = self.bench.launch_shift_ms(_session(contender))
         for contender in self.contenders:
-            self._load(contender, deadline, seed)
+            self._load(contender, seed)
 
     def first_calls(self, example: dict[str, Arguments]) -> None:
         """Of all contenders at once: what they make the libraries load takes the longer of both times."""
@@ -49,7 +55,7 @@ class Preparation:
                 returned = contender.probe.outputs if contender.probe.returned else []
                 self._admit(bytes_per_call(example[contender.role], returned))
 
-    def _load(self, contender: Contender, deadline: float, seed: int) -> None:
+    def _load(self, contender: Contender, seed: int) -> None:
         if not contender.untouched:
             # Nothing runs at this time but what a builder may have left behind, or the other contender.
             message = f"files of the {contender.role} were changed from outside after its build"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import logging
 import time
-from threading import Event, Thread
 from uuid import uuid4
 
 from redis import Redis
@@ -18,6 +17,7 @@ from redis.exceptions import RedisError
 
 from tasks.app import app
 from tasks.evaluation import try_again
+from tasks.loop import Loop
 from tasks.records import JobRecords
 from tasks.submission import PUBLISHED_AT, publish
 
@@ -53,15 +53,14 @@ class Reconciler:
         self._drop_lock = redis.register_script(_DROP_LOCK)
         self._suspected_since: dict[tuple[str, int], float] = {}
         self._cleaned_at = 0.0
-        self._stopping = Event()
-        self._thread = Thread(target=self._run, name="reconciler", daemon=True)
+        # Where Redis was away, owners were not heard meanwhile, so what was suspected is not to be trusted.
+        self._loop = Loop("reconciler", self.look, EVERY_S, missed=lambda: self._suspected_since.clear())
 
     def start(self) -> None:
-        self._thread.start()
+        self._loop.start()
 
     def stop(self) -> None:
-        self._stopping.set()
-        self._thread.join()
+        self._loop.stop()
         try:
             self._drop_lock(keys=[LOCK], args=[self._token])
         except RedisError as error:
@@ -109,15 +108,6 @@ class Reconciler:
         if attempt is not None:
             log.warning("job %s: its message was lost, publishing it again", job_id)
             publish(job_id, attempt, self._records.now())
-
-    def _run(self) -> None:
-        while not self._stopping.wait(EVERY_S):
-            try:
-                self.look()
-            except RedisError as error:
-                # Owners were not heard meanwhile, so what was suspected is not to be trusted.
-                self._suspected_since.clear()
-                log.warning("the reconciler cannot reach Redis, trying on: %s", error)
 
 
 def _published_at(message: bytes | str) -> float | None:

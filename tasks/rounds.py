@@ -11,17 +11,16 @@ import torch
 from domain.fault import KernelFault
 from domain.kernel import KernelType
 from domain.request import Request
-from domain.result import Status
 from domain.value import leaves
 from profiling.slots import Slots, bytes_per_call
 from profiling.window import Window
 from profiling.written_bytes import in_place_bytes, returned_bytes
+from tasks.conduct import check_guards, check_inputs, check_written
 from tasks.contender import Contender
 from tasks.trial_inputs import Arguments, TrialInputs
 from tasks.workbench import Workbench
 from validation.comparison import CallComparison, compare_calls, merge
 from validation.integrity import weak_reference
-from validation.poison import untouched
 from validation.precision import precision_finding
 from validation.tolerance import requested
 
@@ -80,7 +79,7 @@ class Rounds:
         owner = self.contenders[0]
         outputs = self._first_outputs[owner.role][0]
         with owner.answerable():
-            _check_written(owner, outputs)
+            check_written(owner, outputs)
         if len(self.contenders) > 1:
             inputs = leaves(slots[owner.role].arguments(0), torch.Tensor)
             self.weak = weak_reference(outputs, inputs, self.tolerance)
@@ -119,12 +118,12 @@ class Rounds:
         """Compares every call's outputs, in full. Without a reference there is nothing to compare with."""
         candidate = self.candidate
         with candidate.answerable():
-            _check_guards(slots[candidate.role], windows[candidate.role])
+            check_guards(slots[candidate.role], windows[candidate.role])
         if len(self.contenders) == 1:
             return
         reference = self.contenders[0]
         with candidate.answerable():
-            _check_inputs(windows[reference.role], windows[candidate.role])
+            check_inputs(windows[reference.role], windows[candidate.role])
         expected, actual = (slots[c.role].read(windows[c.role].snapshot) for c in (reference, candidate))
         self._compared += compare_calls(list(zip(expected, actual, strict=True)), self.tolerance)
         self._note_comparison()
@@ -210,31 +209,3 @@ class Rounds:
 
 def _returned(contender: Contender) -> Outputs:
     return contender.probe.outputs if contender.probe is not None and contender.probe.returned else []
-
-
-def _check_written(owner: Contender, outputs: Outputs) -> None:
-    """Outputs in a contract's arguments begin as poison: one that is still all poison was never written."""
-    io = owner.kernel.io
-    for index, tensor in zip(owner.output_arguments, outputs, strict=False):
-        if io is not None and io.args[index].role == "output" and untouched(tensor) == 1.0:
-            raise KernelFault(
-                Status.WRONG_RESULT,
-                f"the kernel wrote nothing into its output {io.args[index].name!r}: check the launch and its bounds",
-            )
-
-
-def _check_guards(slots: Slots, window: Window) -> None:
-    if slots.overrun(window.snapshot):
-        raise KernelFault(
-            Status.WRONG_RESULT, "the kernel wrote outside its outputs: check the mask or bound of its last block"
-        )
-
-
-def _check_inputs(reference: Window, candidate: Window) -> None:
-    """A candidate may change its inputs only where its contract says inout, or where the reference does it too."""
-    if candidate.inputs_changed and not reference.inputs_changed:
-        raise KernelFault(
-            Status.WRONG_RESULT,
-            "the kernel changed its inputs, which the reference leaves as they are; copy them first, or mark the "
-            "arguments inout",
-        )

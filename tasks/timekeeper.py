@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import asdict, replace
 
 from domain.result import Speedup
@@ -13,6 +14,7 @@ from profiling.record import TimeRecord
 from profiling.roofline import impossible
 from profiling.slots import Slots
 from profiling.speedup import paired_speedup, pairs_half_width
+from profiling.window import GateClosed, Window
 from tasks.contender import Contender
 from tasks.gating import Rehearsal, rehearse
 from tasks.rounds import Rounds
@@ -26,11 +28,13 @@ COPIED_EACH = "calls answer in the same memory: each answer is copied before the
 class Timekeeper:
     """Times the contenders of validated rounds."""
 
-    def __init__(self, rounds: Rounds) -> None:
+    def __init__(self, rounds: Rounds, cancelled: Callable[[], bool]) -> None:
         self.rounds = rounds
+        self.cancelled = cancelled
         self.contenders = rounds.contenders
         self.bench = rounds.bench
         self.plan = Plan(rounds.request.num_trials, rounds.request.precision, self.bench.device.is_cuda)
+        self._streamed: set[str] = set()
         self._readings: list[Reading] = []
         self._repeated: list[str] = []
         self._kept: list[str] = []
@@ -38,20 +42,37 @@ class Timekeeper:
     def time(self) -> Speedup | None:
         """Windows of the contenders in turn (A B, B A, ...) until the plan or the time says that it is enough."""
         rehearsals = {c.role: self._rehearsal(c) for c in self.contenders}
-        slots = self.rounds.slots(self._calls(rehearsals))
-        records = {c.role: self._record(c, slots[c.role].calls, rehearsals[c.role]) for c in self.contenders}
-        self._warm_null(slots)
-        self._readings.append(self.bench.card.sample(thorough=True))
-        with self.bench.quiet():
-            self._windows(slots, records)
-            if self.rounds.right:
-                self._single_calls(records)
-        self._readings.append(self.bench.card.sample(thorough=True))
+        while (records := self._records(rehearsals)) is None:
+            rehearsals |= dict.fromkeys(self._streamed)
         if not self.rounds.right:
             return None
         for contender in self.contenders:
             self._conclude(contender, records[contender.role])
         return paired_speedup(*(records[c.role] for c in self.contenders)) if len(self.contenders) > 1 else None
+
+    def _records(self, rehearsals: dict[str, Rehearsal | None]) -> dict[str, TimeRecord] | None:
+        """All windows; None where a contender whose rehearsal could be queued could not be later (`_streamed`)."""
+        slots = self.rounds.slots(self._calls(rehearsals))
+        records = {c.role: self._record(c, slots[c.role].calls, rehearsals[c.role]) for c in self.contenders}
+        self._warm_null(slots)
+        self._readings.append(self.bench.card.sample(thorough=True))
+        try:
+            with self.bench.quiet(self.cancelled):
+                self._windows(slots, records)
+                if self.rounds.right:
+                    self._single_calls(records)
+        except GateClosed:
+            return None
+        self._readings.append(self.bench.card.sample(thorough=True))
+        return records
+
+    def _shoot(self, contender: Contender, slots: dict[str, Slots], record: TimeRecord, *, marked: bool) -> Window:
+        try:
+            return self.rounds.shoot(contender, slots, gated=record.gated, marked=marked)
+        except GateClosed:
+            # It waits for the device in some calls and not in others: all of its windows are streamed.
+            self._streamed.add(contender.role)
+            raise
 
     def _record(self, contender: Contender, calls: int, rehearsal: Rehearsal | None) -> TimeRecord:
         gated = rehearsal is not None
@@ -98,7 +119,7 @@ class Timekeeper:
         for contender in self.contenders[::-1] if reverse else self.contenders:
             record = records[contender.role]
             # Host clocks cost nothing between calls; events on the device do, so only the first windows have them.
-            window = self.rounds.shoot(contender, slots, gated=record.gated, marked=marked or not record.is_cuda)
+            window = self._shoot(contender, slots, record, marked=marked or not record.is_cuda)
             note = record.warm_up if marked else record.add
             note(window, null_ms[contender.role])
             windows[contender.role] = window
@@ -133,7 +154,7 @@ class Timekeeper:
             windows = {}
             for contender in self.contenders:
                 record = records[contender.role]
-                windows[contender.role] = self.rounds.shoot(contender, slots, gated=record.gated, marked=False)
+                windows[contender.role] = self._shoot(contender, slots, record, marked=False)
                 record.add_single(windows[contender.role], null_ms[contender.role])
             self.rounds.judge(slots, windows)
             if not self.rounds.right:

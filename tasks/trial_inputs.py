@@ -80,7 +80,9 @@ class TrialInputs:
 
     def _batch(self, count: int) -> list[dict[str, Arguments]]:
         numbers = range(self._drawn, self._drawn + count)
-        sets = [self.handed_out(drawn, fresh) for fresh, drawn in zip(numbers, self._make(numbers), strict=True)]
+        with self._owner.answerable():
+            made = self._make(numbers)
+        sets = [self.handed_out(drawn, fresh) for fresh, drawn in zip(numbers, made, strict=True)]
         if self._drawn < KEPT:
             self._kept += sets[: KEPT - self._drawn]
         self._drawn += count
@@ -98,7 +100,10 @@ class TrialInputs:
         return self._contract
 
     def drawn(self, number: int) -> Arguments:
-        """That set as its owner or the contract makes it, for `handed_out`; it counts for none of the fresh ones."""
+        """That set as its owner or the contract makes it, for `handed_out`; it counts for none of the fresh ones.
+
+        Raises KernelFault, for which nobody is made answerable.
+        """
         (drawn,) = self._make(range(number, number + 1))
         return drawn
 
@@ -134,17 +139,16 @@ class TrialInputs:
         return None
 
     def _make(self, numbers: range) -> list[Arguments]:
-        with self._owner.answerable():
-            if self._contract is not None:
-                drawn = ContractInputs(self._contract, self._device, self._secret)
-                return [drawn.draw(fresh) for fresh in numbers]
-            made = self._asked(numbers, infer=self._infer)
-            if made is None:
-                raise KernelFault(
-                    Status.RUNTIME_ERROR,
-                    "could not determine inputs: give an IO contract (`io`), or define get_inputs() in the source",
-                )
-            return made
+        if self._contract is not None:
+            drawn = ContractInputs(self._contract, self._device, self._secret)
+            return [drawn.draw(fresh) for fresh in numbers]
+        made = self._asked(numbers, infer=self._infer)
+        if made is None:
+            raise KernelFault(
+                Status.RUNTIME_ERROR,
+                "could not determine inputs: give an IO contract (`io`), or define get_inputs() in the source",
+            )
+        return made
 
     def _asked(self, numbers: range, *, infer: bool) -> list[Arguments] | None:
         session = self._owner.session

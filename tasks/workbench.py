@@ -68,9 +68,9 @@ class Workbench:
             self._zygote = Zygote(self.folder, interpret=not self.target.is_cuda, memory_limit=settings().runner_memory)
         return self._zygote
 
-    def quiet(self) -> AbstractContextManager[None]:
-        """Inside, nobody makes a context on this device (tasks.lease.quiet)."""
-        return quiet(self.device_id) if self.device.is_cuda else nullcontext()
+    def quiet(self, cancelled: Callable[[], bool]) -> AbstractContextManager[None]:
+        """Inside, nobody else makes a context on this device (tasks.lease.quiet)."""
+        return quiet(self.device_id, cancelled) if self.device.is_cuda else nullcontext()
 
     def warm_sessions(self, count: int, cancelled: Callable[[], bool]) -> list[Session]:
         """Fresh runners with their contexts made, all at once: what the holder of the device would wait for else.
@@ -82,7 +82,7 @@ class Workbench:
         if not self.device.is_cuda:
             return sessions
         try:
-            with self.quiet():
+            with self.quiet(cancelled):
                 for session in sessions:
                     session.until(deadline_in(WARM_S))
                     session.open_device()
@@ -131,14 +131,16 @@ class Workbench:
                 )
         return self._ceilings
 
-    def launch_shift_ms(self, session: Session) -> float:
-        """By how much a launch takes longer in that runner than on this card as a rule. Before it has a submission."""
+    def launch_shifts_ms(self, sessions: list[Session], cancelled: Callable[[], bool]) -> list[float]:
+        """By how much a launch takes longer in each runner than on this card as a rule. Before they have a submission.
+
+        Needs the device's lease.
+        """
         usual = self.ceilings().launch_ms
-        try:
-            here = session.launch_ms() if usual is not None else None
-        except KernelFault as fault:
-            raise InfrastructureFault(f"a fresh runner does not launch: {fault}") from fault
-        return here - usual if usual is not None and here is not None else 0.0
+        if usual is None:
+            return [0.0] * len(sessions)
+        found = self._launches_ms(sessions, cancelled)
+        return [here - usual if here is not None else 0.0 for here in found]
 
     def own_pids(self) -> set[int]:
         """Every process of this service on this node: none of them is a stranger on the card."""
@@ -149,6 +151,7 @@ class Workbench:
         """Between jobs: gives back what the last one made this process and its null runner take of the device."""
         try:
             if self._null is not None:
+                self._null.forget()
                 self._null.session.load_null()
                 self._null.session.detach()
         except KernelFault:
@@ -170,7 +173,15 @@ class Workbench:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _sessions(self, count: int, cancelled: Callable[[], bool]) -> list[Session]:
-        return [self.session(deadline=FOREVER, cancelled=cancelled) for _ in range(count)]
+        sessions: list[Session] = []
+        try:
+            for _ in range(count):
+                sessions.append(self.session(deadline=FOREVER, cancelled=cancelled))
+        except BaseException:
+            for session in sessions:
+                session.close()
+            raise
+        return sessions
 
     def _session(self, deadline: float, cancelled: Callable[[], bool]) -> Session:
         runner = self.zygote.runner(deadline=deadline, cancelled=cancelled)
@@ -179,11 +190,21 @@ class Workbench:
     def _measured_ceilings(self) -> Ceilings:
         sessions = self.warm_sessions(CONTEXTS, lambda: False)
         try:
-            found = [launch_ms for session in sessions if (launch_ms := session.launch_ms()) is not None]
+            found = [each for each in self._launches_ms(sessions, lambda: False) if each is not None]
         finally:
             for session in sessions:
                 session.close()
         return replace(measure(self.device.name), launch_ms=statistics.median(found) if found else None)
+
+    def _launches_ms(self, sessions: list[Session], cancelled: Callable[[], bool]) -> list[float | None]:
+        """What a launch costs in each; quiet, as others' contexts would make it longer for no reason of its own."""
+        try:
+            with self.quiet(cancelled):
+                for session in sessions:
+                    session.until(deadline_in(WARM_S))
+                return [session.launch_ms() for session in sessions]
+        except KernelFault as fault:
+            raise InfrastructureFault(f"a fresh runner does not launch: {fault}") from fault
 
     def _discard(self) -> None:
         if self._null is not None:

@@ -49,7 +49,8 @@ def test_a_change_between_look_and_wait_is_not_missed(hub: JobHub, redis: Redis)
 
 def test_waiting_ends_with_its_time(hub: JobHub) -> None:
     began = time.monotonic()
-    hub.wait("nobody", 0.05)
+    with hub.watch("nobody") as change:
+        assert not change.wait(0.05)
     assert 0.04 < time.monotonic() - began < LONG_S / 3
     assert not hub._waiting
 
@@ -93,7 +94,8 @@ def test_a_hub_outlives_its_redis(tmp_path: Path) -> None:
 
 def waited(hub: JobHub, job_id: str) -> float:
     began = time.monotonic()
-    hub.wait(job_id, LONG_S)
+    with hub.watch(job_id) as change:
+        change.wait(LONG_S)
     return time.monotonic() - began
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from domain.fault import JobCancelled
 from domain.settings import settings
-from tasks.lease import device_lease
+from tasks.lease import device_lease, quiet
 from tests.conftest import die_with_parent
 from tests.tasks.jobs import until
 
@@ -114,6 +114,11 @@ def test_who_waits_can_be_cancelled_and_leaves_no_trace(state: Path) -> None:
             pytest.fail("two held the device")
         assert tickets(state, "card") == 1
     assert tickets(state, "card") == 0
+
+
+def test_who_waits_for_quiet_can_be_cancelled(state: Path) -> None:
+    with quiet("card", lambda: False), pytest.raises(JobCancelled), quiet("card", lambda: True):
+        pytest.fail("it was quiet for two")
 
 
 def test_an_error_inside_releases_it(state: Path) -> None:

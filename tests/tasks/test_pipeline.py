@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
@@ -15,6 +16,8 @@ from domain.job import Stage
 from domain.request import Request
 from domain.result import Report, Status
 from domain.settings import settings
+from profiling.slots import Slots
+from tasks import rounds
 from tasks.pipeline import run
 from tasks.workbench import Workbench
 
@@ -381,3 +384,39 @@ def test_what_cannot_cross_is_unsupported_and_shows_nothing_of_the_service(
     outcome = judged(bench, kernel(source)).outcome
     assert outcome.status is Status.UNSUPPORTED and says in (outcome.message or "")
     assert "sandbox/" not in outcome.log and "domain/" not in outcome.log
+
+
+def test_a_reference_that_ends_in_float64_takes_nothing_from_the_verdict(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "PRECISION_S", 0.5)
+    slow = "if x.dtype == torch.float64: import time; time.sleep(60)\n        return torch.softmax(x, -1)"
+    reference = kernel(f"class Model(nn.Module):\n    def forward(self, x):\n        {slow}{INPUTS}")
+    report = judged(bench, forward("return torch.softmax(x, -1)"), reference)
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+    assert report.outcome.timing is not None
+    distributions = report.outcome.inputs["distributions"]
+    assert distributions["judged"] == [] and "stopped" in distributions["left_out"]["small"]
+
+
+def test_inputs_too_large_to_be_copied_a_dozen_times_are_not_tried_otherwise(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench, "arena_memory", 60_000)
+    report = judged(bench, forward("return torch.softmax(x, -1)"), kernel(SOFTMAX))
+    assert report.outcome.status is Status.PASSED
+    distributions = report.outcome.inputs["distributions"]
+    assert distributions["judged"] == [] and "too large" in distributions["left_out"]["small"]
+
+
+def test_numbers_are_no_memory_that_comes_again(bench: Workbench) -> None:
+    reference = kernel(f"class Model(nn.Module):\n    def forward(self, x):\n        return float(x.sum()){INPUTS}")
+    report = judged(bench, forward("return float(x.sum())"), reference)
+    assert report.outcome.status is Status.PASSED
+    assert report.outcome.timing is not None and report.outcome.timing.method == "host_window"
+
+
+def test_between_jobs_nothing_of_the_last_one_takes_memory(bench: Workbench) -> None:
+    assert judged(bench, kernel(SOFTMAX)).outcome.status is Status.PASSED
+    gc.collect()
+    assert not [kept for kept in gc.get_objects() if type(kept) is Slots]

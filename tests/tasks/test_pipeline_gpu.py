@@ -48,6 +48,16 @@ def tensor(name: str, shape: list[int], role: str = "input", dtype: str = "float
     return {"name": name, "type": "tensor", "role": role, "tensor_spec": spec}
 
 
+def test_a_kernel_that_waits_for_the_device_in_late_calls_is_streamed(bench: Any) -> None:
+    wait = "self.calls = getattr(self, 'calls', 0) + 1\n        if self.calls > 1500: torch.cuda.synchronize()"
+    source = f"class Model(nn.Module):\n    def forward(self, x):\n        {wait}\n        return x + 1\n" + (
+        "def get_inputs():\n    return [torch.randn(1024, device='cuda')]\n"
+    )
+    report = judged(bench, kernel(source), num_trials=50, precision=0.0)
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+    assert report.outcome.timing is not None and report.outcome.timing.method == "streamed_window"
+
+
 N = 1_000_003
 IO = {
     "args": [

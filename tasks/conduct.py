@@ -1,0 +1,43 @@
+"""What makes a kernel wrong whatever its values are: an output never written, a write outside, changed inputs.
+
+Each raises KernelFault (WRONG_RESULT), for whoever is answerable.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from domain.fault import KernelFault
+from domain.result import Status
+from profiling.slots import Slots
+from profiling.window import Window
+from tasks.contender import Contender
+from validation.poison import untouched
+
+
+def check_written(owner: Contender, outputs: list[torch.Tensor]) -> None:
+    """Outputs in a contract's arguments begin as poison: one that is still all poison was never written."""
+    io = owner.kernel.io
+    for index, tensor in zip(owner.output_arguments, outputs, strict=False):
+        if io is not None and io.args[index].role == "output" and untouched(tensor) == 1.0:
+            raise KernelFault(
+                Status.WRONG_RESULT,
+                f"the kernel wrote nothing into its output {io.args[index].name!r}: check the launch and its bounds",
+            )
+
+
+def check_guards(slots: Slots, window: Window) -> None:
+    if slots.overrun(window.snapshot):
+        raise KernelFault(
+            Status.WRONG_RESULT, "the kernel wrote outside its outputs: check the mask or bound of its last block"
+        )
+
+
+def check_inputs(reference: Window, candidate: Window) -> None:
+    """A candidate may change its inputs only where its contract says inout, or where the reference does it too."""
+    if candidate.inputs_changed and not reference.inputs_changed:
+        raise KernelFault(
+            Status.WRONG_RESULT,
+            "the kernel changed its inputs, which the reference leaves as they are; copy them first, or mark the "
+            "arguments inout",
+        )
