@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,9 +32,10 @@ class TimeRecord:
     """One contender's windows, all with the same number of calls, each with a trusted null window beside it.
 
     What a window costs when nothing is computed in it is taken off pair by pair: both drift together, and the null
-    windows' own noise is in the spread of what is left. No submission can influence a null window. `launch_shift_ms`
-    is what a launch takes longer in this process than on this card as a rule, measured before there was a submission
-    in it; taken off once a call.
+    windows' own noise is in the spread of what is left. That no submission made null windows longer is found out
+    afterwards (profiling.beside). `launch_shift_ms` is what a launch takes longer in this process than on this card as
+    a rule, measured before there was a submission in it; taken off once a call. `slowed` is how many times as long the
+    windows took beside the other contender as without it.
     """
 
     calls: int
@@ -46,6 +48,7 @@ class TimeRecord:
     flags: list[str] = field(default_factory=list)
     card: dict[str, Any] | None = None
     stopped: Stop | None = None
+    slowed: float = 1.0
     _shapes: list[Sample] = field(default_factory=list)
     _misfits: list[Misfit] = field(default_factory=list)
 
@@ -68,11 +71,15 @@ class TimeRecord:
         self.elapsed_ms.pop()
         self.null_ms.pop()
 
+    def correct_null(self, alone_ms: Sequence[float]) -> None:
+        """Null windows that the submission slowed count for what they take without it."""
+        self.null_ms = [statistics.median(alone_ms)] * len(self.null_ms)
+
     @property
     def net_ms(self) -> Sample:
         """Each window's clock less its null window's. Noise may take a short one below zero."""
         net: Sample = np.asarray(self.elapsed_ms) - np.asarray(self.null_ms) - self.calls * self.launch_shift_ms
-        return net
+        return net / self.slowed
 
     @property
     def half_width(self) -> float:

@@ -145,9 +145,10 @@ class _Job:
             preparation.first_calls(example)
             rounds = Rounds(self.contenders, self.inputs, example, self.bench, self.request, deadline)
             rounds.validate()
+            timekeeper = Timekeeper(rounds, self.cancelled)
             if rounds.right:
                 self.progress(Stage.TIME)
-                self.speedup = Timekeeper(rounds, self.cancelled).time()
+                self.speedup = timekeeper.time()
                 self._flag_replay()
             rounds.look_at_precision()
             if rounds.right and self.weights is not None:
@@ -155,7 +156,12 @@ class _Job:
             if self.request.profile or (self.speedup is not None and self.speedup.ratio > SUSPICIOUS):
                 look_at_operations(self.contenders, example, self.bench, deadline)
             if self.request.profile:
-                look_at_launches(self.contenders, example, deadline)
+                look_at_launches([self.candidate], example, deadline)
+            self.candidate.close()
+            if self.candidate.timing is not None:
+                self.speedup = timekeeper.check_alone(self.speedup)
+            if self.request.profile and self.reference is not None:
+                look_at_launches([self.reference], example, deadline)
         finally:
             self.device_s = time.monotonic() - started
 

@@ -15,6 +15,7 @@ from profiling.roofline import impossible
 from profiling.slots import Slots
 from profiling.speedup import paired_speedup, pairs_half_width
 from profiling.window import GateClosed, Window
+from tasks.alone import Alone
 from tasks.contender import Contender
 from tasks.gating import Rehearsal, rehearse
 from tasks.rounds import Rounds
@@ -38,20 +39,45 @@ class Timekeeper:
         self._readings: list[Reading] = []
         self._repeated: list[str] = []
         self._kept: list[str] = []
+        self._slots: dict[str, Slots] = {}
+        self._records: dict[str, TimeRecord] = {}
 
     def time(self) -> Speedup | None:
         """Windows of the contenders in turn (A B, B A, ...) until the plan or the time says that it is enough."""
         rehearsals = {c.role: self._rehearsal(c) for c in self.contenders}
-        while (records := self._records(rehearsals)) is None:
+        while not self._take(rehearsals):
             rehearsals |= dict.fromkeys(self._streamed)
         if not self.rounds.right:
             return None
         for contender in self.contenders:
-            self._conclude(contender, records[contender.role])
-        return paired_speedup(*(records[c.role] for c in self.contenders)) if len(self.contenders) > 1 else None
+            self._conclude(contender, self._records[contender.role])
+        return self._speedup()
 
-    def _records(self, rehearsals: dict[str, Rehearsal | None]) -> dict[str, TimeRecord] | None:
-        """All windows; None where a contender whose rehearsal could be queued could not be later (`_streamed`)."""
+    def check_alone(self, speedup: Speedup | None) -> Speedup | None:
+        """Once the candidate's process is gone: corrects times and speed-up for what it slowed beside it."""
+        alone = Alone(
+            self.contenders, self._slots, self._records, lambda: self._null_windows(self._slots, self._records)
+        )
+        reference = self.contenders[0]
+        if reference.session is not None:
+            reference.session.until(self.rounds.deadline)
+        with self.bench.quiet(self.cancelled):
+            alone.shoot()
+        alone.correct()
+        if not alone.flags:
+            return speedup
+        for contender in self.contenders:
+            if contender.timing is not None:
+                corrected = self._records[contender.role].timing(self.bench.device.cache)
+                told = [*contender.timing.flags, *alone.flags]
+                contender.timing = replace(corrected, method=contender.timing.method, flags=told)
+        return self._speedup()
+
+    def _speedup(self) -> Speedup | None:
+        return paired_speedup(*(self._records[c.role] for c in self.contenders)) if len(self.contenders) > 1 else None
+
+    def _take(self, rehearsals: dict[str, Rehearsal | None]) -> bool:
+        """All windows; False where a contender whose rehearsal could be queued could not be later (`_streamed`)."""
         slots = self.rounds.slots(self._calls(rehearsals))
         records = {c.role: self._record(c, slots[c.role].calls, rehearsals[c.role]) for c in self.contenders}
         self._warm_null(slots)
@@ -62,9 +88,10 @@ class Timekeeper:
                 if self.rounds.right:
                     self._single_calls(records)
         except GateClosed:
-            return None
+            return False
         self._readings.append(self.bench.card.sample(thorough=True))
-        return records
+        self._slots, self._records = slots, records
+        return True
 
     def _shoot(self, contender: Contender, slots: dict[str, Slots], record: TimeRecord, *, marked: bool) -> Window:
         try:

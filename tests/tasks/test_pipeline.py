@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -420,3 +421,31 @@ def test_between_jobs_nothing_of_the_last_one_takes_memory(bench: Workbench) -> 
     assert judged(bench, kernel(SOFTMAX)).outcome.status is Status.PASSED
     gc.collect()
     assert not [kept for kept in gc.get_objects() if type(kept) is Slots]
+
+
+def test_what_the_candidate_slows_beside_it_is_taken_out_of_the_times(bench: Workbench, tmp_path: Path) -> None:
+    held = tmp_path / "held"
+    held.touch()
+    reference = f"""
+import fcntl, time, torch
+file = open({str(held)!r})
+def kernel_fn(x):
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_UN)
+    except BlockingIOError:
+        time.sleep(0.1)
+    time.sleep(0.005)
+    return x * 2{INPUTS}
+"""
+    candidate = f"""
+import fcntl
+file = open({str(held)!r})
+fcntl.flock(file, fcntl.LOCK_EX)
+def kernel_fn(x): return x * 2
+"""
+    report = judged(bench, kernel(candidate), kernel(reference))
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+    assert report.outcome.timing is not None and report.reference is not None and report.reference.timing is not None
+    assert any("windows of the reference took" in flag for flag in report.outcome.timing.flags)
+    assert report.reference.timing.trusted_ms < 50

@@ -1,0 +1,34 @@
+"""Whether what was timed beside a submission was slower than it is alone.
+
+A submission's process lives while null windows and the reference's are shot. What it leaves running on the device then
+makes both slower: more would be taken off its own time, and it would look faster than the reference (catalogue of
+exploits: T31, T32). So both are shot again when its process is gone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from profiling.statistics import standard_error, undisturbed
+
+ERRORS_APART = 4.0
+SHARE_APART = {"cuda": 0.05, "cpu": 0.5}
+"""On a host, whatever else runs there comes and goes between the two."""
+FLOOR_MS = {"cuda": 0.02, "cpu": 2.0}
+
+
+def slowed_by(beside_ms: Sequence[float], alone_ms: Sequence[float], *, is_cuda: bool) -> float | None:
+    """How many times as long windows took beside the submission as alone; None where that is no more than noise."""
+    beside, alone = (np.asarray(taken, dtype=np.float64) for taken in (beside_ms, alone_ms))
+    if beside.size < 2 or alone.size < 2 or np.median(alone) <= 0:
+        return None
+    beside, alone = beside[undisturbed(beside)], alone[undisturbed(alone)]
+    kind = "cuda" if is_cuda else "cpu"
+    gap = float(np.median(beside) - np.median(alone))
+    noise = ERRORS_APART * math.hypot(standard_error(beside), standard_error(alone))
+    if not gap > max(noise, SHARE_APART[kind] * float(np.median(alone)), FLOOR_MS[kind]):
+        return None
+    return float(np.median(beside) / np.median(alone))

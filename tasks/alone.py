@@ -1,0 +1,83 @@
+"""When the candidate's process is gone: null windows and the reference's once more, without it beside them."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+
+from domain.fault import KernelFault
+from profiling.beside import slowed_by
+from profiling.flags import duration
+from profiling.record import TimeRecord
+from profiling.slots import Slots
+from profiling.window import GateClosed
+from tasks.contender import Contender
+
+ALONE_ROUNDS = 4
+
+
+class Alone:
+    """What the windows of a job's records take without the candidate. `flags` says what it slowed."""
+
+    def __init__(
+        self,
+        contenders: list[Contender],
+        slots: dict[str, Slots],
+        records: dict[str, TimeRecord],
+        null_windows: Callable[[], dict[str, float]],
+    ) -> None:
+        self._reference = contenders[0] if len(contenders) > 1 else None
+        self._slots = slots
+        self._records = records
+        self._null_windows = null_windows
+        self._null_ms: dict[str, list[float]] = {role: [] for role in records}
+        self._reference_ms: list[float] = []
+        self.flags: list[str] = []
+
+    def shoot(self) -> None:
+        """The windows. A reference that can no longer be run is told, and nothing is known about it."""
+        for _ in range(ALONE_ROUNDS):
+            null_ms = self._null_windows()
+            for role, taken in null_ms.items():
+                self._null_ms[role].append(taken)
+            if self._reference is not None and not self._shoot_reference(self._reference, null_ms):
+                self.flags.append(
+                    "the reference could not be run once more without this kernel, which may have slowed it"
+                )
+                return
+
+    def correct(self) -> None:
+        """Takes out of the records what only the candidate's presence put there."""
+        for role, record in self._records.items():
+            alone_ms, beside_ms = self._null_ms[role], record.null_ms
+            if slowed_by(beside_ms, alone_ms, is_cuda=record.is_cuda) is not None:
+                self._tell("null windows", beside_ms, alone_ms)
+                record.correct_null(alone_ms)
+        if self._reference is None or len(self._reference_ms) < ALONE_ROUNDS:
+            return
+        record = self._records[self._reference.role]
+        beside_ms = list(record.net_ms)
+        slowed = slowed_by(beside_ms, self._reference_ms, is_cuda=record.is_cuda)
+        if slowed is not None:
+            self._tell("windows of the reference", beside_ms, self._reference_ms)
+            record.slowed = slowed
+
+    def _shoot_reference(self, reference: Contender, null_ms: dict[str, float]) -> bool:
+        record = self._records[reference.role]
+        if reference.range is None or reference.session is None:
+            return False
+        try:
+            window = reference.range.window(self._slots[reference.role], gated=record.gated, marked=False)
+        except (KernelFault, GateClosed):
+            return False
+        shift_ms = record.calls * record.launch_shift_ms
+        self._reference_ms.append(window.elapsed_ms - null_ms[reference.role] - shift_ms)
+        return True
+
+    def _tell(self, what: str, beside_ms: list[float], alone_ms: list[float]) -> None:
+        told = (
+            f"{what} took {duration(statistics.median(beside_ms))} beside this kernel's process and "
+            f"{duration(statistics.median(alone_ms))} without it: what it slowed is taken out of the times"
+        )
+        if told not in self.flags:
+            self.flags.append(told)

@@ -1,0 +1,33 @@
+"""Slower beside a submission: told beyond noise, and not within it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from profiling.beside import slowed_by
+
+
+def test_what_took_twice_as_long_is_told() -> None:
+    assert slowed_by([0.66] * 8, [0.33] * 4, is_cuda=True) == pytest.approx(2.0)
+    assert slowed_by([40.0] * 8, [20.0] * 4, is_cuda=False) == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_noise_is_not(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    beside, alone = 0.33 + rng.normal(0, 0.005, 12), 0.33 + rng.normal(0, 0.005, 4)
+    assert slowed_by(list(beside), list(alone), is_cuda=True) is None
+
+
+def test_one_window_that_was_broken_into_is_no_evidence() -> None:
+    assert slowed_by([0.33] * 11 + [5.0], [0.33] * 4, is_cuda=True) is None
+
+
+def test_faster_beside_it_is_nothing() -> None:
+    assert slowed_by([0.33] * 8, [0.66] * 4, is_cuda=True) is None
+
+
+def test_nothing_is_known_from_one_window() -> None:
+    assert slowed_by([0.66], [0.33] * 4, is_cuda=True) is None
+    assert slowed_by([0.66] * 8, [], is_cuda=True) is None
