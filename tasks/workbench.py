@@ -28,6 +28,7 @@ from profiling.slots import Slots
 from profiling.window import GateClosed, Range
 from sandbox.launcher import Zygote
 from sandbox.session import Session
+from tasks.bench_folder import BenchFolder
 from tasks.device import detect
 from tasks.lease import quiet
 
@@ -52,7 +53,8 @@ class Workbench:
         self.device = Device(self.target.device)
         self.arena_memory = settings().arena_memory or self.device.memory // ARENA_SHARE
         self.call_memory = self.arena_memory // CALL_SHARE
-        self.folder = Path(tempfile.mkdtemp(prefix="bench-", dir=_state_folder()))
+        self._own_folder = BenchFolder(settings().state_dir / "work")
+        self.folder = self._own_folder.path
         self.device_id = self.device.uuid or "cpu"
         self._zygote: Zygote | None = None
         self._null: Range | None = None
@@ -167,7 +169,7 @@ class Workbench:
     def close(self) -> None:
         """Ends the zygote and every runner, removes the folder."""
         self._discard()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._own_folder.close()
 
     def _sessions(self, count: int, cancelled: Callable[[], bool]) -> list[Session]:
         return [self.session(deadline=FOREVER, cancelled=cancelled) for _ in range(count)]
@@ -214,9 +216,3 @@ def detect_target() -> Target:
 def deadline_in(seconds: float) -> float:
     """That many seconds from now, by time.monotonic()."""
     return time.monotonic() + seconds
-
-
-def _state_folder() -> Path:
-    folder = settings().state_dir / "work"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return folder
