@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable, Iterator
 from functools import reduce
 from typing import Any
@@ -10,6 +12,7 @@ from uuid import uuid4
 from apiflask import APIBlueprint
 from flask import Response, jsonify
 from marshmallow import ValidationError
+from redis.exceptions import RedisError
 
 from api import answers, examples
 from api.desk import desk
@@ -31,7 +34,10 @@ from api.waiting import WaitQuerySchema
 from domain.job import State
 from domain.request import Request
 from domain.settings import settings
+from tasks.records import JobView
 from tasks.submission import submit, submit_many
+
+log = logging.getLogger(__name__)
 
 blueprint = APIBlueprint("submissions", __name__, tag="Submissions")
 
@@ -127,7 +133,12 @@ def _accepted(index: int, job_id: str) -> dict[str, Any]:
 def _submit(request: Request, query: dict[str, Any]) -> Response:
     _check_room(1)
     job_id = submit(desk().records, request)
-    view = desk().records.get(job_id)
+    try:
+        view = desk().records.get(job_id)
+    except RedisError as error:
+        # It is recorded, so it is accepted: an error would make the client submit it again.
+        log.warning("job %s is answered without its record: %s", job_id, error)
+        view = JobView.accepted(job_id, request, time.time())
     if view is None:
         raise RuntimeError(
             f"job {job_id} was recorded and is gone: is Redis evicting keys? Set maxmemory-policy noeviction"

@@ -3,7 +3,8 @@
 Keys (none of them shared with Celery's): `job:<id>` the record, a hash; `job:<id>:request` until the job is terminal;
 `job:<id>:result` once it is completed; `job:<id>:owner` while somebody works on it, expiring when he stops saying so;
 `jobs:all`, `jobs:state:<state>` and `batch:<id>` by time of submission; `jobs:queue` by time of queueing;
-`jobs:finished` by time of finishing; `jobs:counters`, a hash. Redis Cluster is not supported (nor is it by Celery).
+`jobs:finished` by time of finishing; `jobs:counters`, a hash. Of `tasks/heartbeat.py`'s, `workers` and `worker:<name>`
+are read. Redis Cluster is not supported (nor is it by Celery).
 """
 
 from __future__ import annotations
@@ -86,6 +87,30 @@ local function finish(state, ttl)
   end
 end
 
+-- Writes down an attempt that ended by a fault of ours, so that it can be told, and that another worker has the next.
+local function blame(reason)
+  local worker, before, tried = get('worker'), get('failed_attempts'), get('tried')
+  local entry = '{"attempt":' .. get('attempt') .. ',"worker":' .. cjson.encode(worker) .. ',"stage":"' .. get('stage')
+                .. '","at":' .. text(now) .. ',"reason":' .. cjson.encode(reason) .. '}'
+  redis.call('HSET', job, 'failed_attempts', before == '' and entry or before .. ',' .. entry,
+             'tried', (tried == '' and '\\n' or tried) .. worker .. '\\n')
+end
+
+local function tried(worker) return string.find(get('tried'), '\\n' .. worker .. '\\n', 1, true) ~= nil end
+
+-- A living worker that has not failed this job yet, the one with the fewest messages of its own; '' without one.
+local function elsewhere()
+  local best, fewest = '', math.huge
+  if get('tried') == '' then return best end
+  for _, worker in ipairs(redis.call('SMEMBERS', 'workers')) do
+    if not tried(worker) and redis.call('EXISTS', 'worker:' .. worker) == 1 then
+      local length = redis.call('LLEN', 'evaluate.' .. worker)
+      if length < fewest then best, fewest = worker, length end
+    end
+  end
+  return best
+end
+
 local function fail(ttl, reason)
   redis.call('HSET', job, 'error', get('history') .. reason)
   finish('failed', ttl)
@@ -96,7 +121,7 @@ end
 CREATE = (
     _COMMON
     + """
-if redis.call('EXISTS', job) == 1 then return 0 end
+if redis.call('EXISTS', job) == 1 then return get('submitted_at') end
 local at, batch = stamp(), ARGV[5]
 redis.call('HSET', job, 'operation', ARGV[2], 'kernel_type', ARGV[3], 'timeout', ARGV[4], 'batch_id', batch,
            'state', 'queued', 'stage', 'queued', 'attempt', 0, 'submitted_at', at, 'since', at)
@@ -115,7 +140,7 @@ count('by_kernel_type:' .. ARGV[3])
 count('by_operation:' .. ARGV[2])
 count('submitted_ms', math.floor(at * 1000))
 redis.call('PUBLISH', 'jobs:changed', id)
-return 1
+return at
 """
 )
 
@@ -126,6 +151,7 @@ CLAIM = (
 if get('state') ~= 'queued' then return false end
 local attempt = get('attempt') + 1
 if ARGV[3] ~= '' and tonumber(ARGV[3]) ~= attempt then return false end
+if tried(ARGV[2]) and elsewhere() ~= '' then return false end
 redis.call('HSET', job, 'attempt', attempt, 'worker', ARGV[2])
 redis.call('ZREM', 'jobs:queue', id)
 redis.call('SET', job .. ':owner', attempt, 'EX', ARGV[4])
@@ -182,6 +208,7 @@ FAIL = (
     _COMMON
     + """
 if not held(ARGV[2]) then return 0 end
+blame(ARGV[4])
 fail(ARGV[3], ARGV[4])
 return 1
 """
@@ -193,6 +220,7 @@ REQUEUE = (
     + """
 if not held(ARGV[2]) then return 0 end
 local reason = 'attempt ' .. ARGV[2] .. ' on ' .. get('worker') .. ': ' .. ARGV[4]
+blame(ARGV[4])
 if get('cancel_requested') ~= '' then
   finish('cancelled', ARGV[3])
   return 0
@@ -235,6 +263,9 @@ finish('cancelled', ARGV[3])
 return 1
 """
 )
+
+# id
+ELSEWHERE = _COMMON + "return elsewhere()"
 
 # id: behind everything that is queued now, because its message is published again
 TO_THE_BACK = (

@@ -21,6 +21,7 @@ MAX_ATTEMPTS = 3
 PULSE_TTL_S = 6
 """An owner that has not said for so long that it is at work counts as gone."""
 SWEEP = 500
+REASON_CHARS = 2000
 ACTIVE = (State.BUILDING, State.WAITING, State.RUNNING)
 
 Pulse = Literal["go on", "cancel", "lost"]
@@ -54,19 +55,20 @@ class JobRecords:
         self._requeue = redis.register_script(record_scripts.REQUEUE)
         self._cancel = redis.register_script(record_scripts.CANCEL)
         self._finish_cancelled = redis.register_script(record_scripts.FINISH_CANCELLED)
+        self._elsewhere = redis.register_script(record_scripts.ELSEWHERE)
         self._to_the_back = redis.register_script(record_scripts.TO_THE_BACK)
         self._cleanup = redis.register_script(record_scripts.CLEANUP)
 
-    def create(self, job_id: str, request: Request, *, batch_id: str | None = None) -> None:
-        """Record a new job as queued; a job that is recorded already stays as it is."""
-        self._create(args=_creation(job_id, request, batch_id))
+    def create(self, job_id: str, request: Request, *, batch_id: str | None = None) -> float:
+        """Record a new job as queued, and say when it was; a job that is recorded already stays as it is."""
+        return float(self._create(args=_creation(job_id, request, batch_id)))
 
-    def create_many(self, jobs: Sequence[tuple[str, Request]], *, batch_id: str | None) -> None:
-        """Record many jobs, in their order, in one round trip."""
+    def create_many(self, jobs: Sequence[tuple[str, Request]], *, batch_id: str | None) -> float:
+        """Record many jobs, in their order, in one round trip; when the last one was."""
         with self._redis.pipeline(transaction=False) as pipe:
             for job_id, request in jobs:
                 self._create(args=_creation(job_id, request, batch_id), client=pipe)
-            pipe.execute()
+            return float(pipe.execute()[-1])
 
     def get(self, job_id: str) -> JobView | None:
         """The job with its result; None when it was never recorded or is no longer kept."""
@@ -77,7 +79,10 @@ class JobRecords:
         return JobView.read(job_id, stored, rank, result) if stored else None
 
     def claim(self, job_id: str, worker: str, *, attempt: int | None = None) -> Claim | None:
-        """Take a queued job; None when it is terminal, taken, or queued for another attempt than the one named."""
+        """Take a queued job; None when it is terminal, taken, or queued for another attempt than the one named.
+
+        None also for a worker that has failed the job before, while another one lives that has not.
+        """
         wanted = "" if attempt is None else attempt
         claimed = self._claim(args=[job_id, worker, wanted, PULSE_TTL_S])
         if claimed is None:
@@ -105,7 +110,7 @@ class JobRecords:
 
     def fail(self, job_id: str, attempt: int, error: str) -> bool:
         """End the job as our own fault, terminal."""
-        return bool(self._fail(args=[job_id, attempt, self._ttl_s, error]))
+        return bool(self._fail(args=[job_id, attempt, self._ttl_s, _told(error)]))
 
     def requeue(self, job_id: str, attempt: int, reason: str) -> bool:
         """Queue the job for another worker after a fault of ours; the caller then publishes its message.
@@ -113,7 +118,11 @@ class JobRecords:
         False also when the job ended instead: cancelled where that was asked for, failed with the reasons of all its
         attempts after MAX_ATTEMPTS.
         """
-        return bool(self._requeue(args=[job_id, attempt, self._ttl_s, reason, MAX_ATTEMPTS]))
+        return bool(self._requeue(args=[job_id, attempt, self._ttl_s, _told(reason), MAX_ATTEMPTS]))
+
+    def elsewhere(self, job_id: str) -> str | None:
+        """The living worker that a job which others have failed is to go to; None where any may take it."""
+        return text(self._elsewhere(args=[job_id])) or None
 
     def cancel(self, job_id: str) -> JobView | None:
         """Cancel a queued job at once, ask a running one to stop, leave a terminal one; None for an unknown job."""
@@ -210,6 +219,11 @@ class JobRecords:
         for job_id, stored, rank in zip(ids, answers[::2], answers[1::2], strict=True):
             if stored:
                 yield JobView.read(job_id, stored, rank, None)
+
+
+def _told(reason: str) -> str:
+    """Bounded, and without the half characters that UTF-8 does not have."""
+    return reason[:REASON_CHARS].encode(errors="replace").decode()
 
 
 def _look(pipe: Pipeline, job_id: str) -> None:

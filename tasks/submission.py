@@ -24,16 +24,15 @@ log = logging.getLogger(__name__)
 def submit(records: JobRecords, request: Request, *, batch_id: str | None = None) -> str:
     """Record a job and publish it; the job's id. Raises redis' errors when it could not be recorded."""
     job_id = str(uuid4())
-    records.create(job_id, request, batch_id=batch_id)
-    publish(job_id, FIRST_ATTEMPT, records.now(), request)
+    now = records.create(job_id, request, batch_id=batch_id)
+    publish(job_id, FIRST_ATTEMPT, now, request)
     return job_id
 
 
 def submit_many(records: JobRecords, requests: Sequence[Request], *, batch_id: str | None = None) -> list[str]:
     """Record many jobs and publish them, in their order; their ids."""
     jobs = [(str(uuid4()), request) for request in requests]
-    records.create_many(jobs, batch_id=batch_id)
-    now = records.now()
+    now = records.create_many(jobs, batch_id=batch_id)
     for job_id, request in jobs:
         if not publish(job_id, FIRST_ATTEMPT, now, request):
             # The broker is away: do not wait for it once per job.
@@ -41,10 +40,18 @@ def submit_many(records: JobRecords, requests: Sequence[Request], *, batch_id: s
     return [job_id for job_id, _ in jobs]
 
 
-def publish(job_id: str, attempt: int, now: float, request: Request | None = None) -> bool:
+def publish_again(records: JobRecords, job_id: str, attempt: int) -> bool:
+    """Send the message for a later attempt, to another worker than those that have failed the job if there is one."""
+    return publish(job_id, attempt, records.now(), worker=records.elsewhere(job_id))
+
+
+def publish(
+    job_id: str, attempt: int, now: float, request: Request | None = None, *, worker: str | None = None
+) -> bool:
     """Send the message for that attempt of a recorded job; False when the broker is away, and the reconciler will.
 
     `now` is by the records' clock: the message carries it, so that the reconciler knows which messages are overdue.
+    With a `worker`, into its own queue.
     """
     kind = f", {request.operation} {request.kernel.kernel_type}" if request is not None else ""
     try:
@@ -52,6 +59,7 @@ def publish(job_id: str, attempt: int, now: float, request: Request | None = Non
             TASK,
             args=[job_id, attempt],
             task_id=message_id(job_id, attempt),
+            queue=app.conf.task_default_queue if worker is None else own_queue(worker),
             headers={PUBLISHED_AT: now},
             # What Flower shows. The source is in no message and no event.
             argsrepr=f"({job_id}, attempt {attempt}{kind})",
@@ -61,6 +69,11 @@ def publish(job_id: str, attempt: int, now: float, request: Request | None = Non
         log.warning("job %s is accepted but not published yet, the reconciler will: %s", job_id, error)
         return False
     return True
+
+
+def own_queue(worker: str) -> str:
+    """The queue that this worker alone takes from, besides the common one (`tasks/record_scripts.py` knows it too)."""
+    return f"{app.conf.task_default_queue}.{worker}"
 
 
 def message_id(job_id: str, attempt: int) -> str:
