@@ -153,7 +153,7 @@ class Workbench:
             if self._null is not None:
                 self._null.session.load_null()
                 self._null.session.detach()
-        except KernelFault:
+        except (KernelFault, InfrastructureFault):
             self._discard()
         self.device.release_memory()
 
