@@ -70,6 +70,10 @@ class Workbench:
             self._zygote = Zygote(self.folder, interpret=not self.target.is_cuda, memory_limit=settings().runner_memory)
         return self._zygote
 
+    def start_zygote(self) -> None:
+        """Before a kernel's time begins: its start is ours, seconds on a busy machine. Raises InfrastructureFault."""
+        _ = self.zygote
+
     def quiet(self) -> AbstractContextManager[None]:
         """Inside, nobody makes a context on this device (tasks.lease.quiet)."""
         return quiet(self.device_id) if self.device.is_cuda else nullcontext()

@@ -100,6 +100,10 @@ class Service:
     def runners(self, name: str) -> list[psutil.Process]:
         return [runner for zygote in self.zygotes(name) for runner in zygote.children()]
 
+    def job_folders(self) -> set[Path]:
+        """One for each job whose pipeline runs, and those that killed owners have left."""
+        return set((self.folder / "state" / "work").glob("bench-*/job-*"))
+
     def log(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text()
 
@@ -181,4 +185,8 @@ def service(folder: Path, app: str = HASTY, **workers_: int) -> Iterator[tuple[S
         cleanup.enter_context(published_to(made.redis_url))
         ledger = Ledger(made.redis_url)
         cleanup.callback(ledger.close)
-        yield made, ledger
+        try:
+            yield made, ledger
+        except BaseException:
+            print(*(made.records.get(job_id) for job_id in ledger.ends), sep="\n")
+            raise

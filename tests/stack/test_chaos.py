@@ -15,15 +15,11 @@ Signals are sent when a state has been observed, never after a while. What is ki
 
 from __future__ import annotations
 
-import signal
-import time
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any
 
 import httpx
 import psutil
@@ -36,7 +32,7 @@ from tasks.lease import device_lease
 from tasks.records import MAX_ATTEMPTS, JobView
 from tasks.submission import publish
 from tests.stack.ledger import Ledger
-from tests.stack.service import START_S, Service, service, wire
+from tests.stack.service import START_S, Service, service
 from tests.tasks.jobs import until
 
 INPUTS = "\ndef get_inputs():\n    return [torch.zeros(8)]\n"
@@ -46,6 +42,9 @@ SEGFAULT = "import ctypes\ndef kernel_fn(x):\n    ctypes.string_at(0)\n" + INPUT
 EXITS = "import os\ndef kernel_fn(x):\n    os._exit(3)\n" + INPUTS
 KILLS_ITSELF = "import os\ndef kernel_fn(x):\n    os.kill(os.getpid(), 9)\n" + INPUTS
 BUILDS_FOR_EVER = "while True:\n    pass\n"
+
+BUSY_S = 0.3
+"""CPU time that a standby has not used."""
 
 SOON_S = 20.0
 """Until a job of a dead owner has its next attempt, in fast motion, on a machine with other things to do."""
@@ -108,8 +107,13 @@ def stage_of(made: Service, job_id: str) -> Stage:
     return made.view(job_id).stage
 
 
-def until_stage(made: Service, job_id: str, *stages: Stage) -> None:
-    until(lambda: stage_of(made, job_id) in stages, START_S)
+def until_stage(made: Service, job_id: str, stage: Stage) -> None:
+    def reached() -> bool:
+        now = stage_of(made, job_id)
+        assert stage is Stage.DONE or now is not Stage.DONE, f"{job_id} ended before it was seen in {stage}"
+        return now is stage
+
+    until(reached, START_S)
 
 
 def until_end(made: Service, *job_ids: str) -> None:
@@ -210,6 +214,7 @@ def test_a_worker_killed_and_then_redis_in_every_state(tmp_path: Path) -> None:
         below = made.below("a")
         made.kill("a")
         until(lambda: not any(_runs(process) for process in below), 10.0)
+        left = made.job_folders()
         device.wait()
         until_attempt(made, 2, *jobs.under_work())
         until_attempt(made, 1, jobs.queued)
@@ -220,12 +225,11 @@ def test_a_worker_killed_and_then_redis_in_every_state(tmp_path: Path) -> None:
         made.kill("redis")
         made.start_redis()
         device.release()
-        until_end(made, jobs.queued, jobs.waiting)
-        until_stage(made, jobs.running, Stage.VALIDATE)
+        until_stage(made, jobs.running, Stage.VALIDATE)  # The others before it or behind it.
         made.kill("redis")
-        until_finished(made, keep=1)  # The one that builds goes on.
+        until(lambda: len(made.job_folders() - left) == 1, START_S)  # All but the one that builds have finished.
         made.start_redis()
-        until_end(made, jobs.running)
+        until_end(made, jobs.queued, jobs.waiting, jobs.running)
         made.records.cancel(jobs.building)
         until_end(made, jobs.building)
         waited = waits.result()
@@ -250,7 +254,73 @@ def verdict(view: JobView) -> str:
     return str(view.result["verdict"])
 
 
-def until_finished(made: Service, keep: int = 0) -> None:
-    """The pipelines of all but `keep` jobs have ended, by their folders; their records may not know it yet."""
-    work = made.folder / "state" / "work"
-    until(lambda: len(list(work.glob("bench-*/job-*"))) == keep, START_S)
+def test_owners_killed_after_their_verdict_and_before_it_is_written(tmp_path: Path) -> None:
+    with service(tmp_path, a=1, b=1) as (made, ledger):
+        jobs = {name: hand_to(made, ledger, name, HANGS, timeout=3) for name in ("a", "b")}
+        both = {Stage.WAIT_FOR_DEVICE, Stage.VALIDATE}
+        until(lambda: {stage_of(made, job_id) for job_id in jobs.values()} == both, START_S)
+        made.kill("redis")
+        until(lambda: not made.job_folders(), START_S)
+        kill(made.pool_children("a"))
+        made.kill("b")
+        made.start_redis()
+        made.start_worker("b", 1)
+        until_end(made, *jobs.values())
+        views = ledger.balance(made.url)
+        for name, job_id in jobs.items():
+            assert (verdict(views[job_id]), views[job_id].attempt) == ("timeout", 2)
+            assert owners(views[job_id]) == [f"{name}@test"]
+        made.stop()
+        made.assert_nothing_left()
+
+
+OWN_CRASHES = {SEGFAULT: "crashed", EXITS: "crashed", KILLS_ITSELF: "out_of_memory"}
+
+
+def test_what_dies_of_a_kernel_is_a_verdict_and_gunicorn_is_no_part_of_it(tmp_path: Path) -> None:
+    with service(tmp_path, a=2) as (made, ledger), ThreadPoolExecutor(2) as pool:
+        own = {ledger.enter(made.submit(request(source))): word for source, word in OWN_CRASHES.items()}
+        until_end(made, *own)
+        # A builder and a runner, killed from outside: nobody can tell that from the submission's own doing.
+        for source, stage in ((BUILDS_FOR_EVER, Stage.BUILD), (HANGS, Stage.VALIDATE)):
+            job_id = ledger.enter(made.submit(request(source)))
+            until_stage(made, job_id, stage)
+            until(lambda: busiest(made.runners("a")) is not None, START_S)
+            # With the standbys: those of the next jobs.
+            kill(made.runners("a"))
+            until_end(made, job_id)
+            own[job_id] = "out_of_memory"
+        # gunicorn: one process, then all of it, while the client waits and the job runs.
+        job_id = ledger.enter(made.submit(request(HANGS, timeout=8)))
+        until_stage(made, job_id, Stage.VALIDATE)
+        for strike in (lambda: kill(made.below("api")), lambda: kill_with_children(made, "api")):
+            waits = pool.submit(httpx.get, f"{made.url}/job/{job_id}", params={"wait": 60}, timeout=90)
+            until(lambda: made.redis.pubsub_numsub("jobs:changed")[0][1] > 0)
+            strike()
+            with pytest.raises(httpx.TransportError):
+                waits.result()
+            if "api" not in made.processes:
+                made.start_api()
+            until(made.answers, START_S)
+        assert not made.view(job_id).state.terminal
+        until_end(made, job_id)
+        own[job_id] = "timeout"
+        views = ledger.balance(made.url)
+        for job_id, word in own.items():
+            assert (verdict(views[job_id]), views[job_id].attempt, views[job_id].failed_attempts) == (word, 1, [])
+        made.stop()
+        made.assert_nothing_left()
+
+
+def busiest(processes: list[psutil.Process]) -> psutil.Process | None:
+    """One that is computing: an endless submission."""
+    return next((process for process in processes if process.cpu_times().user > BUSY_S), None)
+
+
+def kill_with_children(made: Service, name: str) -> None:
+    below = made.below(name)
+    made.kill(name)
+    for process in below:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    until(lambda: not any(_runs(process) for process in below), 10.0)
