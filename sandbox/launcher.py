@@ -17,12 +17,11 @@ from domain.fault import InfrastructureFault, JobCancelled, KernelFault
 from domain.result import Status
 from sandbox.channel import Channel, ChannelClosed, Message, ProtocolError
 from sandbox.output import Output
+from sandbox.reported_fault import reported
 
 ZYGOTE_START_S = 120.0
 TICK_S = 0.05
 HANG_UP_S = 0.5
-MAX_MESSAGE = 8_192
-MAX_LOG = 1 << 20
 ROOT = Path(__file__).resolve().parent.parent
 BRINGS_A_SUBMISSION = ("build", "load")
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -99,7 +98,7 @@ class Runner:
                 Status.CRASHED, f"the runner answered with something that is no message: {error}"
             ) from error
         if message["op"] == "fault":
-            raise _reported(message)
+            raise reported(message)
         return message
 
     def _wait(self, until: float | None) -> Message:
@@ -289,19 +288,3 @@ class Zygote:
 def _signal_name(number: int) -> str:
     known = {member.value: member.name for member in signal.Signals}
     return f"{known.get(number, f'signal {number}')} ({signal.strsignal(number)})"
-
-
-def _reported(message: Message) -> KernelFault:
-    """A fault in the runner's own words, bounded: it can only speak ill of its own submission."""
-    try:
-        status = Status(message["status"])
-    except ValueError:
-        status = Status.RUNTIME_ERROR
-    if status is Status.PASSED:
-        status = Status.CRASHED
-    return KernelFault(
-        status,
-        str(message.get("message"))[:MAX_MESSAGE],
-        str(message.get("log"))[:MAX_LOG],
-        compiled=message.get("compiled") is True,
-    )

@@ -15,6 +15,7 @@ Signals are sent when a state has been observed, never after a while. What is ki
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ from tasks.lease import device_lease
 from tasks.records import MAX_ATTEMPTS, JobView
 from tasks.submission import publish
 from tests.stack.ledger import Ledger
-from tests.stack.service import START_S, Service, service
+from tests.stack.service import START_S, Service, service, wire
 from tests.tasks.jobs import until
 
 INPUTS = "\ndef get_inputs():\n    return [torch.zeros(8)]\n"
@@ -48,6 +49,8 @@ BUSY_S = 0.3
 
 SOON_S = 20.0
 """Until a job of a dead owner has its next attempt, in fast motion, on a machine with other things to do."""
+
+AWAY_S = 60.0
 
 NOTICED_S = 30.0
 """The same at the real settings: what is promised."""
@@ -324,3 +327,41 @@ def kill_with_children(made: Service, name: str) -> None:
         with suppress(psutil.NoSuchProcess):
             process.kill()
     until(lambda: not any(_runs(process) for process in below), 10.0)
+
+
+@pytest.mark.slow  # The same as above at the real settings, with both clocks: a minute without Redis.
+def test_a_minute_without_redis(tmp_path: Path) -> None:
+    with service(tmp_path, app="tasks.app", a=3) as (made, ledger), ThreadPoolExecutor(1) as pool:
+        jobs = in_every_state(made, ledger, "a")
+        waits = pool.submit(httpx.get, f"{made.url}/job/{jobs.queued}", params={"wait": 200}, timeout=230)
+        until(lambda: made.redis.pubsub_numsub("jobs:changed")[0][1] > 0)
+        made.kill("redis")
+        away_until = time.monotonic() + AWAY_S
+        refused = httpx.post(f"{made.url}/evaluate", json=wire(request(RIGHT)), timeout=30)
+        assert (refused.status_code, refused.headers["Retry-After"]) == (503, "5")
+        until(lambda: time.monotonic() > away_until, AWAY_S + 1)
+        made.start_redis()
+        until_end(made, *jobs.all())
+        views = ledger.balance(made.url)
+        verdicts = [verdict(views[job_id]) for job_id in jobs.all()]
+        assert verdicts == ["passed", "timeout", "passed", "timeout"]
+        assert [views[job_id].attempt for job_id in jobs.all()] == [1, 1, 1, 1]
+        assert waits.result().json()["state"] == "completed"
+        made.stop()
+        made.assert_nothing_left()
+
+
+@pytest.mark.slow  # Two tests above do it in fast motion; this one holds the real settings against the promise.
+def test_a_dead_node_is_noticed_and_its_jobs_run_again_on_another(tmp_path: Path) -> None:
+    with service(tmp_path, app="tasks.app", a=3, b=4) as (made, ledger):
+        jobs = in_every_state(made, ledger, "a")
+        made.kill("a")
+        until_attempt(made, 2, *jobs.under_work(), seconds=NOTICED_S)
+        until_attempt(made, 1, jobs.queued, seconds=NOTICED_S)
+        made.records.cancel(jobs.building)
+        until_end(made, *jobs.all())
+        views = ledger.balance(made.url)
+        assert {view.worker for view in views.values()} == {"b@test"}
+        assert verdict(views[jobs.running]) == "timeout"
+        made.stop()
+        made.assert_nothing_left()
