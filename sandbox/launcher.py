@@ -80,11 +80,11 @@ class Runner:
         """Sends a message without waiting."""
         if self._status is not None:
             raise KernelFault(Status.CRASHED, "the kernel's process had been stopped before")
-        self._entered = self._entered or message["op"] in BRINGS_A_SUBMISSION
         try:
             self.channel.send(message, descriptors)
         except ChannelClosed:
             raise self._death() from None
+        self._entered = self._entered or message["op"] in BRINGS_A_SUBMISSION
 
     def answer(self, within: float | None = None) -> Message:
         """The next answer. After `within` seconds TimeoutError, the runner goes on; at the deadline it is killed."""
