@@ -257,6 +257,7 @@ def verdict(view: JobView) -> str:
     return str(view.result["verdict"])
 
 
+@pytest.mark.slow  # For its length; Redis in that moment is in the test above.
 def test_owners_killed_after_their_verdict_and_before_it_is_written(tmp_path: Path) -> None:
     with service(tmp_path, a=1, b=1) as (made, ledger):
         jobs = {name: hand_to(made, ledger, name, HANGS, timeout=3) for name in ("a", "b")}
