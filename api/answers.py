@@ -10,7 +10,7 @@ from flask import Response, jsonify, request
 
 from api.desk import desk
 from api.problems import Kind, Problem
-from api.schemas.job import body, location
+from api.schemas.job import INFRASTRUCTURE_ERROR, body, location, result
 from api.waiting import wanted
 from domain.job import State
 from tasks.records import JobView
@@ -48,7 +48,7 @@ def submitted(view: JobView, query: dict[str, Any]) -> Response:
     """
     view, headers = held(view, query)
     if view.state is State.COMPLETED and view.result is not None:
-        response = jsonify(view.result)
+        response = jsonify(result(view))
         if view.result.get("gpu_type"):
             headers["X-GPU-Type"] = view.result["gpu_type"]
     elif view.state is State.FAILED:
@@ -67,7 +67,15 @@ def _ids(view: JobView) -> dict[str, Any]:
 
 def _original_failure(view: JobView) -> dict[str, Any]:
     """What the original service's failure answers hold."""
-    return {**_ids(view), "kernel_exec_result": {}, "ref_runtime": {}, "pod_name": _host(), "pod_ip": _address()}
+    return {
+        **_ids(view),
+        "error_type": INFRASTRUCTURE_ERROR,
+        "failed_attempts": view.failed_attempts,
+        "kernel_exec_result": {},
+        "ref_runtime": {},
+        "pod_name": _host(),
+        "pod_ip": _address(),
+    }
 
 
 @cache

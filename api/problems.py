@@ -194,5 +194,5 @@ def register(app: APIFlask) -> None:
     @app.errorhandler(OperationalError)
     def _no_broker(error: Exception) -> Response:
         _log.error("broker: %s", error)
-        detail = "the broker does not answer, so nothing was recorded; try again in a few seconds"
+        detail = "the broker does not answer, so nothing was accepted; try again in a few seconds"
         return respond(Problem(Kind.BROKER_UNREACHABLE, detail, {"Retry-After": str(RETRY_AFTER_S)}))

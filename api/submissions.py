@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable, Iterator
 from functools import reduce
 from typing import Any
@@ -10,6 +12,7 @@ from uuid import uuid4
 from apiflask import APIBlueprint
 from flask import Response, jsonify
 from marshmallow import ValidationError
+from redis.exceptions import RedisError
 
 from api import answers, examples
 from api.access import caller
@@ -32,7 +35,10 @@ from api.waiting import WaitQuerySchema
 from domain.job import State
 from domain.request import Request
 from domain.settings import settings
+from tasks.records import JobView
 from tasks.submission import QuotaReached, submit, submit_many
+
+log = logging.getLogger(__name__)
 
 blueprint = APIBlueprint("submissions", __name__, tag="Submissions")
 
@@ -147,7 +153,12 @@ def _submit(request: Request, query: dict[str, Any]) -> Response:
         job_id = submit(desk().records, request, key=caller())
     except QuotaReached as error:
         raise _quota_reached() from error
-    view = desk().records.get(job_id)
+    try:
+        view = desk().records.get(job_id)
+    except RedisError as error:
+        # It is recorded, so it is accepted: an error would make the client submit it again.
+        log.warning("job %s is answered without its record: %s", job_id, error)
+        view = JobView.accepted(job_id, request, time.time())
     if view is None:
         raise RuntimeError(
             f"job {job_id} was recorded and is gone: is Redis evicting keys? Set maxmemory-policy noeviction"

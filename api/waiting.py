@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from typing import Any
 
 from flask import request
 from marshmallow import validate
+from redis.exceptions import RedisError
 
 from api.schemas.fields import RealNumber, WireSchema
 from tasks.hub import JobHub
@@ -19,6 +21,9 @@ SLICE_S = 1.0
 """A held answer looks this often whether the process is being stopped."""
 
 _WAIT = re.compile(r"wait\s*=\s*\"?([0-9]{1,6})\"?", re.IGNORECASE)
+
+
+log = logging.getLogger(__name__)
 
 
 class WaitQuerySchema(WireSchema):
@@ -70,8 +75,19 @@ class Waiters:
             while (left := deadline - time.monotonic()) > 0 and not self.stopping():
                 if change.wait(min(left, SLICE_S)):
                     change.clear()
-                    # None: it was terminal and cleaned up meanwhile; what is known of it stands.
-                    view = self._records.get(view.job_id) or view
+                    view = self._look(view)
                     if view.state.terminal:
                         break
         return view
+
+    def _look(self, view: JobView) -> JobView:
+        """The job as it is now, as it was where nothing is known of it.
+
+        That is so when it was terminal and has been cleaned up, and while the broker is away: the job is accepted, and
+        an error would make its client submit it again.
+        """
+        try:
+            return self._records.get(view.job_id) or view
+        except RedisError as error:
+            log.warning("job %s is waited for without its record: %s", view.job_id, error)
+            return view

@@ -17,13 +17,13 @@ from domain.fault import InfrastructureFault, JobCancelled, KernelFault
 from domain.result import Status
 from sandbox.channel import Channel, ChannelClosed, Message, ProtocolError
 from sandbox.output import Output
+from sandbox.reported_fault import reported
 
 ZYGOTE_START_S = 120.0
 TICK_S = 0.05
 HANG_UP_S = 0.5
-MAX_MESSAGE = 8_192
-MAX_LOG = 1 << 20
 ROOT = Path(__file__).resolve().parent.parent
+BRINGS_A_SUBMISSION = ("build", "load")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 # What a runner's environment keeps of the worker's: where programs and libraries are, and nothing else.
@@ -68,6 +68,7 @@ class Runner:
         self._zygote = zygote
         self._memory_limit = memory_limit
         self._status: int | None = None
+        self._entered = False
         self._pidfd = os.pidfd_open(pid)
 
     def request(self, message: Message, descriptors: tuple[int, ...] = ()) -> Message:
@@ -83,6 +84,7 @@ class Runner:
             self.channel.send(message, descriptors)
         except ChannelClosed:
             raise self._death() from None
+        self._entered = self._entered or message["op"] in BRINGS_A_SUBMISSION
 
     def answer(self, within: float | None = None) -> Message:
         """The next answer. After `within` seconds TimeoutError, the runner goes on; at the deadline it is killed."""
@@ -96,7 +98,7 @@ class Runner:
                 Status.CRASHED, f"the runner answered with something that is no message: {error}"
             ) from error
         if message["op"] == "fault":
-            raise _reported(message)
+            raise reported(message)
         return message
 
     def _wait(self, until: float | None) -> Message:
@@ -137,12 +139,22 @@ class Runner:
             return 0
         return (int(resident) - int(shared)) * PAGE
 
+    @property
+    def alive(self) -> bool:
+        return self._status is None and not select.select([self._pidfd], [], [], 0)[0]
+
     def _death(self) -> KernelFault:
-        """The fault of a runner that is gone; raises InfrastructureFault where its zygote went first."""
-        if not self._zygote.alive:
-            raise InfrastructureFault("the zygote died, and the runner with it")
+        """The fault of a runner that is gone; raises InfrastructureFault where that is no submission's doing.
+
+        That is so where its zygote went first, and where no submission had been sent to it.
+        """
         ended, _, _ = select.select([self._pidfd], [], [], HANG_UP_S)
         status = self.kill()
+        # Only now: a runner may be seen dead a moment before the zygote that takes it along.
+        if not self._zygote.alive:
+            raise InfrastructureFault("the zygote died, and the runner with it")
+        if not self._entered:
+            raise InfrastructureFault("a runner died before it had a submission")
         if not ended:
             return KernelFault(
                 Status.CRASHED, "the kernel's process closed its connection to the referee and was stopped"
@@ -209,8 +221,14 @@ class Zygote:
         return self._process.poll() is None
 
     def runner(self, *, deadline: float, cancelled: Callable[[], bool]) -> Runner:
-        """The standby, with that deadline (time.monotonic) from now on; another is forked in its place."""
+        """The standby, with that deadline (time.monotonic) from now on; another is forked in its place.
+
+        One that has died is no job's concern, and is replaced.
+        """
         standby, self._standby = self._standby, None
+        if standby is not None and not standby.alive:
+            standby.close()
+            standby = None
         runner = standby if standby is not None else self._fork()
         runner.deadline, runner.cancelled = deadline, cancelled
         try:
@@ -270,19 +288,3 @@ class Zygote:
 def _signal_name(number: int) -> str:
     known = {member.value: member.name for member in signal.Signals}
     return f"{known.get(number, f'signal {number}')} ({signal.strsignal(number)})"
-
-
-def _reported(message: Message) -> KernelFault:
-    """A fault in the runner's own words, bounded: it can only speak ill of its own submission."""
-    try:
-        status = Status(message["status"])
-    except ValueError:
-        status = Status.RUNTIME_ERROR
-    if status is Status.PASSED:
-        status = Status.CRASHED
-    return KernelFault(
-        status,
-        str(message.get("message"))[:MAX_MESSAGE],
-        str(message.get("log"))[:MAX_LOG],
-        compiled=message.get("compiled") is True,
-    )

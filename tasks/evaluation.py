@@ -16,7 +16,7 @@ from domain.settings import settings
 from tasks.app import app
 from tasks.records import JobRecords
 from tasks.store import connect
-from tasks.submission import TASK, publish
+from tasks.submission import TASK, publish_again
 from tasks.watch import Superseded, Watch
 
 Pipeline = Callable[[Request, Callable[[Stage], None], Callable[[], bool]], Report]
@@ -44,6 +44,7 @@ def execute(records: JobRecords, pulse: JobRecords, job_id: str, attempt: int, w
     try:
         with Watch(pulse, job_id, attempt, claim.request.timeout) as watch:
             report = pipeline(claim.request, watch.progress, watch.cancelled)
+        watch.report_rest(records)
         records.complete(job_id, attempt, report.body(job_id))
     except JobCancelled:
         records.finish_cancelled(job_id, attempt)
@@ -63,7 +64,7 @@ def execute(records: JobRecords, pulse: JobRecords, job_id: str, attempt: int, w
 def try_again(records: JobRecords, job_id: str, attempt: int, reason: str) -> None:
     """Queue the job for another worker, or end it when it has had its attempts."""
     if records.requeue(job_id, attempt, reason):
-        publish(job_id, attempt + 1, records.now())
+        publish_again(records, job_id, attempt + 1)
 
 
 def run_pipeline(request: Request, progress: Callable[[Stage], None], cancelled: Callable[[], bool]) -> Report:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from domain.job import Stage, State
+from domain.request import Request
 
 Text = bytes | str
 
@@ -21,7 +22,8 @@ class JobView:
     """One job, read at once. Times are epoch seconds of the Redis server's clock.
 
     `attempt` counts the workers that have taken the job (0: none yet). `queue_position` is 0 for the job that is next
-    and None unless it is queued. `result` is the HTTP body of a completed job, `error` says why a job failed.
+    and None unless it is queued. `failed_attempts` are those that ended by a fault of the service: `attempt`, `worker`,
+    `stage`, `at`, `reason`. `result` is the HTTP body of a completed job, `error` says why a job failed.
     `key_id` is the API key that the job belongs to, None when it was handed in without.
     """
 
@@ -41,6 +43,27 @@ class JobView:
     timeout: int
     cancel_requested: bool = False
     key_id: str | None = None
+    failed_attempts: list[dict[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def accepted(cls, job_id: str, request: Request, now: float) -> JobView:
+        """A job that has been recorded at about that time, without its record."""
+        return cls(
+            job_id=job_id,
+            operation=request.operation,
+            kernel_type=request.kernel.kernel_type.value,
+            state=State.QUEUED,
+            stage=Stage.QUEUED,
+            attempt=0,
+            submitted_at=now,
+            queue_position=None,
+            timeline=[{"stage": Stage.QUEUED.value, "at": now, "attempt": 1}],
+            result=None,
+            error=None,
+            worker=None,
+            batch_id=None,
+            timeout=request.timeout,
+        )
 
     @classmethod
     def read(cls, job_id: str, stored: dict[Text, Text], rank: int | None, result: Text | None) -> JobView:
@@ -64,4 +87,5 @@ class JobView:
             timeout=int(fields["timeout"]),
             cancel_requested="cancel_requested" in fields,
             key_id=fields.get("key_id"),
+            failed_attempts=json.loads(f"[{fields.get('failed_attempts', '')}]"),
         )

@@ -99,6 +99,7 @@ class _Job:
     def build(self) -> None:
         """Compiles every contender in a builder of its own, with no GPU visible, before the device is asked for."""
         self.progress(Stage.BUILD)
+        self.bench.start_zygote()
         deadline = deadline_in(self.request.timeout)
         failed: Stopped | None = None
         for contender in self.contenders:

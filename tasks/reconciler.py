@@ -17,9 +17,10 @@ from redis.exceptions import RedisError
 
 from tasks.app import app
 from tasks.evaluation import try_again
+from tasks.heartbeat import workers
 from tasks.loop import Loop
 from tasks.records import JobRecords
-from tasks.submission import PUBLISHED_AT, publish
+from tasks.submission import PUBLISHED_AT, own_queue, publish_again
 
 EVERY_S = 2.0
 SURE_S = 6.0
@@ -101,13 +102,27 @@ class Reconciler:
         """
         following = self._redis.lindex(app.conf.task_default_queue, -1)
         published = self._records.now() if following is None else _published_at(following)
-        return [] if published is None else self._records.queued_before(published - MARGIN_S)
+        if published is None:
+            return []
+        overdue = self._records.queued_before(published - MARGIN_S)
+        return [job_id for job_id in overdue if job_id not in self._with_one_worker()] if overdue else []
+
+    def _with_one_worker(self) -> set[str]:
+        """The jobs whose message lies in a living worker's own queue, which the order of the common one leaves out."""
+        messages = [raw for worker in workers(self._redis) for raw in self._redis.lrange(own_queue(worker.name), 0, -1)]
+        return {job_id for job_id in map(_job_of, messages) if job_id is not None}
 
     def _publish_again(self, job_id: str) -> None:
         attempt = self._records.to_the_back(job_id)
         if attempt is not None:
             log.warning("job %s: its message was lost, publishing it again", job_id)
-            publish(job_id, attempt, self._records.now())
+            publish_again(self._records, job_id, attempt)
+
+
+def _job_of(message: bytes | str) -> str | None:
+    """Whose message it is; None for one that is not ours."""
+    job_id, dot, _ = str(json.loads(message).get("headers", {}).get("id", "")).rpartition(".")
+    return job_id if dot else None
 
 
 def _published_at(message: bytes | str) -> float | None:

@@ -1,106 +1,19 @@
 """The moves of a job record as Lua: each is one atomic step in Redis, counters included.
 
-Keys (none of them shared with Celery's): `job:<id>` the record, a hash; `job:<id>:request` until the job is terminal;
-`job:<id>:result` once it is completed; `job:<id>:owner` while somebody works on it, expiring when he stops saying so;
-`jobs:all`, `jobs:state:<state>` and `batch:<id>` by time of submission; `jobs:queue` by time of queueing;
-`jobs:finished` by time of finishing; `jobs:counters`, a hash. Of jobs that came with an API key: `jobs:key:<key>` by
-time of submission, `jobs:open:<key>` those that are not terminal, `jobs:key_of` whose each is, until cleanup. Redis
-Cluster is not supported (nor is it by Celery).
+Their keys are listed in `tasks/record_functions.py`.
 """
 
 from __future__ import annotations
 
+from tasks.record_functions import FUNCTIONS
+
 CHANNEL = "jobs:changed"
 COUNTERS = "jobs:counters"
 
-_COMMON = """
-local id = ARGV[1]
-local job = 'job:' .. id
-local clock = redis.call('TIME')
-local now = clock[1] + clock[2] / 1000000
-
-local function text(at) return string.format('%.6f', at) end
-local function get(field) return redis.call('HGET', job, field) or '' end
-local function count(name, by) redis.call('HINCRBY', 'jobs:counters', name, by or 1) end
-
--- Strictly rising, so that no two jobs share a place in a list that is paged by time.
-local function stamp()
-  local at = math.max(now, tonumber(redis.call('GET', 'jobs:stamp') or '0') + 0.000001)
-  redis.call('SET', 'jobs:stamp', text(at))
-  return text(at)
-end
-
-local function observe(name, seconds)
-  local function field(part) return name .. ':' .. part end
-  count(field('count'))
-  redis.call('HINCRBYFLOAT', 'jobs:counters', field('sum'), text(seconds))
-  local low = tonumber(redis.call('HGET', 'jobs:counters', field('min')) or '') or seconds
-  local high = tonumber(redis.call('HGET', 'jobs:counters', field('max')) or '') or seconds
-  redis.call('HSET', 'jobs:counters', field('min'), text(math.min(low, seconds)),
-             field('max'), text(math.max(high, seconds)))
-end
-
--- True for the worker that still holds this attempt; false for one that was given up, and once the job is terminal.
-local function held(attempt)
-  local state = get('state')
-  return (state == 'building' or state == 'waiting' or state == 'running') and get('attempt') == attempt
-end
-
-local function note(stage, at, attempt, reason)
-  local entry = '{"stage":"' .. stage .. '","at":' .. text(at) .. ',"attempt":' .. attempt
-  if reason then entry = entry .. ',"reason":' .. cjson.encode(reason) end
-  local before = get('timeline')
-  if before ~= '' then before = before .. ',' end
-  redis.call('HSET', job, 'timeline', before .. entry .. '}')
-end
-
-local function move(state, stage, at)
-  redis.call('HINCRBYFLOAT', job, 'spent:' .. get('stage'), text(math.max(0, at - get('since'))))
-  redis.call('ZREM', 'jobs:state:' .. get('state'), id)
-  redis.call('ZADD', 'jobs:state:' .. state, get('submitted_at'), id)
-  redis.call('HSET', job, 'state', state, 'stage', stage, 'since', text(at))
-  redis.call('PUBLISH', 'jobs:changed', id)
-end
-
-local function spent(...)
-  local total = nil
-  for _, stage in ipairs({...}) do
-    local seconds = tonumber(get('spent:' .. stage))
-    if seconds then total = (total or 0) + seconds end
-  end
-  return total
-end
-
-local function finish(state, ttl)
-  local worker, batch, key = get('worker'), get('batch_id'), get('key_id')
-  if key ~= '' then redis.call('SREM', 'jobs:open:' .. key, id) end
-  note('done', now, get('attempt'))
-  move(state, 'done', now)
-  redis.call('ZREM', 'jobs:queue', id)
-  redis.call('ZADD', 'jobs:finished', text(now), id)
-  redis.call('DEL', job .. ':request', job .. ':owner')
-  redis.call('EXPIRE', job, ttl)
-  count(state)
-  local run = spent('load', 'validate', 'time')
-  if run then redis.call('HINCRBYFLOAT', 'jobs:counters', 'run_seconds_by_worker:' .. worker, text(run)) end
-  if batch ~= '' and redis.call('DECR', 'batch:' .. batch .. ':open') <= 0 then
-    redis.call('EXPIRE', 'batch:' .. batch, ttl)
-    redis.call('EXPIRE', 'batch:' .. batch .. ':open', ttl)
-  end
-end
-
-local function fail(ttl, reason)
-  redis.call('HSET', job, 'error', get('history') .. reason)
-  finish('failed', ttl)
-end
-"""
-
-# id, operation, kernel type, timeout, batch id or '', request, key id or '', open jobs that the key may have
-# 1: recorded, 0: was recorded already (a repeated call), -1: the key has as many open jobs as it may
 CREATE = (
-    _COMMON
+    FUNCTIONS
     + """
-if redis.call('EXISTS', job) == 1 then return 0 end
+if redis.call('EXISTS', job) == 1 then return get('submitted_at') end
 local key = ARGV[7]
 if key ~= '' and redis.call('SCARD', 'jobs:open:' .. key) >= tonumber(ARGV[8]) then return -1 end
 local at, batch = stamp(), ARGV[5]
@@ -127,17 +40,18 @@ count('by_kernel_type:' .. ARGV[3])
 count('by_operation:' .. ARGV[2])
 count('submitted_ms', math.floor(at * 1000))
 redis.call('PUBLISH', 'jobs:changed', id)
-return 1
+return at
 """
 )
 
 # id, worker, the attempt that the message is for or '', seconds until the owner counts as gone
 CLAIM = (
-    _COMMON
+    FUNCTIONS
     + """
 if get('state') ~= 'queued' then return false end
 local attempt = get('attempt') + 1
 if ARGV[3] ~= '' and tonumber(ARGV[3]) ~= attempt then return false end
+if tried(ARGV[2]) and elsewhere() ~= '' then return false end
 redis.call('HSET', job, 'attempt', attempt, 'worker', ARGV[2])
 redis.call('ZREM', 'jobs:queue', id)
 redis.call('SET', job .. ':owner', attempt, 'EX', ARGV[4])
@@ -149,7 +63,7 @@ return {attempt, redis.call('GET', job .. ':request')}
 
 # id, attempt, state, stage, seconds since the stage began
 ADVANCE = (
-    _COMMON
+    FUNCTIONS
     + """
 if not held(ARGV[2]) then return 0 end
 if get('stage') ~= ARGV[4] then
@@ -163,7 +77,7 @@ return 1
 
 # id, attempt, seconds until the owner counts as gone
 PULSE = (
-    _COMMON
+    FUNCTIONS
     + """
 if not held(ARGV[2]) then return 'lost' end
 redis.call('SET', job .. ':owner', ARGV[2], 'EX', ARGV[3])
@@ -173,7 +87,7 @@ return get('cancel_requested') ~= '' and 'cancel' or 'go on'
 
 # id, attempt, ttl, result, names to count (JSON list)
 COMPLETE = (
-    _COMMON
+    FUNCTIONS
     + """
 if not held(ARGV[2]) then return 0 end
 redis.call('SET', job .. ':result', ARGV[4], 'EX', ARGV[3])
@@ -191,9 +105,10 @@ return 1
 
 # id, attempt, ttl, error
 FAIL = (
-    _COMMON
+    FUNCTIONS
     + """
 if not held(ARGV[2]) then return 0 end
+blame(ARGV[4])
 fail(ARGV[3], ARGV[4])
 return 1
 """
@@ -201,10 +116,11 @@ return 1
 
 # id, attempt, ttl, reason, attempts allowed
 REQUEUE = (
-    _COMMON
+    FUNCTIONS
     + """
 if not held(ARGV[2]) then return 0 end
 local reason = 'attempt ' .. ARGV[2] .. ' on ' .. get('worker') .. ': ' .. ARGV[4]
+blame(ARGV[4])
 if get('cancel_requested') ~= '' then
   finish('cancelled', ARGV[3])
   return 0
@@ -225,7 +141,7 @@ return 1
 
 # id, ttl
 CANCEL = (
-    _COMMON
+    FUNCTIONS
     + """
 local state = get('state')
 if state == 'queued' then
@@ -240,7 +156,7 @@ return 1
 
 # id, attempt, ttl
 FINISH_CANCELLED = (
-    _COMMON
+    FUNCTIONS
     + """
 if not held(ARGV[2]) then return 0 end
 finish('cancelled', ARGV[3])
@@ -248,9 +164,12 @@ return 1
 """
 )
 
+# id
+ELSEWHERE = FUNCTIONS + "return elsewhere()"
+
 # id: behind everything that is queued now, because its message is published again
 TO_THE_BACK = (
-    _COMMON
+    FUNCTIONS
     + """
 if get('state') ~= 'queued' then return false end
 redis.call('ZADD', 'jobs:queue', stamp(), id)
@@ -260,7 +179,7 @@ return get('attempt') + 1
 
 # '', epoch seconds, how many at most
 CLEANUP = (
-    _COMMON
+    FUNCTIONS
     + """
 local old = redis.call('ZRANGEBYSCORE', 'jobs:finished', '-inf', '(' .. ARGV[2], 'LIMIT', 0, ARGV[3])
 for _, each in ipairs(old) do

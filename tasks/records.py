@@ -25,6 +25,7 @@ SWEEP = 500
 FULL = -1
 """CREATE's answer when a key has as many open jobs as it may."""
 
+REASON_CHARS = 2000
 ACTIVE = (State.BUILDING, State.WAITING, State.RUNNING)
 
 Pulse = Literal["go on", "cancel", "lost"]
@@ -58,24 +59,26 @@ class JobRecords:
         self._requeue = redis.register_script(record_scripts.REQUEUE)
         self._cancel = redis.register_script(record_scripts.CANCEL)
         self._finish_cancelled = redis.register_script(record_scripts.FINISH_CANCELLED)
+        self._elsewhere = redis.register_script(record_scripts.ELSEWHERE)
         self._to_the_back = redis.register_script(record_scripts.TO_THE_BACK)
         self._cleanup = redis.register_script(record_scripts.CLEANUP)
 
-    def create(self, job_id: str, request: Request, *, batch_id: str | None = None, key: Key | None = None) -> bool:
-        """Record a new job as queued, belonging to `key`; False, and nothing recorded, when that has its fill of jobs.
-
-        A job that is recorded already stays as it is.
+    def create(
+        self, job_id: str, request: Request, *, batch_id: str | None = None, key: Key | None = None
+    ) -> float | None:
+        """Record a new job as queued, belonging to `key`, and say when it was; None, and nothing recorded, when that
+        has its fill of jobs. A job that is recorded already stays as it is.
         """
-        return int(self._create(args=_creation(job_id, request, batch_id, key))) != FULL
+        return _recorded_at(self._create(args=_creation(job_id, request, batch_id, key)))
 
     def create_many(
         self, jobs: Sequence[tuple[str, Request]], *, batch_id: str | None, key: Key | None = None
-    ) -> list[bool]:
+    ) -> list[float | None]:
         """Record many jobs, in their order, in one round trip; for each what `create` says."""
         with self._redis.pipeline(transaction=False) as pipe:
             for job_id, request in jobs:
                 self._create(args=_creation(job_id, request, batch_id, key), client=pipe)
-            return [int(answer) != FULL for answer in pipe.execute()]
+            return [_recorded_at(answer) for answer in pipe.execute()]
 
     def get(self, job_id: str) -> JobView | None:
         """The job with its result; None when it was never recorded or is no longer kept."""
@@ -86,7 +89,10 @@ class JobRecords:
         return JobView.read(job_id, stored, rank, result) if stored else None
 
     def claim(self, job_id: str, worker: str, *, attempt: int | None = None) -> Claim | None:
-        """Take a queued job; None when it is terminal, taken, or queued for another attempt than the one named."""
+        """Take a queued job; None when it is terminal, taken, or queued for another attempt than the one named.
+
+        None also for a worker that has failed the job before, while another one lives that has not.
+        """
         wanted = "" if attempt is None else attempt
         claimed = self._claim(args=[job_id, worker, wanted, PULSE_TTL_S])
         if claimed is None:
@@ -114,7 +120,7 @@ class JobRecords:
 
     def fail(self, job_id: str, attempt: int, error: str) -> bool:
         """End the job as our own fault, terminal."""
-        return bool(self._fail(args=[job_id, attempt, self._ttl_s, error]))
+        return bool(self._fail(args=[job_id, attempt, self._ttl_s, _told(error)]))
 
     def requeue(self, job_id: str, attempt: int, reason: str) -> bool:
         """Queue the job for another worker after a fault of ours; the caller then publishes its message.
@@ -122,7 +128,11 @@ class JobRecords:
         False also when the job ended instead: cancelled where that was asked for, failed with the reasons of all its
         attempts after MAX_ATTEMPTS.
         """
-        return bool(self._requeue(args=[job_id, attempt, self._ttl_s, reason, MAX_ATTEMPTS]))
+        return bool(self._requeue(args=[job_id, attempt, self._ttl_s, _told(reason), MAX_ATTEMPTS]))
+
+    def elsewhere(self, job_id: str) -> str | None:
+        """The living worker that a job which others have failed is to go to; None where any may take it."""
+        return text(self._elsewhere(args=[job_id])) or None
 
     def cancel(self, job_id: str) -> JobView | None:
         """Cancel a queued job at once, ask a running one to stop, leave a terminal one; None for an unknown job."""
@@ -223,6 +233,11 @@ class JobRecords:
                 yield JobView.read(job_id, stored, rank, None)
 
 
+def _told(reason: str) -> str:
+    """Bounded, and without the half characters that UTF-8 does not have."""
+    return reason[:REASON_CHARS].encode(errors="replace").decode()
+
+
 def _look(pipe: Pipeline, job_id: str) -> None:
     pipe.hgetall(f"job:{job_id}")
     pipe.zrank("jobs:queue", job_id)
@@ -234,6 +249,12 @@ def _index(state: State | None, batch_id: str | None, key_id: str | None) -> str
     if key_id:
         return f"jobs:key:{key_id}"
     return f"jobs:state:{state.value}" if state else "jobs:all"
+
+
+def _recorded_at(answer: bytes | str | int) -> float | None:
+    """CREATE's answer as a time; None for FULL."""
+    at = float(answer)
+    return None if at == FULL else at
 
 
 def _creation(job_id: str, request: Request, batch_id: str | None, key: Key | None) -> list[str | int]:

@@ -29,9 +29,10 @@ class QuotaReached(Exception):
 def submit(records: JobRecords, request: Request, *, batch_id: str | None = None, key: Key | None = None) -> str:
     """Record a job and publish it; the job's id. Raises redis' errors when it could not be recorded, QuotaReached."""
     job_id = str(uuid4())
-    if not records.create(job_id, request, batch_id=batch_id, key=key):
+    now = records.create(job_id, request, batch_id=batch_id, key=key)
+    if now is None:
         raise QuotaReached
-    publish(job_id, FIRST_ATTEMPT, records.now(), request)
+    publish(job_id, FIRST_ATTEMPT, now, request)
     return job_id
 
 
@@ -41,19 +42,27 @@ def submit_many(
     """Record many jobs and publish them, in their order; the id of each, None where the key's quota was reached."""
     jobs = [(str(uuid4()), request) for request in requests]
     recorded = records.create_many(jobs, batch_id=batch_id, key=key)
-    accepted = [job for job, done in zip(jobs, recorded, strict=True) if done]
-    now = records.now()
-    for job_id, request in accepted:
+    for (job_id, request), now in zip(jobs, recorded, strict=True):
+        if now is None:
+            continue
         if not publish(job_id, FIRST_ATTEMPT, now, request):
             # The broker is away: do not wait for it once per job.
             break
-    return [job_id if done else None for (job_id, _), done in zip(jobs, recorded, strict=True)]
+    return [job_id if now is not None else None for (job_id, _), now in zip(jobs, recorded, strict=True)]
 
 
-def publish(job_id: str, attempt: int, now: float, request: Request | None = None) -> bool:
+def publish_again(records: JobRecords, job_id: str, attempt: int) -> bool:
+    """Send the message for a later attempt, to another worker than those that have failed the job if there is one."""
+    return publish(job_id, attempt, records.now(), worker=records.elsewhere(job_id))
+
+
+def publish(
+    job_id: str, attempt: int, now: float, request: Request | None = None, *, worker: str | None = None
+) -> bool:
     """Send the message for that attempt of a recorded job; False when the broker is away, and the reconciler will.
 
     `now` is by the records' clock: the message carries it, so that the reconciler knows which messages are overdue.
+    With a `worker`, into its own queue.
     """
     kind = f", {request.operation} {request.kernel.kernel_type}" if request is not None else ""
     try:
@@ -61,6 +70,7 @@ def publish(job_id: str, attempt: int, now: float, request: Request | None = Non
             TASK,
             args=[job_id, attempt],
             task_id=message_id(job_id, attempt),
+            queue=app.conf.task_default_queue if worker is None else own_queue(worker),
             headers={PUBLISHED_AT: now},
             # What Flower shows. The source is in no message and no event.
             argsrepr=f"({job_id}, attempt {attempt}{kind})",
@@ -70,6 +80,11 @@ def publish(job_id: str, attempt: int, now: float, request: Request | None = Non
         log.warning("job %s is accepted but not published yet, the reconciler will: %s", job_id, error)
         return False
     return True
+
+
+def own_queue(worker: str) -> str:
+    """The queue that this worker alone takes from, besides the common one (`tasks/record_scripts.py` knows it too)."""
+    return f"{app.conf.task_default_queue}.{worker}"
 
 
 def message_id(job_id: str, attempt: int) -> str:

@@ -73,6 +73,10 @@ class Watch:
         if self._cancel.is_set():
             raise JobCancelled(f"job {self._job_id} was cancelled")
 
+    def report_rest(self, records: JobRecords) -> None:
+        """After the block: the stages that could not be reported while Redis was away, through a patient connection."""
+        self._report_stages(records)
+
     def cancelled(self) -> bool:
         """Whether the job is to stop, for whichever reason."""
         return self._cancel.is_set() or self._lost.is_set()
@@ -95,7 +99,7 @@ class Watch:
 
     def _talk(self) -> None:
         try:
-            self._report_stages()
+            self._report_stages(self._records)
             answer = self._records.pulse(self._job_id, self._attempt)
         except RedisError as error:
             if self._reachable:
@@ -108,10 +112,10 @@ class Watch:
         elif answer == "cancel":
             self._cancel.set()
 
-    def _report_stages(self) -> None:
+    def _report_stages(self, records: JobRecords) -> None:
         while self._stages:
             stage, since = self._stages[0]
-            if not self._records.advance(self._job_id, self._attempt, stage, ago=time.monotonic() - since):
+            if not records.advance(self._job_id, self._attempt, stage, ago=time.monotonic() - since):
                 self._lost.set()
                 return
             self._stages.popleft()

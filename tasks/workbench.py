@@ -28,6 +28,7 @@ from profiling.slots import Slots
 from profiling.window import GateClosed, Range
 from sandbox.launcher import Zygote
 from sandbox.session import Session
+from tasks.bench_folder import BenchFolder
 from tasks.device import detect
 from tasks.lease import quiet
 
@@ -52,7 +53,8 @@ class Workbench:
         self.device = Device(self.target.device)
         self.arena_memory = settings().arena_memory or self.device.memory // ARENA_SHARE
         self.call_memory = self.arena_memory // CALL_SHARE
-        self.folder = Path(tempfile.mkdtemp(prefix="bench-", dir=_state_folder()))
+        self._own_folder = BenchFolder(settings().state_dir / "work")
+        self.folder = self._own_folder.path
         self.device_id = self.device.uuid or "cpu"
         self._zygote: Zygote | None = None
         self._null: Range | None = None
@@ -67,6 +69,10 @@ class Workbench:
         if self._zygote is None:
             self._zygote = Zygote(self.folder, interpret=not self.target.is_cuda, memory_limit=settings().runner_memory)
         return self._zygote
+
+    def start_zygote(self) -> None:
+        """Before a kernel's time begins: its start is ours, seconds on a busy machine. Raises InfrastructureFault."""
+        _ = self.zygote
 
     def quiet(self, cancelled: Callable[[], bool]) -> AbstractContextManager[None]:
         """Inside, nobody else makes a context on this device (tasks.lease.quiet)."""
@@ -154,7 +160,7 @@ class Workbench:
                 self._null.forget()
                 self._null.session.load_null()
                 self._null.session.detach()
-        except KernelFault:
+        except (KernelFault, InfrastructureFault):
             self._discard()
         self.device.release_memory()
 
@@ -170,7 +176,7 @@ class Workbench:
     def close(self) -> None:
         """Ends the zygote and every runner, removes the folder."""
         self._discard()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._own_folder.close()
 
     def _sessions(self, count: int, cancelled: Callable[[], bool]) -> list[Session]:
         sessions: list[Session] = []
@@ -235,9 +241,3 @@ def detect_target() -> Target:
 def deadline_in(seconds: float) -> float:
     """That many seconds from now, by time.monotonic()."""
     return time.monotonic() + seconds
-
-
-def _state_folder() -> Path:
-    folder = settings().state_dir / "work"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return folder

@@ -11,6 +11,7 @@ from typing import Any
 
 from billiard.exceptions import TimeLimitExceeded, WorkerLostError
 from celery.signals import (
+    celeryd_after_setup,
     task_failure,
     worker_init,
     worker_process_init,
@@ -27,6 +28,7 @@ from tasks.heartbeat import Heartbeat
 from tasks.reconciler import Reconciler
 from tasks.records import JobRecords
 from tasks.store import connect
+from tasks.submission import own_queue
 
 PR_SET_PDEATHSIG = 1
 
@@ -63,6 +65,11 @@ def pin_device(**_: Any) -> None:
         raise SystemExit(f"{error}") from error
     if settings().visible_devices is None:
         os.environ["CUDA_VISIBLE_DEVICES"] = found.name if found.is_gpu else ""  # noqa: TID251 - written, not read
+
+
+def add_own_queue(sender: str, instance: Any, **_: Any) -> None:
+    """Besides the queues of its command line, a worker takes from one of its own: what another worker has failed."""
+    instance.app.amqp.queues.select_add(own_queue(sender))
 
 
 def start_attendants(sender: Any, **_: Any) -> None:
@@ -108,6 +115,7 @@ def note_lost_child(exception: BaseException, args: list[Any], **_: Any) -> None
 
 
 worker_init.connect(pin_device)
+celeryd_after_setup.connect(add_own_queue)
 worker_ready.connect(start_attendants)
 worker_shutdown.connect(stop_attendants)
 worker_process_init.connect(set_up_child)

@@ -22,6 +22,7 @@ _LEGACY_STATUS: dict[State | Stage, str] = {
     State.FAILED: "failed",
     State.CANCELLED: "failed",
 }
+INFRASTRUCTURE_ERROR = "infrastructure_error"
 LEGACY_STATUSES = tuple(dict.fromkeys(_LEGACY_STATUS.values()))
 
 
@@ -49,13 +50,22 @@ def summary(view: JobView) -> dict[str, Any]:
         "batch_id": view.batch_id,
         "cancel_requested": view.cancel_requested,
         "timeline": view.timeline,
+        "failed_attempts": view.failed_attempts,
+        "error_type": INFRASTRUCTURE_ERROR if view.state is State.FAILED else None,
         "error": "cancelled on request" if cancelled else view.error,
     }
 
 
 def body(view: JobView) -> dict[str, Any]:
     """The body of a job."""
-    return {**summary(view), "result": view.result}
+    return {**summary(view), "result": result(view)}
+
+
+def result(view: JobView) -> dict[str, Any] | None:
+    """The answer about the kernel; of a job that was tried again it says what went wrong before."""
+    if view.result is None or not view.failed_attempts:
+        return view.result
+    return {**view.result, "failed_attempts": view.failed_attempts}
 
 
 class StepSchema(Schema):
@@ -65,6 +75,16 @@ class StepSchema(Schema):
     at = fields.Float(required=True, metadata={"description": "Epoch seconds, by the broker's clock."})
     attempt = fields.Integer(required=True)
     reason = fields.String(metadata={"description": "Why the job went back to the queue."})
+
+
+class FailedAttemptSchema(Schema):
+    """An attempt that ended by a fault of the service, not of the kernel."""
+
+    attempt = fields.Integer(required=True)
+    worker = fields.String(required=True)
+    stage = fields.String(required=True, validate=one_of(Stage), metadata={"description": "How far it came."})
+    at = fields.Float(required=True, metadata={"description": "When it was given up: epoch seconds."})
+    reason = fields.String(required=True)
 
 
 class JobSummarySchema(Schema):
@@ -91,6 +111,16 @@ class JobSummarySchema(Schema):
     batch_id = fields.String(allow_none=True)
     cancel_requested = fields.Boolean()
     timeline = fields.List(fields.Nested(StepSchema), required=True)
+    failed_attempts = fields.List(
+        fields.Nested(FailedAttemptSchema),
+        required=True,
+        metadata={"description": "Empty unless the service failed and the job was tried again."},
+    )
+    error_type = fields.String(
+        allow_none=True,
+        validate=one_of((INFRASTRUCTURE_ERROR,)),
+        metadata={"description": "`infrastructure_error` when a job failed, null in every other state."},
+    )
     error = fields.String(
         allow_none=True, metadata={"description": "Why a job failed or was cancelled; null in every other state."}
     )
@@ -125,6 +155,9 @@ class ResultSchema(Schema):
     ref_result = fields.Dict(metadata={"description": "/compare only."})
     speedup = fields.Dict(allow_none=True, metadata={"description": "/compare only; null when not measured."})
     environment = fields.Dict()
+    failed_attempts = fields.List(
+        fields.Nested(FailedAttemptSchema), metadata={"description": "Only where the job was tried again."}
+    )
 
 
 class BatchEntrySchema(Schema):

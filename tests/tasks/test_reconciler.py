@@ -11,9 +11,11 @@ from redis import Redis
 
 from domain.job import State
 from tasks import reconciler, records
+from tasks.device import CPU
+from tasks.heartbeat import Heartbeat
 from tasks.reconciler import LOCK, Reconciler
 from tasks.records import MAX_ATTEMPTS, JobRecords
-from tasks.submission import message_id, publish, submit, submit_many
+from tasks.submission import message_id, own_queue, publish, submit, submit_many
 from tests.tasks.broker import published_to
 from tests.tasks.jobs import EVALUATE, report, seen, until
 
@@ -35,9 +37,9 @@ def looker(redis: Redis, job_records: JobRecords) -> Reconciler:
     return Reconciler(redis, job_records, ttl_s=60)
 
 
-def messages(redis: Redis) -> list[str]:
-    """The ids of the messages in the broker, the next one first."""
-    return [json.loads(raw)["headers"]["id"] for raw in reversed(redis.lrange("evaluate", 0, -1))]
+def messages(redis: Redis, queue: str = "evaluate") -> list[str]:
+    """The ids of the messages in that queue, the next one first."""
+    return [json.loads(raw)["headers"]["id"] for raw in reversed(redis.lrange(queue, 0, -1))]
 
 
 def look_until(looker: Reconciler, true: Callable[[], bool]) -> None:
@@ -129,6 +131,21 @@ def test_owners_that_keep_dying_end_the_job(looker: Reconciler, job_records: Job
     view = seen(job_records, "a")
     assert view.state is State.FAILED
     assert view.error is not None and all(f"on w{attempt}" in view.error for attempt in range(1, MAX_ATTEMPTS + 1))
+
+
+def test_a_job_is_tried_again_by_another_worker(looker: Reconciler, job_records: JobRecords, redis: Redis) -> None:
+    for name in ("a", "b"):
+        Heartbeat(redis, name, CPU, 1).beat()
+    job_records.create("job", EVALUATE)
+    assert job_records.claim("job", "a") is not None
+    look_until(looker, lambda: messages(redis, own_queue("b")) == [message_id("job", 2)])
+    look_for_a_while(looker)
+    assert messages(redis, own_queue("b")) == [message_id("job", 2)], "one that waits for its worker is not lost"
+    assert messages(redis) == []
+    # That worker dies: any may take the job.
+    redis.delete("worker:b", own_queue("b"))
+    look_until(looker, lambda: messages(redis) == [message_id("job", 2)])
+    assert job_records.claim("job", "a", attempt=2) is not None
 
 
 def test_one_reconciler_works_at_a_time(redis: Redis, job_records: JobRecords) -> None:

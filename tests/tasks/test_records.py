@@ -14,7 +14,9 @@ from redis import Redis
 from domain.access import Key
 from domain.job import Stage, State
 from domain.result import Status
-from tasks.records import MAX_ATTEMPTS, JobRecords
+from tasks.heartbeat import NAMES
+from tasks.records import MAX_ATTEMPTS, REASON_CHARS, JobRecords
+from tasks.submission import own_queue
 from tests.tasks.jobs import COMPARE, EVALUATE, report, seen
 
 
@@ -425,3 +427,56 @@ def test_nothing_of_a_key_is_left_when_its_jobs_are_forgotten(records: JobRecord
     redis.delete("job:b", "job:b:result")  # Expired before the cleanup came by.
     assert records.cleanup(records.now() + 1) == 2
     assert [name for name in redis.keys("*") if b"k1" in name or b"key_of" in name] == []
+
+
+def living(redis: Redis, *names: str) -> None:
+    redis.delete(NAMES)
+    for name in names:
+        redis.sadd(NAMES, name)
+        redis.set(f"worker:{name}", "{}", ex=60)
+
+
+def test_failed_attempts_are_told_with_their_worker_stage_and_reason(records: JobRecords) -> None:
+    records.create("a", EVALUATE)
+    assert seen(records, "a").failed_attempts == []
+    first = run_to(records, "a", Stage.WAIT_FOR_DEVICE, Stage.LOAD)
+    assert records.requeue("a", first, 'the "zygote" died \ud800' + "!" * 5000)
+    assert records.fail("a", run_to(records, "a"), "broken")
+    one, two = seen(records, "a").failed_attempts
+    assert (one["attempt"], one["worker"], one["stage"]) == (1, "w", "load")
+    assert one["reason"].startswith('the "zygote" died ?!!!') and len(one["reason"]) == REASON_CHARS
+    assert (two["attempt"], two["worker"], two["stage"], two["reason"]) == (2, "w", "build", "broken")
+    assert one["at"] < two["at"]
+
+
+def test_a_job_goes_to_a_living_worker_that_has_not_failed_it(records: JobRecords, redis: Redis) -> None:
+    living(redis, "a", "b")
+    redis.sadd(NAMES, "dead")
+    records.create("job", EVALUATE)
+    assert records.elsewhere("job") is None, "nobody has failed it"
+    assert records.claim("job", "a", attempt=1) is not None
+    assert records.requeue("job", 1, "fault")
+    assert records.elsewhere("job") == "b"
+    assert records.claim("job", "a", attempt=2) is None
+    assert records.claim("job", "b", attempt=2) is not None
+    assert records.requeue("job", 2, "fault")
+    assert records.elsewhere("job") is None, "all that live have failed it: any may try"
+    assert records.claim("job", "a", attempt=3) is not None
+
+
+def test_the_only_worker_tries_again(records: JobRecords, redis: Redis) -> None:
+    living(redis, "a")
+    records.create("job", EVALUATE)
+    assert records.claim("job", "a", attempt=1) is not None
+    assert records.requeue("job", 1, "fault")
+    assert records.elsewhere("job") is None
+    assert records.claim("job", "a", attempt=2) is not None
+
+
+def test_the_worker_with_the_fewest_messages_of_its_own_is_chosen(records: JobRecords, redis: Redis) -> None:
+    living(redis, "a", "b", "c")
+    redis.rpush(own_queue("b"), "message")
+    records.create("job", EVALUATE)
+    assert records.claim("job", "a") is not None
+    assert records.requeue("job", 1, "fault")
+    assert records.elsewhere("job") == "c"

@@ -1,0 +1,26 @@
+"""A fault as a runner tells it: bounded, and never better than a failure."""
+
+from __future__ import annotations
+
+from domain.fault import KernelFault
+from domain.result import Status
+from sandbox.channel import Message
+
+MAX_MESSAGE = 8_192
+MAX_LOG = 1 << 20
+
+
+def reported(message: Message) -> KernelFault:
+    """A fault in the runner's own words, bounded: it can only speak ill of its own submission."""
+    try:
+        status = Status(message["status"])
+    except ValueError:
+        status = Status.RUNTIME_ERROR
+    if status is Status.PASSED:
+        status = Status.CRASHED
+    return KernelFault(
+        status,
+        str(message.get("message"))[:MAX_MESSAGE],
+        str(message.get("log"))[:MAX_LOG],
+        compiled=message.get("compiled") is True,
+    )

@@ -1,0 +1,120 @@
+"""What the moves of a job record have in common, as Lua functions; and the keys that they work on.
+
+Keys (none of them shared with Celery's): `job:<id>` the record, a hash; `job:<id>:request` until the job is terminal;
+`job:<id>:result` once it is completed; `job:<id>:owner` while somebody works on it, expiring when he stops saying so;
+`jobs:all`, `jobs:state:<state>` and `batch:<id>` by time of submission; `jobs:queue` by time of queueing;
+`jobs:finished` by time of finishing; `jobs:counters`, a hash. Of jobs that came with an API key: `jobs:key:<key>` by
+time of submission, `jobs:open:<key>` those that are not terminal, `jobs:key_of` whose each is, until cleanup. Of
+`tasks/heartbeat.py`'s, `workers` and `worker:<name>` are read. Redis Cluster is not supported (nor is it by Celery).
+"""
+
+from __future__ import annotations
+
+FUNCTIONS = """
+local id = ARGV[1]
+local job = 'job:' .. id
+local clock = redis.call('TIME')
+local now = clock[1] + clock[2] / 1000000
+
+local function text(at) return string.format('%.6f', at) end
+local function get(field) return redis.call('HGET', job, field) or '' end
+local function count(name, by) redis.call('HINCRBY', 'jobs:counters', name, by or 1) end
+
+-- Strictly rising, so that no two jobs share a place in a list that is paged by time.
+local function stamp()
+  local at = math.max(now, tonumber(redis.call('GET', 'jobs:stamp') or '0') + 0.000001)
+  redis.call('SET', 'jobs:stamp', text(at))
+  return text(at)
+end
+
+local function observe(name, seconds)
+  local function field(part) return name .. ':' .. part end
+  count(field('count'))
+  redis.call('HINCRBYFLOAT', 'jobs:counters', field('sum'), text(seconds))
+  local low = tonumber(redis.call('HGET', 'jobs:counters', field('min')) or '') or seconds
+  local high = tonumber(redis.call('HGET', 'jobs:counters', field('max')) or '') or seconds
+  redis.call('HSET', 'jobs:counters', field('min'), text(math.min(low, seconds)),
+             field('max'), text(math.max(high, seconds)))
+end
+
+-- True for the worker that still holds this attempt; false for one that was given up, and once the job is terminal.
+local function held(attempt)
+  local state = get('state')
+  return (state == 'building' or state == 'waiting' or state == 'running') and get('attempt') == attempt
+end
+
+local function note(stage, at, attempt, reason)
+  local entry = '{"stage":"' .. stage .. '","at":' .. text(at) .. ',"attempt":' .. attempt
+  if reason then entry = entry .. ',"reason":' .. cjson.encode(reason) end
+  local before = get('timeline')
+  if before ~= '' then before = before .. ',' end
+  redis.call('HSET', job, 'timeline', before .. entry .. '}')
+end
+
+local function move(state, stage, at)
+  redis.call('HINCRBYFLOAT', job, 'spent:' .. get('stage'), text(math.max(0, at - get('since'))))
+  redis.call('ZREM', 'jobs:state:' .. get('state'), id)
+  redis.call('ZADD', 'jobs:state:' .. state, get('submitted_at'), id)
+  redis.call('HSET', job, 'state', state, 'stage', stage, 'since', text(at))
+  redis.call('PUBLISH', 'jobs:changed', id)
+end
+
+local function spent(...)
+  local total = nil
+  for _, stage in ipairs({...}) do
+    local seconds = tonumber(get('spent:' .. stage))
+    if seconds then total = (total or 0) + seconds end
+  end
+  return total
+end
+
+local function finish(state, ttl)
+  local worker, batch, key = get('worker'), get('batch_id'), get('key_id')
+  if key ~= '' then redis.call('SREM', 'jobs:open:' .. key, id) end
+  note('done', now, get('attempt'))
+  move(state, 'done', now)
+  redis.call('ZREM', 'jobs:queue', id)
+  redis.call('ZADD', 'jobs:finished', text(now), id)
+  redis.call('DEL', job .. ':request', job .. ':owner')
+  redis.call('EXPIRE', job, ttl)
+  count(state)
+  local run = spent('load', 'validate', 'time')
+  if run then redis.call('HINCRBYFLOAT', 'jobs:counters', 'run_seconds_by_worker:' .. worker, text(run)) end
+  if batch ~= '' and redis.call('DECR', 'batch:' .. batch .. ':open') <= 0 then
+    redis.call('EXPIRE', 'batch:' .. batch, ttl)
+    redis.call('EXPIRE', 'batch:' .. batch .. ':open', ttl)
+  end
+end
+
+-- Writes down an attempt that ended by a fault of ours, so that it can be told, and that another worker has the next.
+local function blame(reason)
+  local worker, before, tried = get('worker'), get('failed_attempts'), get('tried')
+  local entry = '{"attempt":' .. get('attempt') .. ',"worker":' .. cjson.encode(worker) .. ',"stage":"' .. get('stage')
+                .. '","at":' .. text(now) .. ',"reason":' .. cjson.encode(reason) .. '}'
+  redis.call('HSET', job, 'failed_attempts', before == '' and entry or before .. ',' .. entry,
+             'tried', (tried == '' and '\\n' or tried) .. worker .. '\\n')
+end
+
+local function tried(worker) return string.find(get('tried'), '\\n' .. worker .. '\\n', 1, true) ~= nil end
+
+-- A living worker that has not failed this job yet, the one with the fewest messages of its own; '' without one.
+local function elsewhere()
+  local best, fewest = '', math.huge
+  if get('tried') == '' then return best end
+  for _, worker in ipairs(redis.call('SMEMBERS', 'workers')) do
+    if not tried(worker) and redis.call('EXISTS', 'worker:' .. worker) == 1 then
+      local length = redis.call('LLEN', 'evaluate.' .. worker)
+      if length < fewest then best, fewest = worker, length end
+    end
+  end
+  return best
+end
+
+local function fail(ttl, reason)
+  redis.call('HSET', job, 'error', get('history') .. reason)
+  finish('failed', ttl)
+end
+"""
+
+# id, operation, kernel type, timeout, batch id or '', request, key id or '', open jobs that the key may have
+# 1: recorded, 0: was recorded already (a repeated call), -1: the key has as many open jobs as it may

@@ -1,0 +1,17 @@
+"""The Celery application with every wait for the dead turned down: `celery --app tests.stack.hasty worker`."""
+
+from __future__ import annotations
+
+from tasks import heartbeat, reconciler, records
+from tasks.app import app
+
+__all__ = ["app"]
+
+# Still many times the 0.2 s of a pulse: an owner on a busy machine must not be given up.
+records.PULSE_TTL_S = 3
+heartbeat.EVERY_S = 0.5
+heartbeat.TTL_S = 3
+reconciler.EVERY_S = 0.3
+reconciler.SURE_S = 1.5
+reconciler.MARGIN_S = 2.0
+reconciler.LOCK_TTL_S = 2

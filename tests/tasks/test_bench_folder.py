@@ -1,0 +1,60 @@
+"""A pool child's folder: gone with its owner's end, or with the next owner's beginning where the end was a kill."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tasks.bench_folder import BenchFolder
+from tests.conftest import die_with_parent
+
+ROOT = Path(__file__).resolve().parents[2]
+OWNER = """
+import sys, time
+from pathlib import Path
+from tasks.bench_folder import BenchFolder
+
+folder = BenchFolder(Path(sys.argv[1]))
+(folder.path / "job-1").mkdir()
+(folder.path / "job-1" / "left").touch()
+print(folder.path, flush=True)
+time.sleep(600)
+"""
+
+
+def owner(parent: Path) -> tuple[subprocess.Popen[str], Path]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(parent)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=die_with_parent,
+    )
+    assert process.stdout is not None
+    with process.stdout:
+        return process, Path(process.stdout.readline().strip())
+
+
+def test_only_the_folders_of_dead_owners_are_removed(tmp_path: Path) -> None:
+    (dead, left), (alive, kept) = owner(tmp_path), owner(tmp_path)
+    dead.kill()
+    dead.wait()
+    assert (left / "job-1" / "left").exists()
+    folder = BenchFolder(tmp_path)
+    assert not left.exists()
+    assert (kept / "job-1" / "left").exists()
+    folder.close()
+    alive.kill()
+    alive.wait()
+    BenchFolder(tmp_path).close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_no_folder_of_ours_stays(tmp_path: Path) -> None:
+    (tmp_path / "bench-file").touch()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "bench-link").symlink_to(tmp_path / "other")
+    BenchFolder(tmp_path / "new" / "deep").close()
+    BenchFolder(tmp_path).close()
+    assert {path.name for path in tmp_path.iterdir()} == {"bench-file", "other", "bench-link", "new"}
