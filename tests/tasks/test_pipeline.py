@@ -402,3 +402,25 @@ def test_between_jobs_nothing_of_the_last_one_takes_memory(bench: Workbench) -> 
     assert judged(bench, kernel(SOFTMAX)).outcome.status is Status.PASSED
     gc.collect()
     assert not [kept for kept in gc.get_objects() if type(kept) is Slots]
+
+
+DOUBLE = "\ndef get_inputs():\n    return [torch.randn(64, 32, dtype=torch.float64)]\n"
+
+
+def test_inputs_in_float64_are_tried_in_other_distributions_too(bench: Workbench) -> None:
+    reference = kernel("class Model(nn.Module):\n    def forward(self, x):\n        return torch.softmax(x, -1)" + DOUBLE)
+    report = judged(bench, forward("return torch.softmax(x, -1)"), reference)
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+    assert "small" in report.outcome.inputs["distributions"]["judged"]
+
+
+def test_parameters_in_float8_get_other_values_too(bench: Workbench) -> None:
+    module = (
+        "class {}(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        ones = torch.ones(32).to(torch.float8_e4m3fn)\n"
+        "        self.scale = nn.Parameter(ones, requires_grad=False)\n"
+        "    def forward(self, x):\n        return x * self.scale.to(x.dtype)\n"
+    )
+    report = judged(bench, kernel(module.format("ModelNew")), kernel(module.format("Model") + INPUTS))
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+    assert "both still agree" in report.outcome.inputs["weights"]
