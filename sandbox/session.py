@@ -11,6 +11,7 @@ import torch
 
 from backends.backend import Artifact, Target
 from domain import value as values
+from domain.dtype import ITEM_BYTES
 from domain.fault import KernelFault
 from domain.kernel import Kernel
 from domain.result import Status
@@ -134,7 +135,8 @@ class Session:
         if not isinstance(state, dict):
             return State({}, frozenset())
         names = parameters if isinstance(parameters, list) else []
-        return State(state, frozenset(name for name in names if isinstance(name, str)))
+        tensors = {name for name, weight in state.items() if isinstance(weight, torch.Tensor)}
+        return State(state, frozenset(name for name in names if isinstance(name, str) and name in tensors))
 
     def load_state(self, state: dict[str, Any]) -> bool:
         """Weights into the model; False where names or shapes differ."""
@@ -154,8 +156,8 @@ class Session:
         """What the started calls gave."""
         answer = self.runner.answer()
         elapsed = finite_numbers(answer.get("elapsed_ms"))
-        outputs = self._fetch(answer)
-        if not isinstance(outputs, list):
+        outputs = _tensors(self._fetch(answer))
+        if outputs is None:
             raise KernelFault(Status.CRASHED, "the runner's answer has no outputs")
         return Probe(
             outputs,
@@ -167,8 +169,7 @@ class Session:
     def double(self, args: list[Any]) -> list[torch.Tensor] | None:
         """One call's outputs in float64, on a copy of the model and doubled inputs; None where it cannot be run so."""
         answer = self.runner.request({"op": "double", "args": values.encode(self.place(args))})
-        outputs = self._fetch(answer)
-        return outputs if isinstance(outputs, list) else None
+        return _tensors(self._fetch(answer))
 
     def flops(self, args: list[Any]) -> dict[str, float] | None:
         """The operations of one call by the dtype they are done in, as the runner counts; None where it cannot."""
@@ -189,11 +190,7 @@ class Session:
 
     def reserve(self, size: int) -> Arena:
         """An arena of at least that many bytes, known to the runner; what was in the previous one is gone."""
-        if size > self._arena_limit:
-            raise KernelFault(
-                Status.OUT_OF_MEMORY,
-                f"inputs and outputs take {size >> 20} MiB; this worker allows {self._arena_limit >> 20} MiB a job",
-            )
+        self._admit(size)
         if self.arena is None or self.arena.bytes.numel() < size:
             self.release()
             self.arena = arenas.create(size, self.target.device)
@@ -260,11 +257,20 @@ class Session:
         refs = values.leaves(tree, TensorRef)
         if not refs:
             return tree
+        # By elements, not by bytes: an expanded tensor has many in little memory, and is looked at one by one.
+        self._admit(sum(math.prod(ref.shape) * ITEM_BYTES[ref.dtype] for ref in refs))
         arena = self.reserve(end)
         self.runner.request({"op": "export", "refs": values.encode(refs)})
         private = arena.bytes[:end].clone()
         self.synchronize()
         return values.replace(tree, TensorRef, lambda ref: view(private, ref))
+
+    def _admit(self, size: int) -> None:
+        if size > self._arena_limit:
+            raise KernelFault(
+                Status.OUT_OF_MEMORY,
+                f"inputs and outputs take {size >> 20} MiB; this worker allows {self._arena_limit >> 20} MiB a job",
+            )
 
     def _assignment(self, kernel: Kernel, folder: Path) -> Message:
         return {"kernel": kernel.to_wire(), "folder": str(folder), "target": asdict(self.target)}
@@ -276,6 +282,11 @@ class Session:
             raise KernelFault(
                 Status.UNSUPPORTED, f"a value of the kernel cannot cross to the referee: {error}"
             ) from error
+
+
+def _tensors(value: Any) -> list[torch.Tensor] | None:
+    """A list of tensors; None for whatever else a runner may send in its place."""
+    return value if isinstance(value, list) and all(isinstance(one, torch.Tensor) for one in value) else None
 
 
 def _facts(wire: Any) -> dict[str, Any]:

@@ -408,7 +408,9 @@ DOUBLE = "\ndef get_inputs():\n    return [torch.randn(64, 32, dtype=torch.float
 
 
 def test_inputs_in_float64_are_tried_in_other_distributions_too(bench: Workbench) -> None:
-    reference = kernel("class Model(nn.Module):\n    def forward(self, x):\n        return torch.softmax(x, -1)" + DOUBLE)
+    reference = kernel(
+        "class Model(nn.Module):\n    def forward(self, x):\n        return torch.softmax(x, -1)" + DOUBLE
+    )
     report = judged(bench, forward("return torch.softmax(x, -1)"), reference)
     assert report.outcome.status is Status.PASSED, report.outcome.message
     assert "small" in report.outcome.inputs["distributions"]["judged"]
@@ -424,3 +426,24 @@ def test_parameters_in_float8_get_other_values_too(bench: Workbench) -> None:
     report = judged(bench, kernel(module.format("ModelNew")), kernel(module.format("Model") + INPUTS))
     assert report.outcome.status is Status.PASSED, report.outcome.message
     assert "both still agree" in report.outcome.inputs["weights"]
+
+
+@pytest.mark.parametrize("lie", ["[1, 'a']", "[None]", "{'a': 1}", "[[1.5], []]", "[True]"])
+def test_answers_that_are_no_tensors_are_the_kernels_fault(bench: Workbench, lie: str) -> None:
+    forging = f"import sandbox.runner\nfrom domain import value\nsandbox.runner.portable = lambda *_: ({lie}, [])\n"
+    source = "class ModelNew(nn.Module):\n    def forward(self, x):\n        return torch.softmax(x, -1)\n"
+    encoded = forging.replace(lie, f"value.encode({lie})")
+    report = judged(bench, kernel(encoded + source), kernel(SOFTMAX))
+    assert report.outcome.status is Status.CRASHED, report.outcome.message
+
+
+def test_an_answer_of_more_elements_than_memory_is_refused_before_it_is_looked_at(bench: Workbench) -> None:
+    forging = (
+        "import sandbox.runner\nfrom domain import value\n"
+        "lie = value.encode([value.TensorRef('float32', (1 << 20, 1 << 20), (0, 0), 0)])\n"
+        "sandbox.runner.portable = lambda *_: (lie, [torch.zeros(1)])\n"
+        "sandbox.runner.view = lambda *_: torch.zeros(1)\n"
+    )
+    source = "class ModelNew(nn.Module):\n    def forward(self, x):\n        return torch.softmax(x, -1)\n"
+    report = judged(bench, kernel(forging + source), kernel(SOFTMAX))
+    assert report.outcome.status is Status.OUT_OF_MEMORY, report.outcome.message
