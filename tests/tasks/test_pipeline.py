@@ -447,3 +447,11 @@ def test_an_answer_of_more_elements_than_memory_is_refused_before_it_is_looked_a
     source = "class ModelNew(nn.Module):\n    def forward(self, x):\n        return torch.softmax(x, -1)\n"
     report = judged(bench, kernel(forging + source), kernel(SOFTMAX))
     assert report.outcome.status is Status.OUT_OF_MEMORY, report.outcome.message
+
+
+def test_a_kernel_cannot_have_windows_of_one_call_by_calling_itself_slow(bench: Workbench) -> None:
+    lie = "import sandbox.runner\nsandbox.runner.milliseconds = lambda *_: 1e12\n"
+    source = "class ModelNew(nn.Module):\n    def forward(self, x):\n        return torch.softmax(x, -1)\n"
+    report = judged(bench, kernel(lie + source), kernel(SOFTMAX))
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+    assert report.outcome.timing is not None and report.outcome.timing.calls_per_window > 10
