@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,41 +21,10 @@ from sandbox.arena import Arena, aligned, view, write
 from sandbox.channel import Message, ProtocolError, finite_numbers
 from sandbox.launch_trace import LaunchTrace, read_trace
 from sandbox.launcher import Runner
+from sandbox.replies import MAX_FACTS, Loaded, Probe, State, facts, tensors
 
-MAX_FACTS = 64
-MAX_FACT_CHARS = 2048
 MAX_FLOPS = 10**21
 """A second of a thousand cards."""
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """What the runner says of a loaded kernel: the entry by name, its own constructor arguments, static facts."""
-
-    entry: str
-    init: list[Any] | None
-    facts: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class State:
-    """A model's weights by name (buffers too), and the names of those that are parameters."""
-
-    weights: dict[str, Any]
-    parameters: frozenset[str]
-
-
-@dataclass(frozen=True)
-class Probe:
-    """What a warm call gave: its outputs (private copies), whether they were returned, and about how long it took.
-
-    `reuses_memory`: a later call answered where an earlier one had; each answer is then fetched before the next call.
-    """
-
-    outputs: list[torch.Tensor]
-    returned: bool
-    estimate_ms: float
-    reuses_memory: bool = False
 
 
 class Session:
@@ -72,7 +41,7 @@ class Session:
         answer = self.runner.request({"op": "build", **self._assignment(kernel, folder)})
         deferred = answer.get("deferred")
         return Artifact(
-            facts=_facts(answer.get("facts")),
+            facts=facts(answer.get("facts")),
             deferred=str(deferred) if deferred is not None else None,
             log=str(answer.get("log") or ""),
         )
@@ -112,7 +81,7 @@ class Session:
         return Loaded(
             entry=str(answer.get("entry"))[:256],
             init=own if isinstance(own, list) else None,
-            facts=_facts(answer.get("facts")),
+            facts=facts(answer.get("facts")),
         )
 
     def load_null(self) -> None:
@@ -156,7 +125,7 @@ class Session:
         """What the started calls gave."""
         answer = self.runner.answer()
         elapsed = finite_numbers(answer.get("elapsed_ms"))
-        outputs = _tensors(self._fetch(answer))
+        outputs = tensors(self._fetch(answer))
         if outputs is None:
             raise KernelFault(Status.CRASHED, "the runner's answer has no outputs")
         return Probe(
@@ -169,7 +138,7 @@ class Session:
     def double(self, args: list[Any]) -> list[torch.Tensor] | None:
         """One call's outputs in float64, on a copy of the model and doubled inputs; None where it cannot be run so."""
         answer = self.runner.request({"op": "double", "args": values.encode(self.place(args))})
-        return _tensors(self._fetch(answer))
+        return tensors(self._fetch(answer))
 
     def flops(self, args: list[Any]) -> dict[str, float] | None:
         """The operations of one call by the dtype they are done in, as the runner counts; None where it cannot."""
@@ -282,28 +251,3 @@ class Session:
             raise KernelFault(
                 Status.UNSUPPORTED, f"a value of the kernel cannot cross to the referee: {error}"
             ) from error
-
-
-def _tensors(value: Any) -> list[torch.Tensor] | None:
-    """A list of tensors; None for whatever else a runner may send in its place."""
-    return value if isinstance(value, list) and all(isinstance(one, torch.Tensor) for one in value) else None
-
-
-def _facts(wire: Any) -> dict[str, Any]:
-    """Static facts as the runner tells them: for the reader, bounded, plain and finite."""
-    if not isinstance(wire, dict):
-        return {}
-    return {str(key)[:64]: _plain(value) for key, value in list(wire.items())[:MAX_FACTS]}
-
-
-def _plain(value: Any) -> Any:
-    match value:
-        case None | bool():
-            return value
-        case int() if -(2**63) <= value < 2**64:
-            return value
-        case float() if math.isfinite(value):
-            return value
-        case list() if len(value) <= MAX_FACTS:
-            return [str(item)[:MAX_FACT_CHARS] for item in value]
-    return str(value)[:MAX_FACT_CHARS]

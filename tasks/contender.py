@@ -16,7 +16,8 @@ from domain.kernel import Kernel
 from domain.result import Comparison, Outcome, Status, Timing
 from profiling.slots import Slots
 from profiling.window import Range
-from sandbox.session import Loaded, Probe, Session
+from sandbox.replies import Loaded, Probe
+from sandbox.session import Session
 from tasks.privacy import without_machine_paths
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from domain.fault import KernelFault
-from sandbox.session import State
+from sandbox.replies import State
 from tasks.contender import Contender
 from tasks.rounds import Rounds
 from tasks.varied_inputs import VariedInputs
