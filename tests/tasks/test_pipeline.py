@@ -85,10 +85,10 @@ def test_a_right_candidate_passes_with_times_for_both_sides(bench: Workbench) ->
     report = judged(bench, forward(CHAIN.format("x + y")), reference)
     body = report.body("j")
     assert body["verdict"] == "passed", body["kernel_exec_result"]["validation_error"]
-    assert (
-        body["ref_runtime"]["mean"] > 0
-        and body["speedup"]["low"] <= body["speedup"]["ratio"] <= body["speedup"]["high"]
-    )
+    assert body["ref_runtime"]["mean"] > 0
+    speedup = body["speedup"]
+    # On a host as busy as that there may be no upper bound.
+    assert speedup["low"] <= speedup["ratio"] and (speedup["high"] is None or speedup["ratio"] <= speedup["high"])
     comparison = body["kernel_exec_result"]["comparison"]
     assert comparison["calls"] == comparison["calls_passed"] >= 10
     assert comparison["mismatch_count"] == 0 and comparison["strict"]["passed"]
