@@ -54,7 +54,7 @@ class Plan:
 def calls_that_fit(slowest_ms: float, *, bytes_per_call: int, memory: int, is_cuda: bool) -> int:
     """At most so many calls a window: for the launch queue, the memory, and the patience with the slowest contender.
 
-    Times are the contenders' own (advisory): one that lies about them only changes how finely it is measured.
+    `slowest_ms` is in part the contenders' own word: one that calls itself fast only changes how finely it is measured.
     """
     most = MAX_CALLS["cuda" if is_cuda else "cpu"]
     return max(min(most, int(MAX_SLOWEST_MS / max(slowest_ms, 1e-4)), memory // max(bytes_per_call, 1)), 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch
 
 from backends.backend import Artifact, Target
 from domain import value as values
+from domain.dtype import ITEM_BYTES
 from domain.fault import KernelFault
 from domain.kernel import Kernel
 from domain.result import Status
@@ -20,41 +21,10 @@ from sandbox.arena import Arena, aligned, view, write
 from sandbox.channel import Message, ProtocolError, finite_numbers
 from sandbox.launch_trace import LaunchTrace, read_trace
 from sandbox.launcher import Runner
+from sandbox.replies import MAX_FACTS, Loaded, Probe, State, facts, tensors
 
-MAX_FACTS = 64
-MAX_FACT_CHARS = 2048
 MAX_FLOPS = 10**21
 """A second of a thousand cards."""
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """What the runner says of a loaded kernel: the entry by name, its own constructor arguments, static facts."""
-
-    entry: str
-    init: list[Any] | None
-    facts: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class State:
-    """A model's weights by name (buffers too), and the names of those that are parameters."""
-
-    weights: dict[str, Any]
-    parameters: frozenset[str]
-
-
-@dataclass(frozen=True)
-class Probe:
-    """What a warm call gave: its outputs (private copies), whether they were returned, and about how long it took.
-
-    `reuses_memory`: a later call answered where an earlier one had; each answer is then fetched before the next call.
-    """
-
-    outputs: list[torch.Tensor]
-    returned: bool
-    estimate_ms: float
-    reuses_memory: bool = False
 
 
 class Session:
@@ -71,7 +41,7 @@ class Session:
         answer = self.runner.request({"op": "build", **self._assignment(kernel, folder)})
         deferred = answer.get("deferred")
         return Artifact(
-            facts=_facts(answer.get("facts")),
+            facts=facts(answer.get("facts")),
             deferred=str(deferred) if deferred is not None else None,
             log=str(answer.get("log") or ""),
         )
@@ -111,7 +81,7 @@ class Session:
         return Loaded(
             entry=str(answer.get("entry"))[:256],
             init=own if isinstance(own, list) else None,
-            facts=_facts(answer.get("facts")),
+            facts=facts(answer.get("facts")),
         )
 
     def load_null(self) -> None:
@@ -134,7 +104,8 @@ class Session:
         if not isinstance(state, dict):
             return State({}, frozenset())
         names = parameters if isinstance(parameters, list) else []
-        return State(state, frozenset(name for name in names if isinstance(name, str)))
+        tensors = {name for name, weight in state.items() if isinstance(weight, torch.Tensor)}
+        return State(state, frozenset(name for name in names if isinstance(name, str) and name in tensors))
 
     def load_state(self, state: dict[str, Any]) -> bool:
         """Weights into the model; False where names or shapes differ."""
@@ -154,8 +125,8 @@ class Session:
         """What the started calls gave."""
         answer = self.runner.answer()
         elapsed = finite_numbers(answer.get("elapsed_ms"))
-        outputs = self._fetch(answer)
-        if not isinstance(outputs, list):
+        outputs = tensors(self._fetch(answer))
+        if outputs is None:
             raise KernelFault(Status.CRASHED, "the runner's answer has no outputs")
         return Probe(
             outputs,
@@ -167,8 +138,7 @@ class Session:
     def double(self, args: list[Any]) -> list[torch.Tensor] | None:
         """One call's outputs in float64, on a copy of the model and doubled inputs; None where it cannot be run so."""
         answer = self.runner.request({"op": "double", "args": values.encode(self.place(args))})
-        outputs = self._fetch(answer)
-        return outputs if isinstance(outputs, list) else None
+        return tensors(self._fetch(answer))
 
     def flops(self, args: list[Any]) -> dict[str, float] | None:
         """The operations of one call by the dtype they are done in, as the runner counts; None where it cannot."""
@@ -189,11 +159,7 @@ class Session:
 
     def reserve(self, size: int) -> Arena:
         """An arena of at least that many bytes, known to the runner; what was in the previous one is gone."""
-        if size > self._arena_limit:
-            raise KernelFault(
-                Status.OUT_OF_MEMORY,
-                f"inputs and outputs take {size >> 20} MiB; this worker allows {self._arena_limit >> 20} MiB a job",
-            )
+        self._admit(size)
         if self.arena is None or self.arena.bytes.numel() < size:
             self.release()
             self.arena = arenas.create(size, self.target.device)
@@ -260,11 +226,20 @@ class Session:
         refs = values.leaves(tree, TensorRef)
         if not refs:
             return tree
+        # By elements, not by bytes: an expanded tensor has many in little memory, and is looked at one by one.
+        self._admit(sum(math.prod(ref.shape) * ITEM_BYTES[ref.dtype] for ref in refs))
         arena = self.reserve(end)
         self.runner.request({"op": "export", "refs": values.encode(refs)})
         private = arena.bytes[:end].clone()
         self.synchronize()
         return values.replace(tree, TensorRef, lambda ref: view(private, ref))
+
+    def _admit(self, size: int) -> None:
+        if size > self._arena_limit:
+            raise KernelFault(
+                Status.OUT_OF_MEMORY,
+                f"inputs and outputs take {size >> 20} MiB; this worker allows {self._arena_limit >> 20} MiB a job",
+            )
 
     def _assignment(self, kernel: Kernel, folder: Path) -> Message:
         return {"kernel": kernel.to_wire(), "folder": str(folder), "target": asdict(self.target)}
@@ -276,23 +251,3 @@ class Session:
             raise KernelFault(
                 Status.UNSUPPORTED, f"a value of the kernel cannot cross to the referee: {error}"
             ) from error
-
-
-def _facts(wire: Any) -> dict[str, Any]:
-    """Static facts as the runner tells them: for the reader, bounded, plain and finite."""
-    if not isinstance(wire, dict):
-        return {}
-    return {str(key)[:64]: _plain(value) for key, value in list(wire.items())[:MAX_FACTS]}
-
-
-def _plain(value: Any) -> Any:
-    match value:
-        case None | bool():
-            return value
-        case int() if -(2**63) <= value < 2**64:
-            return value
-        case float() if math.isfinite(value):
-            return value
-        case list() if len(value) <= MAX_FACTS:
-            return [str(item)[:MAX_FACT_CHARS] for item in value]
-    return str(value)[:MAX_FACT_CHARS]

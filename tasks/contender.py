@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +16,8 @@ from domain.kernel import Kernel
 from domain.result import Comparison, Outcome, Status, Timing
 from profiling.slots import Slots
 from profiling.window import Range
-from sandbox.session import Loaded, Probe, Session
+from sandbox.replies import Loaded, Probe
+from sandbox.session import Session
 from tasks.privacy import without_machine_paths
 
 
@@ -75,6 +77,8 @@ class Contender:
         self.probe: Probe | None = None
         self.range: Range | None = None
         self.launch_shift_ms = 0.0
+        self.at_most_ms = math.inf
+        """What a call took in the first windows by the referee's clock, their overhead included."""
         self._sealed = b""
 
     def accuse(self, fault: KernelFault) -> None:
@@ -90,6 +94,11 @@ class Contender:
         except KernelFault as fault:
             self.fault = fault
             raise Stopped from fault
+
+    @property
+    def estimate_ms(self) -> float:
+        """About how long a call takes: the runner's own word, which can make it no longer than the referee saw."""
+        return min(self.probe.estimate_ms, self.at_most_ms) if self.probe is not None else 0.0
 
     @property
     def output_arguments(self) -> tuple[int, ...]:

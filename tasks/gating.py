@@ -30,7 +30,7 @@ def rehearse(contender: Contender, example: list[Any], limit: int, device: Devic
     """
     if not device.is_cuda or contender.probe is None:
         return None
-    calls = calls_that_fill(contender.probe.estimate_ms, limit, is_cuda=True)
+    calls = calls_that_fill(contender.estimate_ms, limit, is_cuda=True)
     if (tried := _try(contender, example, calls, device)) is not None:
         # A probe's estimate is mostly the host's time to launch: behind the gate a call may be far shorter.
         enough = calls_that_fill(tried.call_ms, limit, is_cuda=True)
@@ -47,7 +47,7 @@ def _try(contender: Contender, example: list[Any], calls: int, device: Device) -
         raise ValueError(f"the {contender.role} is not ready")
     slots = contender.slots(calls, example, device.name)
     slots.fill_alike(example)
-    within = ARM_S + ARM_FACTOR * calls * contender.probe.estimate_ms / 1e3
+    within = ARM_S + ARM_FACTOR * calls * contender.estimate_ms / 1e3
     try:
         with contender.answerable():
             window = contender.range.window(slots, gated=True, marked=True, arm_within=within)

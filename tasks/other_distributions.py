@@ -42,8 +42,7 @@ class OtherDistributions:
         self._slots: dict[str, Slots] = {}
         # Element by element: an outlier's size is no excuse for the rest. What is honest passes with evidence.
         self._plain = Tolerance(rounds.tolerance.atol, rounds.tolerance.rtol)
-        estimates = [contender.probe.estimate_ms for contender in rounds.contenders if contender.probe is not None]
-        self._call_s = CALL_S + CALL_FACTOR * max(estimates, default=0.0) / 1e3
+        self._call_s = CALL_S + CALL_FACTOR * max(contender.estimate_ms for contender in rounds.contenders) / 1e3
         self._has_failed = False
         self._agreed: list[str] = []
         self._left_out: dict[str, str] = {}

@@ -74,6 +74,8 @@ class Rounds:
         slots = self.slots(max(min(VALIDATION_CALLS, self.memory() // max(self.bytes_per_call(), 1)), 1))
         self.fill(slots)
         windows = {c.role: self.shoot(c, slots, gated=False, marked=False) for c in self.contenders}
+        for contender in self.contenders:
+            contender.at_most_ms = windows[contender.role].elapsed_ms / slots[contender.role].calls
         # Of two calls: enough to tell what a call surely writes.
         self._first_outputs = {role: slots[role].read(window.snapshot)[:2] for role, window in windows.items()}
         owner = self.contenders[0]

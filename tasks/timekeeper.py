@@ -222,7 +222,7 @@ class Timekeeper:
     def _calls(self, rehearsals: dict[str, Rehearsal | None]) -> int:
         """Calls in every window of this job: what all contenders can queue, and the fastest needs to fill its own."""
         times = [
-            rehearsal.call_ms if rehearsal is not None else _estimate(c)
+            rehearsal.call_ms if rehearsal is not None else c.estimate_ms
             for c, rehearsal in zip(self.contenders, rehearsals.values(), strict=True)
         ]
         limit = min([self._limit(), *(rehearsal.calls for rehearsal in rehearsals.values() if rehearsal is not None)])
@@ -230,12 +230,8 @@ class Timekeeper:
 
     def _limit(self) -> int:
         return calls_that_fit(
-            max(_estimate(contender) for contender in self.contenders),
+            max(contender.estimate_ms for contender in self.contenders),
             bytes_per_call=self.rounds.bytes_per_call(),
             memory=self.rounds.memory(),
             is_cuda=self.bench.device.is_cuda,
         )
-
-
-def _estimate(contender: Contender) -> float:
-    return contender.probe.estimate_ms if contender.probe is not None else 0.0

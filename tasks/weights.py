@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from domain.fault import KernelFault
-from sandbox.session import State
+from sandbox.replies import State
 from tasks.contender import Contender
 from tasks.rounds import Rounds
 from tasks.varied_inputs import VariedInputs
@@ -91,9 +91,10 @@ class Weights:
 
     def _with_noise(self, weight: torch.Tensor, place: int) -> torch.Tensor:
         generator = torch.Generator(device=weight.device).manual_seed(derived(self._secret, "weights", place))
+        wide = weight.to(torch.float64)  # 8-bit floats have no arithmetic of their own.
         draw = torch.rand(weight.shape, generator=generator, device=weight.device).mul_(2 * NOISE).sub_(NOISE)
-        size = weight.abs().to(draw.dtype)
-        return (weight + torch.where(size > 0, size, 1.0) * draw).to(weight.dtype)
+        size = wide.abs()
+        return (wide + torch.where(size > 0, size, 1.0) * draw).to(weight.dtype)
 
 
 def _constant(state: State) -> list[str]:

@@ -141,9 +141,9 @@ def nature(tensor: torch.Tensor, *, declared_normal: bool = False) -> Nature:
         return Nature.ONE_SIGN
     if declared_normal:
         return Nature.PLAIN
-    if float(flat.abs().amax()) < UNBOUNDED * float(torch.linalg.vector_norm(flat, dtype=torch.float32)) / (
-        flat.numel() ** 0.5
-    ):
+    wide = torch.float64 if flat.dtype is torch.float64 else torch.float32
+    rms = float(torch.linalg.vector_norm(flat, dtype=wide)) / flat.numel() ** 0.5
+    if float(flat.abs().amax()) < UNBOUNDED * rms:
         return Nature.BOUNDED
     return _structure(stored)
 

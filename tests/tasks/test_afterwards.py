@@ -176,7 +176,7 @@ def test_a_count_that_fails_changes_nothing(
     bench: Workbench, slow_card: Callable[[float], None], monkeypatch: pytest.MonkeyPatch, does: str
 ) -> None:
     slow_card(1.0)
-    monkeypatch.setattr(afterwards, "OPERATIONS_S", 10.0)
+    monkeypatch.setattr(afterwards, "OPERATIONS_S", 2.0)
     tampering = f"import os, time, sandbox.runner\ndef patched(call):\n    {does}\nsandbox.runner.counted = patched\n"
     outcome = judged(bench, kernel(tampering + PRODUCT), profile=True).outcome
     assert outcome.status is Status.PASSED and outcome.timing is not None

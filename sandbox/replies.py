@@ -1,0 +1,67 @@
+"""What a runner answers, in the referee's terms: typed, bounded, and believed no further than it has to be."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+MAX_FACTS = 64
+MAX_FACT_CHARS = 2048
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What the runner says of a loaded kernel: the entry by name, its own constructor arguments, static facts."""
+
+    entry: str
+    init: list[Any] | None
+    facts: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class State:
+    """A model's weights by name (buffers too), and the names of those that are parameters."""
+
+    weights: dict[str, Any]
+    parameters: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What a warm call gave: its outputs (private copies), whether they were returned, and about how long it took.
+
+    `reuses_memory`: a later call answered where an earlier one had; each answer is then fetched before the next call.
+    """
+
+    outputs: list[torch.Tensor]
+    returned: bool
+    estimate_ms: float
+    reuses_memory: bool = False
+
+
+def tensors(value: Any) -> list[torch.Tensor] | None:
+    """A list of tensors; None for whatever else a runner may send in its place."""
+    return value if isinstance(value, list) and all(isinstance(one, torch.Tensor) for one in value) else None
+
+
+def facts(wire: Any) -> dict[str, Any]:
+    """Static facts as the runner tells them: for the reader, bounded, plain and finite."""
+    if not isinstance(wire, dict):
+        return {}
+    return {str(key)[:64]: _plain(value) for key, value in list(wire.items())[:MAX_FACTS]}
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case None | bool():
+            return value
+        case int() if -(2**63) <= value < 2**64:
+            return value
+        case float() if math.isfinite(value):
+            return value
+        case list() if len(value) <= MAX_FACTS:
+            return [str(item)[:MAX_FACT_CHARS] for item in value]
+    return str(value)[:MAX_FACT_CHARS]
