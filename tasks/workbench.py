@@ -122,7 +122,7 @@ class Workbench:
                 self._null = Range(session, self.device, null=True)
                 session.load_null()
             return self._null.window(slots, gated=gated, marked=False).elapsed_ms
-        except (KernelFault, GateClosed) as fault:
+        except (KernelFault, GateClosed, InfrastructureFault) as fault:
             self._discard()
             raise InfrastructureFault(f"the null runner failed: {fault}") from fault
 
