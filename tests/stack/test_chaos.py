@@ -170,6 +170,7 @@ def _runs(process: psutil.Process) -> bool:
         return False
 
 
+@pytest.mark.slow  # For its length: ten minutes are all that `make test` may take on two cores.
 def test_pool_children_and_zygotes_killed_in_every_state(tmp_path: Path) -> None:
     with service(tmp_path, a=3, b=3) as (made, ledger):
         jobs = in_every_state(made, ledger, "a")
