@@ -31,7 +31,10 @@ class Alone:
         self._records = records
         self._null_windows = null_windows
         self._null_ms: dict[str, list[float]] = {role: [] for role in records}
-        self._reference_ms: list[float] = []
+        like = records[contenders[0].role]
+        self._reference_alone = TimeRecord(
+            like.calls, like.is_cuda, gated=like.gated, launch_shift_ms=like.launch_shift_ms
+        )
         self.flags: list[str] = []
 
     def shoot(self) -> None:
@@ -53,13 +56,13 @@ class Alone:
             if slowed_by(beside_ms, alone_ms, is_cuda=record.is_cuda) is not None:
                 self._tell("null windows", beside_ms, alone_ms)
                 record.correct_null(alone_ms)
-        if self._reference is None or len(self._reference_ms) < ALONE_ROUNDS:
+        if self._reference is None or len(self._reference_alone.elapsed_ms) < ALONE_ROUNDS:
             return
         record = self._records[self._reference.role]
-        beside_ms = list(record.net_ms)
-        slowed = slowed_by(beside_ms, self._reference_ms, is_cuda=record.is_cuda)
+        beside_ms, alone_ms = list(record.net_ms), list(self._reference_alone.net_ms)
+        slowed = slowed_by(beside_ms, alone_ms, is_cuda=record.is_cuda)
         if slowed is not None:
-            self._tell("windows of the reference", beside_ms, self._reference_ms)
+            self._tell("windows of the reference", beside_ms, alone_ms)
             record.slowed = slowed
 
     def _shoot_reference(self, reference: Contender, null_ms: dict[str, float]) -> bool:
@@ -70,8 +73,7 @@ class Alone:
             window = reference.range.window(self._slots[reference.role], gated=record.gated, marked=False)
         except (KernelFault, GateClosed):
             return False
-        shift_ms = record.calls * record.launch_shift_ms
-        self._reference_ms.append(window.elapsed_ms - null_ms[reference.role] - shift_ms)
+        self._reference_alone.add(window, null_ms[reference.role])
         return True
 
     def _tell(self, what: str, beside_ms: list[float], alone_ms: list[float]) -> None:

@@ -76,7 +76,7 @@ class Contender:
         self.loaded: Loaded | None = None
         self.probe: Probe | None = None
         self.range: Range | None = None
-        self.launch_shift_ms = 0.0
+        self.launch_shift_ms: float | None = None
         self.at_most_ms = math.inf
         """What a call took in the first windows by the referee's clock, their overhead included."""
         self._sealed = b""

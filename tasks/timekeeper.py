@@ -25,6 +25,10 @@ SINGLE_ROUNDS = 6
 MAX_REPEATS = 3
 COPIED_EACH = "calls answer in the same memory: each answer is copied before the next call, on the kernel's time"
 
+LAUNCHES_UNKNOWN = (
+    "what a launch costs in this process could not be measured: nothing is taken off, and a call may be off by 0.2 µs"
+)
+
 
 class Timekeeper:
     """Times the contenders of validated rounds."""
@@ -69,8 +73,8 @@ class Timekeeper:
         for contender in self.contenders:
             if contender.timing is not None:
                 corrected = self._records[contender.role].timing(self.bench.device.cache)
-                told = [*contender.timing.flags, *alone.flags]
-                contender.timing = replace(corrected, method=contender.timing.method, flags=told)
+                told = dict.fromkeys([*contender.timing.flags, *corrected.flags, *alone.flags])
+                contender.timing = replace(corrected, method=contender.timing.method, flags=list(told))
         return self._speedup()
 
     def _speedup(self) -> Speedup | None:
@@ -105,7 +109,8 @@ class Timekeeper:
         gated = rehearsal is not None
         # Behind the gate a launch costs the device's time, else the host's.
         shift_ms = contender.launch_shift_ms if gated else 0.0
-        return TimeRecord(calls, self.bench.device.is_cuda, gated=gated, launch_shift_ms=shift_ms)
+        said = [] if shift_ms is not None else [LAUNCHES_UNKNOWN]
+        return TimeRecord(calls, self.bench.device.is_cuda, gated=gated, launch_shift_ms=shift_ms or 0.0, flags=said)
 
     def _windows(self, slots: dict[str, Slots], records: dict[str, TimeRecord]) -> None:
         # The first round warms up, and its marked windows give the distribution; the others give the level.

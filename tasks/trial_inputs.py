@@ -165,10 +165,8 @@ class TrialInputs:
         return drawn
 
     def _candidates(self, drawn: Arguments, fresh: int) -> Arguments:
-        if self._candidate is self._owner or self._contract is self._candidate.kernel.io is not None:
-            return drawn
         io = self._candidate.kernel.io
-        if io == self._contract:
+        if self._candidate is self._owner or io == self._contract:
             return drawn
         if io is None:
             return drawn if self._contract is None else _inputs_only(self._contract, drawn)

@@ -137,16 +137,16 @@ class Workbench:
                 )
         return self._ceilings
 
-    def launch_shifts_ms(self, sessions: list[Session], cancelled: Callable[[], bool]) -> list[float]:
+    def launch_shifts_ms(self, sessions: list[Session], cancelled: Callable[[], bool]) -> list[float | None]:
         """By how much a launch takes longer in each runner than on this card as a rule. Before they have a submission.
 
-        Needs the device's lease.
+        None where that cannot be told. Needs the device's lease.
         """
         usual = self.ceilings().launch_ms
         if usual is None:
-            return [0.0] * len(sessions)
+            return [None] * len(sessions)
         found = self._launches_ms(sessions, cancelled)
-        return [here - usual if here is not None else 0.0 for here in found]
+        return [here - usual if here is not None else None for here in found]
 
     def own_pids(self) -> set[int]:
         """Every process of this service on this node: none of them is a stranger on the card."""
