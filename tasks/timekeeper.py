@@ -14,7 +14,7 @@ from profiling.record import TimeRecord
 from profiling.roofline import impossible
 from profiling.slots import Slots
 from profiling.speedup import paired_speedup, pairs_half_width
-from profiling.window import GateClosed, Window
+from profiling.window import Clock, GateClosed, Window
 from tasks.alone import Alone
 from tasks.contender import Contender
 from tasks.gating import Rehearsal, rehearse
@@ -145,7 +145,7 @@ class Timekeeper:
     ) -> str | None:
         """One window for each contender, a null window beside them; why the card spoiled it, if it did."""
         self.rounds.fill(slots)
-        null_ms = self._null_windows(slots, records)
+        null = self._null_windows(slots, records)
         windows = {}
         reason = None
         for contender in self.contenders[::-1] if reverse else self.contenders:
@@ -153,16 +153,16 @@ class Timekeeper:
             # Host clocks cost nothing between calls; events on the device do, so only the first windows have them.
             window = self._shoot(contender, slots, record, marked=marked or not record.is_cuda)
             note = record.warm_up if marked else record.add
-            note(window, null_ms[contender.role])
+            note(window, null[contender.role])
             windows[contender.role] = window
             self._readings.append(self.bench.card.sample())
             reason = reason or throttled(self._readings[-1])
         self.rounds.judge(slots, windows)
         return reason
 
-    def _null_windows(self, slots: dict[str, Slots], records: dict[str, TimeRecord]) -> dict[str, float]:
+    def _null_windows(self, slots: dict[str, Slots], records: dict[str, TimeRecord]) -> dict[str, Clock]:
         """A null window for each contender; one for both where they hand in the same."""
-        taken: dict[tuple[bool, object], float] = {}
+        taken: dict[tuple[bool, object], Clock] = {}
         for role, layout in slots.items():
             key = (records[role].gated, layout.handed_in)
             if key not in taken:
@@ -182,12 +182,12 @@ class Timekeeper:
         self._warm_null(slots)
         for _ in range(SINGLE_ROUNDS):
             self.rounds.fill(slots)
-            null_ms = self._null_windows(slots, records)
+            null = self._null_windows(slots, records)
             windows = {}
             for contender in self.contenders:
                 record = records[contender.role]
                 windows[contender.role] = self._shoot(contender, slots, record, marked=False)
-                record.add_single(windows[contender.role], null_ms[contender.role])
+                record.add_single(windows[contender.role], null[contender.role])
             self.rounds.judge(slots, windows)
             if not self.rounds.right:
                 return

@@ -25,7 +25,7 @@ from profiling.ceiling_probe import measure
 from profiling.ceilings import UNKNOWN, Ceilings, ceilings
 from profiling.device import Device
 from profiling.slots import Slots
-from profiling.window import GateClosed, Range
+from profiling.window import Clock, GateClosed, Range
 from sandbox.launcher import Zygote
 from sandbox.session import Session
 from tasks.bench_folder import BenchFolder
@@ -111,8 +111,8 @@ class Workbench:
             self._discard()
             raise
 
-    def null_window(self, slots: Slots, *, gated: bool) -> float:
-        """Milliseconds of a window in which nothing is computed, from a runner that never sees a submission.
+    def null_window(self, slots: Slots, *, gated: bool) -> Clock:
+        """The clock of a window in which nothing is computed, from a runner that never sees a submission.
 
         The runner lives as long as the workbench. It runs our own code, so what goes wrong in it is our own fault.
         """
@@ -121,7 +121,7 @@ class Workbench:
                 session = self._session(FOREVER, lambda: False)
                 self._null = Range(session, self.device, null=True)
                 session.load_null()
-            return self._null.window(slots, gated=gated, marked=False).elapsed_ms
+            return self._null.window(slots, gated=gated, marked=False).clock
         except (KernelFault, GateClosed, InfrastructureFault) as fault:
             self._discard()
             raise InfrastructureFault(f"the null runner failed: {fault}") from fault
