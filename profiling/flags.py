@@ -83,7 +83,7 @@ def believed(window_ms: float, window_error_ms: float, single_ms: float, single_
 
 
 def head_start(early_ms: Sequence[float]) -> Believed:
-    """What a kernel's process did on the device while its windows were made ready: in ms a window, 0 where that is noise.
+    """What a kernel did on the device while its windows were made ready: in ms a window, 0 where that is noise.
 
     `early_ms` is what making ready took longer than for the null window beside it. Contexts of two processes take turns
     on a device: what one computes, the other's copies wait for.

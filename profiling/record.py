@@ -86,7 +86,7 @@ class TimeRecord:
 
     @property
     def _head_start(self) -> Believed:
-        """What was worked ahead of the gun in each window. On the host others run at the same time: nothing is known."""
+        """What was worked ahead of the gun in each window. On the host, where others run at the same time: unknown."""
         return head_start(self.early_ms) if self.is_cuda else Believed(0.0)
 
     @property
