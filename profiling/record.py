@@ -20,6 +20,9 @@ from profiling.window import Clock, Window
 EVENT_SLACK = 0.10
 EVENT_SLACK_MS = 0.02
 
+LEAST_LAUNCH_MS = 1.2e-3
+"""No kernel is launched behind another sooner: 1.67 µs is the least seen on an H200 (docs/measurements.md)."""
+
 METHODS = {
     (True, True): "gated_window",
     (True, False): "streamed_window",
@@ -35,7 +38,8 @@ class TimeRecord:
     windows' own noise is in the spread of what is left. That no submission made null windows longer is found out
     afterwards (profiling.beside). `launch_shift_ms` is what a launch takes longer in this process than on this card as
     a rule, measured before there was a submission in it; taken off once a call. `slowed` is how many times as long the
-    windows took beside the other contender as without it. `early_ms` is what making ready took longer for this
+    windows took beside the other contender as without it. `launches` are those of a call by the runner's own count
+    (None: unknown), and only tell how far off a time may be. `early_ms` is what making ready took longer for this
     contender's windows than for the null windows beside them: work before the gun, which counts.
     """
 
@@ -43,6 +47,7 @@ class TimeRecord:
     is_cuda: bool
     gated: bool
     launch_shift_ms: float = 0.0
+    launches: int | None = 1
     elapsed_ms: list[float] = field(default_factory=list)
     null_ms: list[float] = field(default_factory=list)
     early_ms: list[float] = field(default_factory=list)
@@ -88,6 +93,13 @@ class TimeRecord:
     def _head_start(self) -> Believed:
         """What was worked ahead of the gun in each window. On the host, where others run at the same time: unknown."""
         return head_start(self.early_ms) if self.is_cuda else Believed(0.0)
+
+    @property
+    def launches_at_most(self) -> int:
+        """A call's launches: as the runner counts, as far as they fit into its time; as many as fit where it cannot."""
+        windows = self.net_ms[undisturbed(self.net_ms)] / self.calls
+        fitting = max(int(float(windows.mean()) / LEAST_LAUNCH_MS), 1) if len(windows) else 1
+        return min(max(self.launches, 1), fitting) if self.launches is not None else fitting
 
     @property
     def half_width(self) -> float:
@@ -139,6 +151,7 @@ class TimeRecord:
             single_call_ms=statistics.median(self.single_ms) if self.single_ms else None,
             precision=narrow if math.isfinite(narrow) and not bounded else None,
             launch_shift_us=self.launch_shift_ms * 1e3,
+            launches=self.launches,
             stopped_by=self.stopped.value if self.stopped is not None else None,
             card=self.card,
         )

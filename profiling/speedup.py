@@ -9,9 +9,9 @@ from profiling.record import TimeRecord
 from profiling.statistics import ratio_half_width, speedup, undisturbed
 
 # What one kernel's time differs by between two processes, as a standard deviation: each context launches a kernel
-# sooner or later, of which this much is left after what was measured of it is taken off, and its windows begin sooner
-# or later (docs/measurements.md). Windows in one pair of processes do not average it out.
-LAUNCH_MS = 40e-6
+# sooner or later, and of each launch this much is left between contexts of one kind (tasks.standbys); its windows begin
+# sooner or later (docs/measurements.md). Windows in one pair of processes do not average it out.
+LAUNCH_MS = 30e-6
 WINDOW_MS = 5e-3
 
 
@@ -19,9 +19,15 @@ def paired_speedup(reference: TimeRecord, candidate: TimeRecord) -> Speedup | No
     """From the windows that were shot side by side; a pair counts where nothing broke into either."""
     ours, theirs = candidate.net_ms, reference.net_ms
     kept = undisturbed(ours) & undisturbed(theirs)
-    apart = math.hypot(LAUNCH_MS * candidate.calls, WINDOW_MS) if candidate.is_cuda else 0.0
     ours, theirs = ours[kept] * candidate.correction, theirs[kept] * reference.correction
-    return speedup(theirs, ours, apart_ms=(apart * reference.correction, apart * candidate.correction))
+    return speedup(theirs, ours, apart_ms=(_apart_ms(reference), _apart_ms(candidate)))
+
+
+def _apart_ms(record: TimeRecord) -> float:
+    """What its windows may differ by in another process."""
+    if not record.is_cuda:
+        return 0.0
+    return math.hypot(LAUNCH_MS * record.launches_at_most * record.calls, WINDOW_MS) * record.correction
 
 
 def pairs_half_width(reference: TimeRecord, candidate: TimeRecord) -> float:

@@ -130,7 +130,7 @@ class Range:
         """Where each call's arguments and answers lie: told once, as long as neither layout nor arena changes."""
         if self._told is None or self._told[0] is not slots or self._told[1] is not arena:
             calls = slots.null_wire() if self._null else slots.wire()
-            self.session.runner.request({"op": "layout", "calls": calls})
+            self.session.runner.request({"op": "layout", **calls})
             self._told = slots, arena
 
     def _heard(self, gate: Gate) -> bool:

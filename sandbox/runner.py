@@ -27,6 +27,7 @@ from sandbox.assignment import assignment
 from sandbox.channel import Channel, Message
 from sandbox.cuda import Gate
 from sandbox.flop_count import counted
+from sandbox.launch_count import counted_launches
 from sandbox.launch_latency import launch_times_ms
 from sandbox.marks import mark, milliseconds
 from sandbox.null_kernel import NullKernel
@@ -60,7 +61,8 @@ class Runner:
         device = message["target"]["device"]
         torch.manual_seed(0)
         square = torch.randn(16, 16, device=device)
-        (square @ square).clone()
+        with counted_launches(Target(device, None)):
+            (square @ square).clone()
         torch.cuda.synchronize()
         return {"op": "ok"}
 
@@ -156,6 +158,9 @@ class Runner:
             elapsed_ms.append(milliseconds(start, mark(self.target)))
             if results[-1] is not None:
                 places.note(self._outputs(results[-1], args))
+        with counted_launches(self.target) as count:
+            self._loaded.call(args)
+        self._synchronize()
         self.reuses_memory = places.comes_again
         return {
             "op": "value",
@@ -163,6 +168,7 @@ class Runner:
             "returned": results[-1] is not None,
             "reuses_memory": self.reuses_memory,
             "elapsed_ms": elapsed_ms,
+            "launches": count.launches,
         }
 
     def double(self, message: Message) -> Message:
@@ -176,7 +182,15 @@ class Runner:
 
     def layout(self, message: Message) -> Message:
         """Where the arguments and answers of the next windows' calls lie."""
-        self.calls = [(self._placed(call["args"]), self._placed(call["outputs"])) for call in message["calls"]]
+        inputs_end, strides = int(message["inputs_end"]), (int(message["input_stride"]), int(message["output_stride"]))
+        self.calls = []
+        for group in message["groups"]:
+            first = values.decode([group["args"], group["outputs"]])
+            for number in range(int(group["count"])):
+                steps = [number * stride for stride in strides]
+                place = partial(self._moved, inputs_end=inputs_end, steps=steps)
+                args, slots = values.replace(first, TensorRef, place)
+                self.calls.append((args, slots))
         return {"op": "ok"}
 
     def flops(self, message: Message) -> Message:
@@ -249,6 +263,10 @@ class Runner:
     def _placed(self, wire: Any) -> Any:
         """A value whose tensors lie in the arena."""
         return values.replace(values.decode(wire), TensorRef, lambda ref: argument(self._memory, ref))
+
+    def _moved(self, ref: TensorRef, *, inputs_end: int, steps: list[int]) -> Any:
+        """The tensor that lies as far from that one as another call's does: inputs by one step, outputs by another."""
+        return argument(self._memory, ref.at(ref.offset + steps[ref.offset >= inputs_end]))
 
     def _outputs(self, result: Any, args: list[Any]) -> list[torch.Tensor]:
         """The answer's tensors: what the call returned, else the contract's output arguments."""

@@ -19,6 +19,7 @@ from profiling.window import Range
 from sandbox.replies import Loaded, Probe
 from sandbox.session import Session
 from tasks.privacy import without_machine_paths
+from tasks.standbys import Standby
 
 
 class Stopped(Exception):
@@ -72,6 +73,7 @@ class Contender:
         self.timing: Timing | None = None
         self.comparison: Comparison | None = None
         self.launches: dict[str, Any] | None = None
+        self.standby: Standby | None = None
         self.session: Session | None = None
         self.loaded: Loaded | None = None
         self.probe: Probe | None = None

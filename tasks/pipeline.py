@@ -122,10 +122,9 @@ class _Job:
 
     def warm(self) -> None:
         """A runner for each contender, its context made before the device is asked for."""
-        for contender, session in zip(
-            self.contenders, self.bench.warm_sessions(len(self.contenders), self.cancelled), strict=True
-        ):
-            contender.session = session
+        standbys = self.bench.warm(len(self.contenders), self.cancelled)
+        for contender, standby in zip(self.contenders, standbys, strict=True):
+            contender.standby, contender.session = standby, standby.session
 
     def judge(self) -> None:
         """Everything that needs the device, inside its lease and the request's time."""
@@ -151,7 +150,6 @@ class _Job:
                 self.progress(Stage.TIME)
                 self.speedup = timekeeper.time()
                 self._flag_replay()
-            rounds.look_at_precision()
             if rounds.right and self.weights is not None:
                 self._try_otherwise(rounds, self.weights)
             if self.request.profile or (self.speedup is not None and self.speedup.ratio > SUSPICIOUS):
@@ -161,6 +159,7 @@ class _Job:
             self.candidate.close()
             if self.candidate.timing is not None:
                 self.speedup = timekeeper.check_alone(self.speedup)
+            rounds.look_at_precision()
             if self.request.profile and self.reference is not None:
                 look_at_launches([self.reference], example, deadline)
         finally:

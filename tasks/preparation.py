@@ -27,9 +27,9 @@ class Preparation:
 
     def time_launches(self, cancelled: Callable[[], bool]) -> None:
         """While nothing of a submission is in any runner. On a card's first job its ceilings are measured here too."""
-        shifts_ms = self.bench.launch_shifts_ms([_session(contender) for contender in self.contenders], cancelled)
-        for contender, shift_ms in zip(self.contenders, shifts_ms, strict=True):
-            contender.launch_shift_ms = shift_ms
+        for contender in self.contenders:
+            if contender.standby is not None:
+                contender.launch_shift_ms = self.bench.launch_shift_ms(contender.standby, cancelled)
 
     def load(self, deadline: float, seed: int) -> None:
         """Loads every kernel, one after the other."""

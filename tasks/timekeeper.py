@@ -21,7 +21,7 @@ from tasks.gating import Rehearsal, rehearse
 from tasks.rounds import Rounds
 
 RESERVE_S = 1.0
-SINGLE_ROUNDS = 6
+SINGLE_ROUNDS = 4
 MAX_REPEATS = 3
 COPIED_EACH = "calls answer in the same memory: each answer is copied before the next call, on the kernel's time"
 
@@ -110,7 +110,10 @@ class Timekeeper:
         # Behind the gate a launch costs the device's time, else the host's.
         shift_ms = contender.launch_shift_ms if gated else 0.0
         said = [] if shift_ms is not None else [LAUNCHES_UNKNOWN]
-        return TimeRecord(calls, self.bench.device.is_cuda, gated=gated, launch_shift_ms=shift_ms or 0.0, flags=said)
+        launches = contender.probe.launches if contender.probe is not None else None
+        return TimeRecord(
+            calls, self.bench.device.is_cuda, gated, launch_shift_ms=shift_ms or 0.0, launches=launches, flags=said
+        )
 
     def _windows(self, slots: dict[str, Slots], records: dict[str, TimeRecord]) -> None:
         # The first round warms up, and its marked windows give the distribution; the others give the level.

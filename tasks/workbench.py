@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -31,13 +30,13 @@ from sandbox.session import Session
 from tasks.bench_folder import BenchFolder
 from tasks.device import detect
 from tasks.lease import quiet
+from tasks.standbys import WARM_S, Standby, Standbys
 
 log = logging.getLogger(__name__)
 
 FOREVER = float("inf")
-WARM_S = 60.0
 CONTEXTS = 7
-"""The middle of so many contexts' launches is taken for the card's."""
+"""From so many contexts' launches the card's are told."""
 ARENA_SHARE = 4
 """By default a quarter of the device's memory is for inputs and outputs in all their copies, the rest for kernels."""
 
@@ -59,6 +58,7 @@ class Workbench:
         self._zygote: Zygote | None = None
         self._null: Range | None = None
         self._ceilings: Ceilings | None = None
+        self._standbys = Standbys(self._forked, self.quiet)
         self.card = CardMonitor(self.device.uuid)
 
     @property
@@ -78,30 +78,12 @@ class Workbench:
         """Inside, nobody else makes a context on this device (tasks.lease.quiet)."""
         return quiet(self.device_id, cancelled) if self.device.is_cuda else nullcontext()
 
-    def warm_sessions(self, count: int, cancelled: Callable[[], bool]) -> list[Session]:
-        """Fresh runners with their contexts made, all at once: what the holder of the device would wait for else.
-
-        They live until they are closed; whoever uses one sets its deadline (`Session.until`). Where the device has no
-        room for a context now, as its holder may use all of it, they make theirs when they are used.
-        """
-        sessions = self._sessions(count, cancelled)
+    def warm(self, count: int, cancelled: Callable[[], bool]) -> list[Standby]:
+        """Fresh runners, on a GPU with contexts that launch alike: whoever holds the device need not wait for them."""
         if not self.device.is_cuda:
-            return sessions
-        try:
-            with self.quiet(cancelled):
-                for session in sessions:
-                    session.until(deadline_in(WARM_S))
-                    session.open_device()
-                for session in sessions:
-                    session.opened()
-        except BaseException as error:
-            for session in sessions:
-                session.close()
-            if not isinstance(error, KernelFault):
-                raise
-            log.warning("no context could be made ahead of the device's lease: %s", error)
-            return self._sessions(count, cancelled)
-        return sessions
+            return [Standby(self._forked(cancelled)) for _ in range(count)]
+        known = self._ceilings
+        return self._standbys.take(count, known.launch_ms if known is not None else None, cancelled)
 
     def session(self, *, deadline: float, cancelled: Callable[[], bool]) -> Session:
         """A fresh runner for one submission. `deadline` is by time.monotonic()."""
@@ -137,16 +119,21 @@ class Workbench:
                 )
         return self._ceilings
 
-    def launch_shifts_ms(self, sessions: list[Session], cancelled: Callable[[], bool]) -> list[float | None]:
-        """By how much a launch takes longer in each runner than on this card as a rule. Before they have a submission.
+    def launch_shift_ms(self, standby: Standby, cancelled: Callable[[], bool]) -> float | None:
+        """By how much a launch takes longer in that runner than on this card as a rule. Before it has a submission.
 
         None where that cannot be told. Needs the device's lease.
         """
         usual = self.ceilings().launch_ms
-        if usual is None:
-            return [None] * len(sessions)
-        found = self._launches_ms(sessions, cancelled)
-        return [here - usual if here is not None else None for here in found]
+        here = standby.launch_ms
+        if usual is not None and here is None:
+            try:
+                standby.session.until(deadline_in(WARM_S))
+                with self.quiet(cancelled):
+                    here = standby.session.launch_ms()
+            except KernelFault as fault:
+                raise InfrastructureFault(f"a fresh runner does not launch: {fault}") from fault
+        return here - usual if usual is not None and here is not None else None
 
     def own_pids(self) -> set[int]:
         """Every process of this service on this node: none of them is a stranger on the card."""
@@ -178,44 +165,29 @@ class Workbench:
         self._discard()
         self._own_folder.close()
 
-    def _sessions(self, count: int, cancelled: Callable[[], bool]) -> list[Session]:
-        sessions: list[Session] = []
-        try:
-            for _ in range(count):
-                sessions.append(self.session(deadline=FOREVER, cancelled=cancelled))
-        except BaseException:
-            for session in sessions:
-                session.close()
-            raise
-        return sessions
+    def _forked(self, cancelled: Callable[[], bool]) -> Session:
+        return self.session(deadline=FOREVER, cancelled=cancelled)
 
     def _session(self, deadline: float, cancelled: Callable[[], bool]) -> Session:
         runner = self.zygote.runner(deadline=deadline, cancelled=cancelled)
         return Session(runner, self.target, self.arena_memory)
 
     def _measured_ceilings(self) -> Ceilings:
-        sessions = self.warm_sessions(CONTEXTS, lambda: False)
         try:
-            found = [each for each in self._launches_ms(sessions, lambda: False) if each is not None]
-        finally:
-            for session in sessions:
-                session.close()
-        return replace(measure(self.device.name), launch_ms=statistics.median(found) if found else None)
-
-    def _launches_ms(self, sessions: list[Session], cancelled: Callable[[], bool]) -> list[float | None]:
-        """What a launch costs in each; quiet, as others' contexts would make it longer for no reason of its own."""
-        try:
-            with self.quiet(cancelled):
-                for session in sessions:
-                    session.until(deadline_in(WARM_S))
-                return [session.launch_ms() for session in sessions]
+            made = self._standbys.make(CONTEXTS, lambda: False)
         except KernelFault as fault:
-            raise InfrastructureFault(f"a fresh runner does not launch: {fault}") from fault
+            raise InfrastructureFault(f"a fresh runner does not start: {fault}") from fault
+        for one in made:
+            one.session.close()
+        found = sorted(one.launch_ms for one in made if one.launch_ms is not None)
+        # The faster of the two kinds of contexts; the very fastest may be by itself.
+        return replace(measure(self.device.name), launch_ms=found[:2][-1] if found else None)
 
     def _discard(self) -> None:
         if self._null is not None:
             self._null.session.close()
             self._null = None
+        self._standbys.close()
         if self._zygote is not None:
             self._zygote.close()
             self._zygote = None

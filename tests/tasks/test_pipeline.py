@@ -88,7 +88,10 @@ def test_a_right_candidate_passes_with_times_for_both_sides(bench: Workbench) ->
     assert body["verdict"] == "passed", body["kernel_exec_result"]["validation_error"]
     assert body["ref_runtime"]["mean"] > 0
     speedup = body["speedup"]
-    # On a host as busy as that there may be no upper bound.
+    if speedup is None:  # On a host as busy as that no window is clear of zero, which is told.
+        assert any("too short" in flag for flag in body["timing"]["flags"]), body["timing"]
+        return
+    # On one nearly as busy there may be no upper bound.
     assert speedup["low"] <= speedup["ratio"] and (speedup["high"] is None or speedup["ratio"] <= speedup["high"])
     comparison = body["kernel_exec_result"]["comparison"]
     assert comparison["calls"] == comparison["calls_passed"] >= 10
