@@ -11,7 +11,7 @@ from profiling.statistics import ratio_half_width, speedup, undisturbed
 # What one kernel's time differs by between two processes, as a standard deviation: each context launches a kernel
 # sooner or later, and of each launch this much is left between contexts of one kind (tasks.standbys); its windows begin
 # sooner or later (docs/measurements.md). Windows in one pair of processes do not average it out.
-LAUNCH_MS = 30e-6
+LAUNCH_MS = 25e-6
 WINDOW_MS = 5e-3
 
 
@@ -20,14 +20,17 @@ def paired_speedup(reference: TimeRecord, candidate: TimeRecord) -> Speedup | No
     ours, theirs = candidate.net_ms, reference.net_ms
     kept = undisturbed(ours) & undisturbed(theirs)
     ours, theirs = ours[kept] * candidate.correction, theirs[kept] * reference.correction
-    return speedup(theirs, ours, apart_ms=(_apart_ms(reference), _apart_ms(candidate)))
+    unlike_ms = abs(reference.launch_shift_ms - candidate.launch_shift_ms) / 2
+    return speedup(theirs, ours, apart_ms=(_apart_ms(reference, unlike_ms), _apart_ms(candidate, unlike_ms)))
 
 
-def _apart_ms(record: TimeRecord) -> float:
-    """What its windows may differ by in another process."""
+def _apart_ms(record: TimeRecord, unlike_ms: float) -> float:
+    """What its windows may differ by in another process. Of several launches a call, one has been put right."""
     if not record.is_cuda:
         return 0.0
-    return math.hypot(LAUNCH_MS * record.launches_at_most * record.calls, WINDOW_MS) * record.correction
+    launches = record.launches_at_most
+    known, unknown = unlike_ms * (launches - 1), LAUNCH_MS * launches
+    return math.hypot(record.calls * known, record.calls * unknown, WINDOW_MS) * record.correction
 
 
 def pairs_half_width(reference: TimeRecord, candidate: TimeRecord) -> float:

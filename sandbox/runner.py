@@ -48,6 +48,7 @@ class Runner:
         self.calls: list[tuple[list[Any], list[torch.Tensor]]] = []
         self.output_arguments: tuple[int, ...] = ()
         self.reuses_memory = False
+        self.pad: torch.Tensor | None = None
 
     def build(self, message: Message) -> Message:
         """Compiles in this process, with no GPU visible."""
@@ -221,6 +222,29 @@ class Runner:
         else:
             self.channel.send({"op": "armed"})
             self.channel.receive()
+        marks = self._call_all(marked=marked)
+        if gate is not None:
+            gate.report(stream, shot)
+            self.channel.send({"op": "armed"})
+        self._synchronize()
+        # The referee's clock runs until it hears this and has copied the outputs: nothing else before it.
+        self.channel.send({"op": "done"})
+        return {"op": "times", "call_ms": [milliseconds(*pair) for pair in itertools.pairwise(marks)]}
+
+    def relocate(self, message: Message) -> Message:
+        """Has what calls keep between their launches lie elsewhere in the device's memory from now on.
+
+        Where it lies decides how much of it stays in the L2. The calls are made once, on whatever the arena holds, so
+        that the next window finds the memory that it needs.
+        """
+        torch.cuda.empty_cache()
+        self.pad = torch.empty(int(message["bytes"]), dtype=torch.uint8, device=self.target.device)
+        self._call_all(marked=False)
+        self._synchronize()
+        return {"op": "ok"}
+
+    def _call_all(self, *, marked: bool) -> list[Any]:
+        """Calls the layout's calls and hands their answers in; marks between them where they are wanted."""
         marks = [mark(self.target)] if marked else []
         results = []
         for args, slots in self.calls:
@@ -234,13 +258,7 @@ class Runner:
         if results and any(slots for _, slots in self.calls):
             answers = [self._outputs(result, args) for result, (args, _) in zip(results, self.calls, strict=True)]
             deliver(answers, [slots for _, slots in self.calls])
-        if gate is not None:
-            gate.report(stream, shot)
-            self.channel.send({"op": "armed"})
-        self._synchronize()
-        # The referee's clock runs until it hears this and has copied the outputs: nothing else before it.
-        self.channel.send({"op": "done"})
-        return {"op": "times", "call_ms": [milliseconds(*pair) for pair in itertools.pairwise(marks)]}
+        return marks
 
     def _leave_arena(self) -> None:
         self.calls = []

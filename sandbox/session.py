@@ -163,6 +163,10 @@ class Session:
         except ProtocolError as error:
             raise KernelFault(Status.CRASHED, f"the runner's answer is no trace: {error}") from error
 
+    def relocate(self, size: int) -> None:
+        """Has what the calls of the layout keep on the device lie elsewhere, behind a pad of that many bytes."""
+        self.runner.request({"op": "relocate", "bytes": size})
+
     def reserve(self, size: int) -> Arena:
         """An arena of at least that many bytes, known to the runner; what was in the previous one is gone."""
         self._admit(size)

@@ -21,8 +21,8 @@ from sandbox.session import Session
 
 log = logging.getLogger(__name__)
 
-SPARE = 2
-"""So many more than a job needs: of four, two of the same kind are always there."""
+SPARE = 3
+"""So many more than a job needs: of five, two of the same kind are there."""
 WARM_S = 60.0
 
 Cancelled = Callable[[], bool]

@@ -21,7 +21,7 @@ from validation.tolerance import Tolerance, applied, strict
 __all__ = ["CallComparison", "compare", "compare_calls", "merge"]
 
 PIECE = 1 << 22
-"""Elements of one tensor compared at a time, of two real numbers each half as many: 64 bytes of temporaries a number."""
+"""Elements compared at a time, half as many complex ones: under 128 bytes of temporaries for each."""
 BATCH = 1 << 23
 """Elements of several calls' tensors compared at a time: what is launched for them costs more than what it does."""
 
