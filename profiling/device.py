@@ -66,6 +66,17 @@ class Device:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
     @property
+    def has_room(self) -> bool:
+        """Whether most of the device's memory is free: what runners hold that are about to end, nobody will miss.
+
+        Never of the host, on whose few cores even what ends is in the way.
+        """
+        if not self.is_cuda:
+            return False
+        free, total = torch.cuda.mem_get_info(self.name)
+        return bool(free > total / 2)
+
+    @property
     def usable(self) -> bool:
         """Whether this process can still use the device: an error in one of its own kernels is for good."""
         try:

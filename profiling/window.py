@@ -88,6 +88,8 @@ class Range:
         runner = self.session.runner
         how = {"shot": self._shots, "gated": gated, "marked": marked, "seed": slots.seed}
         runner.send({"op": "window", **how})
+        # While the runner queues its calls. Touched now, as fresh pages would be paid for inside the window.
+        snapshot = torch.empty(slots.output_bytes, dtype=torch.uint8, device=self.device.name).fill_(0)
         try:
             self._expect("armed", arm_within if gate else None)
         except TimeoutError:
@@ -96,8 +98,6 @@ class Range:
             self.device.synchronize()
             self._call_off(gate)
             raise GateClosed from None
-        # Touched before the clock runs: fresh host pages would be paid for inside the window.
-        snapshot = torch.empty(slots.output_bytes, dtype=torch.uint8, device=self.device.name).fill_(0)
         self.device.synchronize()
         with _undisturbed():
             begun = time.perf_counter_ns()

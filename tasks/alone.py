@@ -13,7 +13,7 @@ from profiling.slots import Slots
 from profiling.window import Clock, GateClosed
 from tasks.contender import Contender
 
-ALONE_ROUNDS = 4
+ALONE_ROUNDS = 3
 
 
 class Alone:

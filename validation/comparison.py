@@ -24,6 +24,8 @@ PIECE = 1 << 22
 """Elements compared at a time, half as many complex ones: under 128 bytes of temporaries for each."""
 BATCH = 1 << 23
 """Elements of several calls' tensors compared at a time: what is launched for them costs more than what it does."""
+SMALL = 1 << 19
+"""Elements of a tensor at most for that: larger ones are looked at one by one, bits first."""
 
 Call = tuple[list[torch.Tensor], list[torch.Tensor]]
 """Expected and actual outputs."""
@@ -47,7 +49,7 @@ def compare_calls(calls: list[Call], requested: Tolerance) -> list[CallCompariso
             found += [_faulty(call, fault, requested) for call in together]
             continue
         largest = max(tensor.numel() for tensor in together[0][0])
-        size = max(1, BATCH // max(1, largest))
+        size = BATCH // max(1, largest) if largest <= SMALL else 1
         for first in range(0, len(together), size):
             found += _batch(together[first : first + size], requested)
     return found
