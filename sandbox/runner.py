@@ -29,6 +29,7 @@ from sandbox.cuda import Gate
 from sandbox.flop_count import counted
 from sandbox.launch_count import counted_launches
 from sandbox.launch_latency import launch_times_ms
+from sandbox.layout import Call, laid_out
 from sandbox.marks import mark, milliseconds
 from sandbox.null_kernel import NullKernel
 from sandbox.tracing import traced
@@ -45,7 +46,7 @@ class Runner:
         self.arena: Arena | None = None
         self.gate: Gate | None = None
         self.retained: list[torch.Tensor] = []
-        self.calls: list[tuple[list[Any], list[torch.Tensor]]] = []
+        self.calls: list[Call] = []
         self.output_arguments: tuple[int, ...] = ()
         self.reuses_memory = False
         self.pad: torch.Tensor | None = None
@@ -183,15 +184,7 @@ class Runner:
 
     def layout(self, message: Message) -> Message:
         """Where the arguments and answers of the next windows' calls lie."""
-        inputs_end, strides = int(message["inputs_end"]), (int(message["input_stride"]), int(message["output_stride"]))
-        self.calls = []
-        for group in message["groups"]:
-            first = values.decode([group["args"], group["outputs"]])
-            for number in range(int(group["count"])):
-                steps = [number * stride for stride in strides]
-                place = partial(self._moved, inputs_end=inputs_end, steps=steps)
-                args, slots = values.replace(first, TensorRef, place)
-                self.calls.append((args, slots))
+        self.calls = laid_out(message, self._memory)
         return {"op": "ok"}
 
     def flops(self, message: Message) -> Message:
@@ -209,9 +202,8 @@ class Runner:
     def window(self, message: Message) -> Message:
         """One window over the layout: queue every call behind the gate (or wait for the gun), hand in, say done.
 
-        Answers are handed in after the last call, so that nothing stands between calls, or each before the next where
-        calls answer in the same memory. A marked window has the kernel's own clock read between them, for the
-        distribution. Both kernels of a round are given the same seed: dropout drops the same.
+        Answers are handed in after the last call, or each before the next where calls answer in the same memory. A
+        marked window has the kernel's own clock read between calls. Both kernels of a round get the same seed.
         """
         seed_everything(int(message["seed"]))
         shot, marked = int(message["shot"]), bool(message["marked"])
@@ -232,10 +224,9 @@ class Runner:
         return {"op": "times", "call_ms": [milliseconds(*pair) for pair in itertools.pairwise(marks)]}
 
     def relocate(self, message: Message) -> Message:
-        """Has what calls keep between their launches lie elsewhere in the device's memory from now on.
+        """Has what calls keep between launches lie elsewhere: that decides how much of it stays in the L2.
 
-        Where it lies decides how much of it stays in the L2. The calls are made once, on whatever the arena holds, so
-        that the next window finds the memory that it needs.
+        The calls are made once, on whatever the arena holds: the next window is to find the memory that it needs.
         """
         torch.cuda.empty_cache()
         self.pad = torch.empty(int(message["bytes"]), dtype=torch.uint8, device=self.target.device)
@@ -281,10 +272,6 @@ class Runner:
     def _placed(self, wire: Any) -> Any:
         """A value whose tensors lie in the arena."""
         return values.replace(values.decode(wire), TensorRef, lambda ref: argument(self._memory, ref))
-
-    def _moved(self, ref: TensorRef, *, inputs_end: int, steps: list[int]) -> Any:
-        """The tensor that lies as far from that one as another call's does: inputs by one step, outputs by another."""
-        return argument(self._memory, ref.at(ref.offset + steps[ref.offset >= inputs_end]))
 
     def _outputs(self, result: Any, args: list[Any]) -> list[torch.Tensor]:
         """The answer's tensors: what the call returned, else the contract's output arguments."""
