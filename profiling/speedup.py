@@ -13,9 +13,9 @@ from profiling.statistics import ratio_half_width, speedup, undisturbed
 # sooner or later (docs/measurements.md). Windows in one pair of processes do not average it out.
 LAUNCH_MS = 25e-6
 WINDOW_MS = 5e-3
-PLACES_ALIKE = 2.0
+PLACES_ALIKE = 3.0
 """Where calls of several launches keep data for each other is drawn anew for every window, but part of it stays where
-it was: the ratio of 2 M element chains with themselves varied twice as much as their windows said (measurements)."""
+it was: ratios of such kernels with themselves vary that much more than their windows say (docs/measurements.md)."""
 
 
 def paired_speedup(reference: TimeRecord, candidate: TimeRecord) -> Speedup | None:
