@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from sandbox.scratch import remove
 
 PREFIX = "bench-"
 
@@ -27,13 +28,21 @@ class BenchFolder:
             for left in parent.glob(f"{PREFIX}*"):
                 _remove_if_dead(left)
             self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+            for folder in (parent, self.path):
+                let_pass(folder)
             self._lock = _opened(self.path)
             fcntl.flock(self._lock, fcntl.LOCK_EX)
 
     def close(self) -> None:
         """Removes the folder and all that is in it."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        remove(self.path)
         os.close(self._lock)
+
+
+def let_pass(folder: Path) -> None:
+    """Whoever knows a name in the folder may go there: strangers with a user of their own. Nobody may list it."""
+    if os.geteuid() == 0:
+        folder.chmod(0o711)
 
 
 def _remove_if_dead(folder: Path) -> None:
@@ -43,7 +52,7 @@ def _remove_if_dead(folder: Path) -> None:
         return  # Its owner has removed it meanwhile, or it is no folder.
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(folder, ignore_errors=True)
+        remove(folder)
     except BlockingIOError:
         return
     finally:

@@ -17,6 +17,7 @@ from domain.result import Comparison, Outcome, Status, Timing
 from profiling.slots import Slots
 from profiling.window import Range
 from sandbox.replies import Loaded, Probe
+from sandbox.scratch import TooMuch, entries
 from sandbox.session import Session
 from tasks.privacy import without_machine_paths
 
@@ -36,19 +37,30 @@ def digest(folder: Path) -> bytes:
     """
     found = hashlib.blake2b(digest_size=32)
     size = 0
-    for path in sorted(folder.rglob("*")):
-        found.update(os.fsencode(path.relative_to(folder)) + b"\0")
-        if path.is_file() and not path.is_symlink():
-            size += path.stat().st_size
+    try:
+        left = sorted(entries(folder), key=lambda entry: entry.path)
+    except TooMuch as error:
+        raise KernelFault(Status.UNSUPPORTED, f"the build left {error}: write less while it is imported") from error
+    for entry in left:
+        found.update(os.fsencode(entry.path) + b"\0")
+        if entry.is_file(follow_symlinks=False):
+            size += entry.stat(follow_symlinks=False).st_size
             if size > MAX_FOLDER_BYTES:
                 raise KernelFault(
                     Status.UNSUPPORTED,
                     f"the build left more than {MAX_FOLDER_BYTES >> 30} GiB in its folder: write less while the source "
                     "is imported",
                 )
-            with path.open("rb") as file:
-                found.update(hashlib.file_digest(file, hashlib.blake2b).digest())
+            found.update(_content(entry.path))
     return found.digest()
+
+
+def _content(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, hashlib.blake2b).digest()
+    except PermissionError as error:  # Of a worker that is not root.
+        raise KernelFault(Status.UNSUPPORTED, "the build left a file that it does not let us read") from error
 
 
 class Contender:
@@ -61,7 +73,6 @@ class Contender:
         self.role = role
         self.kernel = kernel
         self.folder = folder
-        self.folder.mkdir()
         self.fault: KernelFault | None = None
         self.compiled = False
         self.artifact = Artifact()

@@ -41,11 +41,12 @@ NO_DEVICE_METRICS = {
 def run(request: Request, bench: Workbench, progress: Callable[[Stage], None], cancelled: Callable[[], bool]) -> Report:
     """Evaluates or compares. Raises JobCancelled, InfrastructureFault, or whatever `progress` raises."""
     with ExitStack() as stack:
+        bench.start_zygote()
         folder = stack.enter_context(bench.job_folder())
-        candidate = Contender("candidate", request.kernel, folder / "candidate")
+        candidate = Contender("candidate", request.kernel, bench.private_folder(folder / "candidate"))
         reference = None
         if request.reference is not None:
-            reference = Contender("reference", request.reference, folder / "reference")
+            reference = Contender("reference", request.reference, bench.private_folder(folder / "reference"))
         job = _Job(request, bench, progress, cancelled, candidate, reference)
         if request.profile:
             for contender in job.contenders:
@@ -99,15 +100,16 @@ class _Job:
     def build(self) -> None:
         """Compiles every contender in a builder of its own, with no GPU visible, before the device is asked for."""
         self.progress(Stage.BUILD)
-        self.bench.start_zygote()
         deadline = deadline_in(self.request.timeout)
         failed: Stopped | None = None
         for contender in self.contenders:
             started = time.monotonic()
-            contender.session = self.bench.session(deadline=deadline, cancelled=self.cancelled)
+            contender.session = self.bench.session(
+                contender.folder, gpu=False, deadline=deadline, cancelled=self.cancelled
+            )
             try:
                 with contender.answerable():
-                    contender.artifact = contender.session.build(contender.kernel, contender.folder)
+                    contender.artifact = contender.session.build(contender.kernel)
                     contender.compiled = contender.artifact.deferred is None
                     contender.facts |= contender.artifact.facts
                     contender.close()  # Before it is sealed: nothing may be left that writes into its folder.
@@ -122,9 +124,8 @@ class _Job:
 
     def warm(self) -> None:
         """A runner for each contender, its context made before the device is asked for."""
-        for contender, session in zip(
-            self.contenders, self.bench.warm_sessions(len(self.contenders), self.cancelled), strict=True
-        ):
+        folders = [contender.folder for contender in self.contenders]
+        for contender, session in zip(self.contenders, self.bench.warm_sessions(folders, self.cancelled), strict=True):
             contender.session = session
 
     def judge(self) -> None:

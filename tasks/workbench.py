@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import statistics
 import tempfile
 import time
@@ -27,8 +26,9 @@ from profiling.device import Device
 from profiling.slots import Slots
 from profiling.window import GateClosed, Range
 from sandbox.launcher import Zygote
+from sandbox.scratch import remove
 from sandbox.session import Session
-from tasks.bench_folder import BenchFolder
+from tasks.bench_folder import BenchFolder, let_pass
 from tasks.device import detect
 from tasks.lease import quiet
 
@@ -78,13 +78,17 @@ class Workbench:
         """Inside, nobody else makes a context on this device (tasks.lease.quiet)."""
         return quiet(self.device_id, cancelled) if self.device.is_cuda else nullcontext()
 
-    def warm_sessions(self, count: int, cancelled: Callable[[], bool]) -> list[Session]:
-        """Fresh runners with their contexts made, all at once: what the holder of the device would wait for else.
+    def private_folder(self, folder: Path) -> Path:
+        """Makes the folder in which one kernel is built and run, for nobody else to look into."""
+        return self.zygote.private_folder(folder)
+
+    def warm_sessions(self, folders: list[Path], cancelled: Callable[[], bool]) -> list[Session]:
+        """A fresh runner in each folder, contexts made all at once: what the holder of the device would wait for else.
 
         They live until they are closed; whoever uses one sets its deadline (`Session.until`). Where the device has no
         room for a context now, as its holder may use all of it, they make theirs when they are used.
         """
-        sessions = self._sessions(count, cancelled)
+        sessions = self._sessions(folders, cancelled)
         if not self.device.is_cuda:
             return sessions
         try:
@@ -100,13 +104,13 @@ class Workbench:
             if not isinstance(error, KernelFault):
                 raise
             log.warning("no context could be made ahead of the device's lease: %s", error)
-            return self._sessions(count, cancelled)
+            return self._sessions(folders, cancelled)
         return sessions
 
-    def session(self, *, deadline: float, cancelled: Callable[[], bool]) -> Session:
-        """A fresh runner for one submission. `deadline` is by time.monotonic()."""
+    def session(self, folder: Path, *, gpu: bool, deadline: float, cancelled: Callable[[], bool]) -> Session:
+        """A fresh runner in a private folder, a builder without `gpu`. `deadline` is by time.monotonic()."""
         try:
-            return self._session(deadline, cancelled)
+            return self._session(folder, gpu, deadline, cancelled)
         except InfrastructureFault:
             self._discard()
             raise
@@ -118,7 +122,7 @@ class Workbench:
         """
         try:
             if self._null is None:
-                session = self._session(FOREVER, lambda: False)
+                session = self._session(self._own_runners_folder(), True, FOREVER, lambda: False)
                 self._null = Range(session, self.device, null=True)
                 session.load_null()
             return self._null.window(slots, gated=gated, marked=False).elapsed_ms
@@ -168,33 +172,36 @@ class Workbench:
     def job_folder(self) -> Iterator[Path]:
         """A folder for one job's files; gone afterwards."""
         folder = Path(tempfile.mkdtemp(prefix="job-", dir=self.folder))
+        let_pass(folder)
         try:
             yield folder
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            for private in folder.iterdir():
+                remove(private)
+            remove(folder)
 
     def close(self) -> None:
         """Ends the zygote and every runner, removes the folder."""
         self._discard()
         self._own_folder.close()
 
-    def _sessions(self, count: int, cancelled: Callable[[], bool]) -> list[Session]:
+    def _sessions(self, folders: list[Path], cancelled: Callable[[], bool]) -> list[Session]:
         sessions: list[Session] = []
         try:
-            for _ in range(count):
-                sessions.append(self.session(deadline=FOREVER, cancelled=cancelled))
+            for folder in folders:
+                sessions.append(self.session(folder, gpu=True, deadline=FOREVER, cancelled=cancelled))
         except BaseException:
             for session in sessions:
                 session.close()
             raise
         return sessions
 
-    def _session(self, deadline: float, cancelled: Callable[[], bool]) -> Session:
-        runner = self.zygote.runner(deadline=deadline, cancelled=cancelled)
+    def _session(self, folder: Path, gpu: bool, deadline: float, cancelled: Callable[[], bool]) -> Session:
+        runner = self.zygote.runner(folder, gpu=gpu, deadline=deadline, cancelled=cancelled)
         return Session(runner, self.target, self.arena_memory)
 
     def _measured_ceilings(self) -> Ceilings:
-        sessions = self.warm_sessions(CONTEXTS, lambda: False)
+        sessions = self.warm_sessions([self._own_runners_folder()] * CONTEXTS, lambda: False)
         try:
             found = [each for each in self._launches_ms(sessions, lambda: False) if each is not None]
         finally:
@@ -211,6 +218,11 @@ class Workbench:
                 return [session.launch_ms() for session in sessions]
         except KernelFault as fault:
             raise InfrastructureFault(f"a fresh runner does not launch: {fault}") from fault
+
+    def _own_runners_folder(self) -> Path:
+        """Of the runners that see no submission."""
+        folder = self.folder / "own"
+        return folder if folder.exists() else self.private_folder(folder)
 
     def _discard(self) -> None:
         if self._null is not None:
