@@ -12,7 +12,7 @@ import signal
 from pathlib import Path
 
 from sandbox import identity, landlock, namespaces, seccomp
-from sandbox.file_access import gpu_nodes, is_card, out_of_reach, readable
+from sandbox.file_access import SHARED_MEMORY, USE_SHARED_MEMORY, gpu_nodes, is_card, out_of_reach, readable
 from sandbox.limits import die_with_parent, limit, limit_processes, no_new_privileges
 
 OUT_OF_THE_WAY = 100
@@ -70,7 +70,7 @@ class Confinement:
             self._restrict_files(folder, gpu=gpu)
         if self.filters:
             signals_elsewhere = own_user or (self.lands and landlock.keeps_signals(self.abi))
-            seccomp.install(self._filter(own_user=own_user), signals_elsewhere=signals_elsewhere)
+            seccomp.install(self._filter(own_user=own_user), own_user=own_user, signals_elsewhere=signals_elsewhere)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
@@ -88,9 +88,10 @@ class Confinement:
         rules = landlock.Ruleset(self.abi)
         for place, access in self._places + (self._nodes if gpu else []):
             rules.allow(place, access)
-        own = _opened(folder)
-        rules.allow(own, landlock.OWN)
-        os.close(own)
+        _allow(rules, folder, landlock.OWN)
+        # One that others have too is only for who cannot read their files in it.
+        if SHARED_MEMORY.is_dir() and (self.isolates or not self.searches):
+            _allow(rules, SHARED_MEMORY, USE_SHARED_MEMORY)
         # CUDA names its threads there as it starts, and gives up where it cannot (error 304). The rule holds for as
         # long as the descriptor does: what /proc shows of a process is made anew whenever nobody has it open.
         opened = _opened(Path("/proc/self/"))
@@ -113,6 +114,12 @@ def _settle_in(folder: Path) -> None:
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
         "CUPY_CACHE_DIR": str(folder / "cupy"),
     }
+
+
+def _allow(rules: landlock.Ruleset, place: Path, access: int) -> None:
+    opened = _opened(place)
+    rules.allow(opened, access)
+    os.close(opened)
 
 
 def _opened(place: Path) -> int:

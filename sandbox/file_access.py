@@ -40,9 +40,13 @@ def readable(folder: Path) -> dict[Path, int]:
     found |= {place: landlock.READ for place in Path("/etc").glob("python3*")}
     found |= {Path(place): landlock.READ for place in ("/proc", "/sys")}
     found |= {Path("/dev", name): landlock.USE_DEVICE for name in _DEVICES}
-    # Semaphores and shared memory of the C library, with which a library's worker processes talk to each other.
-    found[Path("/dev/shm")] = landlock.OWN & ~landlock.EXECUTE
     return {place: access for place, access in found.items() if place.exists()}
+
+
+SHARED_MEMORY = Path("/dev/shm")
+"""Semaphores and shared memory of the C library, with which a library's worker processes talk to each other."""
+
+USE_SHARED_MEMORY = landlock.OWN & ~landlock.EXECUTE
 
 
 def gpu_nodes(visible: str | None) -> list[Path]:

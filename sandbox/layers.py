@@ -145,7 +145,7 @@ def _told(confinement: Confinement, holds: dict[str, bool]) -> Layers:
         ),
         "seccomp": (f"{len(seccomp.REFUSED)} system calls refused, and sockets but Unix's", seccomp.available() or ""),
         "signals": ("to its own processes only", "the worker can be signalled"),
-        "namespaces": ("network, IPC, host name", namespaces.why_not() or ""),
+        "namespaces": ("network, shared memory, IPC, host name", namespaces.why_not() or ""),
     }
     layers = {name: Layer(holds[name], details[name][not holds[name]]) for name in holds}
     layers["cgroup"] = _told_of(groups)

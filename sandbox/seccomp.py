@@ -18,14 +18,21 @@ from sandbox.system_calls import MACHINE, call, number, prctl
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # AUDIT_ARCH_*
 _X32 = 0x40000000
 
-_LOAD, _IF_EQUAL, _IF_AT_LEAST, _IF_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_LOAD, _IF_EQUAL, _IF_AT_LEAST, _IF_ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 _NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 
 _PR_SET_SECCOMP, _MODE_FILTER, _GET_ACTION_AVAIL = 22, 2, 2
-_AF_UNIX = 1
+_AF_UNIX, _DATAGRAM, _TYPE_OF_SOCKET = 1, 2, 0xF
 _NEW_NAMESPACES = 0x7E020000  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
 _PERSONALITIES = (0, 0xFFFFFFFF)  # what every process has, and the question which one that is
+_SET_OWNER, _IOCTL_SET_OWNER = (8, 15), (0x8901, 0x8902)  # whom a descriptor signals
+_OF_PROCESSES = {
+    **{"prlimit64": 0, "sched_setaffinity": 0, "sched_setattr": 0, "sched_setparam": 0, "sched_setscheduler": 0},
+    **{"setpriority": 1, "ioprio_set": 1},
+}
+"""Which argument of these calls names the process that they change."""
+
 _SIGNALS_BY_PID = ("kill", "tgkill", "tkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
 
 REFUSED = (
@@ -73,27 +80,34 @@ def rules(*, own_user: bool, truncation_elsewhere: bool) -> bytes:
     found += _rule("clone3", [_give(errno.ENOSYS)])  # its flags lie in memory; libc falls back on clone
     found += _rule("clone", _unless_any_bit(0, _NEW_NAMESPACES))
     for name in ("socket", "socketpair"):
-        found += _rule(name, _only(0, [_AF_UNIX]))
+        found += _rule(name, _only(0, [_AF_UNIX]) if own_user else _unix_stream())
     found += _rule("personality", _only(0, _PERSONALITIES))
     found += _rule("prctl", _unless(0, [_PR_SET_SECCOMP]))
     if not own_user:
         found += b"".join(_rule(name, [_give(errno.EPERM)]) for name in CHANGES_OF_FILES_OF_ITS_USER)
+        # Landlock does not know sockets that are files, and those of the worker's user are open to it. As where nobody
+        # listens; a datagram needs no connection.
+        found += _rule("connect", [_give(errno.ECONNREFUSED)])
     if not truncation_elsewhere:
         found += _rule("truncate", [_give(errno.EPERM)]) + _rule("openat2", [_give(errno.ENOSYS)])
         found += _rule("open", _unless_truncating(1)) + _rule("openat", _unless_truncating(2))
     return found
 
 
-def install(filter_rules: bytes, *, signals_elsewhere: bool) -> None:
+def install(filter_rules: bytes, *, own_user: bool, signals_elsewhere: bool) -> None:
     """For this thread and all that it will start. Needs no_new_privs. Raises OSError.
 
-    Unless `signals_elsewhere` (a user of its own, or Landlock from ABI 6 on), it may signal nobody but itself.
+    Without a user of its own, it changes the limits, priority and processors of nobody but itself. Unless
+    `signals_elsewhere` (a user of its own, or Landlock from ABI 6 on), it signals nobody but itself either.
     """
     program = filter_rules
+    itself = [os.getpid(), 0]
+    if not own_user:
+        program += b"".join(_rule(name, _only(place, itself)) for name, place in _OF_PROCESSES.items())
     if not signals_elsewhere:
-        for name in _SIGNALS_BY_PID:
-            program += _rule(name, _only(0, [os.getpid(), 0]))
+        program += b"".join(_rule(name, _only(0, itself)) for name in _SIGNALS_BY_PID)
         program += _rule("pidfd_send_signal", [_give(errno.EPERM)])
+        program += _rule("fcntl", _unless(1, _SET_OWNER)) + _rule("ioctl", _unless(1, _IOCTL_SET_OWNER))
     program += _instruction(_RETURN, _ALLOW)
     code = ctypes.create_string_buffer(program, len(program))
     header = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code)))
@@ -126,6 +140,18 @@ def _unless(argument: int, values: Iterable[int]) -> list[bytes]:
     wanted = list(values)
     tests = [_instruction(_IF_EQUAL, value, len(wanted) - place, 0) for place, value in enumerate(wanted)]
     return [_load(argument), *tests, _instruction(_RETURN, _ALLOW), _give(errno.EPERM)]
+
+
+def _unix_stream() -> list[bytes]:
+    return [
+        _load(0),
+        _instruction(_IF_EQUAL, _AF_UNIX, 0, 3),
+        _load(1),
+        _instruction(_AND, _TYPE_OF_SOCKET),
+        _instruction(_IF_EQUAL, _DATAGRAM, 0, 1),
+        _give(errno.EPERM),
+        _instruction(_RETURN, _ALLOW),
+    ]
 
 
 def _unless_any_bit(argument: int, mask: int) -> list[bytes]:
