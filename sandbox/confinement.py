@@ -33,7 +33,7 @@ class Confinement:
         self.closed = out_of_reach(folder)
         """A folder that other users cannot enter, on the way to what a runner needs; None where there is none."""
         # Landlock bounds what that capability opens; without it a stranger would read the whole machine.
-        self.searches = self.closed is not None and self.lands and identity.holds(identity.CAP_DAC_READ_SEARCH)
+        self.searches = self.closed is not None and self.lands and identity.searches_everywhere()
 
         self._itself: int | None = None
         if self.filters:

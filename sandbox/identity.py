@@ -15,13 +15,23 @@ from pathlib import Path
 
 from sandbox.system_calls import call, prctl
 
-CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_KILL, CAP_SETGID, CAP_SETUID, CAP_SYS_ADMIN = 0, 1, 2, 5, 6, 7, 21
+CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_KILL, CAP_SETGID, CAP_SETUID, CAP_SETPCAP, CAP_SYS_ADMIN = (
+    0,
+    1,
+    2,
+    5,
+    6,
+    7,
+    8,
+    21,
+)
 _NEEDED = {
     **{"CAP_CHOWN": CAP_CHOWN, "CAP_DAC_OVERRIDE": CAP_DAC_OVERRIDE, "CAP_KILL": CAP_KILL},
     **{"CAP_SETGID": CAP_SETGID, "CAP_SETUID": CAP_SETUID},
 }
 
-_PR_SET_KEEPCAPS, _PR_CAPBSET_DROP, _PR_CAP_AMBIENT = 8, 24, 47
+_PR_SET_KEEPCAPS, _PR_CAPBSET_DROP, _PR_GET_SECUREBITS, _PR_SET_SECUREBITS, _PR_CAP_AMBIENT = 8, 24, 27, 28, 47
+_NO_SETUID_FIXUP = 1 << 2
 _PR_SET_DUMPABLE = 4
 _AMBIENT_RAISE, _AMBIENT_CLEAR = 2, 4
 _CAPABILITY_VERSION_3 = 0x20080522
@@ -41,6 +51,12 @@ def held() -> int:
 
 def holds(capability: int) -> bool:
     return bool(held() >> capability & 1)
+
+
+def searches_everywhere() -> bool:
+    """Whether a stranger can be left CAP_DAC_READ_SEARCH so that it counts, in access(2) as well."""
+    fixed = prctl(_PR_GET_SECUREBITS) & _NO_SETUID_FIXUP
+    return holds(CAP_DAC_READ_SEARCH) and bool(fixed or holds(CAP_SETPCAP))
 
 
 def why_not() -> str | None:
@@ -67,6 +83,9 @@ def become(user: int, *, search_everywhere: bool) -> None:
     Only where Landlock says which files that capability is good for.
     """
     kept = 1 << CAP_DAC_READ_SEARCH if search_everywhere else 0
+    if kept and not prctl(_PR_GET_SECUREBITS) & _NO_SETUID_FIXUP:
+        # Else access(2) answers as if there were no capability, and compilers find no folder for temporary files.
+        prctl(_PR_SET_SECUREBITS, prctl(_PR_GET_SECUREBITS) | _NO_SETUID_FIXUP)
     for capability in range(_HIGHEST_CAPABILITY + 1):
         if not kept >> capability & 1:
             try:

@@ -121,7 +121,7 @@ def main() -> None:
     if sys.argv[1] == "user":
         os.chown(base, ORDINARY_USER, ORDINARY_USER)
         # The capability is for the interpreter, which may lie in root's home; the sandbox has to bound that as well.
-        identity.become(ORDINARY_USER, search_everywhere=identity.holds(identity.CAP_DAC_READ_SEARCH))
+        identity.become(ORDINARY_USER, search_everywhere=identity.searches_everywhere())
     host = Host(base)
     try:
         ends: Ends = {attack.name: host.suffer(attack, number) for number, attack in enumerate(attacks())}
