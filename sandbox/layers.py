@@ -47,8 +47,8 @@ def probed(parent: Path, *, gpu: bool) -> Layers:
     """The layers of a worker whose jobs' folders lie below `parent`. Raises CannotConfine. Takes 0.2 s."""
     parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder = Path(tempfile.mkdtemp(prefix="probe-", dir=parent))
-    if os.geteuid() == 0:
-        folder.chmod(0o711)
+    for passed in (parent, folder):
+        identity.let_pass(passed)
     try:
         done = subprocess.run(
             [sys.executable, "-P", "-m", "sandbox.layers", "gpu" if gpu else "cpu"],

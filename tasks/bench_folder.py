@@ -6,9 +6,11 @@ import fcntl
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from sandbox.census import end_all_of
+from sandbox.identity import let_pass
 from sandbox.scratch import remove
 
 PREFIX = "bench-"
@@ -39,12 +41,6 @@ class BenchFolder:
         os.close(self._lock)
 
 
-def let_pass(folder: Path) -> None:
-    """Whoever knows a name in the folder may go there: strangers with a user of their own. Nobody may list it."""
-    if os.geteuid() == 0:
-        folder.chmod(0o711)
-
-
 def _remove_if_dead(folder: Path) -> None:
     try:
         lock = _opened(folder)
@@ -52,11 +48,21 @@ def _remove_if_dead(folder: Path) -> None:
         return  # Its owner has removed it meanwhile, or it is no folder.
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _end_those_who_work_in(folder)
         remove(folder)
     except BlockingIOError:
         return
     finally:
         os.close(lock)
+
+
+def _end_those_who_work_in(folder: Path) -> None:
+    """What a dead owner's submissions had started: each has a user of its own, whose its folder is."""
+    for private in folder.glob("job-*/*"):
+        with suppress(FileNotFoundError):
+            user = private.lstat().st_uid
+            if os.geteuid() == 0 and user != 0:
+                end_all_of(user)
 
 
 @contextmanager

@@ -25,10 +25,11 @@ from profiling.ceilings import UNKNOWN, Ceilings, ceilings
 from profiling.device import Device
 from profiling.slots import Slots
 from profiling.window import GateClosed, Range
+from sandbox.identity import let_pass
 from sandbox.launcher import Zygote
 from sandbox.scratch import remove
 from sandbox.session import Session
-from tasks.bench_folder import BenchFolder, let_pass
+from tasks.bench_folder import BenchFolder
 from tasks.device import detect
 from tasks.lease import quiet
 

@@ -70,13 +70,11 @@ def pin_device(**_: Any) -> None:
 
 
 def look_at_sandbox(**_: Any) -> None:
-    """Before the pool starts: what will hold the submissions is told, and what SANDBOX requires has to."""
+    """Before the pool starts: what SANDBOX requires has to hold the submissions."""
     try:
         _layers.update(layers.probed(settings().state_dir / "work", gpu=device.detect().is_gpu))
     except layers.CannotConfine as error:
         raise SystemExit(f"{error}") from error
-    for name, layer in _layers.items():
-        log.log(logging.INFO if layer.active else logging.WARNING, "sandbox: %s", layer.line(name))
     lacking = layers.missing(_layers, settings().sandbox)
     if lacking:
         told = "; ".join(f"{name} ({why})" for name, why in lacking.items())
@@ -89,7 +87,9 @@ def add_own_queue(sender: str, instance: Any, **_: Any) -> None:
 
 
 def start_attendants(sender: Any, **_: Any) -> None:
-    """The worker's consumer is connected and its pool is up."""
+    """The worker's consumer is connected and its pool is up; its log goes where it should from about now on."""
+    for name, layer in _layers.items():
+        log.log(logging.INFO if layer.active else logging.WARNING, "sandbox: %s", layer.line(name))
     _attendants.append(Attendants(sender.hostname, sender.pool.num_processes))
 
 
