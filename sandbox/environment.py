@@ -24,6 +24,8 @@ def clean_environment(folder: Path, *, interpret: bool) -> dict[str, str]:
         # torch.cuda.is_available() would otherwise initialise CUDA in the zygote, and CUDA does not survive a fork.
         "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
         "CUDA_MODULE_LOADING": "LAZY",
+        # In the runner itself: a pool of processes, each with a thread for every core, is more than a runner may have.
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
     }
     if interpret:
         environment["TRITON_INTERPRET"] = "1"

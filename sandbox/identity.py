@@ -6,6 +6,7 @@ owner. A worker that is not root leaves the folder its own, and they stay what i
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import secrets
@@ -103,7 +104,8 @@ def become(user: int, *, search_everywhere: bool) -> None:
         os.setgroups([])
         os.setresgid(user, user, user)
         os.setresuid(user, user, user)
-    prctl(_PR_CAP_AMBIENT, _AMBIENT_CLEAR)
+    with contextlib.suppress(OSError):  # Where a kernel has no such set, there is none in it.
+        prctl(_PR_CAP_AMBIENT, _AMBIENT_CLEAR)
     _set_capabilities(kept)
     if kept:
         prctl(_PR_CAP_AMBIENT, _AMBIENT_RAISE, CAP_DAC_READ_SEARCH)
