@@ -13,6 +13,13 @@ from environs import Env, ValidationError, validate
 
 MIB = 1 << 20
 AUTO, ON, OFF = "auto", "on", "off"
+AVAILABLE, STRICT = "available", "strict"
+SANDBOX_LAYERS = (
+    *("own_user", "capabilities", "no_new_privileges", "landlock", "seccomp"),
+    *("signals", "namespaces", "cgroup", "own_gpu_only"),
+)
+"""What `SANDBOX` may require of a worker; `sandbox.layers` finds out which of them hold."""
+
 LOOPBACK = "127.0.0.1"
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 HIGHEST_PORT = 65_535
@@ -22,7 +29,8 @@ HIGHEST_PORT = 65_535
 class Settings:
     """All settings. Sizes in bytes, times in seconds.
 
-    `lease_dir` is where jobs of all services queue for a device: whatever shares one has to have the same.
+    `sandbox` are the layers without which a worker does not start. `lease_dir` is where jobs of all services queue for
+    a device: whatever shares one has to have the same.
     """
 
     broker_url: str
@@ -42,6 +50,7 @@ class Settings:
     max_batch: int
     max_queue: int
     runner_memory: int
+    sandbox: tuple[str, ...]
     arena_memory: int | None
     require_api_keys: str
     api_keys_file: Path
@@ -88,6 +97,7 @@ def settings() -> Settings:
         max_batch=1000,
         max_queue=env.int("MAX_QUEUE", 100_000),
         runner_memory=env.int("RUNNER_MEMORY_MIB", 8192) * MIB,
+        sandbox=_required_layers(env.str("SANDBOX", AVAILABLE, validate=_known_layers)),
         arena_memory=_mebibytes(env.int("ARENA_MEMORY_MIB", None, validate=validate.Range(1))),
         require_api_keys=env.str("REQUIRE_API_KEYS", AUTO, validate=validate.OneOf((AUTO, ON, OFF))),
         api_keys_file=Path(env.str("API_KEYS_FILE", "api_keys.json")),
@@ -104,3 +114,17 @@ def _mebibytes(count: int | None) -> int | None:
 def _known_level(text: str) -> None:
     if text.upper() not in LOG_LEVELS:
         raise ValidationError(f"Must be one of: {', '.join(LOG_LEVELS).lower()}.")
+
+
+def _required_layers(text: str) -> tuple[str, ...]:
+    return SANDBOX_LAYERS if text == STRICT else tuple(_names(text))
+
+
+def _names(text: str) -> list[str]:
+    return [] if text == AVAILABLE else [name.strip() for name in text.split(",")]
+
+
+def _known_layers(text: str) -> None:
+    unknown = [name for name in _names(text) if text != STRICT and name not in SANDBOX_LAYERS]
+    if unknown:
+        raise ValidationError(f"Must be {AVAILABLE}, {STRICT}, or some of: {', '.join(SANDBOX_LAYERS)}.")

@@ -15,58 +15,35 @@ from pathlib import Path
 
 from domain.fault import InfrastructureFault, JobCancelled, KernelFault
 from domain.result import Status
+from sandbox import cgroup, identity
+from sandbox.census import end_all_of
+from sandbox.cgroup import Cgroup
 from sandbox.channel import Channel, ChannelClosed, Message, ProtocolError
+from sandbox.environment import clean_environment
 from sandbox.output import Output
 from sandbox.reported_fault import reported
+from sandbox.usage import Usage
 
 ZYGOTE_START_S = 120.0
 TICK_S = 0.05
 HANG_UP_S = 0.5
-ROOT = Path(__file__).resolve().parent.parent
 BRINGS_A_SUBMISSION = ("build", "load")
-PAGE = os.sysconf("SC_PAGE_SIZE")
-
-# What a runner's environment keeps of the worker's: where programs and libraries are, and nothing else.
-INHERITED = ("PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "LANG", "TZ")
-
-
-def clean_environment(folder: Path, *, interpret: bool) -> dict[str, str]:
-    """The environment of a zygote and of every runner it forks."""
-    environment = {name: os.environ[name] for name in INHERITED if name in os.environ}
-    environment["PATH"] = f"{Path(sys.executable).parent}:{environment.get('PATH', os.defpath)}"
-    environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *_extra_paths()])
-    environment |= {
-        "HOME": str(folder),
-        "TMPDIR": str(folder),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTHONUNBUFFERED": "1",
-        # torch.cuda.is_available() would otherwise initialise CUDA in the zygote, and CUDA does not survive a fork.
-        "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
-        "CUDA_MODULE_LOADING": "LAZY",
-    }
-    if interpret:
-        environment["TRITON_INTERPRET"] = "1"
-        # One thread: on the host's few cores, threads that wait for each other measure what else the machine does.
-        environment |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    return environment
-
-
-def _extra_paths() -> list[str]:
-    # Libraries that were put on the path by hand (an offline install) must be there for the runner too.
-    return [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != str(ROOT)]
 
 
 class Runner:
     """One untrusted process. `request` is a question with a deadline; every way of dying becomes a KernelFault."""
 
-    def __init__(self, zygote: Zygote, pid: int, channel: Channel, output: Output, memory_limit: int) -> None:
+    def __init__(
+        self, zygote: Zygote, pid: int, channel: Channel, output: Output, usage: Usage, group: Cgroup | None
+    ) -> None:
         self.pid = pid
         self.channel = channel
         self.output = output
         self.deadline = float("inf")
         self.cancelled: Callable[[], bool] = lambda: False
         self._zygote = zygote
-        self._memory_limit = memory_limit
+        self._usage = usage
+        self._group = group
         self._status: int | None = None
         self._entered = False
         self._pidfd = os.pidfd_open(pid)
@@ -105,16 +82,16 @@ class Runner:
         self.channel.sock.setblocking(False)
         try:
             while (message := self.channel.poll()) is None:
-                select.select([self.channel.fileno(), self.output.fileno()], [], [], TICK_S)
+                heard, _, _ = select.select([self.channel.fileno(), self.output.fileno()], [], [], TICK_S)
                 now = time.monotonic()
-                self._watch(now)
+                self._watch(now, idle=not heard)
                 if until is not None and now > until:
                     raise TimeoutError
         finally:
             self.channel.sock.setblocking(True)
         return message
 
-    def _watch(self, now: float) -> None:
+    def _watch(self, now: float, *, idle: bool) -> None:
         self.output.drain()
         if now > self.deadline:
             self.kill()
@@ -124,20 +101,11 @@ class Runner:
         if self.cancelled():
             self.kill()
             raise JobCancelled
-        if self._resident() > self._memory_limit:
-            self.kill()
-            raise KernelFault(
-                Status.OUT_OF_MEMORY,
-                f"the kernel's process used more than {self._memory_limit >> 20} MiB of host memory and was stopped",
-            )
-
-    def _resident(self) -> int:
         try:
-            with open(f"/proc/{self.pid}/statm", encoding="ascii") as statm:
-                _, resident, shared, *_ = statm.read().split()
-        except (OSError, ValueError):
-            return 0
-        return (int(resident) - int(shared)) * PAGE
+            self._usage.check(now, idle=idle)
+        except KernelFault:
+            self.kill()
+            raise
 
     @property
     def alive(self) -> bool:
@@ -174,6 +142,8 @@ class Runner:
                 os.killpg(self.pid, signal.SIGKILL)
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            if self._group is not None:
+                self._group.end()
 
     def kill(self) -> int:
         """Ends the runner and everything it started; returns its wait status. Safe to call again.
@@ -182,8 +152,10 @@ class Runner:
         """
         if self._status is None:
             self.stop()
-            self._status = self._zygote.reap(self.pid)
+            self._status = self._zygote.reap(self.pid, self._usage.user)
             os.close(self._pidfd)
+            if self._group is not None:
+                self._group.close()
             while select.select([self.output], [], [], 0)[0] and self.output.drain():
                 pass
         return self._status
@@ -196,13 +168,13 @@ class Runner:
 
 
 class Zygote:
-    """A running zygote and its standby: `runner()` hands out a process forked ahead of time and forks the next."""
+    """A running zygote: `runner()` hands out a process that it has forked. `folder` is where strangers' folders lie."""
 
     def __init__(self, folder: Path, *, interpret: bool, memory_limit: int) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "sandbox.zygote", str(theirs.fileno())],
+                [sys.executable, "-P", "-m", "sandbox.zygote", str(theirs.fileno()), "cpu" if interpret else "gpu"],
                 cwd=folder,
                 env=clean_environment(folder, interpret=interpret),
                 pass_fds=[theirs.fileno()],
@@ -212,53 +184,27 @@ class Zygote:
         self._control = Channel(ours)
         self._control.sock.settimeout(ZYGOTE_START_S)
         self._memory_limit = memory_limit
-        self.missing: dict[str, str] = self._expect("ready")["missing"]
+        self._groups = cgroup.found()
+        ready = self._expect("ready")
+        self.missing: dict[str, str] = ready["missing"]
         """Libraries that could not be imported, and why."""
-        self._standby: Runner | None = self._fork()
+        self._gives_users = bool(ready["gives_users"])
 
     @property
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def runner(self, *, deadline: float, cancelled: Callable[[], bool]) -> Runner:
-        """The standby, with that deadline (time.monotonic) from now on; another is forked in its place.
+    def private_folder(self, folder: Path) -> Path:
+        """Makes the folder for the runners of one submission: nobody else's, where the host allows that."""
+        return identity.private_folder(folder, own_user=self._gives_users)
 
-        One that has died is no job's concern, and is replaced.
-        """
-        standby, self._standby = self._standby, None
-        if standby is not None and not standby.alive:
-            standby.close()
-            standby = None
-        runner = standby if standby is not None else self._fork()
-        runner.deadline, runner.cancelled = deadline, cancelled
-        try:
-            self._standby = self._fork()
-        except InfrastructureFault:
-            runner.close()
-            raise
-        return runner
-
-    def reap(self, pid: int) -> int:
-        """The wait status of a runner that was killed; runners of a dead zygote were killed with it."""
-        if not self.alive:
-            return int(signal.SIGKILL)
-        self._ask({"op": "reap", "pid": pid})
-        return int(self._expect("reaped")["status"])
-
-    def close(self) -> None:
-        """Ends the zygote; every runner dies with it (PR_SET_PDEATHSIG)."""
-        if self._standby is not None:
-            self._standby.close()
-            self._standby = None
-        self._control.close()
-        self._process.kill()
-        self._process.wait()
-
-    def _fork(self) -> Runner:
+    def runner(self, folder: Path, *, gpu: bool, deadline: float, cancelled: Callable[[], bool]) -> Runner:
+        """A process that has that folder, and the device where `gpu`, until the deadline (time.monotonic)."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         read_end, write_end = os.pipe2(os.O_CLOEXEC)
         try:
-            self._ask({"op": "fork"}, (theirs.fileno(), write_end))
+            command = {"op": "fork", "folder": str(folder), "gpu": gpu}
+            self._ask(command, (theirs.fileno(), write_end))
             pid = int(self._expect("forked")["pid"])
         except InfrastructureFault:
             ours.close()
@@ -267,7 +213,37 @@ class Zygote:
         finally:
             theirs.close()
             os.close(write_end)
-        return Runner(self, pid, Channel(ours), Output(read_end), self._memory_limit)
+        usage = Usage(pid, folder, self._memory_limit)
+        runner = Runner(self, pid, Channel(ours), Output(read_end), usage, self._grouped(pid))
+        runner.deadline, runner.cancelled = deadline, cancelled
+        return runner
+
+    def _grouped(self, pid: int) -> Cgroup | None:
+        """The runner in a group of its own, while it waits for its first message; None where there are no groups."""
+        if self._groups is None:
+            return None
+        try:
+            group = self._groups.group(str(pid), self._memory_limit)
+            with contextlib.suppress(ProcessLookupError):  # It has died, which its launcher is about to find out.
+                group.add(pid)
+        except OSError as error:
+            raise InfrastructureFault(f"a runner could not be put into a cgroup: {error}") from error
+        return group
+
+    def reap(self, pid: int, user: int) -> int:
+        """The wait status of a runner that was killed; runners of a dead zygote were killed with it."""
+        if not self.alive:
+            if user != os.geteuid():
+                end_all_of(user)  # What a runner had started is not.
+            return int(signal.SIGKILL)
+        self._ask({"op": "reap", "pid": pid, "user": user})
+        return int(self._expect("reaped")["status"])
+
+    def close(self) -> None:
+        """Ends the zygote; every runner dies with it (PR_SET_PDEATHSIG)."""
+        self._control.close()
+        self._process.kill()
+        self._process.wait()
 
     def _ask(self, message: Message, descriptors: tuple[int, ...] = ()) -> None:
         try:

@@ -38,11 +38,11 @@ from sandbox.tracing import traced
 class Runner:
     """The state of one submission between messages; each method named after a message answers it."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, folder: Path) -> None:
         self.channel = channel
         self.executable: Executable | None = None
         self.target = Target("cpu", None)
-        self.folder = Path.cwd()
+        self.folder = folder
         self.arena: Arena | None = None
         self.gate: Gate | None = None
         self.retained: list[torch.Tensor] = []
@@ -54,7 +54,7 @@ class Runner:
     def build(self, message: Message) -> Message:
         """Compiles in this process, with no GPU visible."""
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
-        kernel, self.folder, target = assignment(message)
+        kernel, target = assignment(message)
         artifact = backend(kernel.kernel_type).build(kernel, self.folder, target)
         return {"op": "built", "facts": artifact.facts, "deferred": artifact.deferred, "log": artifact.log}
 
@@ -74,7 +74,7 @@ class Runner:
 
     def load(self, message: Message) -> Message:
         """Makes the kernel callable."""
-        kernel, self.folder, self.target = assignment(message)
+        kernel, self.target = assignment(message)
         given = message["artifact"]
         artifact = Artifact(facts=given["facts"], deferred=given["deferred"], log=given["log"])
         init = values.decode(message["init"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from pathlib import Path
 
 from backends import trace
 from sandbox.channel import Channel, ChannelClosed
@@ -12,9 +13,9 @@ from sandbox.runner import Runner
 DOING = {"build": "building", "load": "loading", "inputs": "making inputs", "probe": "running", "window": "running"}
 
 
-def serve(channel: Channel) -> None:
+def serve(channel: Channel, folder: Path) -> None:
     """Answers the referee's messages until it closes the channel. An exception of the submission ends the runner."""
-    runner = Runner(channel)
+    runner = Runner(channel, folder)
     while True:
         try:
             message = channel.receive()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -39,9 +38,9 @@ class Session:
         self.arena: Arena | None = None
         self._arena_limit = arena_limit
 
-    def build(self, kernel: Kernel, folder: Path) -> Artifact:
+    def build(self, kernel: Kernel) -> Artifact:
         """Has the runner compile, with no GPU visible; the runner is good for nothing else afterwards."""
-        answer = self.runner.request({"op": "build", **self._assignment(kernel, folder)})
+        answer = self.runner.request({"op": "build", **self._assignment(kernel)})
         deferred = answer.get("deferred")
         return Artifact(
             facts=facts(answer.get("facts")),
@@ -71,12 +70,12 @@ class Session:
         # Somebody else's work on the device is in none of the tries, or in tries that differ.
         return min(tries) if tries and max(tries) - min(tries) <= LAUNCHES_AGREE_MS else None
 
-    def load(self, kernel: Kernel, folder: Path, artifact: Artifact, init: list[Any] | None, seed: int) -> Loaded:
+    def load(self, kernel: Kernel, artifact: Artifact, init: list[Any] | None, seed: int) -> Loaded:
         """Makes the kernel callable."""
         answer = self.runner.request(
             {
                 "op": "load",
-                **self._assignment(kernel, folder),
+                **self._assignment(kernel),
                 "artifact": asdict(artifact),
                 "init": values.encode(init),
                 "seed": seed,
@@ -251,8 +250,8 @@ class Session:
                 f"inputs and outputs take {size >> 20} MiB; this worker allows {self._arena_limit >> 20} MiB a job",
             )
 
-    def _assignment(self, kernel: Kernel, folder: Path) -> Message:
-        return {"kernel": kernel.to_wire(), "folder": str(folder), "target": asdict(self.target)}
+    def _assignment(self, kernel: Kernel) -> Message:
+        return {"kernel": kernel.to_wire(), "target": asdict(self.target)}
 
     def _decoded(self, wire: Any) -> Any:
         try:

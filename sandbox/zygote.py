@@ -11,44 +11,42 @@ import gc
 import importlib
 import io
 import os
+import pkgutil
 import signal
 import socket
 import sys
 import traceback
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
+from sandbox import census
 from sandbox.channel import Channel, ChannelClosed
-from sandbox.limits import PR_SET_CHILD_SUBREAPER, confine, die_with_parent, prctl
+from sandbox.confinement import Confinement
+from sandbox.file_access import OUR_CODE
+from sandbox.limits import PR_SET_CHILD_SUBREAPER, die_with_parent
+from sandbox.system_calls import prctl
 
 PRELOADED = ("numpy", "torch", "torch.utils.cpp_extension", "triton", "triton.language", "cupy", "cuda.bindings.driver")
+FIRST_DESCRIPTOR = 4
 ANONYMOUS_EXIT = 70
-
-
-OURS = (
-    "sandbox.serve",
-    "sandbox.null_kernel",
-    "backends.torch_module",
-    "backends.torch_cuda",
-    "backends.triton_kernel",
-    "backends.cuda",
-    "backends.multi_kernel",
-)
 
 
 def preload() -> dict[str, str]:
     """Imports what submissions use; says what is missing. A missing library is the submission's ImportError later.
 
-    Our own modules have to be there: raises ImportError, which is the service's fault and no kernel's.
+    Our own modules have to be there: raises ImportError, which is the service's fault and no kernel's. All of them,
+    for a runner cannot look into the project's folder.
     """
-    for name in OURS:
-        importlib.import_module(name)
     missing: dict[str, str] = {}
     for name in PRELOADED:
         try:
             importlib.import_module(name)
         except Exception as error:
             missing[name] = f"{type(error).__name__}: {error}"
+    for package in OUR_CODE:
+        for module in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
+            importlib.import_module(module.name)
     return missing
 
 
@@ -70,7 +68,7 @@ def no_device_visible() -> Iterator[None]:
             os.environ["CUDA_VISIBLE_DEVICES"] = visible
 
 
-def fork_runner(control: Channel) -> int:
+def fork_runner(control: Channel, confinement: Confinement, folder: Path, *, gpu: bool) -> int:
     """Forks a runner on the socket and the output pipe that came with the command; returns its pid."""
     conversation, output = control.descriptor(), control.descriptor()
     pid = os.fork()
@@ -80,16 +78,16 @@ def fork_runner(control: Channel) -> int:
         return pid
     try:
         control.close()
-        confine()
         devnull = os.open(os.devnull, os.O_RDONLY)
         os.dup2(devnull, 0)
         os.dup2(output, 1)
         os.dup2(output, 2)
+        confinement.apply(folder, gpu=gpu)
         os.dup2(conversation, 3)
-        os.closerange(4, 4096)
+        confinement.close_all_but(FIRST_DESCRIPTOR)
         from sandbox.serve import serve
 
-        serve(Channel(socket.socket(fileno=3), takes_descriptors=True))
+        serve(Channel(socket.socket(fileno=3), takes_descriptors=True), folder)
     except BaseException:
         traceback.print_exc()
     finally:
@@ -99,12 +97,16 @@ def fork_runner(control: Channel) -> int:
         os._exit(ANONYMOUS_EXIT)
 
 
-def reap(pid: int, runners: set[int]) -> int:
-    """Waits for a runner that the launcher has killed, ends what it left behind, returns its wait status."""
+def reap(pid: int, user: int, runners: set[int]) -> int:
+    """Waits for a runner that the launcher has killed, ends what it left behind, returns its wait status.
+
+    What left its runner's session was adopted by the zygote (subreaper), and its own children are when it dies.
+    """
     _, status = os.waitpid(pid, 0)
     runners.discard(pid)
-    # What left its runner's session was adopted by the zygote (subreaper), and its own children are when it dies.
-    while orphans := _children() - runners:
+    while orphans := census.children(os.getpid()) - runners:
+        if user != os.geteuid():
+            census.end_all_of(user)
         for orphan in orphans:
             with contextlib.suppress(ProcessLookupError, ChildProcessError):
                 os.kill(orphan, signal.SIGKILL)
@@ -112,24 +114,21 @@ def reap(pid: int, runners: set[int]) -> int:
     return status
 
 
-def _children() -> set[int]:
-    with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as children:
-        return {int(pid) for pid in children.read().split()}
-
-
 def main() -> None:
-    die_with_parent()
+    die_with_parent(os.getppid())
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Libraries start threads of their own (OpenBLAS), which know how to be forked; ours is the only Python thread.
     warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork", category=DeprecationWarning)
     control = Channel(socket.socket(fileno=int(sys.argv[1])), takes_descriptors=True)
+    gpu = sys.argv[2] == "gpu"
     with no_device_visible():
         missing = preload()
+    confinement = Confinement(Path.cwd(), gpu=gpu)
     # Everything imported so far stays shared with the runners: never moved, never scanned again.
     gc.collect()
     gc.freeze()
-    control.send({"op": "ready", "missing": missing})
+    control.send({"op": "ready", "missing": missing, "gives_users": confinement.gives_users})
     runners: set[int] = set()
     while True:
         try:
@@ -137,11 +136,11 @@ def main() -> None:
         except ChannelClosed:
             return
         if command["op"] == "fork":
-            pid = fork_runner(control)
+            pid = fork_runner(control, confinement, Path(command["folder"]), gpu=gpu and command["gpu"])
             runners.add(pid)
             control.send({"op": "forked", "pid": pid})
         elif command["op"] == "reap":
-            control.send({"op": "reaped", "status": reap(int(command["pid"]), runners)})
+            control.send({"op": "reaped", "status": reap(int(command["pid"]), int(command["user"]), runners)})
 
 
 if __name__ == "__main__":

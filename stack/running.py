@@ -15,6 +15,7 @@ import httpx
 from rich.console import Console
 
 from domain.settings import Settings
+from sandbox.identity import let_pass
 from stack import devices, environment, processes
 from stack.devices import Gpu
 from stack.log_book import LogBook
@@ -65,6 +66,7 @@ def running(settings: Settings, console: Console | None = None) -> Iterator[Stac
     with contextlib.ExitStack() as cleanup:
         # Last in, first out: the folder goes when nothing runs in it any more.
         scratch = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="kernel-eval-")))
+        let_pass(scratch)  # The jobs' folders lie here, and theirs is a user of its own.
         temporary = scratch / "tmp"
         temporary.mkdir(mode=0o700)
         log = LogBook(environment.ROOT / settings.log_dir, console)

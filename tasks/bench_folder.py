@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from sandbox.census import end_all_of
+from sandbox.identity import let_pass
+from sandbox.scratch import remove
 
 PREFIX = "bench-"
 
@@ -27,12 +30,14 @@ class BenchFolder:
             for left in parent.glob(f"{PREFIX}*"):
                 _remove_if_dead(left)
             self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+            for folder in (parent, self.path):
+                let_pass(folder)
             self._lock = _opened(self.path)
             fcntl.flock(self._lock, fcntl.LOCK_EX)
 
     def close(self) -> None:
         """Removes the folder and all that is in it."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        remove(self.path)
         os.close(self._lock)
 
 
@@ -43,11 +48,21 @@ def _remove_if_dead(folder: Path) -> None:
         return  # Its owner has removed it meanwhile, or it is no folder.
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(folder, ignore_errors=True)
+        _end_those_who_work_in(folder)
+        remove(folder)
     except BlockingIOError:
         return
     finally:
         os.close(lock)
+
+
+def _end_those_who_work_in(folder: Path) -> None:
+    """What a dead owner's submissions had started: each has a user of its own, whose its folder is."""
+    for private in folder.glob("job-*/*"):
+        with suppress(FileNotFoundError):
+            user = private.lstat().st_uid
+            if os.geteuid() == 0 and user != 0:
+                end_all_of(user)
 
 
 @contextmanager

@@ -16,7 +16,9 @@ from domain.kernel import Kernel
 from domain.result import Comparison, Outcome, Status, Timing
 from profiling.slots import Slots
 from profiling.window import Range
+from sandbox import identity
 from sandbox.replies import Loaded, Probe
+from sandbox.scratch import TooMuch, entries, remove
 from sandbox.session import Session
 from tasks.privacy import without_machine_paths
 from tasks.standbys import Standby
@@ -37,19 +39,30 @@ def digest(folder: Path) -> bytes:
     """
     found = hashlib.blake2b(digest_size=32)
     size = 0
-    for path in sorted(folder.rglob("*")):
-        found.update(os.fsencode(path.relative_to(folder)) + b"\0")
-        if path.is_file() and not path.is_symlink():
-            size += path.stat().st_size
+    try:
+        left = sorted(entries(folder), key=lambda entry: entry.path)
+    except TooMuch as error:
+        raise KernelFault(Status.UNSUPPORTED, f"the build left {error}: write less while it is imported") from error
+    for entry in left:
+        found.update(os.fsencode(os.path.relpath(entry.path, folder)) + b"\0")
+        if entry.is_file(follow_symlinks=False):
+            size += entry.stat(follow_symlinks=False).st_size
             if size > MAX_FOLDER_BYTES:
                 raise KernelFault(
                     Status.UNSUPPORTED,
                     f"the build left more than {MAX_FOLDER_BYTES >> 30} GiB in its folder: write less while the source "
                     "is imported",
                 )
-            with path.open("rb") as file:
-                found.update(hashlib.file_digest(file, hashlib.blake2b).digest())
+            found.update(_content(entry.path))
     return found.digest()
+
+
+def _content(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, hashlib.blake2b).digest()
+    except PermissionError as error:  # Of a worker that is not root.
+        raise KernelFault(Status.UNSUPPORTED, "the build left a file that it does not let us read") from error
 
 
 class Contender:
@@ -61,8 +74,7 @@ class Contender:
     def __init__(self, role: str, kernel: Kernel, folder: Path) -> None:
         self.role = role
         self.kernel = kernel
-        self.folder = folder
-        self.folder.mkdir()
+        self.folder = self._built_in = folder
         self.fault: KernelFault | None = None
         self.compiled = False
         self.artifact = Artifact()
@@ -116,6 +128,16 @@ class Contender:
         returned = self.probe.outputs if self.probe.returned else []
         return Slots(calls, example, self.output_arguments, returned, device)
 
+    def settle(self) -> None:
+        """Moves what the build left into the folder that its runner is confined to, and gives it to that one's user."""
+        if self.standby is None or self.standby.folder == self.folder:
+            return
+        self.folder = self.standby.folder
+        for entry in os.scandir(self._built_in):
+            remove(self.folder / entry.name)
+            os.rename(entry.path, self.folder / entry.name)
+        identity.give(self.folder)
+
     def seal(self) -> None:
         """Notes what the build left in its folder; raises KernelFault where that is too much."""
         self._sealed = digest(self.folder)
@@ -159,18 +181,22 @@ class Contender:
             status=status,
             kernel_type=self.kernel.kernel_type.value,
             compiled=compiled,
-            message=without_machine_paths(message, self.folder) if message else None,
-            log=without_machine_paths(log, self.folder),
-            output=without_machine_paths(self.output, self.folder),
+            message=self._told(message) if message else None,
+            log=self._told(log),
+            output=self._told(self.output),
             entry=self.entry,
             inputs=inputs,
             build={
                 "seconds": self.build_s,
                 "deferred": self.artifact.deferred,
-                "log": without_machine_paths(self.artifact.log, self.folder),
+                "log": self._told(self.artifact.log),
                 **self.facts,
             },
             timing=self.timing,
             comparison=self.comparison,
             launches=self.launches,
         )
+
+    def _told(self, text: str) -> str:
+        """Without the paths of this machine."""
+        return without_machine_paths(without_machine_paths(text, self.folder), self._built_in)

@@ -9,10 +9,12 @@ import socket
 import time
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 from redis import Redis
 from redis.exceptions import RedisError
 
+from sandbox.layers import Layers
 from tasks.device import Device
 from tasks.job_view import text
 from tasks.loop import Loop
@@ -29,7 +31,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class WorkerView:
-    """One living worker, which handles `max_workers` jobs at once. Times are epoch seconds of its own clock."""
+    """One living worker, which handles `max_workers` jobs at once. Times are epoch seconds of its own clock.
+
+    `sandbox` has the layers that hold a submission there (`sandbox.layers`): by name, `active` and `detail`.
+    """
 
     name: str
     host: str
@@ -44,6 +49,7 @@ class WorkerView:
     started_at: float
     seen_at: float
     versions: dict[str, str] = field(default_factory=dict)
+    sandbox: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 def workers(redis: Redis) -> list[WorkerView]:
@@ -61,7 +67,7 @@ def workers(redis: Redis) -> list[WorkerView]:
 class Heartbeat:
     """Says that a worker lives, from a thread of its main process; `stop` takes the word back at once."""
 
-    def __init__(self, redis: Redis, name: str, device: Device, max_workers: int) -> None:
+    def __init__(self, redis: Redis, name: str, device: Device, max_workers: int, layers: Layers) -> None:
         self._redis = redis
         self._name = name
         self._facts = {
@@ -70,6 +76,7 @@ class Heartbeat:
             **{"gpu_uuid": device.name if device.is_gpu else None, "gpu_index": device.gpu_index},
             **{"gpu_name": device.gpu_name, "gpu_type": device.gpu_type},
             **{"max_workers": max_workers, "started_at": time.time(), "versions": _versions(device)},
+            "sandbox": {name: asdict(layer) for name, layer in layers.items()},
         }
         self._loop = Loop("heartbeat", self.beat, EVERY_S)
 

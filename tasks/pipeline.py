@@ -16,6 +16,7 @@ from domain.fault import KernelFault
 from domain.job import Stage
 from domain.request import Request
 from domain.result import Report, Speedup
+from sandbox.scratch import remove
 from tasks.afterwards import NOT_REACHED, SUSPICIOUS, look_at_launches, look_at_operations
 from tasks.contender import Contender, Stopped
 from tasks.environment import environment
@@ -41,11 +42,12 @@ NO_DEVICE_METRICS = {
 def run(request: Request, bench: Workbench, progress: Callable[[Stage], None], cancelled: Callable[[], bool]) -> Report:
     """Evaluates or compares. Raises JobCancelled, InfrastructureFault, or whatever `progress` raises."""
     with ExitStack() as stack:
+        bench.start_zygote()
         folder = stack.enter_context(bench.job_folder())
-        candidate = Contender("candidate", request.kernel, folder / "candidate")
+        candidate = Contender("candidate", request.kernel, bench.private_folder(folder / "candidate"))
         reference = None
         if request.reference is not None:
-            reference = Contender("reference", request.reference, folder / "reference")
+            reference = Contender("reference", request.reference, bench.private_folder(folder / "reference"))
         job = _Job(request, bench, progress, cancelled, candidate, reference)
         if request.profile:
             for contender in job.contenders:
@@ -107,15 +109,16 @@ class _Job:
     def build(self) -> None:
         """Compiles every contender in a builder of its own, with no GPU visible, before the device is asked for."""
         self.progress(Stage.BUILD)
-        self.bench.start_zygote()
         deadline = deadline_in(self.request.timeout)
         failed: Stopped | None = None
         for contender in self.contenders:
             started = time.monotonic()
-            contender.session = self.bench.session(deadline=deadline, cancelled=self.cancelled)
+            contender.session = self.bench.session(
+                contender.folder, gpu=False, deadline=deadline, cancelled=self.cancelled
+            )
             try:
                 with contender.answerable():
-                    contender.artifact = contender.session.build(contender.kernel, contender.folder)
+                    contender.artifact = contender.session.build(contender.kernel)
                     contender.compiled = contender.artifact.deferred is None
                     contender.facts |= contender.artifact.facts
                     contender.close()  # Before it is sealed: nothing may be left that writes into its folder.
@@ -130,9 +133,11 @@ class _Job:
 
     def warm(self) -> None:
         """A runner for each contender, its context made before the device is asked for."""
-        standbys = self.bench.warm(len(self.contenders), self.cancelled)
-        for contender, standby in zip(self.contenders, standbys, strict=True):
+        folders = [contender.folder for contender in self.contenders]
+        for contender, standby in zip(self.contenders, self.bench.warm(folders, self.cancelled), strict=True):
             contender.standby, contender.session = standby, standby.session
+        for contender in self.contenders:
+            contender.settle()
 
     def judge(self) -> None:
         """Everything that needs the device, inside its lease and the request's time."""
@@ -228,7 +233,9 @@ class _Job:
             contender.stop()
 
     def close(self) -> None:
-        """Ends every runner of the job."""
+        """Ends every runner of the job, and removes what lies in its folder."""
         self.stop()
         for contender in self.contenders:
             contender.close()
+            if contender.standby is not None:
+                remove(contender.standby.folder)

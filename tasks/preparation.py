@@ -68,9 +68,7 @@ class Preparation:
             if contender.kernel.io is not None:
                 self._admit(ContractInputs(contender.kernel.io, self.bench.device.name, None).nbytes)
             # The same seed for both: two models with the same layers start from the same weights.
-            contender.loaded = session.load(
-                contender.kernel, contender.folder, contender.artifact, self._init_arguments(contender), seed
-            )
+            contender.loaded = session.load(contender.kernel, contender.artifact, self._init_arguments(contender), seed)
         contender.compiled = True
         contender.entry = contender.loaded.entry
         contender.facts |= contender.loaded.facts

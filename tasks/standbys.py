@@ -15,8 +15,10 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 
 from domain.fault import KernelFault
+from sandbox.scratch import remove
 from sandbox.session import Session
 
 log = logging.getLogger(__name__)
@@ -30,38 +32,50 @@ Cancelled = Callable[[], bool]
 
 @dataclass(frozen=True)
 class Standby:
-    """A runner without a submission. `launch_ms`: what a launch costs in its context, None where not known."""
+    """A runner without a submission, confined to that folder.
+
+    `launch_ms`: what a launch costs in its context, None where that is not known.
+    """
 
     session: Session
+    folder: Path
     launch_ms: float | None = None
 
 
 class Standbys:
-    """`fork` gives a runner, `quiet` a block in which nobody's windows run. Each lives until it is taken or closed."""
+    """`fork` gives a runner in a folder, `new_folder` such a folder, `quiet` a block in which nobody's windows run.
+
+    Each lives until it is taken or closed.
+    """
 
     def __init__(
-        self, fork: Callable[[Cancelled], Session], quiet: Callable[[Cancelled], AbstractContextManager[None]]
+        self,
+        fork: Callable[[Path, Cancelled], Session],
+        new_folder: Callable[[], Path],
+        quiet: Callable[[Cancelled], AbstractContextManager[None]],
     ) -> None:
         self._fork = fork
+        self._new_folder = new_folder
         self._quiet = quiet
         self._waiting: list[Standby] = []
 
-    def take(self, count: int, usual_ms: float | None, cancelled: Cancelled) -> list[Standby]:
-        """So many that launch alike, and as on this card as a rule where that can be chosen.
+    def take(self, folders: list[Path], usual_ms: float | None, cancelled: Cancelled) -> list[Standby]:
+        """As many as folders, that launch alike, and as on this card as a rule where that can be chosen.
 
-        Whoever takes one closes it, and sets its deadline (`Session.until`). Where the device has no room for a context
-        now, as the holder of its lease may use all of it, they make theirs when they are used.
+        Whoever takes one closes it, sets its deadline (`Session.until`) and removes its folder. Where the device has no
+        room for a context now, as the holder of its lease may use all of it, they make theirs when they are used, and
+        are confined to the given folders.
         """
         self._bury()
-        missing = count + SPARE - len(self._waiting)
+        missing = len(folders) + SPARE - len(self._waiting)
         if missing > 0:
             try:
                 self._waiting += self.make(missing, cancelled)
             except KernelFault as error:
                 log.warning("no context could be made ahead of the device's lease: %s", error)
-        if len(self._waiting) < count:
-            return [Standby(session) for session in self._forked(count, cancelled)]
-        taken = alike(self._waiting, count, usual_ms)
+        if len(self._waiting) < len(folders):
+            return self._forked(folders, cancelled)
+        taken = alike(self._waiting, len(folders), usual_ms)
         self._waiting = [one for one in self._waiting if one not in taken]
         for one in taken:
             one.session.runner.cancelled = cancelled
@@ -69,37 +83,37 @@ class Standbys:
 
     def make(self, count: int, cancelled: Cancelled) -> list[Standby]:
         """So many with their contexts made, all at once, and what a launch costs in each."""
-        sessions = self._forked(count, cancelled)
+        made = self._forked([self._new_folder() for _ in range(count)], cancelled)
         try:
             with self._quiet(cancelled):
-                for session in sessions:
-                    session.until(time.monotonic() + WARM_S)
-                    session.open_device()
-                for session in sessions:
-                    session.opened()
-                return [Standby(session, session.launch_ms()) for session in sessions]
+                for one in made:
+                    one.session.until(time.monotonic() + WARM_S)
+                    one.session.open_device()
+                for one in made:
+                    one.session.opened()
+                return [Standby(one.session, one.folder, one.session.launch_ms()) for one in made]
         except BaseException:
-            _close(sessions)
+            end(made)
             raise
 
     def close(self) -> None:
         """Ends those that nobody took."""
-        _close([one.session for one in self._waiting])
+        end(self._waiting)
         self._waiting = []
 
-    def _forked(self, count: int, cancelled: Cancelled) -> list[Session]:
-        sessions: list[Session] = []
+    def _forked(self, folders: list[Path], cancelled: Cancelled) -> list[Standby]:
+        forked: list[Standby] = []
         try:
-            for _ in range(count):
-                sessions.append(self._fork(cancelled))
+            for folder in folders:
+                forked.append(Standby(self._fork(folder, cancelled), folder))
         except BaseException:
-            _close(sessions)
+            end(forked)
             raise
-        return sessions
+        return forked
 
     def _bury(self) -> None:
         dead = [one for one in self._waiting if not one.session.runner.alive]
-        _close([one.session for one in dead])
+        end(dead)
         self._waiting = [one for one in self._waiting if one not in dead]
 
 
@@ -119,8 +133,10 @@ def alike(waiting: list[Standby], count: int, usual_ms: float | None) -> list[St
     return best
 
 
-def _close(sessions: list[Session]) -> None:
-    for session in sessions:
-        session.stop()
-    for session in sessions:
-        session.close()
+def end(standbys: list[Standby]) -> None:
+    """Ends them, and removes their folders."""
+    for one in standbys:
+        one.session.stop()
+    for one in standbys:
+        one.session.close()
+        remove(one.folder)

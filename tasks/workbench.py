@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
+import secrets
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -25,12 +25,14 @@ from profiling.ceilings import UNKNOWN, Ceilings, ceilings
 from profiling.device import Device
 from profiling.slots import Slots
 from profiling.window import Clock, GateClosed, Range
+from sandbox.identity import let_pass
 from sandbox.launcher import Zygote
+from sandbox.scratch import remove
 from sandbox.session import Session
 from tasks.bench_folder import BenchFolder
 from tasks.device import detect
 from tasks.lease import quiet
-from tasks.standbys import WARM_S, Standby, Standbys
+from tasks.standbys import WARM_S, Standby, Standbys, end
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +60,7 @@ class Workbench:
         self._zygote: Zygote | None = None
         self._null: Range | None = None
         self._ceilings: Ceilings | None = None
-        self._standbys = Standbys(self._forked, self.quiet)
+        self._standbys = Standbys(self._forked, self._new_folder, self.quiet)
         self.card = CardMonitor(self.device.uuid)
 
     @property
@@ -78,17 +80,24 @@ class Workbench:
         """Inside, nobody else makes a context on this device (tasks.lease.quiet)."""
         return quiet(self.device_id, cancelled) if self.device.is_cuda else nullcontext()
 
-    def warm(self, count: int, cancelled: Callable[[], bool]) -> list[Standby]:
-        """Fresh runners, on a GPU with contexts that launch alike: whoever holds the device need not wait for them."""
-        if not self.device.is_cuda:
-            return [Standby(self._forked(cancelled)) for _ in range(count)]
-        known = self._ceilings
-        return self._standbys.take(count, known.launch_ms if known is not None else None, cancelled)
+    def private_folder(self, folder: Path) -> Path:
+        """Makes the folder in which one kernel is built and run, for nobody else to look into."""
+        return self.zygote.private_folder(folder)
 
-    def session(self, *, deadline: float, cancelled: Callable[[], bool]) -> Session:
-        """A fresh runner for one submission. `deadline` is by time.monotonic()."""
+    def warm(self, folders: list[Path], cancelled: Callable[[], bool]) -> list[Standby]:
+        """A fresh runner for each kernel that was built in those folders: whoever holds the device need not wait.
+
+        On a GPU they have contexts that launch alike, and folders of their own.
+        """
+        if not self.device.is_cuda:
+            return [Standby(self._forked(folder, cancelled), folder) for folder in folders]
+        known = self._ceilings
+        return self._standbys.take(folders, known.launch_ms if known is not None else None, cancelled)
+
+    def session(self, folder: Path, *, gpu: bool, deadline: float, cancelled: Callable[[], bool]) -> Session:
+        """A fresh runner in a private folder, a builder without `gpu`. `deadline` is by time.monotonic()."""
         try:
-            return self._session(deadline, cancelled)
+            return self._session(folder, gpu, deadline, cancelled)
         except InfrastructureFault:
             self._discard()
             raise
@@ -100,7 +109,7 @@ class Workbench:
         """
         try:
             if self._null is None:
-                session = self._session(FOREVER, lambda: False)
+                session = self._session(self._own_runners_folder(), True, FOREVER, lambda: False)
                 self._null = Range(session, self.device, null=True)
                 session.load_null()
             return self._null.window(slots, gated=gated, marked=False).clock
@@ -155,21 +164,24 @@ class Workbench:
     def job_folder(self) -> Iterator[Path]:
         """A folder for one job's files; gone afterwards."""
         folder = Path(tempfile.mkdtemp(prefix="job-", dir=self.folder))
+        let_pass(folder)
         try:
             yield folder
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            for private in folder.iterdir():
+                remove(private)
+            remove(folder)
 
     def close(self) -> None:
         """Ends the zygote and every runner, removes the folder."""
         self._discard()
         self._own_folder.close()
 
-    def _forked(self, cancelled: Callable[[], bool]) -> Session:
-        return self.session(deadline=FOREVER, cancelled=cancelled)
+    def _forked(self, folder: Path, cancelled: Callable[[], bool]) -> Session:
+        return self.session(folder, gpu=True, deadline=FOREVER, cancelled=cancelled)
 
-    def _session(self, deadline: float, cancelled: Callable[[], bool]) -> Session:
-        runner = self.zygote.runner(deadline=deadline, cancelled=cancelled)
+    def _session(self, folder: Path, gpu: bool, deadline: float, cancelled: Callable[[], bool]) -> Session:
+        runner = self.zygote.runner(folder, gpu=gpu, deadline=deadline, cancelled=cancelled)
         return Session(runner, self.target, self.arena_memory)
 
     def _measured_ceilings(self) -> Ceilings:
@@ -177,11 +189,18 @@ class Workbench:
             made = self._standbys.make(CONTEXTS, lambda: False)
         except KernelFault as fault:
             raise InfrastructureFault(f"a fresh runner does not start: {fault}") from fault
-        for one in made:
-            one.session.close()
+        end(made)
         found = sorted(one.launch_ms for one in made if one.launch_ms is not None)
         # The faster of the two kinds of contexts; the very fastest may be by itself.
         return replace(measure(self.device.name), launch_ms=found[:2][-1] if found else None)
+
+    def _new_folder(self) -> Path:
+        return self.private_folder(self.folder / f"standby-{secrets.token_hex(8)}")
+
+    def _own_runners_folder(self) -> Path:
+        """Of the runners that see no submission."""
+        folder = self.folder / "own"
+        return folder if folder.exists() else self.private_folder(folder)
 
     def _discard(self) -> None:
         if self._null is not None:

@@ -22,6 +22,7 @@ from celery.signals import (
 from redis.exceptions import RedisError
 
 from domain.settings import settings
+from sandbox import layers
 from tasks import device
 from tasks.evaluation import try_again
 from tasks.heartbeat import Heartbeat
@@ -42,7 +43,7 @@ class Attendants:
         redis = connect()
         ttl_s = settings().job_ttl
         self._threads = (
-            Heartbeat(redis, name, device.detect(), max_workers),
+            Heartbeat(redis, name, device.detect(), max_workers, _layers),
             Reconciler(redis, JobRecords(redis, ttl_s), ttl_s),
         )
         for thread in self._threads:
@@ -54,6 +55,7 @@ class Attendants:
 
 
 _attendants: list[Attendants] = []
+_layers: layers.Layers = {}
 
 
 def pin_device(**_: Any) -> None:
@@ -67,13 +69,27 @@ def pin_device(**_: Any) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = found.name if found.is_gpu else ""  # noqa: TID251 - written, not read
 
 
+def look_at_sandbox(**_: Any) -> None:
+    """Before the pool starts: what SANDBOX requires has to hold the submissions."""
+    try:
+        _layers.update(layers.probed(settings().state_dir / "work", gpu=device.detect().is_gpu))
+    except layers.CannotConfine as error:
+        raise SystemExit(f"{error}") from error
+    lacking = layers.missing(_layers, settings().sandbox)
+    if lacking:
+        told = "; ".join(f"{name} ({why})" for name, why in lacking.items())
+        raise SystemExit(f"SANDBOX requires what does not hold here: {told}. docs/security.md says what each needs")
+
+
 def add_own_queue(sender: str, instance: Any, **_: Any) -> None:
     """Besides the queues of its command line, a worker takes from one of its own: what another worker has failed."""
     instance.app.amqp.queues.select_add(own_queue(sender))
 
 
 def start_attendants(sender: Any, **_: Any) -> None:
-    """The worker's consumer is connected and its pool is up."""
+    """The worker's consumer is connected and its pool is up; its log goes where it should from about now on."""
+    for name, layer in _layers.items():
+        log.log(logging.INFO if layer.active else logging.WARNING, "sandbox: %s", layer.line(name))
     _attendants.append(Attendants(sender.hostname, sender.pool.num_processes))
 
 
@@ -115,6 +131,7 @@ def note_lost_child(exception: BaseException, args: list[Any], **_: Any) -> None
 
 
 worker_init.connect(pin_device)
+worker_init.connect(look_at_sandbox)
 celeryd_after_setup.connect(add_own_queue)
 worker_ready.connect(start_attendants)
 worker_shutdown.connect(stop_attendants)

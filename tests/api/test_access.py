@@ -225,7 +225,7 @@ def test_health_tells_strangers_up_or_down(keyed: APIFlask, alice: Holder, redis
     answer = stranger.get("/health")
     assert (answer.status_code, answer.get_json()) == (503, {"status": "unhealthy"})
     assert "no worker" in alice("GET", "/health").get_json()["error"]
-    Heartbeat(redis, "gpu0@node", Device("GPU-1", 0, "NVIDIA H200", "h200"), 4).beat()
+    Heartbeat(redis, "gpu0@node", Device("GPU-1", 0, "NVIDIA H200", "h200"), 4, {}).beat()
     answer = stranger.get("/health", headers={"Authorization": "Bearer kevk_wrong"})
     assert (answer.status_code, answer.get_json()) == (200, {"status": "healthy"})
     assert alice("GET", "/health").get_json()["gpu_count"] == 1

@@ -28,7 +28,7 @@ def test_without_a_worker(client: FlaskClient) -> None:
 
 def test_with_workers(client: FlaskClient, redis: Redis, records: JobRecords) -> None:
     for name in ("gpu0@node", "gpu1@node"):
-        Heartbeat(redis, name, Device(f"GPU-{name}", 0, "NVIDIA H200", "h200"), 4).beat()
+        Heartbeat(redis, name, Device(f"GPU-{name}", 0, "NVIDIA H200", "h200"), 4, {}).beat()
     answer = client.get("/health")
     health = answer.get_json()
     assert (answer.status_code, health["status"], health["reasons"]) == (200, "healthy", [])

@@ -16,7 +16,8 @@ from sandbox.session import Session
 
 def test_a_gate_takes_no_descriptor_once_the_runner_has_it(tmp_path: Path) -> None:
     zygote = Zygote(tmp_path, interpret=True, memory_limit=1 << 30)
-    runner = zygote.runner(deadline=time.monotonic() + 30, cancelled=lambda: False)
+    folder = zygote.private_folder(tmp_path / "own")
+    runner = zygote.runner(folder, gpu=False, deadline=time.monotonic() + 30, cancelled=lambda: False)
     session = Session(runner, Target("cpu", None), 1 << 20)
     try:
         before = _descriptors()

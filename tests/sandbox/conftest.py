@@ -24,12 +24,12 @@ def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
 
 
 @pytest.fixture
-def session(zygote: Zygote) -> Iterator[Callable[..., Session]]:
+def session(zygote: Zygote, folder: Path) -> Iterator[Callable[..., Session]]:
     """Makes sessions whose runners have that many seconds to live; all are closed afterwards."""
     made: list[Session] = []
 
     def start(seconds: float = 30.0, cancelled: Callable[[], bool] = lambda: False) -> Session:
-        runner = zygote.runner(deadline=time.monotonic() + seconds, cancelled=cancelled)
+        runner = zygote.runner(folder, gpu=True, deadline=time.monotonic() + seconds, cancelled=cancelled)
         made.append(Session(runner, Target("cpu", None), ARENA_LIMIT))
         return made[-1]
 
@@ -39,6 +39,5 @@ def session(zygote: Zygote) -> Iterator[Callable[..., Session]]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "job").mkdir()
-    return tmp_path / "job"
+def folder(zygote: Zygote, tmp_path: Path) -> Path:
+    return zygote.private_folder(tmp_path / "job")

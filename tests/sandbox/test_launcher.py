@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import select
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import pytest
 from domain.fault import InfrastructureFault, KernelFault
 from domain.kernel import Kernel, KernelType
 from domain.result import Status
-from sandbox.launcher import Runner, Zygote
+from sandbox.launcher import Runner
 from sandbox.session import Session
 
 KERNEL = Kernel("def kernel_fn(x):\n    return x\n", KernelType.TORCH)
@@ -26,30 +25,21 @@ def killed(runner: Runner) -> None:
     assert gone
 
 
-def test_a_standby_that_died_is_replaced(zygote: Zygote, folder: Path) -> None:
-    standby = zygote._standby
-    assert standby is not None
-    killed(standby)
-    runner = zygote.runner(deadline=time.monotonic() + 60, cancelled=lambda: False)
-    assert runner is not standby and runner.alive
-    runner.close()
-
-
 def test_a_runner_that_died_before_it_had_a_submission_is_our_fault(
     session: Callable[..., Session], folder: Path
 ) -> None:
     opened = session()
     killed(opened.runner)
     with pytest.raises(InfrastructureFault, match="before it had a submission"):
-        opened.build(KERNEL, folder)
+        opened.build(KERNEL)
 
 
 def test_a_runner_that_died_with_a_submission_is_the_submissions_fault(
     session: Callable[..., Session], folder: Path
 ) -> None:
     opened = session()
-    opened.build(KERNEL, folder)
+    opened.build(KERNEL)
     killed(opened.runner)
     with pytest.raises(KernelFault) as caught:
-        opened.build(KERNEL, folder)
+        opened.build(KERNEL)
     assert caught.value.status is Status.OUT_OF_MEMORY

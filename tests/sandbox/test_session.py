@@ -14,7 +14,7 @@ from backends.backend import Artifact, Target
 from domain.fault import InfrastructureFault, JobCancelled, KernelFault
 from domain.kernel import Kernel, KernelType
 from domain.result import Status
-from sandbox.launcher import Zygote
+from sandbox.launcher import Runner, Zygote
 from sandbox.session import Session
 
 NOTHING = Artifact()
@@ -30,7 +30,7 @@ def function(body: str) -> Kernel:
 
 
 def load(session, kernel, folder):
-    return session.load(kernel, folder, NOTHING, None, 0)
+    return session.load(kernel, NOTHING, None, 0)
 
 
 def test_a_value_goes_there_and_its_answer_comes_back(session, folder):
@@ -154,18 +154,20 @@ def test_an_arena_over_the_limit_is_refused(session, folder):
 
 def test_a_dead_zygote_is_the_services_fault_not_the_kernels(tmp_path: Path):
     zygote = Zygote(tmp_path, interpret=True, memory_limit=1 << 30)
-    runner = Session(
-        zygote.runner(deadline=time.monotonic() + 5, cancelled=lambda: False), Target("cpu", None), 1 << 20
-    )
-    (tmp_path / "job").mkdir()
-    load(runner, function("time.sleep(60)"), tmp_path / "job")
+    folder = zygote.private_folder(tmp_path / "job")
+
+    def fork() -> Runner:
+        return zygote.runner(folder, gpu=False, deadline=time.monotonic() + 5, cancelled=lambda: False)
+
+    runner = Session(fork(), Target("cpu", None), 1 << 20)
+    load(runner, function("time.sleep(60)"), folder)
     pid = runner.runner.pid
     threading.Timer(0.2, zygote._process.kill).start()
     with pytest.raises(InfrastructureFault, match="zygote"):
         runner.probe([torch.ones(2)], 1)
     assert not zygote.alive
     with pytest.raises(InfrastructureFault):
-        zygote.runner(deadline=time.monotonic() + 5, cancelled=lambda: False)
+        fork()
     runner.close()
     zygote.close()
     deadline = time.monotonic() + 5

@@ -26,7 +26,7 @@ def source(body: str, before: str = "") -> Kernel:
 
 def loaded(session, kernel, folder, seconds=30.0):
     runner = session(seconds=seconds)
-    runner.load(kernel, folder, Artifact(), None, 0)
+    runner.load(kernel, Artifact(), None, 0)
     runner.probe([torch.randn(64, 64)], 2)
     return runner
 
@@ -213,7 +213,7 @@ def test_products_are_counted_by_the_dtype_they_are_done_in(session, folder):
     }
     convolution = "w = torch.ones(4, 3, 3, 3); return torch.conv2d(x, w, padding=1)"
     runner = session()
-    runner.load(source(convolution), folder, Artifact(), None, 0)
+    runner.load(source(convolution), Artifact(), None, 0)
     assert runner.flops([torch.randn(2, 3, 8, 8)]) == {"float32": 2.0 * 2 * 8 * 8 * 4 * 3 * 9}
 
 

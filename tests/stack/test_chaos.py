@@ -5,7 +5,6 @@ Signals are sent when a state has been observed, never after a while. What is ki
 | killed              | queued | building | waiting | running | finishing |
 | ------------------- | ------ | -------- | ------- | ------- | --------- |
 | builder or runner   |        | verdict  | retried | verdict |           |
-| standby             | unseen |          |         |         |           |
 | zygote              |        | retried  | retried | retried |           |
 | pool child          | unseen | retried  | retried | retried | retried   |
 | worker, node        | moved  | retried  | retried | retried | retried   |
@@ -45,7 +44,7 @@ KILLS_ITSELF = "import os\ndef kernel_fn(x):\n    os.kill(os.getpid(), 9)\n" + I
 BUILDS_FOR_EVER = "while True:\n    pass\n"
 
 BUSY_S = 0.3
-"""CPU time that a standby has not used."""
+"""CPU time that a runner without a submission has not used."""
 
 SOON_S = 20.0
 """Until a job of a dead owner has its next attempt, in fast motion, on a machine with other things to do."""
@@ -291,7 +290,7 @@ def test_what_dies_of_a_kernel_is_a_verdict_and_gunicorn_is_no_part_of_it(tmp_pa
             job_id = ledger.enter(made.submit(request(source)))
             until_stage(made, job_id, stage)
             until(lambda: busiest(made.runners("a")) is not None, START_S)
-            # With the standbys: those of the next jobs.
+            # With the null runners, which are replaced.
             kill(made.runners("a"))
             until_end(made, job_id)
             own[job_id] = "out_of_memory"

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tasks.bench_folder import BenchFolder
 from tests.conftest import die_with_parent
+from tests.tasks.jobs import until
 
 ROOT = Path(__file__).resolve().parents[2]
 OWNER = """
@@ -58,3 +63,19 @@ def test_what_is_no_folder_of_ours_stays(tmp_path: Path) -> None:
     BenchFolder(tmp_path / "new" / "deep").close()
     BenchFolder(tmp_path).close()
     assert {path.name for path in tmp_path.iterdir()} == {"bench-file", "other", "bench-link", "new"}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="strangers have users of their own below root only")
+def test_what_a_dead_owners_submissions_started_goes_with_its_folder(tmp_path: Path) -> None:
+    dead, left = owner(tmp_path)
+    user = 1_500_000_000
+    os.chown(left / "job-1" / "left", user, user)
+    stranger = subprocess.Popen([sys.executable, "-c", f"import os, time; os.setuid({user}); time.sleep(600)"])
+    try:
+        until(lambda: f"Uid:\t{user}" in Path(f"/proc/{stranger.pid}/status").read_text())
+        dead.kill()
+        dead.wait()
+        BenchFolder(tmp_path).close()
+        assert stranger.wait(timeout=10) == -signal.SIGKILL
+    finally:
+        stranger.kill()

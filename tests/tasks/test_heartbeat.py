@@ -20,7 +20,7 @@ GPU = Device("GPU-1234", gpu_index=1, gpu_name="NVIDIA H200", gpu_type="h200", d
 
 def test_a_worker_is_listed_while_it_lives(redis: Redis) -> None:
     assert workers(redis) == []
-    first, second = Heartbeat(redis, "gpu1@here", GPU, 4), Heartbeat(redis, "cpu0@here", CPU, 2)
+    first, second = Heartbeat(redis, "gpu1@here", GPU, 4, {}), Heartbeat(redis, "cpu0@here", CPU, 2, {})
     first.start()
     second.start()
     until(lambda: len(workers(redis)) == 2)
@@ -45,7 +45,7 @@ def test_a_worker_is_listed_while_it_lives(redis: Redis) -> None:
 
 def test_a_worker_that_falls_silent_is_forgotten(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeat, "TTL_S", 1)
-    Heartbeat(redis, "gpu1@here", GPU, 4).beat()
+    Heartbeat(redis, "gpu1@here", GPU, 4, {}).beat()
     assert len(workers(redis)) == 1
     until(lambda: workers(redis) == [])
     assert redis.smembers("workers") == set()

@@ -236,7 +236,7 @@ def test_a_device_without_room_for_a_context_is_waited_for(bench: Any) -> None:
 
     free, _ = torch.cuda.mem_get_info()
     taken = torch.empty(free - (64 << 20), dtype=torch.uint8, device="cuda")
-    (standby,) = bench.warm(1, lambda: False)
+    (standby,) = bench.warm([bench._own_runners_folder()], lambda: False)
     del taken
     torch.cuda.empty_cache()
     try:
@@ -249,8 +249,8 @@ def test_a_device_without_room_for_a_context_is_waited_for(bench: Any) -> None:
 def test_a_job_may_wait_for_the_device_longer_than_a_context_takes(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     warm = bench.warm
 
-    def waited_long(count: int, cancelled: Any) -> Any:
-        standbys = warm(count, cancelled)
+    def waited_long(folders: Any, cancelled: Any) -> Any:
+        standbys = warm(folders, cancelled)
         for standby in standbys:
             standby.session.until(time.monotonic() - 1)
         return standbys

@@ -135,7 +135,7 @@ def test_owners_that_keep_dying_end_the_job(looker: Reconciler, job_records: Job
 
 def test_a_job_is_tried_again_by_another_worker(looker: Reconciler, job_records: JobRecords, redis: Redis) -> None:
     for name in ("a", "b"):
-        Heartbeat(redis, name, CPU, 1).beat()
+        Heartbeat(redis, name, CPU, 1, {}).beat()
     job_records.create("job", EVALUATE)
     assert job_records.claim("job", "a") is not None
     look_until(looker, lambda: messages(redis, own_queue("b")) == [message_id("job", 2)])

@@ -1,5 +1,6 @@
 """Which of the waiting runners a job gets."""
 
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -8,7 +9,7 @@ from tasks.standbys import Standby, alike
 
 
 def waiting(*launch_us: float | None) -> list[Standby]:
-    return [Standby(cast(Any, object()), None if us is None else us / 1e3) for us in launch_us]
+    return [Standby(cast(Any, object()), Path(), None if us is None else us / 1e3) for us in launch_us]
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from redis.retry import Retry
 from domain.job import Stage, State
 from domain.kernel import Kernel, KernelType
 from domain.request import Request
+from domain.settings import SANDBOX_LAYERS
 from tasks.heartbeat import workers
 from tasks.records import JobRecords
 from tasks.submission import submit
@@ -84,7 +85,7 @@ def owner_of(worker: psutil.Process, redis: Redis) -> psutil.Process:
 
 
 def test_a_job_is_judged_and_the_pool_child_never_loads_torch_in_the_main_process(
-    worker: psutil.Process, records: JobRecords, redis: Redis
+    worker: psutil.Process, records: JobRecords, redis: Redis, tmp_path: Path
 ) -> None:
     job_id = submit(records, request(RIGHT))
     until(lambda: ended(records, job_id), START_S)
@@ -94,6 +95,8 @@ def test_a_job_is_judged_and_the_pool_child_never_loads_torch_in_the_main_proces
     [alive] = workers(redis)
     assert view.worker == alive.name
     assert (alive.pid, alive.max_workers, alive.gpu_available) == (worker.pid, 2, False)
+    assert tuple(alive.sandbox) == SANDBOX_LAYERS and alive.sandbox["no_new_privileges"]["active"] is True
+    assert "sandbox: no_new_privileges holds" in (tmp_path / "worker.log").read_text()
     assert not any("libtorch" in region.path for region in worker.memory_maps())
     assert redis.llen("evaluate") == redis.hlen("unacked") == 0
 

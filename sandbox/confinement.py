@@ -1,0 +1,130 @@
+"""What every stranger's process gives up between fork and the first line of a submission.
+
+Prepared once in the zygote (paths opened, what the host allows found out); applied in each child while it has one
+thread, since Landlock, seccomp and the user id are a thread's own and its later threads inherit them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+from pathlib import Path
+
+from sandbox import identity, landlock, namespaces, seccomp
+from sandbox.file_access import SHARED_MEMORY, USE_SHARED_MEMORY, gpu_nodes, is_card, out_of_reach, readable
+from sandbox.limits import die_with_parent, limit, limit_processes, no_new_privileges
+
+OUT_OF_THE_WAY = 100
+
+
+class Confinement:
+    """Of the strangers that one process forks. `folder` is where their own folders lie."""
+
+    def __init__(self, folder: Path, *, gpu: bool) -> None:
+        self.abi = landlock.abi()
+        self.filters = seccomp.available() is None
+        self.isolates = namespaces.why_not() is None
+        places = readable(folder)
+        self._places = [(_opened(place), _access(place, access)) for place, access in places.items()]
+        nodes = gpu_nodes(os.environ.get("CUDA_VISIBLE_DEVICES")) if gpu else []
+        self.cards = [node.name for node in nodes if is_card(node)]
+        self._nodes = [(_opened(node), _access(node, landlock.USE_DEVICE | landlock.READ_DIR)) for node in nodes]
+        self.closed = out_of_reach(folder)
+        """A folder that other users cannot enter, on the way to what a runner needs; None where there is none."""
+        # Landlock bounds what that capability opens; without it a stranger would read the whole machine.
+        self.searches = self.closed is not None and self.lands and identity.searches_everywhere()
+
+        self._itself: int | None = None
+        if self.filters:
+            self._filter(own_user=self.gives_users)  # Assembled here, and not in every child.
+
+    @property
+    def lands(self) -> bool:
+        """Whether Landlock is used."""
+        return self.abi >= landlock.OLDEST_ABI
+
+    @property
+    def gives_users(self) -> bool:
+        """Whether strangers can have users of their own."""
+        return identity.why_not() is None and (self.closed is None or self.searches)
+
+    def apply(self, folder: Path, *, gpu: bool) -> None:
+        """In a child of one thread: confined to `folder`, as its owner. Raises OSError, RuntimeError."""
+        if len(os.listdir("/proc/self/task")) != 1:
+            raise RuntimeError("a process is confined before it starts threads, and this one has some")
+        os.setsid()
+        parent = os.getppid()
+        limit()
+        if self.isolates:
+            namespaces.enter()
+        user = folder.stat().st_uid if self.gives_users else os.geteuid()
+        own_user = user != os.geteuid()
+        identity.become(user, search_everywhere=self.searches)
+        if own_user:
+            limit_processes()
+        die_with_parent(parent)  # Forgotten when the user changes.
+        no_new_privileges()
+        _settle_in(folder)
+        if self.lands:
+            self._restrict_files(folder, gpu=gpu)
+        if self.filters:
+            signals_elsewhere = own_user or (self.lands and landlock.keeps_signals(self.abi))
+            seccomp.install(self._filter(own_user=own_user), own_user=own_user, signals_elsewhere=signals_elsewhere)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    def close_all_but(self, first: int) -> None:
+        """Closes every descriptor from `first` on; what has to stay open is moved there."""
+        if self._itself is not None:
+            os.dup2(self._itself, first, inheritable=False)
+            first += 1
+        os.closerange(first, 4096)
+
+    def _filter(self, *, own_user: bool) -> bytes:
+        return seccomp.rules(own_user=own_user, truncation_elsewhere=landlock.keeps_truncation(self.abi))
+
+    def _restrict_files(self, folder: Path, *, gpu: bool) -> None:
+        rules = landlock.Ruleset(self.abi)
+        for place, access in self._places + (self._nodes if gpu else []):
+            rules.allow(place, access)
+        _allow(rules, folder, landlock.OWN)
+        # One that others have too is only for who cannot read their files in it.
+        if SHARED_MEMORY.is_dir() and (self.isolates or not self.searches):
+            _allow(rules, SHARED_MEMORY, USE_SHARED_MEMORY)
+        # CUDA names its threads there as it starts, and gives up where it cannot (error 304). The rule holds for as
+        # long as the descriptor does: what /proc shows of a process is made anew whenever nobody has it open.
+        opened = _opened(Path("/proc/self/"))
+        self._itself = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, OUT_OF_THE_WAY)
+        os.close(opened)
+        rules.allow(self._itself, landlock.READ | landlock.WRITE)
+        rules.enforce()
+
+
+def _settle_in(folder: Path) -> None:
+    """Makes the folder the current one, and the place of everything that libraries keep."""
+    os.chdir(folder)
+    os.environ |= {
+        "HOME": str(folder),
+        "USER": "runner",
+        "LOGNAME": "runner",
+        "TMPDIR": str(folder),
+        "TRITON_CACHE_DIR": str(folder / "triton"),
+        "CUDA_CACHE_PATH": str(folder / "cuda"),
+        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+        "CUPY_CACHE_DIR": str(folder / "cupy"),
+    }
+
+
+def _allow(rules: landlock.Ruleset, place: Path, access: int) -> None:
+    opened = _opened(place)
+    rules.allow(opened, access)
+    os.close(opened)
+
+
+def _opened(place: Path) -> int:
+    return os.open(place, os.O_PATH | os.O_CLOEXEC)
+
+
+def _access(place: Path, access: int) -> int:
+    return access if place.is_dir() else access & landlock.ON_FILES

@@ -1,0 +1,95 @@
+"""Which files a stranger's process may open: libraries and tools to read, its own folder, the devices it needs."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from sandbox import landlock
+
+ROOT = Path(__file__).resolve().parent.parent
+OUR_CODE = ("backends", "domain", "sandbox")
+"""The packages that a runner uses; nothing else of the project is opened to it."""
+
+_SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin", "/nix/store", "/gnu/store")
+_CONFIGURATION = (
+    *("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "ld.so.preload", "ssl/openssl.cnf"),
+    *("localtime", "timezone", "nsswitch.conf", "os-release", "lsb-release", "nvidia", "OpenCL"),
+)
+"""Of /etc. Not passwd, hosts, machine-id, keys: nothing that names a person or a machine."""
+
+_DEVICES = ("null", "zero", "full", "random", "urandom")
+_SEARCH_PATHS = ("PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH")
+
+
+def readable(folder: Path) -> dict[Path, int]:
+    """What every runner and builder of a worker may use besides its own folder, with the access to it.
+
+    `folder` is where the jobs' folders lie: no rule is so wide that it has them beneath it.
+    """
+    found = {Path(place): landlock.READ_AND_EXECUTE for place in _SYSTEM}
+    closed = (ROOT, folder.resolve(), Path.home())
+    for place in _interpreter_and_tools():
+        if not any(ours == place or ours.is_relative_to(place) for ours in closed):
+            found[place] = landlock.READ_AND_EXECUTE
+    found |= {ROOT / package: landlock.READ for package in OUR_CODE}
+    found |= {Path("/etc", name): landlock.READ for name in _CONFIGURATION}
+    found |= {place: landlock.READ for place in Path("/etc").glob("python3*")}
+    found |= {Path(place): landlock.READ for place in ("/proc", "/sys")}
+    found |= {Path("/dev", name): landlock.USE_DEVICE for name in _DEVICES}
+    return {place: access for place, access in found.items() if place.exists()}
+
+
+SHARED_MEMORY = Path("/dev/shm")
+"""Semaphores and shared memory of the C library, with which a library's worker processes talk to each other."""
+
+USE_SHARED_MEMORY = landlock.OWN & ~landlock.EXECUTE
+
+
+def gpu_nodes(visible: str | None) -> list[Path]:
+    """NVIDIA's device nodes without those of other cards than the visible one.
+
+    `visible` is CUDA_VISIBLE_DEVICES. Where it does not name one card by its UUID, all cards' nodes are given.
+    """
+    nodes = sorted(Path("/dev").glob("nvidia*"))
+    minor = _minor_of(visible or "")
+    if minor is None:
+        return nodes
+    return [node for node in nodes if not is_card(node) or node.name == f"nvidia{minor}"]
+
+
+def out_of_reach(folder: Path) -> Path | None:
+    """The first folder that another user cannot enter on the way to what a runner needs; None where there is none."""
+    for place in (folder, ROOT / OUR_CODE[0], *map(Path, (sys.executable, sys.prefix, sys.base_prefix, *sys.path))):
+        real = place.resolve()
+        for step in (real, *real.parents):
+            if step.is_dir() and not step.stat().st_mode & stat.S_IXOTH:
+                return step
+    return None
+
+
+def _interpreter_and_tools() -> Iterator[Path]:
+    given = [sys.prefix, sys.base_prefix, sys.exec_prefix, *sys.path]
+    given += [place for name in _SEARCH_PATHS for place in os.environ.get(name, "").split(os.pathsep)]
+    for place in given:
+        if place:
+            yield Path(place).resolve()
+
+
+def _minor_of(visible: str) -> int | None:
+    if not visible.startswith("GPU-") or "," in visible:
+        return None
+    for card in Path("/proc/driver/nvidia/gpus").glob("*/information"):
+        told = dict(line.partition(":")[::2] for line in card.read_text(encoding="ascii").splitlines() if ":" in line)
+        minor = told.get("Device Minor", "").strip()
+        if told.get("GPU UUID", "").strip().startswith(visible) and minor.isdigit():
+            return int(minor)
+    return None
+
+
+def is_card(node: Path) -> bool:
+    """Whether it is the node of one card."""
+    return node.name.removeprefix("nvidia").isdigit()

@@ -1,0 +1,148 @@
+"""A user of its own for every stranger, where the worker is root: it shares no file, process or limit with anybody.
+
+Whose a folder is says who works in it: the worker gives a contender's folder away, and builder and runner become its
+owner. A worker that is not root leaves the folder its own, and they stay what it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import secrets
+import struct
+from functools import cache
+from pathlib import Path
+
+from sandbox.scratch import entries
+from sandbox.system_calls import call, prctl
+
+CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_KILL, CAP_SETGID, CAP_SETUID, CAP_SETPCAP, CAP_SYS_ADMIN = (
+    0,
+    1,
+    2,
+    5,
+    6,
+    7,
+    8,
+    21,
+)
+_NEEDED = {
+    **{"CAP_CHOWN": CAP_CHOWN, "CAP_DAC_OVERRIDE": CAP_DAC_OVERRIDE, "CAP_KILL": CAP_KILL},
+    **{"CAP_SETGID": CAP_SETGID, "CAP_SETUID": CAP_SETUID},
+}
+
+_PR_SET_KEEPCAPS, _PR_CAPBSET_DROP, _PR_GET_SECUREBITS, _PR_SET_SECUREBITS, _PR_CAP_AMBIENT = 8, 24, 27, 28, 47
+_NO_SETUID_FIXUP = 1 << 2
+_PR_SET_DUMPABLE = 4
+_AMBIENT_RAISE, _AMBIENT_CLEAR = 2, 4
+_CAPABILITY_VERSION_3 = 0x20080522
+_HIGHEST_CAPABILITY = 63
+
+_FIRST_USER = 1 << 30
+"""Far above what anybody hands out: people, services, containers' ranges."""
+
+_SMALL_FIRST, _SMALL_COUNT = 52_000, 8_000
+"""In a container that has 65,536 users; two strangers may then come to the same one, now and then."""
+
+
+def held() -> int:
+    """This process's effective capabilities, as a bit mask."""
+    return int(_status("CapEff"), 16)
+
+
+def holds(capability: int) -> bool:
+    return bool(held() >> capability & 1)
+
+
+def searches_everywhere() -> bool:
+    """Whether a stranger can be left CAP_DAC_READ_SEARCH so that it counts, in access(2) as well."""
+    fixed = prctl(_PR_GET_SECUREBITS) & _NO_SETUID_FIXUP
+    return holds(CAP_DAC_READ_SEARCH) and bool(fixed or holds(CAP_SETPCAP))
+
+
+def why_not() -> str | None:
+    """None where strangers can have users of their own, else what is missing."""
+    if os.geteuid() != 0:
+        return "the worker is not root"
+    missing = [name for name, capability in _NEEDED.items() if not holds(capability)]
+    return f"the worker lacks {', '.join(missing)}" if missing else None
+
+
+def private_folder(folder: Path, *, own_user: bool) -> Path:
+    """Makes the folder, for one stranger, and where `own_user` for a user that is nobody else."""
+    folder.mkdir(mode=0o700)
+    if own_user:
+        user = _fresh_user()
+        os.chown(folder, user, user)
+    return folder
+
+
+def give(folder: Path) -> None:
+    """Everything in a private folder is its owner's, whoever made it. Raises TooMuch."""
+    owner = folder.stat()
+    if owner.st_uid != os.geteuid():
+        for entry in entries(folder):
+            os.chown(entry.path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+
+
+def let_pass(folder: Path) -> None:
+    """Whoever knows a name in the folder may go there: strangers with a user of their own. Nobody may list it."""
+    if os.geteuid() == 0:
+        folder.chmod(0o711)
+
+
+def become(user: int, *, search_everywhere: bool) -> None:
+    """That user from here on, with no capability and no way to get one. Raises OSError.
+
+    `search_everywhere` leaves CAP_DAC_READ_SEARCH, for an interpreter that lies in a folder closed to other users.
+    Only where Landlock says which files that capability is good for.
+    """
+    kept = 1 << CAP_DAC_READ_SEARCH if search_everywhere else 0
+    if kept and not prctl(_PR_GET_SECUREBITS) & _NO_SETUID_FIXUP:
+        # Else access(2) answers as if there were no capability, and compilers find no folder for temporary files.
+        prctl(_PR_SET_SECUREBITS, prctl(_PR_GET_SECUREBITS) | _NO_SETUID_FIXUP)
+    for capability in range(_HIGHEST_CAPABILITY + 1):
+        if not kept >> capability & 1:
+            try:
+                prctl(_PR_CAPBSET_DROP, capability)
+            except OSError:  # The last one is behind us, or we are not root.
+                break
+    if user != os.geteuid():
+        prctl(_PR_SET_KEEPCAPS, 1)
+        os.setgroups([])
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
+    with contextlib.suppress(OSError):  # Where a kernel has no such set, there is none in it.
+        prctl(_PR_CAP_AMBIENT, _AMBIENT_CLEAR)
+    _set_capabilities(kept)
+    if kept:
+        prctl(_PR_CAP_AMBIENT, _AMBIENT_RAISE, CAP_DAC_READ_SEARCH)
+    # A changed user cannot read its own /proc/self unless told so; there is no core file that could be dumped.
+    prctl(_PR_SET_DUMPABLE, 1)
+
+
+def _set_capabilities(mask: int) -> None:
+    header = struct.pack("Ii", _CAPABILITY_VERSION_3, 0)
+    words = [(mask >> shift) & 0xFFFFFFFF for shift in (0, 32)]
+    data = b"".join(struct.pack("III", word, word, word) for word in words)
+    call("capset", ctypes.c_char_p(header), ctypes.c_char_p(data))
+
+
+def _fresh_user() -> int:
+    """One that nobody has at this moment: drawn from so many that no two strangers come to the same one."""
+    if _mapped() > 2 * _FIRST_USER:
+        return _FIRST_USER + secrets.randbelow(_FIRST_USER)
+    return _SMALL_FIRST + secrets.randbelow(_SMALL_COUNT)
+
+
+@cache
+def _mapped() -> int:
+    """The end of the user ids that exist in this namespace."""
+    with open("/proc/self/uid_map", encoding="ascii") as mapping:
+        return max(int(inside) + int(count) for inside, _, count in (line.split() for line in mapping))
+
+
+def _status(field: str) -> str:
+    with open("/proc/self/status", encoding="ascii") as status:
+        return next(line.split()[1] for line in status if line.startswith(f"{field}:"))

@@ -1,0 +1,183 @@
+"""The system calls that a stranger's process does without: a seccomp filter, assembled here and installed by prctl.
+
+A refused call fails with EPERM, so that honest code gets an error it can report. A call by another architecture's
+table (i386, x32), where the numbers would mean something else, ends the process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import struct
+from collections.abc import Iterable
+from functools import cache
+
+from sandbox.system_calls import MACHINE, call, number, prctl
+
+_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # AUDIT_ARCH_*
+_X32 = 0x40000000
+
+_LOAD, _IF_EQUAL, _IF_AT_LEAST, _IF_ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
+_NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
+_ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
+
+_PR_SET_SECCOMP, _MODE_FILTER, _GET_ACTION_AVAIL = 22, 2, 2
+_AF_UNIX, _DATAGRAM, _TYPE_OF_SOCKET = 1, 2, 0xF
+_NEW_NAMESPACES = 0x7E020000  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
+_PERSONALITIES = (0, 0xFFFFFFFF)  # what every process has, and the question which one that is
+_SET_OWNER, _IOCTL_SET_OWNER = (8, 15), (0x8901, 0x8902)  # whom a descriptor signals
+_OF_PROCESSES = {
+    **{"prlimit64": 0, "sched_setaffinity": 0, "sched_setattr": 0, "sched_setparam": 0, "sched_setscheduler": 0},
+    **{"setpriority": 1, "ioprio_set": 1},
+}
+"""Which argument of these calls names the process that they change."""
+
+_SIGNALS_BY_PID = ("kill", "tgkill", "tkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
+
+REFUSED = (
+    *("io_uring_setup", "io_uring_enter", "io_uring_register"),  # they would do behind the filter what it refuses
+    *("ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "kcmp", "pidfd_getfd"),
+    *("keyctl", "add_key", "request_key"),
+    *("mount", "umount2", "pivot_root", "chroot", "open_tree", "move_mount", "mount_setattr"),
+    *("fsopen", "fsconfig", "fsmount", "fspick", "quotactl", "quotactl_fd", "sysfs"),
+    *("unshare", "setns", "sethostname", "setdomainname"),
+    *("bpf", "perf_event_open", "userfaultfd", "fanotify_init", "lookup_dcookie", "syslog", "seccomp"),
+    *("open_by_handle_at", "name_to_handle_at"),
+    *("kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module"),
+    *("create_module", "query_module", "get_kernel_syms", "nfsservctl", "uselib", "_sysctl"),
+    *("reboot", "swapon", "swapoff", "acct", "vhangup", "iopl", "ioperm", "modify_ldt", "memfd_secret"),
+    *("settimeofday", "clock_settime", "adjtimex", "clock_adjtime"),
+    *("shmget", "msgget", "semget", "mq_open"),  # memory and queues that outlive who made them
+)
+
+CHANGES_OF_FILES_OF_ITS_USER = (
+    *("chmod", "fchmodat", "fchmodat2", "chown", "lchown", "fchownat"),
+    *("setxattr", "lsetxattr", "setxattrat", "removexattr", "lremovexattr", "removexattrat"),
+)
+"""Landlock does not know them: refused where the files of the stranger's user are the worker's too."""
+
+
+def available() -> str | None:
+    """None where this kernel takes our filter, else why not."""
+    if MACHINE not in _ARCHITECTURES:
+        return f"no table of system calls for {MACHINE}"
+    try:
+        call("seccomp", _GET_ACTION_AVAIL, 0, ctypes.byref(ctypes.c_uint32(_KILL)))
+    except OSError as error:
+        return f"the kernel has none ({error.strerror})"
+    return None
+
+
+@cache
+def rules(*, own_user: bool, truncation_elsewhere: bool) -> bytes:
+    """The filter without its end; costs half a millisecond the first time.
+
+    Without a user of its own, no change of a file's mode or owner by path. Landlock keeps files from being cut from
+    ABI 3 on; `truncation_elsewhere` says that it does.
+    """
+    found = _entrance() + b"".join(_rule(name, [_give(errno.EPERM)]) for name in REFUSED)
+    found += _rule("clone3", [_give(errno.ENOSYS)])  # its flags lie in memory; libc falls back on clone
+    found += _rule("clone", _unless_any_bit(0, _NEW_NAMESPACES))
+    for name in ("socket", "socketpair"):
+        found += _rule(name, _only(0, [_AF_UNIX]) if own_user else _unix_stream())
+    found += _rule("personality", _only(0, _PERSONALITIES))
+    found += _rule("prctl", _unless(0, [_PR_SET_SECCOMP]))
+    if not own_user:
+        found += b"".join(_rule(name, [_give(errno.EPERM)]) for name in CHANGES_OF_FILES_OF_ITS_USER)
+        # Landlock does not know sockets that are files, and those of the worker's user are open to it. As where nobody
+        # listens; a datagram needs no connection.
+        found += _rule("connect", [_give(errno.ECONNREFUSED)])
+    if not truncation_elsewhere:
+        found += _rule("truncate", [_give(errno.EPERM)]) + _rule("openat2", [_give(errno.ENOSYS)])
+        found += _rule("open", _unless_truncating(1)) + _rule("openat", _unless_truncating(2))
+    return found
+
+
+def install(filter_rules: bytes, *, own_user: bool, signals_elsewhere: bool) -> None:
+    """For this thread and all that it will start. Needs no_new_privs. Raises OSError.
+
+    Without a user of its own, it changes the limits, priority and processors of nobody but itself. Unless
+    `signals_elsewhere` (a user of its own, or Landlock from ABI 6 on), it signals nobody but itself either.
+    """
+    program = filter_rules
+    itself = [os.getpid(), 0]
+    if not own_user:
+        program += b"".join(_rule(name, _only(place, itself)) for name, place in _OF_PROCESSES.items())
+    if not signals_elsewhere:
+        program += b"".join(_rule(name, _only(0, itself)) for name in _SIGNALS_BY_PID)
+        program += _rule("pidfd_send_signal", [_give(errno.EPERM)])
+        program += _rule("fcntl", _unless(1, _SET_OWNER)) + _rule("ioctl", _unless(1, _IOCTL_SET_OWNER))
+    program += _instruction(_RETURN, _ALLOW)
+    code = ctypes.create_string_buffer(program, len(program))
+    header = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code)))
+    prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.addressof(header))
+
+
+def _entrance() -> bytes:
+    """Ends the process for another architecture; leaves the call's number loaded."""
+    start = _instruction(_LOAD, _ARCHITECTURE_AT)
+    start += _instruction(_IF_EQUAL, _ARCHITECTURES[MACHINE], 1, 0) + _instruction(_RETURN, _KILL)
+    start += _instruction(_LOAD, _NUMBER_AT)
+    if MACHINE == "x86_64":
+        start += _instruction(_IF_AT_LEAST, _X32, 0, 1) + _instruction(_RETURN, _KILL)
+    return start
+
+
+def _rule(name: str, body: list[bytes]) -> bytes:
+    """`body`, which ends in a return, for that call; nothing where there is no such call."""
+    here = number(name)
+    return b"" if here is None else _instruction(_IF_EQUAL, here, 0, len(body)) + b"".join(body)
+
+
+def _only(argument: int, values: Iterable[int]) -> list[bytes]:
+    wanted = list(values)
+    tests = [_instruction(_IF_EQUAL, value, len(wanted) - place, 0) for place, value in enumerate(wanted)]
+    return [_load(argument), *tests, _give(errno.EPERM), _instruction(_RETURN, _ALLOW)]
+
+
+def _unless(argument: int, values: Iterable[int]) -> list[bytes]:
+    wanted = list(values)
+    tests = [_instruction(_IF_EQUAL, value, len(wanted) - place, 0) for place, value in enumerate(wanted)]
+    return [_load(argument), *tests, _instruction(_RETURN, _ALLOW), _give(errno.EPERM)]
+
+
+def _unix_stream() -> list[bytes]:
+    return [
+        _load(0),
+        _instruction(_IF_EQUAL, _AF_UNIX, 0, 3),
+        _load(1),
+        _instruction(_AND, _TYPE_OF_SOCKET),
+        _instruction(_IF_EQUAL, _DATAGRAM, 0, 1),
+        _give(errno.EPERM),
+        _instruction(_RETURN, _ALLOW),
+    ]
+
+
+def _unless_any_bit(argument: int, mask: int) -> list[bytes]:
+    test = _instruction(_IF_ANY_BIT, mask, 0, 1)
+    return [_load(argument), test, _give(errno.EPERM), _instruction(_RETURN, _ALLOW)]
+
+
+def _unless_truncating(argument: int) -> list[bytes]:
+    """A file that is opened for reading may be cut all the same; one that is opened for writing is Landlock's."""
+    return [
+        _load(argument),
+        _instruction(_IF_ANY_BIT, os.O_TRUNC, 0, 2),
+        _instruction(_IF_ANY_BIT, os.O_WRONLY | os.O_RDWR, 1, 0),
+        _give(errno.EPERM),
+        _instruction(_RETURN, _ALLOW),
+    ]
+
+
+def _load(argument: int) -> bytes:
+    """The lower half of the argument: all of them are ints or flags below 2**32. Both machines are little-endian."""
+    return _instruction(_LOAD, _ARGUMENTS_AT + 8 * argument)
+
+
+def _give(code: int) -> bytes:
+    return _instruction(_RETURN, _ERRNO | code)
+
+
+def _instruction(code: int, operand: int, then: int = 0, otherwise: int = 0) -> bytes:
+    return struct.pack("HBBI", code, then, otherwise, operand)

@@ -1,0 +1,66 @@
+"""What a stranger uses of the host, watched from outside: memory, processes, disk.
+
+The kernel's own limits stop most of it sooner (`sandbox.limits`, `sandbox.cgroup`); this holds where they are missing.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from domain.fault import KernelFault
+from domain.result import Status
+from sandbox import census, scratch
+from sandbox.limits import MAX_PROCESSES
+
+FAMILY_EVERY_S = 0.1
+FOLDER_EVERY_S = 1.0
+AT_LEAST_EVERY_S = 3.0
+
+
+class Usage:
+    """Of one runner, its children and its folder. `user` is the folder's owner, whom it runs as."""
+
+    def __init__(self, pid: int, folder: Path, memory_limit: int) -> None:
+        self.user = folder.stat().st_uid
+        self._pid = pid
+        self._folder = folder
+        self._memory_limit = memory_limit
+        # A new one has not done anything yet.
+        self._family_at = self._folder_at = time.monotonic()
+
+    def check(self, now: float, *, idle: bool) -> None:
+        """Raises KernelFault (OUT_OF_MEMORY) where it is too much. `now` is by time.monotonic().
+
+        Costs 20 µs. What takes longer is looked at while the runner has nothing to say (`idle`), so that nobody waits
+        for it, or where it never stops talking.
+        """
+        memory = census.private_bytes(self._pid)
+        if now - self._family_at > (FAMILY_EVERY_S if idle else AT_LEAST_EVERY_S):
+            self._family_at = now
+            memory = self._family_bytes()
+        if memory > self._memory_limit:
+            raise _too_much(f"used more than {self._memory_limit >> 20} MiB of host memory")
+        if now - self._folder_at > (FOLDER_EVERY_S if idle else AT_LEAST_EVERY_S):
+            self._folder_at = now
+            self._check_folder()
+
+    def _family_bytes(self) -> int:
+        family = census.family(self._pid)
+        if sum(map(census.threads, family)) > MAX_PROCESSES:
+            raise _too_much(f"had more than {MAX_PROCESSES} processes and threads")
+        shared = scratch.shared_bytes(self.user) if self.user != os.geteuid() else 0
+        return sum(map(census.private_bytes, family)) + shared
+
+    def _check_folder(self) -> None:
+        try:
+            used = scratch.used_bytes(self._folder)
+        except scratch.TooMuch as error:
+            raise _too_much(f"left {error}") from error
+        if used > scratch.MAX_BYTES:
+            raise _too_much(f"wrote more than {scratch.MAX_BYTES >> 30} GiB into its folder")
+
+
+def _too_much(what: str) -> KernelFault:
+    return KernelFault(Status.OUT_OF_MEMORY, f"the kernel's process {what} and was stopped")

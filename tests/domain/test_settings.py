@@ -1,0 +1,43 @@
+"""Settings that have a form of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from environs import EnvError
+
+from domain.settings import SANDBOX_LAYERS, settings
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    settings.cache_clear()
+    yield
+    settings.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("given", "required"),
+    [
+        (None, ()),
+        ("available", ()),
+        ("strict", SANDBOX_LAYERS),
+        ("landlock", ("landlock",)),
+        ("landlock, seccomp", ("landlock", "seccomp")),
+    ],
+)
+def test_the_layers_that_a_worker_insists_on(
+    monkeypatch: pytest.MonkeyPatch, given: str | None, required: tuple[str, ...]
+) -> None:
+    monkeypatch.delenv("SANDBOX", raising=False)
+    if given is not None:
+        monkeypatch.setenv("SANDBOX", given)
+    assert settings().sandbox == required
+
+
+@pytest.mark.parametrize("given", ["", "off", "landlock,selinux", "strict,landlock"])
+def test_a_layer_that_there_is_not_is_refused(monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    monkeypatch.setenv("SANDBOX", given)
+    with pytest.raises(EnvError, match="SANDBOX"):
+        settings()

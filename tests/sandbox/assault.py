@@ -1,0 +1,137 @@
+"""Runs every attack in a runner of its own, below a launcher that is root or an ordinary user: `python -m` with which.
+
+A program of its own, since who gives up being root cannot take it back. Prints one JSON object on one line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from backends.backend import Target
+from domain.fault import KernelFault
+from domain.kernel import Kernel, KernelType
+from sandbox import identity, scratch
+from sandbox.census import children
+from sandbox.launcher import Runner, Zygote
+from sandbox.session import Session
+from tests.sandbox.attacks import Attack, attacks
+
+SECRET = "a-secret-that-nobody-may-read"
+ORDINARY_USER = 54_321
+MEMORY_LIMIT = 512 << 20
+DEADLINE_S = 20.0
+ROOT = Path(__file__).resolve().parents[2]
+
+Ends = dict[str, dict[str, Any]]
+
+
+class Host:
+    """What there is to get at: files, sockets, processes; `facts` names them to the attacks."""
+
+    def __init__(self, base: Path) -> None:
+        self.base = base
+        self.signals: list[int] = []
+        signal.signal(signal.SIGURG, lambda number, _: self.signals.append(number))
+        self.work = base / "work"
+        self.work.mkdir(mode=0o711)
+        (base / "secret").write_text(SECRET)
+        self.zygote = Zygote(self.work, interpret=True, memory_limit=MEMORY_LIMIT)
+        other = self.zygote.private_folder(self.work / "other")
+        (other / "secret").write_text(SECRET)
+        self.sibling = self.runner(other)
+        self.sibling.send({"op": "load_null", "target": {"device": "cpu", "arch": None}})
+        self.sibling.answer()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._abstract = socket.socket(socket.AF_UNIX)
+        abstract = f"abstract-{os.getpid()}"
+        self._abstract.bind(f"\0{abstract}")
+        self._in_folder = socket.socket(socket.AF_UNIX)
+        self._in_folder.bind(str(base / "socket"))
+        for listener in (self._abstract, self._in_folder):
+            listener.listen()
+        (base / "socket").chmod(0o600)
+        self.shared = Path("/dev/shm", f"secret-{os.getpid()}")
+        self.shared.write_text(SECRET)
+        self.shared.chmod(0o600)
+        self.facts = {
+            **{"SECRET": SECRET, "REFEREE": os.getpid(), "ZYGOTE": os.getpid(), "SIBLING": self.sibling.pid},
+            **{"OTHER_FOLDER": str(other), "STATE": str(base), "ROOT": str(ROOT), "SHARED": self.shared.name},
+            **{"PORT": self._listener.getsockname()[1], "ABSTRACT": abstract},
+        }
+        self.facts["ZYGOTE"] = self.zygote._process.pid
+
+    def runner(self, folder: Path) -> Runner:
+        return self.zygote.runner(folder, gpu=False, deadline=time.monotonic() + DEADLINE_S, cancelled=lambda: False)
+
+    def suffer(self, attack: Attack, number: int) -> dict[str, Any]:
+        """How it ended, what it printed, and what it left."""
+        folder = self.zygote.private_folder(self.work / f"job-{number}")
+        told = "".join(f"{name} = {value!r}\n" for name, value in self.facts.items())
+        session = Session(self.runner(folder), Target("cpu", None), 1 << 20)
+        started = time.monotonic()
+        status = "passed"
+        try:
+            session.build(Kernel(told + attack.source, KernelType.TORCH))
+        except KernelFault as fault:
+            status = fault.status.value
+        finally:
+            session.close()
+        end = {"status": status, "output": session.runner.output.text(), "seconds": time.monotonic() - started}
+        scratch.remove(folder)
+        return end | {"left": self.left(), "folder_left": folder.exists()}
+
+    def left(self) -> list[int]:
+        """Processes below the zygote that are no runners of ours."""
+        return sorted(children(self.zygote._process.pid) - {self.sibling.pid})
+
+    def unharmed(self) -> dict[str, bool]:
+        """Whether all of it is as it was."""
+        return {
+            "zygote": self.zygote.alive,
+            "no signal came": not self.signals,
+            "sibling": self.sibling.alive,
+            "secret": (self.base / "secret").read_text() == SECRET and (self.base / "secret").stat().st_size > 0,
+            "nothing planted": {path.name for path in self.base.iterdir()} == {"work", "secret", "socket"},
+            "no folder left": {path.name for path in self.work.iterdir() if path.name[0] != "."} == {"other"},
+        }
+
+    def close(self) -> None:
+        self.sibling.close()
+        self.zygote.close()
+        self.shared.unlink()
+        for listener in (self._listener, self._abstract, self._in_folder):
+            listener.close()
+
+
+def main() -> None:
+    os.environ["A_SECRET"] = SECRET
+    # Small enough to be reached within a second.
+    scratch.MAX_BYTES, scratch.MAX_ENTRIES = 128 << 20, 2_000
+    base = Path(tempfile.mkdtemp(prefix="assault-"))
+    base.chmod(0o711)
+    if sys.argv[1] == "user":
+        os.chown(base, ORDINARY_USER, ORDINARY_USER)
+        # The capability is for the interpreter, which may lie in root's home; the sandbox has to bound that as well.
+        identity.become(ORDINARY_USER, search_everywhere=identity.searches_everywhere())
+    host = Host(base)
+    try:
+        ends: Ends = {attack.name: host.suffer(attack, number) for number, attack in enumerate(attacks())}
+        unharmed = host.unharmed()
+    finally:
+        host.close()
+        with contextlib.suppress(OSError):
+            scratch.remove(base)
+    print(json.dumps({"ends": ends, "unharmed": unharmed, "user": os.geteuid()}))
+
+
+if __name__ == "__main__":
+    main()

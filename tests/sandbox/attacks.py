@@ -1,0 +1,333 @@
+"""Attempts to get out of the sandbox, or to use up the host: each the body of a function that returns what it got.
+
+A refusal is an OSError, or nothing returned. Names in capitals are facts about the host that `tests.sandbox.assault`
+puts in front of the source, so that no attack has to guess.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PREAMBLE = """
+import array, ctypes, fcntl, mmap, os, resource, signal, socket, stat, struct, subprocess, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+
+def checked(answer):
+    if answer < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return answer
+
+def call(number, *arguments):
+    return checked(libc.syscall(ctypes.c_long(number), *arguments))
+
+def text(path):
+    with open(path, "rb") as file:
+        return file.read(1 << 16)
+
+def writable(path, flags=os.O_WRONLY):
+    os.close(os.open(path, flags))
+    return f"{path} can be written"
+
+def stolen(data):
+    data = data if isinstance(data, bytes) else repr(data).encode()
+    return data[:80] if SECRET.encode() in data else None
+"""
+
+EPILOGUE = """
+try:
+    got = attack()
+    print("GOT", got, flush=True) if got else print("HELD: it got nothing", flush=True)
+except (OSError, subprocess.SubprocessError, MemoryError) as error:
+    print("HELD:", error, flush=True)
+
+def kernel_fn(x):
+    return x
+"""
+
+
+@dataclass(frozen=True)
+class Attack:
+    """`ends` are verdicts that contain it as well as a refusal does; without any it must be refused and go on."""
+
+    name: str
+    body: str
+    ends: tuple[str, ...] = ()
+
+    @property
+    def source(self) -> str:
+        lines = "\n".join(f"    {line}" for line in self.body.strip().splitlines())
+        return f"{PREAMBLE}\ndef attack():\n{lines}\n{EPILOGUE}"
+
+
+SECRETS = {
+    "its own environment": "return stolen('\\n'.join(os.environ.values()))",
+    "its own memory and descriptors, inherited": """
+return [name for name in os.listdir('/proc/self/fd') if int(name) > 4 and os.path.exists('/proc/self/fd/' + name)]""",
+    "the referee's environment": "return text(f'/proc/{REFEREE}/environ')",
+    "the zygote's environment": "return text(f'/proc/{ZYGOTE}/environ')",
+    "the referee's memory": "return writable(f'/proc/{REFEREE}/mem', os.O_RDWR)",
+    "the zygote's memory": "return writable(f'/proc/{ZYGOTE}/mem', os.O_RDWR)",
+    "a sibling's memory": "return writable(f'/proc/{SIBLING}/mem', os.O_RDWR)",
+    "where the referee's memory lies": "return text(f'/proc/{REFEREE}/maps')",
+    "the referee's descriptors": "return [os.readlink(f'/proc/{REFEREE}/fd/{n}') for n in (0, 1, 2, 3, 4)]",
+    "the referee's root folder": "return os.listdir(f'/proc/{REFEREE}/root/')",
+    "the referee's current folder": "return os.listdir(f'/proc/{REFEREE}/cwd/')",
+    "another job's folder": "return os.listdir(OTHER_FOLDER)",
+    "another job's file": "return stolen(text(OTHER_FOLDER + '/secret'))",
+    "a file in another job's folder": "return writable(OTHER_FOLDER + '/planted', os.O_WRONLY | os.O_CREAT)",
+    "the state folder": "return os.listdir(STATE)",
+    "the keys of the API": "return stolen(text(STATE + '/secret'))",
+    "the state folder, by a way up": "return os.listdir('../..')",
+    "the project's repository": """
+git = ROOT + '/.git'
+return text(git) if os.path.isfile(git) else os.listdir(git)""",
+    "the project's other code": "return text(ROOT + '/tasks/pipeline.py')",
+    "a listing of the project": "return os.listdir(ROOT)",
+    "the users of the machine": "return text('/etc/passwd')",
+    "the passwords of the machine": "return text('/etc/shadow')",
+    "root's home": "return os.listdir('/root')",
+    "the folder for temporary files": "return os.listdir('/tmp')",
+    "shared memory of others": "return stolen(text('/dev/shm/' + SHARED))",
+    "the kernel's log": "return call(103, 3, ctypes.create_string_buffer(4096), 4096)",
+}
+
+LINKS = {
+    "a symbolic link to a secret": "os.symlink(STATE + '/secret', 'link')\nreturn stolen(text('link'))",
+    "a symbolic link to write through": """
+os.symlink(STATE, 'way')
+return writable('way/planted', os.O_WRONLY | os.O_CREAT)""",
+    "a hard link to a secret": "os.link(STATE + '/secret', 'hard')\nreturn stolen(text('hard'))",
+    "a hard link to a library": "os.link(os.__file__, 'library')\nreturn 'linked'",
+    "a secret moved here": "os.rename(STATE + '/secret', 'taken')\nreturn 'moved'",
+    "its folder moved away": "os.rename(os.getcwd(), os.getcwd() + '-moved')\nreturn 'moved'",
+    "a handle instead of a name": """
+handle = ctypes.create_string_buffer(struct.pack('Ii', 120, 0) + bytes(120))
+call(303, -100, (STATE + '/secret').encode(), handle, ctypes.byref(ctypes.c_int()), 0)
+return 'a handle'""",
+    "a file opened by handle": "return call(304, -100, ctypes.create_string_buffer(128), 0)",
+}
+
+WRITING = {
+    "our own code": "return writable(ROOT + '/sandbox/launcher.py')",
+    "a library": "import torch\nreturn writable(torch.__file__)",
+    "a cache of bytecode": """
+import torch
+return writable(os.path.dirname(torch.__file__) + '/planted.pyc', os.O_WRONLY | os.O_CREAT)""",
+    "a module before all others": "return writable(sys.prefix + '/lib/sitecustomize.py', os.O_WRONLY | os.O_CREAT)",
+    "the folder for temporary files": "return writable('/tmp/planted', os.O_WRONLY | os.O_CREAT)",
+    "the file modes of others": "os.chmod(STATE + '/secret', 0o777)\nreturn 'changed'",
+    "the owner of a file": "os.chown(STATE + '/secret', os.getuid(), -1)\nreturn 'changed'",
+    "the attributes of a file": "os.setxattr(STATE + '/secret', 'user.planted', b'1')\nreturn 'changed'",
+    "a file, cut": "os.truncate(STATE + '/secret', 0)\nreturn 'cut'",
+    "a file, cut while it is opened": "return writable(STATE + '/secret', os.O_RDONLY | os.O_TRUNC)",
+    "the pattern of core files": "return writable('/proc/sys/kernel/core_pattern')",
+    "a key of the kernel": "return writable('/proc/sysrq-trigger')",
+    "other processes' names": "return writable(f'/proc/{ZYGOTE}/comm')",
+    "a device node": """
+os.mknod('disk', stat.S_IFBLK | 0o666, os.makedev(8, 0))
+return writable('disk', os.O_RDONLY)""",
+    "devices": """
+wanted = ['mem', 'kmsg', 'tty', 'ptmx', 'kvm', 'fuse', 'net/tun', 'sda', 'vda', 'loop0', 'loop-control', 'console']
+wanted += [name for name in os.listdir('/sys/class/block')]
+got = []
+for name in wanted:
+    try:
+        os.close(os.open('/dev/' + name, os.O_RDONLY | os.O_NONBLOCK))
+        got.append(name)
+    except OSError:
+        pass
+return got""",
+}
+
+PROCESSES = {
+    "ptrace of a sibling": "return checked(libc.ptrace(16, SIBLING, 0, 0)) or 'attached'",
+    "ptrace of the zygote": "return checked(libc.ptrace(0x4206, ZYGOTE, 0, 0)) or 'seized'",
+    "ptrace of itself": "return checked(libc.ptrace(0, 0, 0, 0)) or 'traced'",
+    "reading a sibling's memory": "return call(310, SIBLING, ctypes.create_string_buffer(16), 1, 0, 0, 0) or 'called'",
+    "writing the zygote's memory": "return call(311, ZYGOTE, ctypes.create_string_buffer(16), 1, 0, 0, 0) or 'called'",
+    "a signal to the referee": "return os.kill(REFEREE, 0) or 'can be sent'",
+    "a signal to the zygote": "return os.kill(ZYGOTE, 0) or 'can be sent'",
+    "a signal to a sibling": "return os.kill(SIBLING, 0) or 'can be sent'",
+    "a signal to the first process": "return os.kill(1, 0) or 'can be sent'",
+    "a signal to everybody": "return os.kill(-1, signal.SIGURG)",
+    "a signal to the referee's group": "return os.killpg(os.getpgid(REFEREE), 0) or 'can be sent'",
+    "a signal by descriptor": "return signal.pidfd_send_signal(os.pidfd_open(REFEREE), 0) or 'can be sent'",
+    "a descriptor of the referee": "return call(438, os.pidfd_open(REFEREE), 0, 0)",
+    "the priority of the referee": "return os.setpriority(os.PRIO_PROCESS, REFEREE, 19) or 'changed'",
+    "the limits of the referee": "return resource.prlimit(REFEREE, resource.RLIMIT_CPU, (9999, 9999)) or 'changed'",
+    "the processors of the zygote": "return os.sched_setaffinity(ZYGOTE, {0}) or 'changed'",
+    "a comparison of kernel objects": "return call(312, os.getpid(), ZYGOTE, 0, 0, 0) or 'called'",
+}
+
+NETWORK = {
+    "a connection to the queue": "return socket.create_connection(('127.0.0.1', PORT), 2).recv(64)",
+    "a socket for IPv6": "return socket.socket(socket.AF_INET6)",
+    "a datagram": "return socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', PORT))",
+    "a raw socket": "return socket.socket(socket.AF_INET, socket.SOCK_RAW, 1)",
+    "a packet socket": "return socket.socket(socket.AF_PACKET, socket.SOCK_RAW)",
+    "a netlink socket": "return socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)",
+    "a socket to the hypervisor": "return socket.socket(socket.AF_VSOCK)",
+    "the interfaces of the kernel's cryptography": "return socket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET)",
+    "an abstract socket of the referee": """
+socket.socket(socket.AF_UNIX).connect('\\0' + ABSTRACT)
+return 'connected'""",
+    "a socket of the referee in its folder": """
+socket.socket(socket.AF_UNIX).connect(STATE + '/socket')
+return 'connected'""",
+    "names of the network": """
+return socket.create_connection((socket.gethostbyname('localhost'), PORT), 2)""",
+}
+
+PRIVILEGES = {
+    "root": "os.setuid(0)\nreturn os.getuid() == 0",
+    "another user": "os.setresuid(1, 1, 1)\nreturn 'changed'",
+    "other groups": "os.setgroups([0])\nreturn 'changed'",
+    "a program that makes root": """
+done = subprocess.run(['su', 'root', '-c', 'id'], stdin=subprocess.DEVNULL, capture_output=True, timeout=5)
+return b'uid=0' in done.stdout""",
+    "all capabilities": """
+header, words = struct.pack('Ii', 0x20080522, 0), struct.pack('IIIIII', *[0xFFFFFFFF] * 6)
+return call(126, ctypes.c_char_p(header), ctypes.c_char_p(words)) or 'all of them'""",
+    "a namespace of users": "return call(272, 0x10000000) or 'entered'",
+    "a namespace of mounts": "return call(272, 0x00020000) or 'entered'",
+    "the referee's network": "return call(308, os.open(f'/proc/{REFEREE}/ns/net', os.O_RDONLY), 0) or 'entered'",
+    "a child in namespaces of its own": """
+child = call(56, 0x10000000 | signal.SIGCHLD, 0, 0, 0, 0)
+if not child:
+    os._exit(0)
+return 'born'""",
+    "the same by the newer call": """
+return call(435, ctypes.create_string_buffer(struct.pack('Q', 0x10000000) + bytes(80)), 88)""",
+    "a mount": "return checked(libc.mount(b'none', os.getcwd().encode(), b'tmpfs', 0, None)) or 'mounted'",
+    "another root folder": "os.mkdir('jail')\nos.chroot('jail')\nreturn 'changed'",
+    "another layout of memory": "return call(135, 0x0040000) or 'changed'",
+    "a filter of its own": "return checked(libc.prctl(22, 2, ctypes.create_string_buffer(16), 0, 0)) or 'installed'",
+}
+
+CALLS = {
+    "io_uring": "return call(425, 8, ctypes.create_string_buffer(256))",
+    "bpf": "return call(321, 0, ctypes.create_string_buffer(128), 128) or 'called'",
+    "perf events": """
+return call(298, ctypes.create_string_buffer(struct.pack('II', 1, 128) + bytes(120)), 0, -1, -1, 0)""",
+    "page faults handled here": "return call(323, 1)",
+    "a key ring": "return call(250, 0, -3, 1, 0, 0)",
+    "a key": "return call(248, b'user', b'planted', b'x', 1, -3)",
+    "shared memory of System V": "return call(29, 4711, 4096, 0o1666) or 'made'",
+    "a message queue": "return call(68, 4711, 0o1666) or 'made'",
+    "semaphores of System V": "return call(64, 4711, 1, 0o1666) or 'made'",
+    "a POSIX message queue": "return call(240, b'planted', os.O_CREAT | os.O_RDWR, 0o666, 0)",
+    "another kernel": "return call(246, 0, 0, 0, 0) or 'called'",
+    "a kernel module": "return call(175, ctypes.create_string_buffer(64), 64, b'') or 'called'",
+    "a restart": "return call(169, 0xFEE1DEAD, 672274793, 0x89ABCDEF, 0) or 'called'",  # CAD_ON: harmless if allowed
+    "swap": "return call(167, b'swap', 0) or 'called'",
+    "another host name": "socket.sethostname('planted')\nreturn 'changed'",
+    "another time": "time.clock_settime(time.CLOCK_REALTIME, time.time())\nreturn 'changed'",
+    "the ports of the machine": "return call(172, 3) or 'opened'",
+    "marks on files": "return call(300, 0, 0)",
+    "accounting": "return call(163, b'account') or 'on'",
+    "hidden memory": "return call(447, 0)",
+}
+
+FOREIGN = {
+    "a call by the table of x32": "return libc.syscall(ctypes.c_long(0x40000000 | 39))",
+    "a call by the table of i386": """
+page = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+page.write(bytes.fromhex('b814000000cd80c3'))
+return ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(page)))()""",
+}
+
+FLOODS = {
+    "processes": """
+while True:
+    if not os.fork():
+        time.sleep(60)""",
+    "processes that start processes": """
+while True:
+    try:
+        os.fork()
+    except OSError:
+        time.sleep(0.01)""",
+    "threads": """
+import threading
+while True:
+    try:
+        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+    except RuntimeError as error:
+        raise OSError(str(error))""",
+    "memory": "held = []\nwhile True:\n    held.append(bytearray(b'x') * (16 << 20))",
+    "memory of children": """
+for _ in range(8):
+    if not os.fork():
+        held = bytearray(b'x') * (120 << 20)
+        time.sleep(60)
+time.sleep(60)""",
+    "the disk": """
+for number in range(1000):
+    with open(f'large{number}', 'wb') as file:
+        for _ in range(16):
+            file.write(bytes(1 << 20))
+    time.sleep(0.02)""",
+    "a file that is too long": "with open('long', 'wb') as file:\n    file.truncate(10 << 30)\n    return 'made'",
+    "files": """
+for number in range(10**9):
+    os.close(os.open(f'small{number}', os.O_CREAT))
+    if number % 100 == 0:
+        time.sleep(0.02)""",
+    "shared memory": """
+for number in range(400):
+    with open(f'/dev/shm/large-{os.getpid()}-{number}', 'wb') as file:
+        file.write(bytes(16 << 20))
+return None""",
+    "descriptors": """
+opened = []
+while len(opened) < 5000:
+    opened.append(os.dup(0))
+return 'all of them'""",
+    "what it prints": "for _ in range(100):\n    os.write(1, b'x' * (1 << 20))\nos.write(1, b'\\nHELD: printed\\n')",
+}
+
+LEAVING = {
+    "a daemon": """
+if not os.fork():
+    os.setsid()
+    if not os.fork():
+        open('pid', 'w').write(str(os.getpid()))
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        time.sleep(600)
+    os._exit(0)
+while not os.path.exists('pid'):
+    time.sleep(0.01)
+return None""",
+    "a daemon that does not die with its parent": """
+checked(libc.prctl(1, 0, 0, 0, 0))
+checked(libc.prctl(36, 1, 0, 0, 0))
+if not os.fork():
+    os.setsid()
+    time.sleep(600)
+return None""",
+    "a tree too deep for most programs": """
+for _ in range(3000):
+    os.mkdir('d')
+    os.chdir('d')
+return None""",
+    "folders that cannot be entered": """
+os.makedirs('closed/inner')
+os.close(os.open('closed/inner/file', os.O_CREAT))
+for name in ('closed/inner', 'closed'):
+    os.fchmod(os.open(name, os.O_RDONLY), 0)
+return None""",
+    "a pipe in place of a file": "os.mkfifo('kernel.cubin')\nreturn None",
+}
+
+FLOODED = ("out_of_memory", "crashed", "runtime_error", "compile_error", "timeout")
+
+
+def attacks() -> list[Attack]:
+    """All of them."""
+    refused = {
+        **{"reading": SECRETS, "links": LINKS, "writing": WRITING, "processes": PROCESSES},
+        **{"network": NETWORK, "privileges": PRIVILEGES, "calls": CALLS, "leaving": LEAVING},
+    }
+    found = [Attack(f"{kind}: {name}", body) for kind, group in refused.items() for name, body in group.items()]
+    found += [Attack(f"foreign: {name}", body, ("crashed",)) for name, body in FOREIGN.items()]
+    return found + [Attack(f"flood: {name}", body, FLOODED) for name, body in FLOODS.items()]

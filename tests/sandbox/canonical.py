@@ -1,0 +1,57 @@
+"""Judges examples by the whole pipeline below a worker that is root or an ordinary user: `python -m` with which, names.
+
+A program of its own, since who gives up being root cannot take it back. Prints one JSON object on one line: by name,
+the verdict, the message, and the verdict that is right.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from domain.request import Request
+from domain.settings import settings
+from sandbox import identity
+from sandbox.scratch import remove
+from stack.example import FOLDER, Example
+from tests.sandbox.assault import ORDINARY_USER
+
+
+def main() -> None:
+    mode, *names = sys.argv[1:]
+    state = Path(tempfile.mkdtemp(prefix="canonical-"))
+    if mode == "user":
+        os.chown(state, ORDINARY_USER, ORDINARY_USER)
+        identity.become(ORDINARY_USER, search_everywhere=identity.searches_everywhere())
+    os.environ |= {"STATE_DIR": str(state), "LEASE_DIR": str(state), "HOME": str(state), "TMPDIR": str(state)}
+    settings.cache_clear()
+    # Only now: torch keeps what it finds of the environment when it is imported.
+    from tasks.pipeline import run
+    from tasks.workbench import Workbench
+
+    bench = Workbench()
+    told = {}
+    try:
+        for name in names:
+            example = Example.load(FOLDER / name)
+            body = dict(example.body)
+            wire = {
+                "kernel": body.pop("kernel", None) or body.pop("custom_kernel"),
+                "reference": body.pop("ref_kernel", None),
+                "timeout": 300,
+                "num_trials": 10,
+            }
+            outcome = run(Request.from_wire(wire), bench, lambda stage: None, lambda: False).outcome
+            right = example.expected(gpu=bench.target.is_cuda)
+            told[name] = [outcome.status.value, outcome.message or outcome.log, right.value]
+    finally:
+        bench.close()
+        remove(state)
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()

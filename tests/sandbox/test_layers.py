@@ -1,0 +1,108 @@
+"""Layers are what a confined process finds out about itself, and a worker can insist on them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from domain.settings import SANDBOX_LAYERS
+from sandbox import landlock, layers, seccomp
+from sandbox.layers import Layer
+
+ROOT = Path(__file__).resolve().parents[2]
+
+AS_A_USER = """
+import os, sys
+from sandbox import identity
+identity.become(int(sys.argv[1]), search_everywhere=identity.searches_everywhere())
+from tasks.worker import look_at_sandbox
+look_at_sandbox()
+print("it starts")
+"""
+
+BEFORE_ITS_TIME = """
+import errno, os, signal, socket, sys
+from sandbox import seccomp
+from sandbox.limits import no_new_privileges
+no_new_privileges()
+rules = seccomp.rules(own_user=False, truncation_elsewhere=False)
+seccomp.install(rules, own_user=False, signals_elsewhere=False)
+
+def refused(attempt, *arguments):
+    try:
+        attempt(*arguments)
+    except OSError as error:
+        return error.errno
+    return 0
+
+outside = os.getppid()
+with open("file", "w") as file:
+    file.write("kept")
+found = [
+    refused(os.kill, outside, 0), refused(os.kill, 1, 0), refused(os.kill, os.getpid(), 0),
+    refused(signal.pidfd_send_signal, os.pidfd_open(outside), 0),
+    refused(os.truncate, "file", 0), refused(os.open, "file", os.O_RDONLY | os.O_TRUNC),
+    refused(os.open, "file", os.O_WRONLY | os.O_TRUNC), refused(os.chmod, "file", 0o600),
+    refused(socket.socket, socket.AF_UNIX), refused(socket.socket, socket.AF_UNIX, socket.SOCK_DGRAM),
+    refused(socket.socket, socket.AF_INET), refused(os.setpriority, os.PRIO_PROCESS, outside, 5),
+    refused(os.setpriority, os.PRIO_PROCESS, 0, 5),
+]
+names = [errno.errorcode.get(code, "done") for code in found]
+print(" ".join(names))
+"""
+
+
+def test_what_holds_here_is_found_out(tmp_path: Path) -> None:
+    found = layers.probed(tmp_path / "work", gpu=False)
+    assert tuple(found) == SANDBOX_LAYERS
+    assert found["no_new_privileges"].active and found["capabilities"].active
+    assert found["seccomp"].active == (seccomp.available() is None)
+    assert found["landlock"].active == (landlock.abi() >= landlock.OLDEST_ABI)
+    if os.geteuid() != 0:
+        assert found["own_user"] == Layer(False, "the worker is not root")
+    assert all(layer.detail for layer in found.values()), found
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_what_is_required_and_missing_is_named() -> None:
+    found = {"landlock": Layer(False, "the kernel has ABI 0"), "seccomp": Layer(True, "67 refused")}
+    assert layers.missing(found, ("landlock", "seccomp")) == {"landlock": "the kernel has ABI 0"}
+    assert layers.missing(found, ("seccomp",)) == {}
+
+
+@pytest.mark.parametrize(("required", "starts"), [("available", True), ("no_new_privileges", True), ("strict", False)])
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+def test_a_worker_that_lacks_what_is_required_does_not_start(tmp_path: Path, required: str, starts: bool) -> None:
+    tmp_path.chmod(0o777)
+    user = 54_322
+    done = subprocess.run(
+        [sys.executable, "-c", AS_A_USER, str(user)],
+        cwd=ROOT,
+        env={**os.environ, "SANDBOX": required, "STATE_DIR": str(tmp_path / "state"), "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode == 0) == starts, done.stderr
+    assert ("it starts" in done.stdout) == starts
+    if not starts:
+        assert "own_user (the worker is not root)" in done.stderr and "docs/security.md" in done.stderr
+
+
+def test_what_landlock_does_not_keep_on_old_kernels_seccomp_does(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BEFORE_ITS_TIME],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    signals = "EPERM EPERM done EPERM"
+    files = "EPERM EPERM done EPERM"
+    assert done.stdout.split() == [*signals.split(), *files.split(), "done", "EPERM", "EPERM", "EPERM", "done"]
