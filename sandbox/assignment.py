@@ -22,5 +22,6 @@ def assignment(message: Message) -> tuple[Kernel, Path, Target]:
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
         "CUPY_CACHE_DIR": str(folder / "cupy"),
     }
-    target = Target(message["target"]["device"], message["target"]["arch"])
+    given = message["target"]
+    target = Target(given["device"], given["arch"], given["toolchain"])
     return Kernel.from_wire(message["kernel"]), folder, target
