@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,38 +16,13 @@ from profiling.slots import Slots
 from profiling.window import Range
 from sandbox.replies import Loaded, Probe
 from sandbox.session import Session
+from tasks.folder_digest import digest
 from tasks.privacy import without_machine_paths
 from tasks.standbys import Standby
 
 
 class Stopped(Exception):
     """A contender failed; its outcome says how, and the job goes on to its report."""
-
-
-MAX_FOLDER_BYTES = 2 << 30
-"""Of all files that a build leaves; a file may be long and hold nothing, and is read to its end all the same."""
-
-
-def digest(folder: Path) -> bytes:
-    """Of every file in a folder, by name and content. What is no plain file counts by its name alone.
-
-    Raises KernelFault (UNSUPPORTED) for a folder that is too large to be read.
-    """
-    found = hashlib.blake2b(digest_size=32)
-    size = 0
-    for path in sorted(folder.rglob("*")):
-        found.update(os.fsencode(path.relative_to(folder)) + b"\0")
-        if path.is_file() and not path.is_symlink():
-            size += path.stat().st_size
-            if size > MAX_FOLDER_BYTES:
-                raise KernelFault(
-                    Status.UNSUPPORTED,
-                    f"the build left more than {MAX_FOLDER_BYTES >> 30} GiB in its folder: write less while the source "
-                    "is imported",
-                )
-            with path.open("rb") as file:
-                found.update(hashlib.file_digest(file, hashlib.blake2b).digest())
-    return found.digest()
 
 
 class Contender:
@@ -81,7 +54,8 @@ class Contender:
         self.launch_shift_ms: float | None = None
         self.at_most_ms = math.inf
         """What a call took in the first windows by the referee's clock, their overhead included."""
-        self._sealed = b""
+        self.sealed = b""
+        """The digest of what the build left in the folder."""
 
     def accuse(self, fault: KernelFault) -> None:
         """A fault found out from outside is this contender's; stops the job."""
@@ -118,13 +92,13 @@ class Contender:
 
     def seal(self) -> None:
         """Notes what the build left in its folder; raises KernelFault where that is too much."""
-        self._sealed = digest(self.folder)
+        self.sealed = digest(self.folder)
 
     @property
     def untouched(self) -> bool:
         """Whether the folder is as the build left it."""
         try:
-            return digest(self.folder) == self._sealed
+            return digest(self.folder) == self.sealed
         except KernelFault:
             return False
 

@@ -17,6 +17,7 @@ from domain.job import Stage
 from domain.request import Request
 from domain.result import Report, Speedup
 from tasks.afterwards import NOT_REACHED, SUSPICIOUS, look_at_launches, look_at_operations
+from tasks.building import Building
 from tasks.contender import Contender, Stopped
 from tasks.environment import environment
 from tasks.lease import device_lease
@@ -105,21 +106,17 @@ class _Job:
         self.device_s = 0.0
 
     def build(self) -> None:
-        """Compiles every contender in a builder of its own, with no GPU visible, before the device is asked for."""
+        """Compiles every contender, with no GPU visible, before the device is asked for; or finds it built."""
         self.progress(Stage.BUILD)
         self.bench.start_zygote()
-        deadline = deadline_in(self.request.timeout)
+        self.bench.ready_compilers([contender.kernel for contender in self.contenders])
+        building = Building(self.bench, self.request.timeout, self.cancelled)
         failed: Stopped | None = None
         for contender in self.contenders:
             started = time.monotonic()
-            contender.session = self.bench.session(deadline=deadline, cancelled=self.cancelled)
             try:
                 with contender.answerable():
-                    contender.artifact = contender.session.build(contender.kernel, contender.folder)
-                    contender.compiled = contender.artifact.deferred is None
-                    contender.facts |= contender.artifact.facts
-                    contender.close()  # Before it is sealed: nothing may be left that writes into its folder.
-                    contender.seal()
+                    building.build(contender)
             except Stopped as stopped:
                 failed = stopped
             finally:
