@@ -29,6 +29,7 @@ class BuiltExtensions:
         try:
             contents = [hashlib.blake2b(Path(path).read_bytes()).hexdigest() for path in paths]
             text = json.dumps([function, arguments, contents], sort_keys=True, default=str)
+            text = text.replace(str(self._folder.parent), ".")
         except (OSError, TypeError, ValueError):
             return None
         return hashlib.blake2b(text.encode(errors="replace")).hexdigest()
@@ -56,7 +57,8 @@ class BuiltExtensions:
             return
         self._loaded.add(key)
         with suppress(ValueError):  # A library that lies somewhere else.
-            index = self._index() | {key: [extension.__name__, str(Path(library).relative_to(self._folder))]}
+            # Imported under the file's name, whatever the module calls itself.
+            index = self._index() | {key: [Path(library).stem, str(Path(library).relative_to(self._folder))]}
             (self._folder / INDEX).write_text(json.dumps(index), encoding="utf-8")
 
     def _index(self) -> dict[str, list[str]]:

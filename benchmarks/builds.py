@@ -15,6 +15,7 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         compilers = _toolchain(given.state or Path(temporary), console)
         with ThreadPoolExecutor(given.at_once) as pool:
-            pairs = list(pool.map(lambda name: _pair(name, compilers, Path(temporary), given.no_stock), names))
+            pairs = list(
+                pool.map(lambda name: compare(name, compilers, Path(temporary), no_stock=given.no_stock), names)
+            )
     console.print(_table(pairs))
     for pair in pairs:
         for problem in pair.problems:
@@ -95,7 +98,8 @@ def _toolchain(parent: Path, console: Console) -> str:
     return str(folder)
 
 
-def _pair(name: str, compilers: str, parent: Path, no_stock: bool) -> Pair:
+def compare(name: str, compilers: str, parent: Path, *, no_stock: bool = False) -> Pair:
+    """Both builds of one source below `parent`, and what differs between them."""
     source = (SOURCES / f"{name}.py").read_text(encoding="utf-8")
     ours, theirs = parent / f"{name}-lean", parent / f"{name}-stock"
     pair = Pair(name, _built(source, ours, compilers), None if no_stock else _built(source, theirs, None))
