@@ -153,13 +153,16 @@ def install(folder: Path, target: Target) -> Extensions:
         # ninja comes with the interpreter's environment, which need not be on the path.
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.getenv("PATH", os.defpath)]),  # noqa: TID251
     }
-    if target.toolchain is not None:
-        drivers = Path(target.toolchain, "bin")
+    drivers = Path(target.toolchain or "", "bin")
+    reached = os.access(drivers / "c++", os.X_OK)
+    if reached:
         variables["CXX"] = str(drivers / "c++")
         if (drivers / "nvcc").exists():
             variables["PYTORCH_NVCC"] = str(drivers / "nvcc")
     os.environ.update(variables)  # noqa: TID251 - torch.utils.cpp_extension reads its options there, now or in forward()
     extensions = Extensions(folder, target)
+    if target.toolchain is not None and not reached:
+        extensions.log = "the service's compilers cannot be reached from here: extensions are built the stock way\n"
     for name, stock in _STOCK.items():
         setattr(cpp_extension, name, extensions.builder(stock))
     return extensions

@@ -122,3 +122,13 @@ def test_many_jobs_with_one_source_build_it_once(bench: Workbench) -> None:
         worker.stdout.close()
         assert worker.wait(60) == 0
     assert Counter(map(tuple, found)) == {("passed", "miss"): 1, ("passed", "hit"): 7}
+
+
+@pytest.mark.slow
+def test_an_extension_is_compiled_once_and_loaded_from_its_copy(bench: Workbench) -> None:
+    source = (ROOT / "benchmarks" / "extensions" / "host_only.py").read_text()
+    first, second = (outcome(bench, source, "torch_cuda") for _ in range(2))
+    assert (first.status, second.status) == (Status.PASSED, Status.PASSED)
+    assert (cache_of(first), cache_of(second)) == ("miss", "hit")
+    assert first.build["headers"] == second.build["headers"] == ["main.o: lean"]
+    assert second.build["seconds"] < 0.5 * first.build["seconds"]
