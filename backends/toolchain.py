@@ -28,11 +28,10 @@ from backends.precompiled import OPTIMISATION, precompile
 
 log = logging.getLogger(__name__)
 
-ROOT = Path(__file__).resolve().parent.parent
 _PARTS = (compiler, device_passes, lean_headers, lean_source, precompiled)
 _DRIVER = """#!{python} -IS
 import sys
-sys.path.insert(0, {root!r})
+sys.path.insert(0, {library!r})
 sys.dont_write_bytecode = True
 from pathlib import Path
 from backends.compiler import main
@@ -56,10 +55,14 @@ def prepared(parent: Path) -> Path | None:
     try:
         draft.chmod(0o755)
         lean_headers.write(draft / "include", torch_include())
+        # Their own copy: a submission's processes need not see the service's folder.
+        (draft / "lib" / "backends").mkdir(parents=True)
+        for part in _PARTS:
+            shutil.copyfile(str(part.__file__), draft / "lib" / "backends" / Path(str(part.__file__)).name)
         (draft / "bin").mkdir()
         for tool in tools:
             driver = draft / "bin" / tool
-            text = _DRIVER.format(python=sys.executable, root=str(ROOT), tool=tool, folder=str(folder))
+            text = _DRIVER.format(python=sys.executable, library=str(folder / "lib"), tool=tool, folder=str(folder))
             driver.write_text(text, encoding="utf-8")
             driver.chmod(0o555)
         config = {**tools, "torch_include": str(torch_include())}
@@ -116,7 +119,7 @@ def _version(path: str) -> str:
 
 def _digest(tools: dict[str, str]) -> str:
     own = [Path(str(part.__file__)).read_text(encoding="utf-8") for part in _PARTS]
-    made_for = [torch.__version__, str(torch_include()), sys.executable, sys.version, str(ROOT), _DRIVER, *own]
+    made_for = [torch.__version__, str(torch_include()), sys.executable, sys.version, _DRIVER, *own]
     made_for += [_version(path) for path in tools.values()]
     return hashlib.blake2b("\0".join(made_for).encode(), digest_size=16).hexdigest()
 

@@ -91,6 +91,7 @@ class BuildCache:
             if digest(folder).hex() != note["digest"]:
                 raise ValueError("its files are not those that were written")
             _relocate(folder, str(note["folder"]))
+            _hand_over(folder)
             os.utime(path)
             return _finished(note)
         except FileNotFoundError:
@@ -216,6 +217,14 @@ def _relocate(folder: Path, built_in: str) -> None:
     """Triton's cache names its files by where they were when they were made."""
     for group in folder.glob("triton/*/__grp__*.json"):
         group.write_text(group.read_text(encoding="utf-8").replace(f"{built_in}/", f"{folder}/"), encoding="utf-8")
+
+
+def _hand_over(folder: Path) -> None:
+    """What is in the folder belongs to its owner, whoever that is: its job's processes may write into it."""
+    owner = folder.stat()
+    if owner.st_uid != os.geteuid():
+        for path in folder.rglob("*"):
+            os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
 def _clear(folder: Path) -> None:
