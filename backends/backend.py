@@ -12,10 +12,14 @@ from domain.kernel import Kernel, KernelType
 
 @dataclass(frozen=True)
 class Target:
-    """What the kernel is built for and run on. `device` is a torch device name; `arch` such as "sm_90" or None."""
+    """What the kernel is built for and run on. `device` is a torch device name; `arch` such as "sm_90" or None.
+
+    `toolchain` is the folder of the compilers for extensions (backends.toolchain), None for the stock ones.
+    """
 
     device: str
     arch: str | None
+    toolchain: str | None = None
 
     @property
     def is_cuda(self) -> bool:

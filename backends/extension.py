@@ -1,7 +1,7 @@
 """Torch's just-in-time extensions inside a job: where they are built, for which card, and what the compiler said.
 
 A source calls `load_inline` or `load` as it pleases. In the builder that compiles into the job folder; in the runner
-ninja finds the same folder up to date and only the library is loaded. On a worker without a GPU, CUDA sources are
+the same call loads the library that is there. On a worker without a GPU, CUDA sources are
 compiled where the toolchain allows, so that compile errors are found, and are not run.
 """
 
@@ -11,7 +11,6 @@ import functools
 import inspect
 import os
 import re
-import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -23,6 +22,9 @@ from typing import Any
 from torch.utils import cpp_extension
 
 from backends.backend import Target
+from backends.built_extensions import BuiltExtensions
+from backends.compiler import NOTE
+from backends.cuda_home import cuda_home
 from backends.trace import NO_DEVICE
 from domain.fault import KernelFault
 from domain.result import Status
@@ -49,6 +51,13 @@ class Extensions:
         self.built: list[str] = []
         self.only_compiled: list[str] = []
         self.log = ""
+        self._there = BuiltExtensions(folder / FOLDER)
+
+    @property
+    def headers(self) -> list[str]:
+        """Which headers each file was compiled with (backends.compiler), and why not the lean ones."""
+        notes = sorted((self.folder / FOLDER).glob(f"*/*{NOTE}"))
+        return [f"{note.name.removesuffix(NOTE)}: {note.read_text(encoding='utf-8')}" for note in notes]
 
     def require_device(self) -> None:
         """Raises KernelFault (UNSUPPORTED, compiled) if something was compiled that cannot run on this worker."""
@@ -64,8 +73,12 @@ class Extensions:
             call = signature.bind(*args, **kwargs)
             if _wants_cuda(call.arguments) and not self.target.is_cuda:
                 return self._compile_only(stock, call)
-            with self._console():
-                extension = stock(*call.args, **call.kwargs)
+            key = self._there.key(stock.__name__, call.arguments)
+            extension = self._there.load(key)
+            if extension is None:
+                with self._console():
+                    extension = stock(*call.args, **call.kwargs)
+                self._there.add(key, extension)
             self.built.append(str(call.arguments["name"]))
             return extension
 
@@ -73,7 +86,7 @@ class Extensions:
 
     def _compile_only(self, stock: Callable[..., Any], call: inspect.BoundArguments) -> ModuleType:
         """The stock build, against a torch without CUDA: all of it is done but the library is not used."""
-        home = _cuda_home()
+        home = cuda_home()
         if home is None:
             raise KernelFault(Status.UNSUPPORTED, f"not compiled: {NO_DEVICE} and no CUDA compiler (nvcc)")
         cpp_extension.CUDA_HOME = str(home)
@@ -140,8 +153,16 @@ def install(folder: Path, target: Target) -> Extensions:
         # ninja comes with the interpreter's environment, which need not be on the path.
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.getenv("PATH", os.defpath)]),  # noqa: TID251
     }
+    drivers = Path(target.toolchain or "", "bin")
+    reached = os.access(drivers / "c++", os.X_OK)
+    if reached:
+        variables["CXX"] = str(drivers / "c++")
+        if (drivers / "nvcc").exists():
+            variables["PYTORCH_NVCC"] = str(drivers / "nvcc")
     os.environ.update(variables)  # noqa: TID251 - torch.utils.cpp_extension reads its options there, now or in forward()
     extensions = Extensions(folder, target)
+    if target.toolchain is not None and not reached:
+        extensions.log = "the service's compilers cannot be reached from here: extensions are built the stock way\n"
     for name, stock in _STOCK.items():
         setattr(cpp_extension, name, extensions.builder(stock))
     return extensions
@@ -178,15 +199,6 @@ def _wants_cuda(arguments: dict[str, Any]) -> bool:
     paths = [sources] if isinstance(sources, str) else list(sources)
     by_name = any(str(path).endswith((".cu", ".cuh")) for path in paths)
     return bool(arguments.get("cuda_sources") or arguments.get("with_cuda") or by_name)
-
-
-def _cuda_home() -> Path | None:
-    for home in (os.getenv("CUDA_HOME"), "/usr/local/cuda"):  # noqa: TID251 - as torch.utils.cpp_extension finds it
-        if home and (Path(home) / "bin" / "nvcc").exists():
-            return Path(home)
-    compiler = shutil.which("nvcc")
-    home_of_compiler = Path(compiler).resolve().parent.parent if compiler else None
-    return home_of_compiler if home_of_compiler and (home_of_compiler / "include" / "cuda.h").exists() else None
 
 
 def _header_not_here(text: str) -> str | None:

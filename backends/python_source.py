@@ -60,7 +60,8 @@ class PythonBackend(Backend):
             raise _import_fault(error, folder, target) from error
         entry = self.entry(module, kernel)
         extensions.require_device()
-        facts = {"entry": entry.label, "extensions": extensions.built, **self.facts(entry, kernel, target)}
+        facts = {"entry": entry.label, "extensions": extensions.built, "headers": extensions.headers}
+        facts |= self.facts(entry, kernel, target)
         return Artifact(facts=facts, log=extensions.log)
 
     def load(

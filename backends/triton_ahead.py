@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -50,11 +52,27 @@ def compile_ahead(launch: TritonLaunch, io: IOContract, arch: str) -> dict[str, 
         return {"compiled_ahead": False, "notes": [f"compiled at the first call: {type(error).__name__}: {error}"]}
     finally:
         driver.set_active(before)
-    kernels = compiled if isinstance(compiled, list) else [compiled]
-    return {
-        "compiled_ahead": True,
-        "variants": [_resources(kernel.metadata) for kernel in kernels if kernel is not None],
-    }
+    kernels = [kernel for kernel in (compiled if isinstance(compiled, list) else [compiled]) if kernel is not None]
+    notes = _host_code([(kernel.src, kernel.metadata) for kernel in kernels])
+    return {"compiled_ahead": True, "variants": [_resources(kernel.metadata) for kernel in kernels], "notes": notes}
+
+
+def _host_code(kernels: list[tuple[Any, Any]]) -> list[str]:
+    """Has Triton compile the C that launches these kernels, which it would do at the first launch; notes what failed.
+
+    That is linked with the GPU's driver, and is of Triton's inside: where it fails here, the first launch does it.
+    """
+    before = driver._active
+    try:
+        nvidia = importlib.import_module("triton.backends.nvidia.driver")
+        driver.set_active(SimpleNamespace(utils=nvidia.CudaUtils()))
+        for src, metadata in kernels:
+            nvidia.CudaLauncher(src, metadata)
+    except Exception as error:
+        return [f"its launcher is compiled at the first call: {type(error).__name__}: {error}"]
+    finally:
+        driver.set_active(before)
+    return []
 
 
 def _stand_in(argument: Any) -> Any:

@@ -52,6 +52,8 @@ class Settings:
     runner_memory: int
     sandbox: tuple[str, ...]
     arena_memory: int | None
+    build_cache: int
+    precompile_headers: bool
     require_api_keys: str
     api_keys_file: Path
     key_requests_per_minute: int
@@ -99,6 +101,8 @@ def settings() -> Settings:
         runner_memory=env.int("RUNNER_MEMORY_MIB", 8192) * MIB,
         sandbox=_required_layers(env.str("SANDBOX", AVAILABLE, validate=_known_layers)),
         arena_memory=_mebibytes(env.int("ARENA_MEMORY_MIB", None, validate=validate.Range(1))),
+        build_cache=env.int("BUILD_CACHE_MIB", 4096, validate=validate.Range(0)) * MIB,
+        precompile_headers=env.bool("PRECOMPILE_HEADERS", True),
         require_api_keys=env.str("REQUIRE_API_KEYS", AUTO, validate=validate.OneOf((AUTO, ON, OFF))),
         api_keys_file=Path(env.str("API_KEYS_FILE", "api_keys.json")),
         key_requests_per_minute=env.int("KEY_REQUESTS_PER_MINUTE", 1200, validate=validate.Range(1, 1_000_000)),

@@ -9,4 +9,5 @@ from sandbox.channel import Message
 
 def assignment(message: Message) -> tuple[Kernel, Target]:
     """The submission, and what it is for."""
-    return Kernel.from_wire(message["kernel"]), Target(message["target"]["device"], message["target"]["arch"])
+    given = message["target"]
+    return Kernel.from_wire(message["kernel"]), Target(given["device"], given["arch"], given["toolchain"])

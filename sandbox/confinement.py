@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 
 from sandbox import identity, landlock, namespaces, seccomp
@@ -19,13 +20,13 @@ OUT_OF_THE_WAY = 100
 
 
 class Confinement:
-    """Of the strangers that one process forks. `folder` is where their own folders lie."""
+    """Of the strangers that one process forks. `folder` is where their own folders lie, `tools` they may run."""
 
-    def __init__(self, folder: Path, *, gpu: bool) -> None:
+    def __init__(self, folder: Path, *, gpu: bool, tools: Sequence[Path] = ()) -> None:
         self.abi = landlock.abi()
         self.filters = seccomp.available() is None
         self.isolates = namespaces.why_not() is None
-        places = readable(folder)
+        places = readable(folder) | dict.fromkeys(tools, landlock.READ_AND_EXECUTE)
         self._places = [(_opened(place), _access(place, access)) for place, access in places.items()]
         nodes = gpu_nodes(os.environ.get("CUDA_VISIBLE_DEVICES")) if gpu else []
         self.cards = [node.name for node in nodes if is_card(node)]

@@ -168,13 +168,19 @@ class Runner:
 
 
 class Zygote:
-    """A running zygote: `runner()` hands out a process that it has forked. `folder` is where strangers' folders lie."""
+    """A running zygote: `runner()` hands out a process that it has forked.
 
-    def __init__(self, folder: Path, *, interpret: bool, memory_limit: int) -> None:
+    `folder` is where strangers' folders lie, `tools` one more that they may read and execute from.
+    """
+
+    def __init__(self, folder: Path, *, interpret: bool, memory_limit: int, tools: Path | None = None) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "sandbox.zygote", str(theirs.fileno()), "cpu" if interpret else "gpu"],
+                [
+                    *(sys.executable, "-P", "-m", "sandbox.zygote", str(theirs.fileno())),
+                    *("cpu" if interpret else "gpu", *([str(tools)] if tools is not None else [])),
+                ],
                 cwd=folder,
                 env=clean_environment(folder, interpret=interpret),
                 pass_fds=[theirs.fileno()],

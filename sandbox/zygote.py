@@ -124,7 +124,7 @@ def main() -> None:
     gpu = sys.argv[2] == "gpu"
     with no_device_visible():
         missing = preload()
-    confinement = Confinement(Path.cwd(), gpu=gpu)
+    confinement = Confinement(Path.cwd(), gpu=gpu, tools=[Path(folder) for folder in sys.argv[3:]])
     # Everything imported so far stays shared with the runners: never moved, never scanned again.
     gc.collect()
     gc.freeze()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 from collections.abc import Iterator
@@ -18,51 +17,16 @@ from profiling.slots import Slots
 from profiling.window import Range
 from sandbox import identity
 from sandbox.replies import Loaded, Probe
-from sandbox.scratch import TooMuch, entries, remove
+from sandbox.scratch import remove
 from sandbox.session import Session
+from tasks.folder_digest import digest
+from tasks.moved_build import relocate
 from tasks.privacy import without_machine_paths
 from tasks.standbys import Standby
 
 
 class Stopped(Exception):
     """A contender failed; its outcome says how, and the job goes on to its report."""
-
-
-MAX_FOLDER_BYTES = 2 << 30
-"""Of all files that a build leaves; a file may be long and hold nothing, and is read to its end all the same."""
-
-
-def digest(folder: Path) -> bytes:
-    """Of every file in a folder, by name and content. What is no plain file counts by its name alone.
-
-    Raises KernelFault (UNSUPPORTED) for a folder that is too large to be read.
-    """
-    found = hashlib.blake2b(digest_size=32)
-    size = 0
-    try:
-        left = sorted(entries(folder), key=lambda entry: entry.path)
-    except TooMuch as error:
-        raise KernelFault(Status.UNSUPPORTED, f"the build left {error}: write less while it is imported") from error
-    for entry in left:
-        found.update(os.fsencode(os.path.relpath(entry.path, folder)) + b"\0")
-        if entry.is_file(follow_symlinks=False):
-            size += entry.stat(follow_symlinks=False).st_size
-            if size > MAX_FOLDER_BYTES:
-                raise KernelFault(
-                    Status.UNSUPPORTED,
-                    f"the build left more than {MAX_FOLDER_BYTES >> 30} GiB in its folder: write less while the source "
-                    "is imported",
-                )
-            found.update(_content(entry.path))
-    return found.digest()
-
-
-def _content(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, hashlib.blake2b).digest()
-    except PermissionError as error:  # Of a worker that is not root.
-        raise KernelFault(Status.UNSUPPORTED, "the build left a file that it does not let us read") from error
 
 
 class Contender:
@@ -93,7 +57,8 @@ class Contender:
         self.launch_shift_ms: float | None = None
         self.at_most_ms = math.inf
         """What a call took in the first windows by the referee's clock, their overhead included."""
-        self._sealed = b""
+        self.sealed = b""
+        """The digest of what the build left in the folder."""
 
     def accuse(self, fault: KernelFault) -> None:
         """A fault found out from outside is this contender's; stops the job."""
@@ -136,17 +101,19 @@ class Contender:
         for entry in os.scandir(self._built_in):
             remove(self.folder / entry.name)
             os.rename(entry.path, self.folder / entry.name)
+        relocate(self.folder, self._built_in)
         identity.give(self.folder)
+        self.seal()  # As it lies there now; whoever built it has ended.
 
     def seal(self) -> None:
         """Notes what the build left in its folder; raises KernelFault where that is too much."""
-        self._sealed = digest(self.folder)
+        self.sealed = digest(self.folder)
 
     @property
     def untouched(self) -> bool:
         """Whether the folder is as the build left it."""
         try:
-            return digest(self.folder) == self._sealed
+            return digest(self.folder) == self.sealed
         except KernelFault:
             return False
 

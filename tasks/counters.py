@@ -11,6 +11,7 @@ from tasks.job_view import text
 from tasks.record_scripts import COUNTERS
 
 RECENT_S = 300
+CACHE_COUNTERS = {"hit": "build_cache_hits", "miss": "build_cache_misses"}
 
 
 def counted(body: dict[str, Any]) -> list[str]:
@@ -19,9 +20,9 @@ def counted(body: dict[str, Any]) -> list[str]:
     candidate = body["kernel_exec_result"]
     for kernel in filter(None, (candidate, body.get("ref_result"))):
         names.append("compile_ok" if kernel["compiled"] else "compile_failed")
-        cached = kernel.get("build", {}).get("cached")
-        if cached is not None:
-            names.append("build_cache_hits" if cached else "build_cache_misses")
+        cache = kernel.get("build", {}).get("compile_cache")
+        if cache in CACHE_COUNTERS:
+            names.append(CACHE_COUNTERS[cache])
     if candidate["compiled"]:
         names.append("correctness_ok" if candidate["correctness"] else "correctness_failed")
         names.append("profiling_ok" if candidate["timing"] else "profiling_failed")

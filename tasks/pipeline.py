@@ -18,6 +18,7 @@ from domain.request import Request
 from domain.result import Report, Speedup
 from sandbox.scratch import remove
 from tasks.afterwards import NOT_REACHED, SUSPICIOUS, look_at_launches, look_at_operations
+from tasks.building import Building
 from tasks.contender import Contender, Stopped
 from tasks.environment import environment
 from tasks.lease import device_lease
@@ -107,22 +108,16 @@ class _Job:
         self.device_s = 0.0
 
     def build(self) -> None:
-        """Compiles every contender in a builder of its own, with no GPU visible, before the device is asked for."""
+        """Compiles every contender, with no GPU visible, before the device is asked for; or finds it built."""
         self.progress(Stage.BUILD)
-        deadline = deadline_in(self.request.timeout)
+        self.bench.ready_compilers([contender.kernel for contender in self.contenders])
+        building = Building(self.bench, self.request.timeout, self.cancelled)
         failed: Stopped | None = None
         for contender in self.contenders:
             started = time.monotonic()
-            contender.session = self.bench.session(
-                contender.folder, gpu=False, deadline=deadline, cancelled=self.cancelled
-            )
             try:
                 with contender.answerable():
-                    contender.artifact = contender.session.build(contender.kernel)
-                    contender.compiled = contender.artifact.deferred is None
-                    contender.facts |= contender.artifact.facts
-                    contender.close()  # Before it is sealed: nothing may be left that writes into its folder.
-                    contender.seal()
+                    building.build(contender)
             except Stopped as stopped:
                 failed = stopped
             finally:

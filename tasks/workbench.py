@@ -18,6 +18,7 @@ import torch
 
 from backends.backend import Target
 from domain.fault import InfrastructureFault, KernelFault
+from domain.kernel import Kernel, KernelType
 from domain.settings import settings
 from profiling.card import CardMonitor
 from profiling.ceiling_probe import measure
@@ -30,6 +31,8 @@ from sandbox.launcher import Zygote
 from sandbox.scratch import remove
 from sandbox.session import Session
 from tasks.bench_folder import BenchFolder
+from tasks.build_cache import BuildCache, key_of
+from tasks.compilers import Compilers
 from tasks.device import detect
 from tasks.lease import quiet
 from tasks.standbys import WARM_S, Standby, Standbys, end
@@ -50,7 +53,8 @@ class Workbench:
     """Opened on a pool child's first job; `close` ends everything it started."""
 
     def __init__(self) -> None:
-        self.target = detect_target()
+        self._compilers = Compilers(settings().state_dir / "toolchains")
+        self.target = replace(detect_target(), toolchain=self._compilers.folder)
         self.device = Device(self.target.device)
         self.arena_memory = settings().arena_memory or self.device.memory // ARENA_SHARE
         self.call_memory = self.arena_memory // CALL_SHARE
@@ -62,6 +66,9 @@ class Workbench:
         self._ceilings: Ceilings | None = None
         self._standbys = Standbys(self._forked, self._new_folder, self.quiet)
         self.card = CardMonitor(self.device.uuid)
+        limit = settings().build_cache
+        self.builds = BuildCache(settings().state_dir / "builds", limit) if limit else None
+        """Of every process on this node that has the same STATE_DIR; None where it is switched off."""
 
     @property
     def zygote(self) -> Zygote:
@@ -69,8 +76,20 @@ class Workbench:
         if self._zygote is not None and not self._zygote.alive:
             self._discard()
         if self._zygote is None:
-            self._zygote = Zygote(self.folder, interpret=not self.target.is_cuda, memory_limit=settings().runner_memory)
+            tools = Path(self.target.toolchain) if self.target.toolchain is not None else None
+            self._zygote = Zygote(
+                self.folder, interpret=not self.target.is_cuda, memory_limit=settings().runner_memory, tools=tools
+            )
         return self._zygote
+
+    def build_key(self, kernel: Kernel) -> str:
+        """What the build cache knows a build of this kernel for this device by."""
+        return key_of([kernel.to_wire(), self.target.device, self.target.arch, self._compilers.identity])
+
+    def ready_compilers(self, kernels: list[Kernel]) -> None:
+        """Has headers precompiled, in the background, once there is somebody who may use them."""
+        if any(kernel.kernel_type is KernelType.TORCH_CUDA for kernel in kernels):
+            self._compilers.precompile()
 
     def start_zygote(self) -> None:
         """Before a kernel's time begins: its start is ours, seconds on a busy machine. Raises InfrastructureFault."""
@@ -175,6 +194,7 @@ class Workbench:
     def close(self) -> None:
         """Ends the zygote and every runner, removes the folder."""
         self._discard()
+        self._compilers.close()
         self._own_folder.close()
 
     def _forked(self, folder: Path, cancelled: Callable[[], bool]) -> Session:

@@ -226,7 +226,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 @without_gpu
 def test_cuda_without_a_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extension, "_cuda_home", lambda: None)
+    monkeypatch.setattr(extension, "cuda_home", lambda: None)
     fault = refusal(pure_cuda(), tmp_path)
     assert fault.status is Status.UNSUPPORTED
     assert not fault.compiled

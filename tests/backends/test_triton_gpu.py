@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ from domain.fault import KernelFault
 from domain.result import Status
 from tests.backends.contracts import contract, scalar, tensor, values
 from tests.backends.loading import loaded
+from tests.backends.test_extension import ROOT, in_builder
 from tests.backends.test_triton_kernel import ADD, BLOCK, CASES, DOT, TENSORS, WRAPPER, N, of
 
 pytestmark = pytest.mark.gpu
@@ -41,6 +45,38 @@ def test_add(tmp_path: Path, own_cache: Path, source: str, io: dict[str, Any], m
     torch.testing.assert_close(named["output"], named["x"] + named["y"])
     # The call compiled nothing more: it took what the builder had left.
     assert ahead and sorted(own_cache.glob("*/add.cubin")) == ahead
+
+
+IN_A_RUNNER = """
+import json, sys
+import torch
+from pathlib import Path
+from backends.backend import Artifact, Target
+from backends.registry import backend
+from domain.kernel import Kernel
+from tests.backends.contracts import values
+given, folder, arch = json.load(sys.stdin)
+kernel = Kernel.from_wire(given)
+args = values(kernel.io, "cuda")
+backend(kernel.kernel_type).load(kernel, Path(folder), Target("cuda", arch), Artifact(), None, 7).call(args)
+torch.cuda.synchronize()
+"""
+
+
+def test_the_first_call_of_a_runner_compiles_nothing(tmp_path: Path, own_cache: Path) -> None:
+    given = of(ADD, contract(*TENSORS, N, BLOCK, grid=4))
+    artifact = in_builder(given, tmp_path, here())
+    assert not any("launcher" in note for note in artifact.facts["notes"])
+    ahead = sorted(own_cache.rglob("*"))
+    subprocess.run(
+        [sys.executable, "-c", IN_A_RUNNER],
+        input=json.dumps([given.to_wire(), str(tmp_path), here().arch]),
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
+    assert ahead
+    assert sorted(own_cache.rglob("*")) == ahead
 
 
 def test_num_warps_reach_the_launch(tmp_path: Path) -> None:

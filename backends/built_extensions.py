@@ -1,0 +1,69 @@
+"""The extensions in a job's folder, by the call that built each: the same call loads it and compiles nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+INDEX = "built.json"
+
+
+class BuiltExtensions:
+    """Kept in `folder`, wherever that is moved: torch's own record, ninja's, holds for one place only."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._loaded: set[str] = set()
+
+    def key(self, function: str, arguments: dict[str, Any]) -> str | None:
+        """A name for a call of `load` or `load_inline`; None for one whose result is not kept here."""
+        if arguments.get("build_directory") is not None or arguments.get("is_python_module") is False:
+            return None
+        sources = arguments.get("sources") or []
+        paths = [sources] if isinstance(sources, (str, Path)) else sources
+        try:
+            contents = [hashlib.blake2b(Path(path).read_bytes()).hexdigest() for path in paths]
+            text = json.dumps([function, arguments, contents], sort_keys=True, default=str)
+            text = text.replace(str(self._folder.parent), ".")
+        except (OSError, TypeError, ValueError):
+            return None
+        return hashlib.blake2b(text.encode(errors="replace")).hexdigest()
+
+    def load(self, key: str | None) -> ModuleType | None:
+        """The extension that this call built, imported; None where there is none yet."""
+        if key is None or key in self._loaded:  # A second time in one process is torch's own affair.
+            return None
+        found = self._index().get(key)
+        if found is None:
+            return None
+        name, library = found
+        spec = importlib.util.spec_from_file_location(name, self._folder / library)
+        if spec is None or spec.loader is None:
+            return None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        self._loaded.add(key)
+        return module
+
+    def add(self, key: str | None, extension: Any) -> None:
+        """Notes what a call built."""
+        library = getattr(extension, "__file__", None)
+        if key is None or not isinstance(extension, ModuleType) or library is None:
+            return
+        self._loaded.add(key)
+        with suppress(ValueError):  # A library that lies somewhere else.
+            # Imported under the file's name, whatever the module calls itself.
+            index = self._index() | {key: [Path(library).stem, str(Path(library).relative_to(self._folder))]}
+            (self._folder / INDEX).write_text(json.dumps(index), encoding="utf-8")
+
+    def _index(self) -> dict[str, list[str]]:
+        try:
+            index: dict[str, list[str]] = json.loads((self._folder / INDEX).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}
+        return index

@@ -1,0 +1,113 @@
+"""What a submission's extensions are compiled with: the stock compiler's command, with lean headers where they do.
+
+Runs as `c++` and `nvcc` out of a toolchain's folder (`backends.toolchain`), in the submission's own process: it can do
+nothing that the submission could not. Whatever the lean way fails at is done the stock way, whose text and exit status
+are then the answer; a note beside the object says which it was.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from itertools import pairwise
+from pathlib import Path
+
+from backends.device_passes import Steps, UnknownSteps
+from backends.lean_headers import HOST, NAMED
+from backends.lean_source import includes_for
+from backends.precompiled import INCLUDED, variant
+
+NOTE = ".headers"
+"""Behind the object's name: the file that says which headers were used."""
+
+STOCK, LEAN, PRECOMPILED = "stock", "lean", "lean, precompiled"
+_ERROR = re.compile(r"^.*\berror\b.*$", re.MULTILINE)
+_SOURCES = (".cpp", ".cc", ".cxx", ".cu")
+
+
+class NotLean(Exception):
+    """The lean headers are not for this source, or it does not compile with them; the text says why."""
+
+
+def main(tool: str, toolchain: Path, arguments: list[str]) -> int:
+    """Compiles; returns the exit status."""
+    config = json.loads((toolchain / "toolchain.json").read_text(encoding="utf-8"))
+    source, target = _source(arguments), _target(arguments)
+    if source is None or target is None:
+        return subprocess.run([config[tool], *arguments], check=False).returncode
+    note = Path(f"{target}{NOTE}")
+    try:
+        note.write_text(_lean(tool, toolchain, config, source, target, arguments), encoding="utf-8")
+        return 0
+    except (NotLean, OSError) as reason:
+        note.write_text(f"{STOCK} ({reason})", encoding="utf-8")
+    return subprocess.run([config[tool], *arguments], check=False).returncode
+
+
+def _lean(tool: str, toolchain: Path, config: dict[str, str], source: Path, target: Path, arguments: list[str]) -> str:
+    """Which headers it was compiled with. Raises NotLean."""
+    headers = toolchain / "include"
+    needed = includes_for(source, _folders(arguments), headers, Path(config["torch_include"]))
+    if needed is None:
+        raise NotLean("the source does without torch's umbrella header, or needs all of it")
+    # It stays: what make and ninja know of the object names it as one of its sources.
+    named = Path(f"{target}.named").absolute()
+    named.mkdir(exist_ok=True)
+    (named / NAMED).write_text("".join(f"#include <{name}>\n" for name in needed), encoding="utf-8")
+    folders = [f"-I{named}", f"-I{headers}"]
+    if tool == "nvcc":
+        _compiled(*_with_passes([config[tool], *folders, *arguments]))
+        return LEAN
+    precompiled = toolchain / "pch" / variant(arguments)
+    ahead = [f"-I{precompiled}"] if (precompiled / f"{INCLUDED}.gch").is_file() else []
+    forced = [f"-D{HOST}", *ahead, *folders, "-include", INCLUDED, "-include", NAMED]
+    _compiled(*_run([config[tool], *forced, *arguments]))
+    return PRECOMPILED if ahead else LEAN
+
+
+def _compiled(status: int, text: str) -> None:
+    if status != 0:
+        error = _ERROR.search(text)
+        raise NotLean(f"the lean headers do not do: {error[0].strip() if error else f'exit status {status}'}")
+    sys.stderr.write(text)
+
+
+def _with_passes(command: list[str]) -> tuple[int, str]:
+    """Device and host side by side, where that can be done."""
+    folder = Path(tempfile.mkdtemp(prefix="nvcc-"))
+    try:
+        return Steps(command, folder).run()
+    except UnknownSteps:
+        return _run(command)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run(command: list[str]) -> tuple[int, str]:
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    return done.returncode, done.stdout.decode(errors="replace")
+
+
+def _source(arguments: list[str]) -> Path | None:
+    """The one file that is compiled into an object; None for every other use of a compiler."""
+    found = [argument for argument in arguments if argument.endswith(_SOURCES) and not argument.startswith("-")]
+    return Path(found[0]) if "-c" in arguments and len(found) == 1 else None
+
+
+def _target(arguments: list[str]) -> Path | None:
+    after = [following for flag, following in pairwise(arguments) if flag == "-o"]
+    return Path(after[0]) if len(after) == 1 else None
+
+
+def _folders(arguments: list[str]) -> list[Path]:
+    joined = [Path(argument[2:]) for argument in arguments if argument.startswith("-I") and len(argument) > 2]
+    apart = [Path(following) for flag, following in pairwise(arguments) if flag == "-I"]
+    return joined + apart
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], Path(sys.argv[2]), sys.argv[3:]))

@@ -1,0 +1,109 @@
+"""Which headers a C++ or CUDA source needs besides the lean core, told from the names it uses."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from backends.lean_headers import OWN, UMBRELLAS
+
+MAX_OWN_HEADERS = 64
+
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.MULTILINE)
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_OF_TORCH = re.compile(r"\btorch\s*::\s*(\w+)")
+_OF_ATEN = re.compile(r"\bat\s*::\s*(\w+)")
+_CALLED = re.compile(r"(?<![.:>\w])(\w+)\s*\(")
+_ANY = re.compile(r"[A-Za-z_]\w*")
+_USING = re.compile(r"\busing\s+namespace\s+(?:at|torch)\b")
+
+# What only the whole umbrella has, and headers that count on it.
+_STOCK = re.compile(
+    r"\btorch\s*::\s*(?:nn|optim|data|jit|serialize|save|load|fft|linalg|special|sparse|nested|python|mps|xpu)\b"
+    r"|\bbind_module\b|\bat\s*::\s*native\b|\bTORCH_ASSERT_\w+"
+)
+_STOCK_INCLUDE = re.compile(r"torch/(?:script|nn|optim|data|jit|serialize|python|library|csrc/(?:jit|api))\b")
+
+_WHERE_NAMED = {
+    r"\b(?:py|pybind11|PYBIND11_\w+|PyObject|wrap_pybind_function|THP\w+)\b": f"{OWN}/python.h",
+    r"\bTHPVariable\w*": "torch/csrc/autograd/python_variable.h",
+    r"\btorch\s*::\s*autograd\b": "torch/csrc/autograd/custom_function.h",
+    r"\btorch\s*::\s*autograd\s*::\s*(?:grad|backward)\b": "torch/csrc/api/include/torch/autograd.h",
+    r"\btorch\s*::\s*cuda\b": "torch/csrc/api/include/torch/cuda.h",
+    r"\bTORCH_LIBRARY\w*": "torch/library.h",
+    r"\b(?:indexing|TensorIndex|Slice)\b": "ATen/TensorIndexing.h",
+    r"\b(?:parallel_for|parallel_reduce|get_num_threads)\b": "ATen/Parallel.h",
+    r"\b(?:TensorArg|CheckedFrom|checkAllSame\w+|checkSame\w+|checkDim|checkContiguous)\b": "ATen/TensorUtils.h",
+    r"\b(?:IValue|ivalue)\b": "ATen/core/ivalue.h",
+    r"\bTensorGeometry\b": "ATen/TensorGeometry.h",
+    r"\b(?:infer_size|expand_inplace|expand_outplace|expand_size)\b": "ATen/ExpandUtils.h",
+    r"(?<!<)<<(?!<)": "ATen/Formatting.h",
+    r"\bVariable\b": "torch/csrc/autograd/variable.h",
+}
+_STANDARD = {
+    "atomic": "atomic",
+    "bitset": "bitset",
+    "chrono": "chrono",
+    "complex": "complex",
+    "condition_variable": "condition_variable",
+    "deque": "deque",
+    "exception": "exception",
+    "forward_list": "forward_list",
+    "fstream|ifstream|ofstream": "fstream",
+    "future|async": "future",
+    "setw|setprecision|setfill": "iomanip",
+    "list": "list",
+    "queue|priority_queue": "queue",
+    r"mt19937\w*|\w+_distribution|random_device|default_random_engine": "random",
+    r"regex\w*": "regex",
+    r"set|multiset": "set",
+    "stack": "stack",
+    "thread|this_thread": "thread",
+    r"unordered_set|unordered_multiset": "unordered_set",
+    r"variant|visit|monostate": "variant",
+}
+
+
+def includes_for(source: Path, folders: list[Path], lean: Path, torch_include: Path) -> list[str] | None:
+    """The headers that this source needs besides the core; None where the lean ones are not for it.
+
+    That is where it does without torch's umbrella, and where it needs all of that. `folders` are the -I of its
+    compilation: what it includes from there is looked at too. `lean` is the folder of the stand-ins.
+    """
+    text, included = _with_own_headers(source, [source.parent, *folders])
+    if not any(name in UMBRELLAS for name in included):
+        return None
+    if _STOCK.search(text) or any(_STOCK_INCLUDE.match(name) for name in included):
+        return None
+    needed = [header for pattern, header in _WHERE_NAMED.items() if re.search(pattern, text)]
+    needed = [name for name in needed if (lean / name).is_file() or (torch_include / name).is_file()]
+    needed += [header for pattern, header in _STANDARD.items() if re.search(rf"\bstd\s*::\s*(?:{pattern})\b", text)]
+    return [*needed, *_operators(text, lean, torch_include)]
+
+
+def _operators(text: str, lean: Path, torch_include: Path) -> list[str]:
+    """Of each operator named. An unqualified call may be one too: the namespaces of its arguments are searched."""
+    wrapped = set(_OF_TORCH.findall(text))
+    names = wrapped | set(_OF_ATEN.findall(text)) | set(_CALLED.findall(text))
+    if _USING.search(text):
+        names = wrapped = set(_ANY.findall(text))
+    found = [f"ATen/ops/{name}.h" for name in sorted(names)]
+    found += [f"{OWN}/factories/{name}.h" for name in sorted(wrapped)]
+    return [name for name in found if (lean / name).is_file() or (torch_include / name).is_file()]
+
+
+def _with_own_headers(source: Path, folders: list[Path]) -> tuple[str, list[str]]:
+    """The text of a source with that of the headers of its own, and the names of all that it includes."""
+    text, waiting, seen = "", [source], {source}
+    included: list[str] = []
+    while waiting:
+        path = waiting.pop()
+        code = _COMMENT.sub(" ", path.read_text(encoding="utf-8", errors="replace"))
+        names = _INCLUDE.findall(code)
+        text, included = text + code, included + names
+        own = [folder / name for name in names for folder in [path.parent, *folders]]
+        for header in own:
+            if header not in seen and len(seen) <= MAX_OWN_HEADERS and header.is_file():
+                seen.add(header)
+                waiting.append(header)
+    return text, included

@@ -1,0 +1,103 @@
+"""A contender's build: out of the cache, or by a builder and then into it; many jobs with one source build it once."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import time
+from collections.abc import Callable
+
+from domain.fault import KernelFault
+from domain.result import Status
+from tasks.build_cache import BuildCache, Finished
+from tasks.contender import Contender
+from tasks.privacy import without_machine_paths
+from tasks.workbench import Workbench, deadline_in
+
+PATIENCE = 0.5
+"""For another job's build of the same, as a share of the time that one may take; then it is built here all the same."""
+
+HIT, MISS, OFF = "hit", "miss", "off"
+_KEPT_FAULTS = (Status.COMPILE_ERROR, Status.UNSUPPORTED)
+_OF_THE_MACHINE = re.compile(
+    r"\bKilled\b|signal terminated|No space left|[Cc]annot allocate memory|[Oo]ut of memory|"
+    r"internal compiler error|Resource temporarily unavailable|Segmentation fault|Input/output error"
+)
+"""What makes a compiler fail that would not fail again."""
+
+
+class Building:
+    """The builds of one job. `timeout` is what one of them may take, in seconds."""
+
+    def __init__(self, bench: Workbench, timeout: float, cancelled: Callable[[], bool]) -> None:
+        self._bench = bench
+        self._left = timeout
+        self._timeout = timeout
+        self._cancelled = cancelled
+
+    def build(self, contender: Contender) -> None:
+        """Raises KernelFault for what is the source's fault."""
+        cache = self._bench.builds
+        if cache is None:
+            contender.facts["compile_cache"] = OFF
+            self._compile(contender)
+            return
+        key = self._bench.build_key(contender.kernel)
+        with cache.alone(key, self._cancelled, PATIENCE * self._timeout):
+            kept = cache.restore(key, contender.folder)
+            contender.facts["compile_cache"] = MISS if kept is None else HIT
+            if kept is None:
+                self._compile_and_keep(contender, cache, key)
+            else:
+                _take(contender, kept)
+
+    def _compile_and_keep(self, contender: Contender, cache: BuildCache, key: str) -> None:
+        try:
+            self._compile(contender)
+        except KernelFault as fault:
+            contender.close()
+            if _would_fail_again(fault):
+                contender.seal()
+                finished = Finished(None, _without_paths(fault, contender), contender.output, time.time())
+                cache.store(key, contender.folder, contender.sealed, finished)
+            raise
+        if contender.artifact.deferred is None:
+            artifact = contender.artifact
+            text = without_machine_paths(artifact.log, contender.folder)
+            finished = Finished(dataclasses.replace(artifact, log=text), None, contender.output, time.time())
+            cache.store(key, contender.folder, contender.sealed, finished)
+
+    def _compile(self, contender: Contender) -> None:
+        """In a builder, with no GPU visible. Of both kernels of a job, within one time."""
+        began = time.monotonic()
+        try:
+            contender.session = self._bench.session(
+                contender.folder, gpu=False, deadline=deadline_in(self._left), cancelled=self._cancelled
+            )
+            contender.artifact = contender.session.build(contender.kernel)
+            contender.compiled = contender.artifact.deferred is None
+            contender.facts |= contender.artifact.facts
+            contender.close()  # Before it is sealed: nothing may be left that writes into its folder.
+            contender.seal()
+        finally:
+            self._left -= time.monotonic() - began
+
+
+def _take(contender: Contender, kept: Finished) -> None:
+    contender.output = kept.output
+    if kept.fault is not None:
+        raise kept.fault
+    if kept.artifact is not None:
+        contender.artifact = kept.artifact
+        contender.compiled = True
+        contender.facts |= kept.artifact.facts
+    contender.seal()
+
+
+def _would_fail_again(fault: KernelFault) -> bool:
+    return fault.status in _KEPT_FAULTS and not _OF_THE_MACHINE.search(f"{fault.message}\n{fault.log}")
+
+
+def _without_paths(fault: KernelFault, contender: Contender) -> KernelFault:
+    message, text = (without_machine_paths(each, contender.folder) for each in (fault.message, fault.log))
+    return KernelFault(fault.status, message, text, compiled=fault.compiled)

@@ -1,0 +1,87 @@
+"""Which headers a source is given besides the lean core."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from backends import lean_headers, toolchain
+from backends.lean_source import includes_for
+
+UMBRELLA = "#include <torch/extension.h>\n"
+
+
+@pytest.fixture(scope="module")
+def lean(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("lean")
+    lean_headers.write(folder, toolchain.torch_include())
+    return folder
+
+
+def needed(text: str, lean: Path, tmp_path: Path, *folders: Path) -> list[str] | None:
+    source = tmp_path / "main.cpp"
+    source.write_text(text)
+    return includes_for(source, list(folders), lean, toolchain.torch_include())
+
+
+def test_operators_and_factories_that_are_named(lean: Path, tmp_path: Path) -> None:
+    found = needed(UMBRELLA + "auto y = torch::empty_like(x); at::relu(y); matmul(x, y); // at::cumsum", lean, tmp_path)
+    assert found == [
+        "ATen/ops/empty_like.h",
+        "ATen/ops/matmul.h",
+        "ATen/ops/relu.h",
+        "kernel_eval/factories/empty_like.h",
+    ]
+
+
+def test_what_at_makes_is_not_wrapped(lean: Path, tmp_path: Path) -> None:
+    assert needed(UMBRELLA + "at::zeros({1});", lean, tmp_path) == ["ATen/ops/zeros.h"]
+
+
+def test_every_name_of_a_namespace_that_is_used_whole(lean: Path, tmp_path: Path) -> None:
+    found = needed(UMBRELLA + "using namespace torch;\nauto f = &ones_like;", lean, tmp_path)
+    assert found == ["ATen/ops/ones_like.h", "kernel_eval/factories/ones_like.h"]
+
+
+@pytest.mark.parametrize(
+    ("code", "header"),
+    [
+        ("PYBIND11_MODULE(a, m) {}", "kernel_eval/python.h"),
+        ("py::object o;", "kernel_eval/python.h"),
+        ("torch::autograd::AutogradContext* c;", "torch/csrc/autograd/custom_function.h"),
+        ("TORCH_LIBRARY(a, m) {}", "torch/library.h"),
+        ("x.index({torch::indexing::Slice()});", "ATen/TensorIndexing.h"),
+        ("at::parallel_for(0, n, 1, f);", "ATen/Parallel.h"),
+        ("std::mt19937 g; std::normal_distribution<float> d;", "random"),
+        ("std::set<int> s;", "set"),
+        ("std::cout << x;", "ATen/Formatting.h"),
+    ],
+)
+def test_what_a_name_stands_for(code: str, header: str, lean: Path, tmp_path: Path) -> None:
+    found = needed(UMBRELLA + code, lean, tmp_path)
+    assert found is not None
+    assert header in found
+
+
+def test_a_launch_prints_nothing(lean: Path, tmp_path: Path) -> None:
+    assert needed(UMBRELLA + "kernel<<<1, 32>>>(p);", lean, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "int f() { return 1; }",
+        UMBRELLA + "torch::nn::Linear layer(1, 2);",
+        UMBRELLA + "torch::linalg::norm(x);",
+        UMBRELLA + "#include <torch/script.h>\n",
+    ],
+)
+def test_sources_for_the_stock_headers(text: str, lean: Path, tmp_path: Path) -> None:
+    assert needed(text, lean, tmp_path) is None
+
+
+def test_names_in_headers_of_its_own(lean: Path, tmp_path: Path) -> None:
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "mine.h").write_text(UMBRELLA + "inline auto f(at::Tensor x) { return at::tanh(x); }")
+    assert needed('#include "mine.h"\n', lean, tmp_path, tmp_path / "parts") == ["ATen/ops/tanh.h"]

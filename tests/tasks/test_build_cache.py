@@ -1,0 +1,200 @@
+"""The build cache: what it keeps, what it refuses, who builds, what a death leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from backends.backend import Artifact
+from domain.fault import JobCancelled, KernelFault
+from domain.result import Status
+from tasks import build_cache
+from tasks.build_cache import BuildCache, Finished, key_of
+from tasks.folder_digest import digest
+
+KEY = key_of(["a source"])
+ROOT = Path(__file__).resolve().parents[2]
+MIB = 1 << 20
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from tasks.build_cache import BuildCache
+with BuildCache(Path(sys.argv[1]), 1 << 20).alone(sys.argv[2], lambda: False, 10.0) as held:
+    print(held, flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> BuildCache:
+    return BuildCache(tmp_path / "builds", 8 * MIB)
+
+
+@pytest.fixture
+def built(tmp_path: Path) -> Path:
+    """What a builder left: a library in a folder, an empty folder, a group of Triton's."""
+    folder = tmp_path / "job" / "candidate"
+    (folder / "ext" / "name").mkdir(parents=True)
+    (folder / "ext" / "name" / "name.so").write_bytes(bytes(range(256)))
+    (folder / "nothing").mkdir()
+    (folder / "triton" / "abc").mkdir(parents=True)
+    group = {"child_paths": {"k.cubin": f"{folder}/triton/abc/k.cubin"}}
+    (folder / "triton" / "abc" / "__grp__k.json").write_text(json.dumps(group))
+    return folder
+
+
+def finished(fault: KernelFault | None = None, at: float | None = None) -> Finished:
+    artifact = Artifact({"entry": "class Model"}, None, "the log") if fault is None else None
+    return Finished(artifact, fault, "printed", time.time() if at is None else at)
+
+
+def new(parent: Path, name: str) -> Path:
+    folder = parent / name
+    folder.mkdir()
+    return folder
+
+
+def waited(reached: Callable[[], bool]) -> None:
+    until = time.monotonic() + 20
+    while not reached():
+        assert time.monotonic() < until
+        time.sleep(0.005)
+
+
+def test_a_build_comes_back_as_it_was(cache: BuildCache, built: Path, tmp_path: Path) -> None:
+    assert cache.restore(KEY, new(tmp_path, "before")) is None
+    assert cache.store(KEY, built, digest(built), finished())
+    # Another process, after a restart, has the same folder.
+    other = new(tmp_path, "other")
+    kept = BuildCache(tmp_path / "builds", 8 * MIB).restore(KEY, other)
+    assert kept is not None
+    assert kept.artifact == Artifact({"entry": "class Model"}, None, "the log")
+    assert kept.output == "printed"
+    assert (other / "ext" / "name" / "name.so").read_bytes() == bytes(range(256))
+    assert (other / "nothing").is_dir()
+    # Triton finds its files where they are now.
+    group = json.loads((other / "triton" / "abc" / "__grp__k.json").read_text())
+    assert group["child_paths"]["k.cubin"] == f"{other}/triton/abc/k.cubin"
+
+
+def test_a_job_that_changes_its_copy_changes_nothing_here(cache: BuildCache, built: Path, tmp_path: Path) -> None:
+    cache.store(KEY, built, digest(built), finished())
+    first, second = new(tmp_path, "first"), new(tmp_path, "second")
+    cache.restore(KEY, first)
+    (first / "ext" / "name" / "name.so").write_bytes(b"mine")
+    (built / "ext" / "name" / "name.so").write_bytes(b"mine")
+    assert cache.restore(KEY, second) is not None
+    assert (second / "ext" / "name" / "name.so").read_bytes() == bytes(range(256))
+
+
+def test_what_changed_after_the_builders_end_is_not_kept(cache: BuildCache, built: Path, tmp_path: Path) -> None:
+    sealed = digest(built)
+    (built / "ext" / "name" / "name.so").write_bytes(b"from outside")
+    assert not cache.store(KEY, built, sealed, finished())
+    assert cache.restore(KEY, new(tmp_path, "other")) is None
+
+
+@pytest.mark.parametrize("kind", ["symlink", "pipe"])
+def test_only_plain_files_are_kept(kind: str, cache: BuildCache, built: Path) -> None:
+    if kind == "symlink":
+        (built / "link").symlink_to("/etc/passwd")
+    else:
+        os.mkfifo(built / "pipe")
+    assert not cache.store(KEY, built, digest(built), finished())
+
+
+def test_what_is_too_large_is_not_kept(cache: BuildCache, built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build_cache, "MAX_BUILD_BYTES", 100)
+    assert not cache.store(KEY, built, digest(built), finished())
+
+
+def test_a_damaged_build_is_made_anew(cache: BuildCache, built: Path, tmp_path: Path) -> None:
+    cache.store(KEY, built, digest(built), finished())
+    (entry,) = (tmp_path / "builds" / "entries").glob("*.tar")
+    with tarfile.open(entry) as archive:
+        at = archive.getmember("files/ext/name/name.so").offset_data
+    entry.chmod(0o600)
+    with entry.open("r+b") as file:
+        file.seek(at)
+        file.write(b"damage")
+    other = new(tmp_path, "other")
+    assert cache.restore(KEY, other) is None
+    assert list(other.iterdir()) == []
+    assert not entry.exists()
+
+
+def test_what_was_used_longest_ago_goes_first(built: Path, tmp_path: Path) -> None:
+    (built / "large").write_bytes(bytes(MIB))
+    cache = BuildCache(tmp_path / "builds", int(2.5 * MIB))
+    keys = [key_of([number]) for number in range(3)]
+    for age, key in enumerate(keys[:2]):
+        cache.store(key, built, digest(built), finished())
+        used = time.time() - 100 + age
+        os.utime(tmp_path / "builds" / "entries" / f"{key}.tar", (used, used))
+    cache.restore(keys[0], new(tmp_path, "used"))  # Now the second is the oldest.
+    cache.store(keys[2], built, digest(built), finished())
+    found = [cache.restore(key, new(tmp_path, key)) is not None for key in keys]
+    assert found == [True, False, True]
+
+
+def test_a_compile_error_is_remembered_for_a_while(cache: BuildCache, built: Path, tmp_path: Path) -> None:
+    fault = KernelFault(Status.COMPILE_ERROR, "message", "log")
+    cache.store(KEY, built, digest(built), finished(fault))
+    kept = cache.restore(KEY, new(tmp_path, "soon"))
+    assert kept is not None
+    assert kept.fault is not None
+    assert (kept.fault.status, kept.fault.message, kept.fault.log) == (Status.COMPILE_ERROR, "message", "log")
+    cache.store(KEY, built, digest(built), finished(fault, time.time() - build_cache.FAULT_S - 1))
+    assert cache.restore(KEY, new(tmp_path, "late")) is None
+
+
+def test_one_at_a_time_for_each_key(cache: BuildCache) -> None:
+    with cache.alone(KEY, lambda: False, 1.0) as first:
+        assert first
+        with cache.alone(key_of(["another"]), lambda: False, 1.0) as other:
+            assert other
+        with cache.alone(KEY, lambda: False, 0.0) as second:
+            assert not second
+        with pytest.raises(JobCancelled), cache.alone(KEY, lambda: True, 10.0):
+            pass
+    with cache.alone(KEY, lambda: False, 0.0) as afterwards:
+        assert afterwards
+
+
+def test_the_death_of_the_builder_frees_the_others(cache: BuildCache, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", HOLDER, str(tmp_path / "builds"), KEY]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "True\n"
+        entered = threading.Event()
+
+        def wait() -> None:
+            with cache.alone(KEY, lambda: False, 60.0) as held:
+                if held:
+                    entered.set()
+
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        assert not entered.is_set()
+        os.kill(holder.pid, signal.SIGKILL)
+        waiting.join(20)
+        assert entered.is_set()
+
+
+def test_what_a_dead_writer_left_goes(cache: BuildCache, built: Path, tmp_path: Path) -> None:
+    draft = tmp_path / "builds" / "entries" / ".draft-dead"
+    draft.write_bytes(b"half a build")
+    os.utime(draft, (0, 0))
+    cache.store(KEY, built, digest(built), finished())
+    waited(lambda: not draft.exists())

@@ -1,0 +1,134 @@
+"""Builds of whole jobs: what comes out of the cache, and that many jobs with one source build it once."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from domain.request import Request
+from domain.result import Outcome, Status
+from tasks.pipeline import run
+from tasks.workbench import Workbench
+from tests.bench import own_workbench
+
+ROOT = Path(__file__).resolve().parents[2]
+MODEL = """
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+
+def get_inputs():
+    return [torch.randn(8)]
+"""
+SLOW = f"import time\ntime.sleep(1.0)\n{MODEL}"
+WRONG = "print('looked at')\nimport torch\nundefined_name\n"
+CRASHING = "import os\nos.abort()\n"
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Workbench]:
+    with own_workbench() as made:
+        yield made
+
+
+def outcome(bench: Workbench, source: str, kernel_type: str = "torch", **more: Any) -> Outcome:
+    kernel = {"source_code": source, "kernel_type": kernel_type, **more}
+    wire = {"kernel": kernel, "num_trials": 1, "timeout": 60, "precision": 0.5}
+    return run(Request.from_wire(wire), bench, lambda stage: None, lambda: False).outcome
+
+
+def cache_of(found: Outcome) -> str:
+    return str(found.build["compile_cache"])
+
+
+def test_the_second_time_it_is_there(bench: Workbench) -> None:
+    first, second = outcome(bench, MODEL), outcome(bench, MODEL)
+    assert (first.status, second.status) == (Status.PASSED, Status.PASSED)
+    assert (cache_of(first), cache_of(second)) == ("miss", "hit")
+    assert second.build["entry"] == first.build["entry"] == "class Model"
+    assert cache_of(outcome(bench, MODEL + "# another source\n")) == "miss"
+    assert cache_of(outcome(bench, MODEL, metadata={"class_name": "Model"})) == "miss"
+
+
+def test_a_compile_error_comes_back_whole(bench: Workbench) -> None:
+    first, second = outcome(bench, WRONG), outcome(bench, WRONG)
+    assert first.status is Status.COMPILE_ERROR
+    assert (cache_of(first), cache_of(second)) == ("miss", "hit")
+    assert (second.message, second.log, second.output) == (first.message, first.log, first.output)
+    assert "looked at" in second.output
+    assert "undefined_name" in second.log
+
+
+def test_a_crash_is_not_remembered(bench: Workbench) -> None:
+    found = [outcome(bench, CRASHING) for _ in range(2)]
+    assert [one.status for one in found] == [Status.CRASHED] * 2
+    assert [cache_of(one) for one in found] == ["miss", "miss"]
+
+
+def test_a_raw_kernel_is_compiled_once(bench: Workbench) -> None:
+    io = {
+        "args": [{"name": "y", "type": "tensor", "role": "output", "tensor_spec": {"shape": [64]}}],
+        "launch": {"grid": [1], "block": [64]},
+    }
+    source = "__global__ void ones(float* y) { y[threadIdx.x] = 1.0f; }"
+    first, second = outcome(bench, source, "cuda", io=io), outcome(bench, source, "cuda", io=io)
+    assert (cache_of(first), cache_of(second)) == ("miss", "hit")
+    assert (second.status, second.message) == (first.status, first.message)
+
+
+def test_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BUILD_CACHE_MIB", "0")
+    with own_workbench() as bench:
+        assert [cache_of(outcome(bench, MODEL)) for _ in range(2)] == ["off", "off"]
+
+
+JOBS = """
+import json, sys
+from domain.request import Request
+from tasks.pipeline import run
+from tasks.workbench import Workbench
+bench, wire = Workbench(), json.load(sys.stdin)
+found = [run(Request.from_wire(wire), bench, lambda stage: None, lambda: False).outcome for _ in range(4)]
+bench.close()
+print(json.dumps([[one.status.value, one.build["compile_cache"]] for one in found]))
+"""
+
+
+def test_many_jobs_with_one_source_build_it_once(bench: Workbench) -> None:
+    """Two workers of one node, eight jobs that overlap."""
+    kernel = {"source_code": SLOW, "kernel_type": "torch"}
+    wire = json.dumps({"kernel": kernel, "num_trials": 1, "timeout": 60, "precision": 0.5})
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", JOBS], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(2)
+    ]
+    for worker in workers:
+        assert worker.stdin is not None
+        worker.stdin.write(wire)
+        worker.stdin.close()
+    found = []
+    for worker in workers:
+        assert worker.stdout is not None
+        found += json.loads(worker.stdout.read().splitlines()[-1])
+        worker.stdout.close()
+        assert worker.wait(60) == 0
+    assert Counter(map(tuple, found)) == {("passed", "miss"): 1, ("passed", "hit"): 7}
+
+
+@pytest.mark.slow
+def test_an_extension_is_compiled_once_and_loaded_from_its_copy(bench: Workbench) -> None:
+    source = (ROOT / "benchmarks" / "extensions" / "host_only.py").read_text()
+    first, second = (outcome(bench, source, "torch_cuda") for _ in range(2))
+    assert (first.status, second.status) == (Status.PASSED, Status.PASSED)
+    assert (cache_of(first), cache_of(second)) == ("miss", "hit")
+    assert first.build["headers"] == second.build["headers"] == ["main.o: lean"]
+    assert second.build["seconds"] < 0.5 * first.build["seconds"]
