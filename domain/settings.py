@@ -41,6 +41,7 @@ class Settings:
     max_body: int
     max_batch: int
     max_queue: int
+    records_memory: int
     runner_memory: int
     arena_memory: int | None
     require_api_keys: str
@@ -87,6 +88,7 @@ def settings() -> Settings:
         max_body=64 * MIB,
         max_batch=1000,
         max_queue=env.int("MAX_QUEUE", 100_000),
+        records_memory=env.int("RECORDS_MEMORY_MIB", 4096, validate=validate.Range(1)) * MIB,
         runner_memory=env.int("RUNNER_MEMORY_MIB", 8192) * MIB,
         arena_memory=_mebibytes(env.int("ARENA_MEMORY_MIB", None, validate=validate.Range(1))),
         require_api_keys=env.str("REQUIRE_API_KEYS", AUTO, validate=validate.OneOf((AUTO, ON, OFF))),

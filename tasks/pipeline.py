@@ -108,7 +108,7 @@ class _Job:
         """Compiles every contender in a builder of its own, with no GPU visible, before the device is asked for."""
         self.progress(Stage.BUILD)
         self.bench.start_zygote()
-        deadline = deadline_in(self.request.timeout)
+        deadline = deadline_in(self.request.build_seconds)
         failed: Stopped | None = None
         for contender in self.contenders:
             started = time.monotonic()

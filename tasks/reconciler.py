@@ -72,6 +72,7 @@ class Reconciler:
         if not self._keep_lock(keys=[LOCK], args=[self._token, LOCK_TTL_S]):
             self._suspected_since.clear()
             return
+        self._records.expire_overdue()
         abandoned = self._records.abandoned()
         unpublished = [(job_id, 0) for job_id in self._without_message()]
         sure = self._suspect(abandoned + unpublished)
