@@ -1,4 +1,4 @@
-"""`python -m benchmarks.memory`: what a flood of jobs takes in Redis, queued and done, and what is left when forgotten."""
+"""`python -m benchmarks.memory`: what a flood of jobs takes in Redis: queued, done, and when they are forgotten."""
 
 from __future__ import annotations
 

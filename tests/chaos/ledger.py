@@ -19,7 +19,7 @@ LOOK_S = 0.02
 
 
 class Ledger:
-    """Looks at every record again and again. `ends` has, for each job, every different end that it was seen with."""
+    """Looks at every record until it ends, and at last again. `ends` has each end that a job was seen with."""
 
     def __init__(self, url: str) -> None:
         self._redis = Redis.from_url(url, socket_timeout=5.0, socket_connect_timeout=1.0)
@@ -78,7 +78,8 @@ class Ledger:
     def _run(self) -> None:
         while not self._over.wait(LOOK_S):
             with suppress(RedisError):  # It is away at times: that is what is being tested.
-                for job_id in list(self.ends):
+                # Those that have ended are looked at once more, in `balance`, and counted by the service all the while.
+                for job_id in [job_id for job_id, ends in list(self.ends.items()) if not ends]:
                     view = self._records.get(job_id)
                     if view is not None and view.state in TERMINAL:
                         self.ends[job_id].add(_end(view))

@@ -33,8 +33,8 @@ from tasks.admission import Recorded
 from tasks.lease import device_lease
 from tasks.records import MAX_ATTEMPTS, JobView
 from tasks.submission import publish
-from tests.stack.ledger import Ledger
-from tests.stack.service import START_S, Service, service, wire
+from tests.chaos.ledger import Ledger
+from tests.chaos.service import START_S, Service, service, wire
 from tests.tasks.jobs import until
 
 INPUTS = "\ndef get_inputs():\n    return [torch.zeros(8)]\n"
