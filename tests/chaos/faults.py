@@ -46,9 +46,6 @@ class Fault(ABC):
         """One that has a zygote."""
         return self.draw.choice(_wait(lambda: sorted(name for name in self.made.workers if self.made.zygotes(name))))
 
-    def worker_in(self, state: State) -> str:
-        return self.draw.choice(_wait(lambda: sorted(self.busy(state))))
-
     def busy(self, state: State) -> set[str]:
         """The workers that have a job in that state now."""
         names = {(view.worker or "").removesuffix("@test") for view in self.made.records.list(state=state)}
@@ -61,12 +58,17 @@ class Runner(Fault):
     state = State.RUNNING
 
     def strike(self) -> None:
-        name = self.worker_in(self.state)
-        # The newest is the standby, forked when the one before it was given its submission.
-        runners = sorted(self.made.runners(name), key=lambda process: (process.create_time(), process.pid))
-        if len(runners) < 2 or name not in self.busy(self.state):
-            raise Missed
-        runners[-2].kill()
+        self.draw.choice(_wait(self._met)).kill()
+
+    def _met(self) -> list[psutil.Process]:
+        """Of each worker with a job in that state, the runner before the newest: that is the standby, forked when the
+        one before it was given its submission. A zygote that is still starting has none.
+        """
+        runners = [
+            sorted(self.made.runners(name), key=lambda process: (process.create_time(), process.pid))
+            for name in sorted(self.busy(self.state))
+        ]
+        return [each[-2] for each in runners if len(each) > 1]
 
 
 class Builder(Runner):

@@ -202,5 +202,5 @@ def service(
         try:
             yield made, ledger
         except BaseException:
-            print(*(made.records.get(job_id) for job_id in ledger.ends), sep="\n")
+            print(*(made.records.get(job_id) for job_id, ends in ledger.ends.items() if not ends), sep="\n")
             raise
