@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 
@@ -16,6 +17,7 @@ from redis.exceptions import RedisError
 from tasks.device import Device
 from tasks.job_view import text
 from tasks.loop import Loop
+from tasks.quarantine import FAULTS, QUARANTINED
 
 EVERY_S = 3.0
 TTL_S = 10
@@ -29,7 +31,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class WorkerView:
-    """One living worker, which handles `max_workers` jobs at once. Times are epoch seconds of its own clock."""
+    """One living worker, which handles `max_workers` jobs at once, none while it is `quarantined` (why: a sentence).
+
+    Times are epoch seconds of its own clock.
+    """
 
     name: str
     host: str
@@ -44,6 +49,7 @@ class WorkerView:
     started_at: float
     seen_at: float
     versions: dict[str, str] = field(default_factory=dict)
+    quarantined: str | None = None
 
 
 def workers(redis: Redis) -> list[WorkerView]:
@@ -55,15 +61,25 @@ def workers(redis: Redis) -> list[WorkerView]:
     gone = [name for name, note in zip(names, notes, strict=True) if note is None]
     if gone:
         redis.srem(NAMES, *gone)
+        redis.hdel(FAULTS, *gone)
+        redis.hdel(QUARANTINED, *gone)
     return [WorkerView(**json.loads(note)) for note in notes if note is not None]
 
 
 class Heartbeat:
     """Says that a worker lives, from a thread of its main process; `stop` takes the word back at once."""
 
-    def __init__(self, redis: Redis, name: str, device: Device, max_workers: int) -> None:
+    def __init__(
+        self,
+        redis: Redis,
+        name: str,
+        device: Device,
+        max_workers: int,
+        quarantined: Callable[[], str | None] = lambda: None,
+    ) -> None:
         self._redis = redis
         self._name = name
+        self._quarantined = quarantined
         self._facts = {
             **{"name": name, "host": socket.gethostname(), "pid": os.getpid()},
             **{"device": "cuda:0" if device.is_gpu else device.name, "gpu_available": device.is_gpu},
@@ -85,7 +101,7 @@ class Heartbeat:
 
     def beat(self) -> None:
         """Say it once."""
-        view = WorkerView(**self._facts, seen_at=time.time())  # type: ignore[arg-type]
+        view = WorkerView(**self._facts, seen_at=time.time(), quarantined=self._quarantined())  # type: ignore[arg-type]
         with self._redis.pipeline(transaction=False) as pipe:
             pipe.set(f"worker:{self._name}", json.dumps(asdict(view)), ex=TTL_S)
             pipe.sadd(NAMES, self._name)

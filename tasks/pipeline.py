@@ -12,10 +12,12 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
-from domain.fault import KernelFault
+from domain.fault import InfrastructureFault, KernelFault
 from domain.job import Stage
 from domain.request import Request
 from domain.result import Report, Speedup
+from profiling.card import CardUnavailable
+from profiling.card_errors import CardError
 from tasks.afterwards import NOT_REACHED, SUSPICIOUS, look_at_launches, look_at_operations
 from tasks.contender import Contender, Stopped
 from tasks.environment import environment
@@ -31,6 +33,9 @@ from tasks.workbench import Workbench, deadline_in
 from validation.seeds import derived
 
 SECRET_BITS = 256
+REPORT_S = 0.1
+"""A driver's report may come a moment after the kernel's failure."""
+
 REPLAYED = "a replay: the request named the seed, so its inputs were known beforehand; for finding bugs, no ranking"
 NO_DEVICE_METRICS = {
     "status": "unavailable",
@@ -57,9 +62,11 @@ def run(request: Request, bench: Workbench, progress: Callable[[Stage], None], c
             with ExitStack() as dying, device_lease(bench.device_id, cancelled):
                 started = time.monotonic()
                 try:
+                    bench.card_errors.clear()
                     job.judge()
                 finally:
                     job.stop()
+                    job.note_card_errors()
                     bench.rest()
                     if bench.device.has_room:
                         # The next job may begin; its windows wait until nothing of this one is left on the device.
@@ -72,6 +79,7 @@ def run(request: Request, bench: Workbench, progress: Callable[[Stage], None], c
             pass
         finally:
             job.close()
+        job.blame_card()
         return job.report()
 
 
@@ -103,6 +111,7 @@ class _Job:
         self.distributions: dict[str, Any] | None = None
         self.speedup: Speedup | None = None
         self.device_s = 0.0
+        self.card_errors: list[CardError] | CardUnavailable | None = None
 
     def build(self) -> None:
         """Compiles every contender in a builder of its own, with no GPU visible, before the device is asked for."""
@@ -169,6 +178,16 @@ class _Job:
         if self.request.profile and self.reference is not None:
             look_at_launches([self.reference], example, deadline)
 
+    def note_card_errors(self) -> None:
+        """What the driver has reported of the card during this job; a kernel's failure is waited for a moment."""
+        failed = any(contender.fault is not None for contender in self.contenders)
+        self.card_errors = self.bench.card_errors.new(REPORT_S if failed else 0.0)
+
+    def blame_card(self) -> None:
+        """Raises InfrastructureFault where the card itself has failed: nothing that it did is a kernel's fault."""
+        if isinstance(self.card_errors, list) and (own := [error for error in self.card_errors if error.of_card]):
+            raise InfrastructureFault("; ".join(f"the driver reported Xid {each.xid}: {each.meaning}" for each in own))
+
     def _flag_replay(self) -> None:
         for contender in self.contenders:
             if contender.timing is not None and self.request.replay_seed is not None:
@@ -203,6 +222,11 @@ class _Job:
         inputs = self._inputs_summary()
         metrics = NO_DEVICE_METRICS if self.request.device_metrics else None
         where = {**environment(self.bench.target), "device_seconds": self.device_s}
+        if self.card_errors is not None and self.bench.device.is_cuda:
+            told = self.card_errors
+            where["card_errors"] = (
+                [error.summary() for error in told] if isinstance(told, list) else {"unavailable": told.reason}
+            )
         if self.reference is None:
             return Report(self.candidate.outcome(inputs), where, device_metrics=metrics)
         reference = self.reference.outcome(inputs)

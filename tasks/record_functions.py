@@ -7,7 +7,8 @@ Keys (none of them shared with Celery's): `job:<id>` the record, a hash; `job:<i
 time of submission, `jobs:open:<key>` those that are not terminal, `jobs:key_of` whose each is, until cleanup.
 `jobs:deadlines` has the queued jobs that have one, by the time at which it passes. `jobs:bytes` has about what each
 job takes, its request or its result, until cleanup, and `jobs:bytes:kept` the sum. Of
-`tasks/heartbeat.py`'s, `workers` and `worker:<name>` are read. Redis Cluster is not supported (nor is it by Celery).
+`tasks/heartbeat.py`'s, `workers` and `worker:<name>` are read; of `tasks/quarantine.py`'s, `workers:quarantined` is
+read and `workers:faults` counted. Redis Cluster is not supported (nor is it by Celery).
 """
 
 from __future__ import annotations
@@ -111,16 +112,18 @@ local function blame(reason)
                 .. '","at":' .. text(now) .. ',"reason":' .. cjson.encode(reason) .. '}'
   redis.call('HSET', job, 'failed_attempts', before == '' and entry or before .. ',' .. entry,
              'tried', (tried == '' and '\\n' or tried) .. worker .. '\\n')
+  redis.call('HINCRBY', 'workers:faults', worker, 1)
 end
 
 local function tried(worker) return string.find(get('tried'), '\\n' .. worker .. '\\n', 1, true) ~= nil end
 
--- A living worker that has not failed this job yet, the one with the fewest messages of its own; '' without one.
+-- A living worker, not quarantined, that has not failed this job yet, that with the fewest messages of its own, or ''.
 local function elsewhere()
   local best, fewest = '', math.huge
   if get('tried') == '' then return best end
   for _, worker in ipairs(redis.call('SMEMBERS', 'workers')) do
-    if not tried(worker) and redis.call('EXISTS', 'worker:' .. worker) == 1 then
+    if not tried(worker) and redis.call('EXISTS', 'worker:' .. worker) == 1
+       and redis.call('HEXISTS', 'workers:quarantined', worker) == 0 then
       local length = redis.call('LLEN', 'evaluate.' .. worker)
       if length < fewest then best, fewest = worker, length end
     end

@@ -122,6 +122,7 @@ COMPLETE = (
 if not held(ARGV[2]) then return 0 end
 redis.call('SET', job .. ':result', ARGV[4], 'EX', ARGV[3])
 finish('completed', ARGV[3])
+redis.call('HDEL', 'workers:faults', get('worker'))
 weigh(#ARGV[4])
 for _, name in ipairs(cjson.decode(ARGV[5])) do count(name) end
 observe('queue_seconds', spent('queued'))

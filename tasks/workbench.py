@@ -20,6 +20,7 @@ from backends.backend import Target
 from domain.fault import InfrastructureFault, KernelFault
 from domain.settings import settings
 from profiling.card import CardMonitor
+from profiling.card_errors import CardErrors
 from profiling.ceiling_probe import measure
 from profiling.ceilings import UNKNOWN, Ceilings, ceilings
 from profiling.device import Device
@@ -60,6 +61,7 @@ class Workbench:
         self._ceilings: Ceilings | None = None
         self._standbys = Standbys(self._forked, self.quiet)
         self.card = CardMonitor(self.device.uuid)
+        self.card_errors = CardErrors(self.device.uuid)
 
     @property
     def zygote(self) -> Zygote:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 import httpx
+import psutil
 
 from domain.job import State
 from profiling.card import CardMonitor, CardSample
@@ -124,8 +125,8 @@ class Campaign:
                 answer = httpx.post(
                     self._made.url + job.path, json=job.body, headers={"Idempotency-Key": job.key}, timeout=30
                 )
-                if answer.status_code == 202:
-                    job_id = answer.json()["job_id"]
+                # Sent again under its key, it may have ended meanwhile: by a verdict, cancelled (409), failed (500).
+                if job_id := answer.json().get("job_id"):
                     self._submitted[job_id] = job
                     self._ledger.enter(job_id)
                     return
@@ -153,7 +154,7 @@ class Campaign:
     def _strike(self, kind: type[Fault]) -> bool:
         try:
             kind(self._made, self._draw, self._cancelled).strike()
-        except Missed:
+        except (Missed, psutil.NoSuchProcess):
             self.books.missed[kind.__name__] += 1
             return False
         self.books.struck[kind.__name__] += 1

@@ -62,11 +62,11 @@ class Service:
         self._start("api", command)
         until(self.answers, START_S)
 
-    def start_worker(self, name: str, concurrency: int) -> None:
+    def start_worker(self, name: str, concurrency: int, **environment: str) -> None:
         """It takes the name `name@test` and leads a group of its own; whether it lives yet, `lives` tells."""
         command = [sys.executable, "-m", "celery", "--app", self.app, "worker", "--hostname", f"{name}@test"]
         options = ["--concurrency", str(concurrency), "--without-gossip", "--without-mingle", "--loglevel", "INFO"]
-        self._start(name, command + options)
+        self._start(name, command + options, **environment)
         self.workers.add(name)
         self.started += 1
 
@@ -155,7 +155,7 @@ class Service:
                     found.append(process)
         return found
 
-    def _start(self, name: str, command: list[str]) -> None:
+    def _start(self, name: str, command: list[str], **own: str) -> None:
         environment = {
             **os.environ,
             "CELERY_BROKER_URL": self.redis_url,
@@ -164,6 +164,7 @@ class Service:
             "LEASE_DIR": str(self.folder / "leases"),
             "CUDA_VISIBLE_DEVICES": self.gpu or "",
             MARK: self.mark,
+            **own,
         }
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(

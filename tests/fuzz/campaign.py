@@ -37,6 +37,9 @@ JUDGED_S = 60.0
 BAD_WORDS = ("Traceback", "CRITICAL", "ERROR", "unhandled")
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 MODES = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
+OF_HTTP = (414, 431)
+"""gunicorn's own, before there is a request: too long a line, too large headers."""
+
 SHARE = 0.5
 """Of all requests that come out of the OpenAPI document; the others have contracts."""
 
@@ -113,7 +116,8 @@ class Fuzz:
         except (InvalidHeader, InvalidURL, UnicodeError, ValueError):
             return  # Not to be sent by this client at all.
         self._note(f"{case.method} {case.path}", response.status_code, response.elapsed)
-        case.validate_response(response, checks=CHECKS)
+        if response.status_code not in OF_HTTP:
+            case.validate_response(response, checks=CHECKS)
 
     def _post(self, case: tuple[str, dict[str, Any]]) -> None:
         path, body = case
