@@ -1,4 +1,4 @@
-"""`python -m benchmarks.endurance [--jobs N]`: many no-op jobs through a whole service; is its memory flat?
+"""`python -m benchmarks.endurance [--jobs N]`: many no-op jobs through a whole service, and its memory.
 
 Nine of ten jobs compare a kernel that does nothing with a reference, and are found wrong before anything is timed: all
 of the way but the windows. The tenth is timed. Jobs are forgotten after a minute, so that the records reach
