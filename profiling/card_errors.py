@@ -1,7 +1,8 @@
 """Errors that the driver reports of a card (Xid) while a job has it: through NVML's events, without nvidia-smi.
 
 Which number means what is in NVIDIA's "Xid Errors" document; whose fault it is, by its column of causes. An application
-can cause those of USER with nothing wrong in the card.
+can cause those of USER with nothing wrong in the card, those of CARD spoil what the card was doing, NOTED ones blame
+nobody.
 """
 
 from __future__ import annotations
@@ -25,15 +26,12 @@ USER = {
     137: "an NVLink fault of an application: an illegal address on a peer",
 }
 CARD = {
-    46: "the GPU stopped processing",
     48: "an uncorrectable memory error (double bit)",
     61: "an internal breakpoint or warning of its microcontroller",
     62: "an internal halt of its microcontroller",
-    63: "a memory row or page was remapped or retired",
     64: "remapping a memory row or retiring a page failed",
     74: "an NVLink error",
     79: "the GPU has fallen off the bus",
-    92: "many corrected memory errors",
     94: "an uncorrectable memory error that was contained to an application",
     95: "an uncorrectable memory error that was not contained",
     119: "its system processor (GSP) does not answer",
@@ -42,12 +40,17 @@ CARD = {
     143: "an error while it was being initialised",
     154: "it wants to be reset",
 }
+NOTED = {
+    46: "the GPU stopped processing, for a reason that the number does not tell",
+    63: "a memory row or page was remapped or retired, after an error that was corrected",
+    92: "many corrected memory errors",
+}
 UNKNOWN = "not known to this service; see NVIDIA's Xid document"
 
 
 @dataclass(frozen=True)
 class CardError:
-    """One report. `of_card`: it says something of the card, not of what ran on it. Unknown numbers do not."""
+    """One report. `of_card`: the card failed, whatever ran on it. Unknown numbers do not say so."""
 
     xid: int
 
@@ -57,7 +60,7 @@ class CardError:
 
     @property
     def meaning(self) -> str:
-        return CARD.get(self.xid) or USER.get(self.xid) or UNKNOWN
+        return (USER | CARD | NOTED).get(self.xid, UNKNOWN)
 
     def summary(self) -> dict[str, Any]:
         """JSON-ready."""

@@ -12,12 +12,14 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
+from backends.backend import Artifact
 from domain.fault import InfrastructureFault, KernelFault
 from domain.job import Stage
 from domain.request import Request
-from domain.result import Report, Speedup
+from domain.result import Report, Speedup, Status
 from profiling.card import CardUnavailable
 from profiling.card_errors import CardError
+from sandbox.session import Session
 from tasks.afterwards import NOT_REACHED, SUSPICIOUS, look_at_launches, look_at_operations
 from tasks.contender import Contender, Stopped
 from tasks.environment import environment
@@ -124,7 +126,7 @@ class _Job:
             contender.session = self.bench.session(deadline=deadline, cancelled=self.cancelled)
             try:
                 with contender.answerable():
-                    contender.artifact = contender.session.build(contender.kernel, contender.folder)
+                    contender.artifact = self._built(contender, contender.session)
                     contender.compiled = contender.artifact.deferred is None
                     contender.facts |= contender.artifact.facts
                     contender.close()  # Before it is sealed: nothing may be left that writes into its folder.
@@ -136,6 +138,15 @@ class _Job:
                 contender.build_s = time.monotonic() - started
         if failed is not None:
             raise failed
+
+    def _built(self, contender: Contender, session: Session) -> Artifact:
+        try:
+            return session.build(contender.kernel, contender.folder)
+        except KernelFault as fault:
+            if fault.status is not Status.TIMEOUT or self.request.build_timeout is None:
+                raise
+            told = f"timed out: building took more than its {self.request.build_timeout} s; raise `build_timeout`"
+            raise KernelFault(Status.TIMEOUT, told, fault.log) from fault
 
     def warm(self) -> None:
         """A runner for each contender, its context made before the device is asked for."""

@@ -10,7 +10,7 @@ import pytest
 
 from profiling import card_errors
 from profiling.card import CardUnavailable
-from profiling.card_errors import CARD, USER, CardError, CardErrors
+from profiling.card_errors import CARD, NOTED, USER, CardError, CardErrors
 from tasks.device import detect
 
 
@@ -18,7 +18,8 @@ def test_an_address_is_the_kernels_and_a_card_off_the_bus_is_the_cards() -> None
     assert not CardError(31).of_card and "illegal address" in CardError(31).meaning
     assert CardError(79).of_card and "bus" in CardError(79).meaning
     assert not CardError(999).of_card and "not known" in CardError(999).meaning
-    assert not USER.keys() & CARD.keys()
+    assert not CardError(63).of_card and "corrected" in CardError(63).meaning
+    assert not USER.keys() & CARD.keys() and not (USER | CARD).keys() & NOTED.keys()
     assert CardError(48).summary() == {"xid": 48, "meaning": CARD[48], "of_card": True}
 
 
