@@ -51,8 +51,8 @@ test-gpu: $(ready) ## The tests that need an NVIDIA GPU.
 	$(PY) -m pytest -m gpu
 
 .PHONY: chaos
-chaos: $(ready) ## Kill everything, again and again, under load; print the books. JOBS=2000 FAULTS=100 SEED=1, an hour.
-	$(PY) -m tests.chaos --jobs $(JOBS) --faults $(FAULTS) --seed $(SEED)
+chaos: $(ready) ## Kill everything, again and again, under load; print the books. JOBS=2000 FAULTS=100 SEED=1 GPU=
+	$(PY) -m tests.chaos --jobs $(JOBS) --faults $(FAULTS) --seed $(SEED) $(if $(GPU),--gpu $(GPU))
 
 .PHONY: fuzz
 fuzz: $(ready) ## Requests that nobody would write: no 5xx, no hang, no exception in a log. REQUESTS=20000 SEED=1
