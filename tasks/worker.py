@@ -69,7 +69,7 @@ def take_jobs(consumer: Any, on: bool) -> None:
 
     def change(queue: str) -> None:
         if on:
-            queues.select_add(queue)
+            queues.select_add(queues[queue])
         else:
             queues.deselect(queue)
         if consumer.task_consumer is None:

@@ -26,7 +26,8 @@ from tests.conftest import free_port
 BODY = {"kernel": kernel(RELU, "torch")}
 GUARDED = [
     ("POST", "/evaluate"), ("POST", "/compare"), ("POST", "/"), ("POST", "/batch"), ("GET", "/jobs"),
-    ("GET", "/job/x"), ("DELETE", "/job/x"), ("GET", "/stats"), ("POST", "/admin/cleanup-jobs"), ("POST", "/jobs/cancel"),
+    ("GET", "/job/x"), ("DELETE", "/job/x"), ("GET", "/stats"), ("POST", "/admin/cleanup-jobs"),
+    ("POST", "/jobs/cancel"),
 ]  # fmt: skip
 ALL = tuple(Scope)
 

@@ -142,6 +142,10 @@ def test_a_worker_that_fails_every_job_is_quarantined_and_comes_back(tmp_path: P
         publish(last, 1, made.records.now(), request, worker="a@test")
         until(lambda: made.view(last).state.terminal, START_S)
         assert (made.view(last).worker, made.view(last).attempt) == ("a@test", 1)
+        made.kill("b")
+        common = ledger.enter(made.submit(request))
+        until(lambda: made.view(common).state.terminal, START_S)
+        assert made.view(common).worker == "a@test"
         made.stop()
         ends = {seen(made.records, each).state for each in ledger.ends}
         assert ends == {State.COMPLETED}
