@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -20,11 +21,14 @@ def main() -> int:
     parser.add_argument("--gpu", help="a card's UUID; without it, the CPU")
     given = parser.parse_args()
     names = {chr(ord("a") + number): 1 for number in range(given.workers)}
-    with tempfile.TemporaryDirectory(prefix="chaos-") as folder, service(Path(folder), gpu=given.gpu, **names) as found:
-        made, ledger = found
+    folder = Path(tempfile.mkdtemp(prefix="chaos-"))
+    print(f"logs: {folder}", flush=True)
+    with service(folder, gpu=given.gpu, **names) as (made, ledger):
         campaign = Campaign(made, ledger, jobs=given.jobs, faults=given.faults, seed=given.seed)
         books = campaign.run(lambda line: print(line, flush=True))
-        print(books)
+    print(books)
+    if not books.trouble:
+        shutil.rmtree(folder)
     return 1 if books.trouble else 0
 
 
