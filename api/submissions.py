@@ -169,8 +169,11 @@ def _submit(request: Request, query: Json, headers: Json) -> Response:
         log.warning("job %s is answered without its record: %s", job_id, error)
         view = JobView.accepted(job_id, request, time.time())
     if view is None:
-        raise RuntimeError(
-            f"job {job_id} was recorded and is gone: is Redis evicting keys? Set maxmemory-policy noeviction"
+        log.error("job %s was recorded and is gone: does Redis evict keys, or did it restart without its file?", job_id)
+        raise Problem(
+            Kind.BROKER_UNREACHABLE,
+            "the broker has lost what it had recorded, so nothing was accepted; try again in a few seconds",
+            {"Retry-After": str(RETRY_AFTER_S)},
         )
     return answers.submitted(view, query)
 

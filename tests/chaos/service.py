@@ -55,7 +55,7 @@ class Service:
         """Those that were started, and not killed since."""
 
     def start_redis(self) -> None:
-        self.processes["redis"] = start_redis(self.folder, self.redis_port)
+        self.processes["redis"] = start_redis(self.folder, self.redis_port, "--appendfsync", "always")
 
     def start_api(self) -> None:
         command = [sys.executable, "-m", "gunicorn", "--config", "python:api.gunicorn_config", "api:create_app()"]
