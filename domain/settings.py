@@ -37,6 +37,7 @@ class Settings:
     lease_dir: Path
     log_dir: Path
     job_ttl: int
+    drain_seconds: float
     max_source: int
     max_body: int
     max_batch: int
@@ -83,6 +84,7 @@ def settings() -> Settings:
         state_dir=Path(env.str("STATE_DIR", f"{tempfile.gettempdir()}/kernel-eval")),
         lease_dir=Path(env.str("LEASE_DIR", tempfile.gettempdir())),
         log_dir=Path(env.str("LOG_DIR", "logs")),
+        drain_seconds=env.float("DRAIN_SECONDS", 6.0, validate=validate.Range(0)),
         job_ttl=env.int("JOB_TTL", 86_400),
         max_source=1 * MIB,
         max_body=64 * MIB,
