@@ -28,8 +28,8 @@ OPEN = 12
 
 PAUSE_S = 0.05
 END_S = 300.0
-KILLED = "out_of_memory"
-"""The verdict of a process that was killed from outside: nobody can tell that from the kernel's own doing."""
+KILLED = ("out_of_memory", "reference_failed")
+"""The verdicts of a process that was killed from outside: nobody can tell that from the kernel's own doing."""
 
 GPU_SLACK = 64 << 20
 
@@ -176,11 +176,11 @@ class Campaign:
                 self._complain(view, "failed before its last attempt")
             if view.state is State.COMPLETED and verdict != self._submitted[job_id].verdict:
                 self.books.mistaken += 1
-                if verdict != KILLED:
+                if verdict not in KILLED:
                     self._complain(view, f"should be {self._submitted[job_id].verdict}")
         killed = self.books.struck[Runner.__name__] + self.books.struck[Builder.__name__]
         if self.books.mistaken > killed:
-            self.books.trouble.append(f"{self.books.mistaken} verdicts {KILLED}, but only {killed} were killed")
+            self.books.trouble.append(f"{self.books.mistaken} verdicts of killed processes, but only {killed} were")
 
     def _complain(self, view: JobView, what: str) -> None:
         self.books.trouble.append(f"{self._submitted[view.job_id].key} {what}: {view}")
