@@ -77,12 +77,14 @@ class Builder(Runner):
 
 class Zygote(Fault):
     def strike(self) -> None:
-        self.draw.choice(self.made.zygotes(self.some_worker())).kill()
+        every = _wait(lambda: [each for name in sorted(self.made.workers) for each in self.made.zygotes(name)])
+        self.draw.choice(every).kill()
 
 
 class PoolChild(Fault):
     def strike(self) -> None:
-        self.draw.choice(self.made.pool_children(self.some_worker())).kill()
+        every = _wait(lambda: [each for name in sorted(self.made.workers) for each in self.made.pool_children(name)])
+        self.draw.choice(every).kill()
 
 
 class Worker(Fault):
