@@ -24,7 +24,7 @@ from benchmarks.overhead import BenchmarkError
 from domain.settings import settings
 from stack.redis_server import free_port
 from stack.running import Stack, running
-from stack.stopping import stop_on_signals
+from stack.stopping import Stop, stop_on_signals
 
 KEPT_S = 60
 PIECE = 50
@@ -44,17 +44,26 @@ REFERENCE = "class Model(nn.Module):\n    def forward(self, x):\n        return 
 NOTHING = "class ModelNew(nn.Module):\n    def forward(self, x):\n        return x\n"
 
 
+Samples = dict[str, list[tuple[int, float]]]
+"""By process: jobs done, and MiB resident, time after time."""
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.endurance", description=__doc__)
     parser.add_argument("--jobs", type=int, default=FULL_JOBS)
     jobs = parser.parse_args().jobs
     stop_on_signals()
     own = dataclasses.replace(settings().private(), port=free_port(), gpu_device="cpu", job_ttl=KEPT_S)
+    samples: Samples = defaultdict(list)
     with running(own) as stack, httpx.Client(base_url=stack.url, timeout=60, trust_env=False) as client:
         began = time.monotonic()
-        samples = _run(stack, client, jobs)
+        try:
+            _run(stack, client, jobs, samples)
+        except Stop:
+            print("Stopped before the end; so far:")
         seconds = time.monotonic() - began
         stats = client.get("/stats").raise_for_status().json()
+        jobs = int(stats["jobs_completed"])
     Console(width=120).print(_table(samples))
     print(f"{jobs} jobs in {seconds:.0f} s, {jobs / seconds:.1f} a second: {stats['verdicts']}")
     growths = {name: _growth(found) for name, found in samples.items()}
@@ -63,12 +72,7 @@ def main() -> int:
     return 1 if grown or stats["jobs_failed"] else 0
 
 
-Samples = dict[str, list[tuple[int, float]]]
-"""By process: jobs done, and MiB resident, time after time."""
-
-
-def _run(stack: Stack, client: httpx.Client, jobs: int) -> Samples:
-    samples: Samples = defaultdict(list)
+def _run(stack: Stack, client: httpx.Client, jobs: int, samples: Samples) -> None:
     submitted = done = 0
     every = max(1, jobs // SAMPLES)
     while done < jobs:
@@ -86,7 +90,6 @@ def _run(stack: Stack, client: httpx.Client, jobs: int) -> Samples:
         if done >= every * (1 + max(map(len, samples.values()), default=0)):
             for name, mib in _resident():
                 samples[name].append((done, mib))
-    return samples
 
 
 def _job(number: int) -> dict[str, Any]:
