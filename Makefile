@@ -6,6 +6,13 @@ PYTHON ?= python3#   makes the virtual environment
 VENV ?= .venv
 PIP_ARGS ?=#         for example an index of smaller, CPU-only torch wheels: PIP_ARGS="--index-url ..."
 
+# Of chaos, fuzz and endurance.
+JOBS ?= 2000
+FAULTS ?= 100
+SEED ?= 1
+REQUESTS ?= 20000
+ENDURANCE_JOBS ?= 50000
+
 # PY=python3 uses that interpreter as it is: nothing is created, nothing is installed.
 ifdef PY
 ready :=
@@ -42,6 +49,18 @@ test-all: $(ready) ## Every test that needs no GPU.
 .PHONY: test-gpu
 test-gpu: $(ready) ## The tests that need an NVIDIA GPU.
 	$(PY) -m pytest -m gpu
+
+.PHONY: chaos
+chaos: $(ready) ## Kill everything, again and again, under load; print the books. JOBS=2000 FAULTS=100 SEED=1 GPU=
+	$(PY) -m tests.chaos --jobs $(JOBS) --faults $(FAULTS) --seed $(SEED) $(if $(GPU),--gpu $(GPU))
+
+.PHONY: fuzz
+fuzz: $(ready) ## Requests that nobody would write: no 5xx, no hang, no exception in a log. REQUESTS=20000 SEED=1
+	$(PY) -m tests.fuzz --requests $(REQUESTS) --seed $(SEED)
+
+.PHONY: endurance
+endurance: $(ready) ## 50,000 no-op jobs on the CPU; is the memory of every process flat? ENDURANCE_JOBS=50000
+	$(PY) -m benchmarks.endurance --jobs $(ENDURANCE_JOBS)
 
 .PHONY: check
 check: $(ready) ## Lint, format, types, import rules, architecture.

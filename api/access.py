@@ -25,7 +25,7 @@ OPEN = frozenset({"health", "documentation", "openapi"})
 SCOPES = {"submissions": Scope.SUBMIT, "jobs": Scope.READ, "stats": Scope.READ}
 """By blueprint."""
 
-EXCEPTIONS = {"jobs.cancel": Scope.SUBMIT}
+EXCEPTIONS = {"jobs.cancel": Scope.SUBMIT, "jobs.cancel_many": Scope.SUBMIT}
 """By endpoint: cancelling is of submitting, not of reading."""
 
 FORWARDED = ("Forwarded", "X-Forwarded-For", "X-Real-IP")

@@ -54,7 +54,8 @@ def submitted(view: JobView, query: dict[str, Any]) -> Response:
     elif view.state is State.FAILED:
         raise Problem(Kind.JOB_FAILED, f"{view.error}; submit the job again", headers, **_original_failure(view))
     elif view.state is State.CANCELLED:
-        raise Problem(Kind.JOB_CANCELLED, f"job {view.job_id} was cancelled while you waited", headers, **_ids(view))
+        told = view.error if view.expired else "cancelled while you waited"
+        raise Problem(Kind.JOB_CANCELLED, f"job {view.job_id} was {told}", headers, **_ids(view))
     else:
         response = job(view, 202)
     response.headers.update({"Location": location(view.job_id), **headers})

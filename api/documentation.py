@@ -27,6 +27,12 @@ REFUSALS = {
     "401": "An API key is needed here, or this one is not known",
     "403": "The API key has not the scope that this needs",
     "429": "Too many requests, or jobs, of this API key; try again after `Retry-After`",
+    "503": "The broker cannot be reached; try again after `Retry-After`",
+}
+OF_A_BODY = {
+    "400": "The request is not valid; every field at fault is named",
+    "413": "The body is larger than 64 MiB",
+    "415": "The body is no JSON",
 }
 UNGUARDED = frozenset({"/health"})
 """Asked without a key, it answers less."""
@@ -54,18 +60,25 @@ def asset(name: str) -> Response:
     return send_from_directory(_assets(), name, max_age=ONE_DAY_S)
 
 
-def _with_keys(spec: dict[str, Any] | str) -> dict[str, Any] | str:
-    """The document with what API keys add to each operation; a service on a loopback address wants none ({})."""
+def _with_refusals(spec: dict[str, Any] | str) -> dict[str, Any] | str:
+    """The document with what every operation may answer besides, and all errors as the problem documents they are.
+
+    API keys are asked for or, on a loopback address, not ({}).
+    """
     assert isinstance(spec, dict), "the document is made as JSON"
-    problem = {"$ref": "#/components/schemas/Problem"}
     for path, item in spec["paths"].items():
         for operation in (each for each in item.values() if "responses" in each):
             operation["security"] = [{}, {KEY_SCHEME: []}]
-            if path not in UNGUARDED:
-                operation["responses"] |= {
-                    status: {"description": description, "content": {CONTENT_TYPE: {"schema": problem}}}
-                    for status, description in REFUSALS.items()
-                }
+            responses = operation["responses"]
+            if path in UNGUARDED:
+                responses["503"]["content"] = responses["200"]["content"]
+                continue
+            described = REFUSALS | (OF_A_BODY if "requestBody" in operation else {})
+            for status, description in described.items():
+                responses.setdefault(status, {"description": description})
+            for status, response in responses.items():
+                if status >= "400":
+                    response["content"] = {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     return spec
 
 
@@ -92,4 +105,4 @@ def configure(app: APIFlask) -> None:
         SWAGGER_UI_STANDALONE_PRESET_JS=f"{ASSETS}/swagger-ui-standalone-preset.js",
         SWAGGER_UI_CONFIG={"validatorUrl": None, "tryItOutEnabled": True},
     )
-    app.spec_processor(_with_keys)
+    app.spec_processor(_with_refusals)

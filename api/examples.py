@@ -75,3 +75,7 @@ BATCH: dict[str, Any] = {
         "value": {"jobs": [{"operation": "evaluate", **_TORCH}, {"operation": "compare", **_COMPARISON}]},
     }
 }
+CANCEL: dict[str, Any] = {
+    "batch": {"summary": "Every job of a batch", "value": {"batch_id": "63b35658-379f-430a-a557-b8dbf3581521"}},
+    "jobs": {"summary": "Some jobs", "value": {"job_ids": ["863ae72d-f647-41c3-a368-eb8d349a24ea"]}},
+}

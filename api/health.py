@@ -32,6 +32,9 @@ class HealthSchema(Schema):
     broker = fields.String(metadata={"enum": [READY, UNAVAILABLE]})
     compilation_service = fields.String(metadata={"enum": [READY, UNAVAILABLE]})
     profiling_service = fields.String(metadata={"enum": [READY, UNAVAILABLE]})
+    quarantined = fields.List(
+        fields.String(), metadata={"description": "Workers that take no jobs until their device passes a self-test."}
+    )
     workers = fields.List(fields.Dict())
     job_stats = fields.Dict(allow_none=True, metadata={"description": "null when the broker cannot be asked."})
     gpu_manager = fields.Dict(metadata={"description": "`available_gpus`: those without a job."})
@@ -47,6 +50,8 @@ def health() -> Response:
     counters: dict[str, float] | None = None
     try:
         alive, counters = workers(desk().redis), desk().records.counters()
+        if alive and all(worker.quarantined for worker in alive):
+            reasons.append("every worker is quarantined: its device failed job after job; see `workers`, and the cards")
         if not alive:
             reasons.append("no worker has been heard of in the last seconds: start one, or read its log")
     except RedisError as error:
@@ -58,9 +63,10 @@ def health() -> Response:
 
 
 def _body(alive: list[WorkerView], counters: dict[str, float] | None, reasons: list[str]) -> dict[str, Any]:
-    gpus = {worker.gpu_uuid for worker in alive if worker.gpu_available}
+    taking = [worker for worker in alive if worker.quarantined is None]
+    gpus = {worker.gpu_uuid for worker in taking if worker.gpu_available}
     busy = counters[f"by_state:{State.RUNNING.value}"] if counters else 0
-    service = READY if alive else UNAVAILABLE
+    service = READY if taking else UNAVAILABLE
     return {
         "status": "unhealthy" if reasons else "healthy",
         "reasons": reasons,
@@ -70,6 +76,7 @@ def _body(alive: list[WorkerView], counters: dict[str, float] | None, reasons: l
         "broker": UNAVAILABLE if counters is None else READY,
         "compilation_service": service,
         "profiling_service": service,
+        "quarantined": [worker.name for worker in alive if worker.quarantined is not None],
         "workers": [asdict(worker) for worker in alive],
         "job_stats": None if counters is None else job_stats(counters),
         "gpu_manager": {"available_gpus": max(0, len(gpus) - int(busy))},

@@ -1,4 +1,4 @@
-"""Jobs after their submission: GET /job/<id>, GET /jobs, DELETE /job/<id>."""
+"""Jobs after their submission: GET /job/<id>, GET /jobs, DELETE /job/<id>, POST /jobs/cancel."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from apiflask import APIBlueprint
 from flask import Response, jsonify
 from marshmallow import validate
 
-from api import answers
+from api import answers, examples
 from api.access import caller
 from api.desk import desk
 from api.problems import Kind, Problem
 from api.schemas.fields import RealNumber, Text, WholeNumber, WireSchema, one_of
-from api.schemas.job import JobListSchema, JobSchema, summary
+from api.schemas.job import CancelAnswerSchema, JobListSchema, JobSchema, summary
+from api.schemas.request import CancelSchema, read_cancel
 from api.waiting import WaitQuerySchema
 from domain.job import State
+from domain.settings import settings
 from tasks.records import JobView
 
 blueprint = APIBlueprint("jobs", __name__, tag="Jobs")
@@ -61,6 +63,33 @@ def cancel(job_id: str, query_data: dict[str, Any]) -> Response:
     response = answers.job(view, 200 if view.state.terminal else 202)
     response.headers.update(headers)
     return response
+
+
+@blueprint.post("/jobs/cancel")
+@blueprint.input(CancelSchema, validation=False, examples=examples.CANCEL)
+@blueprint.output(CancelAnswerSchema, description="What is known of each job now; some may still be stopping")
+@blueprint.doc(summary="Cancel a batch, or many jobs")
+def cancel_many(json_data: dict[str, Any]) -> Response:
+    """Cancels what is queued at once, asks what runs to stop, leaves what is terminal. `DELETE` for many."""
+    batch_id, job_ids = read_cancel(json_data)
+    key = caller()
+    key_id = key.key_id if key else None
+    if batch_id is not None:
+        found = desk().records.list(batch_id=batch_id, key_id=key_id, limit=settings().max_batch)
+        job_ids = [view.job_id for view in found]
+    views = desk().records.cancel_many(job_ids, key_id)
+    known = {view.job_id for view in views}
+    return jsonify(
+        {
+            "cancelled": sum(view.state is State.CANCELLED for view in views),
+            "stopping": sum(view.cancel_requested and not view.state.terminal for view in views),
+            "jobs": [
+                {"job_id": view.job_id, "state": view.state.value, "cancel_requested": view.cancel_requested}
+                for view in views
+            ],
+            "not_found": [job_id for job_id in job_ids if job_id not in known],
+        }
+    )
 
 
 @blueprint.get("/jobs")

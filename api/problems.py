@@ -35,11 +35,13 @@ class Kind(Enum):
     LOCAL_ONLY = 403, "Only for the service's own machine"
     UNKNOWN_JOB = 404, "No such job"
     UNSUPPORTED_MEDIA_TYPE = 415, "The body is no JSON"
+    IDEMPOTENCY_KEY_REUSED = 422, "The idempotency key was used before"
     JOB_CANCELLED = 409, "The job was cancelled"
     TOO_MANY_REQUESTS = 429, "Too many requests"
     TOO_MANY_JOBS = 429, "Too many jobs at once"
     JOB_FAILED = 500, "The service failed to judge the kernel"
     QUEUE_FULL = 503, "The queue is full"
+    RECORDS_FULL = 503, "There is no room for more jobs"
     BROKER_UNREACHABLE = 503, "The broker cannot be reached"
     KEYS_UNREADABLE = 503, "The API keys cannot be read"
 

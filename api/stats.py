@@ -10,6 +10,7 @@ from marshmallow import fields
 
 from api.desk import desk
 from domain.job import State
+from tasks.heartbeat import workers
 
 blueprint = APIBlueprint("stats", __name__, tag="Service")
 
@@ -34,6 +35,9 @@ class StatsSchema(Schema):
     avg_runtime_ms = fields.Float(required=True, metadata={"description": "Mean time a job held its device."})
     gpu_utilization_pct = fields.Float(required=True, metadata={"description": "Since counting began, over workers."})
     uptime_seconds = fields.Float(required=True, metadata={"description": "Since the first job was counted."})
+    workers_quarantined = fields.Integer(
+        required=True, metadata={"description": "Workers that take no jobs until their device passes a self-test."}
+    )
     timestamp = fields.Float(required=True)
 
 
@@ -41,7 +45,8 @@ class StatsSchema(Schema):
 @blueprint.output(StatsSchema)
 def stats() -> dict[str, Any]:
     """Counters of jobs, builds, timings and devices."""
-    return of_counters(desk().records.counters(), time.time())
+    quarantined = sum(worker.quarantined is not None for worker in workers(desk().redis))
+    return {**of_counters(desk().records.counters(), time.time()), "workers_quarantined": quarantined}
 
 
 def of_counters(counters: Counters, now: float) -> dict[str, Any]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
-from uuid import uuid4
 
 from apiflask import APIBlueprint
 from flask import Response, jsonify
@@ -17,6 +16,7 @@ from redis.exceptions import RedisError
 from api import answers, examples
 from api.access import caller
 from api.desk import desk
+from api.idempotency import IdempotencySchema, chosen_id
 from api.problems import CONTENT_TYPE, RETRY_AFTER_S, Kind, Problem, invalid_fields
 from api.schemas.fields import WireSchema
 from api.schemas.job import BatchAnswerSchema, JobSchema, ResultSchema, location
@@ -34,9 +34,10 @@ from api.schemas.request import (
 from api.waiting import WaitQuerySchema
 from domain.job import State
 from domain.request import Request
-from domain.settings import settings
+from domain.settings import MIB, settings
+from tasks.admission import Limits, Refusal
 from tasks.records import JobView
-from tasks.submission import QuotaReached, submit, submit_many
+from tasks.submission import NotRecorded, submit, submit_many
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +52,8 @@ _REFUSED: dict[int, Any] = {
     400: _problem("The request is not valid; every field at fault is named"),
     413: _problem("The body is larger than 64 MiB"),
     415: _problem("The body is no JSON"),
-    503: _problem("The queue is full or the broker cannot be reached; try again after `Retry-After`"),
+    422: _problem("The `Idempotency-Key` was used before, for another request"),
+    503: _problem("The queue or the records are full, or the broker cannot be reached; try again after `Retry-After`"),
 }
 _ANSWERS: dict[int, Any] = {
     200: {
@@ -62,6 +64,7 @@ _ANSWERS: dict[int, Any] = {
     409: _problem("The job was cancelled while you waited"),
     500: _problem("The service failed to judge the kernel (waited for)"),
 }
+Json = dict[str, Any]
 Decorator = Callable[[Callable[..., Response]], Callable[..., Response]]
 
 
@@ -73,6 +76,7 @@ def _submission(
         blueprint.doc(summary=summary, responses=_ANSWERS, deprecated=deprecated or None),
         blueprint.output(JobSchema, 202, description="Accepted; `Location` is where to ask for the result"),
         blueprint.input(WaitQuerySchema, location="query"),
+        blueprint.input(IdempotencySchema, location="headers"),
         blueprint.input(body, validation=False, examples=shown),
         blueprint.post(path),
     )
@@ -80,40 +84,43 @@ def _submission(
 
 
 @_submission("/evaluate", EvaluateSchema, examples.EVALUATE, "Judge one kernel")
-def evaluate(json_data: dict[str, Any], query_data: dict[str, Any]) -> Response:
+def evaluate(json_data: Json, query_data: Json, headers_data: Json) -> Response:
     """Builds, runs and times one kernel. Answers 202 at once, or with `wait` the verdict."""
-    return _submit(read_evaluate(json_data), query_data)
+    return _submit(read_evaluate(json_data), query_data, headers_data)
 
 
 @_submission("/compare", CompareSchema, examples.COMPARE, "Judge a kernel against a reference")
-def compare(json_data: dict[str, Any], query_data: dict[str, Any]) -> Response:
+def compare(json_data: Json, query_data: Json, headers_data: Json) -> Response:
     """Builds both kernels, checks the custom one against the reference, times both. Answers as /evaluate does."""
-    return _submit(read_compare(json_data), query_data)
+    return _submit(read_compare(json_data), query_data, headers_data)
 
 
 @_submission("/", LegacyCompareSchema, examples.LEGACY, "The old name of /compare", deprecated=True)
-def legacy(json_data: dict[str, Any], query_data: dict[str, Any]) -> Response:
+def legacy(json_data: Json, query_data: Json, headers_data: Json) -> Response:
     """Takes what /compare takes, and the first version's `ref_code` and `custom_code`; so does /compare."""
-    return _submit(read_compare(json_data), query_data)
+    return _submit(read_compare(json_data), query_data, headers_data)
 
 
 @blueprint.post("/batch")
+@blueprint.input(IdempotencySchema, location="headers")
 @blueprint.input(BatchSchema, validation=False, examples=examples.BATCH)
 @blueprint.output(BatchAnswerSchema, 202, description="Answered body by body, in order")
 @blueprint.doc(summary="Submit up to 1000 bodies at once", responses=_REFUSED)
-def batch(json_data: dict[str, Any]) -> Response:
+def batch(json_data: Json, headers_data: Json) -> Response:
     """Each body is accepted or refused on its own. Follow the accepted ones with `GET /jobs?batch_id=…`."""
-    read: list[Request | Problem] = []
-    for body in read_batch(json_data):
+    answers_: list[str | Problem] = []
+    valid: list[tuple[str, Request]] = []
+    for index, body in enumerate(read_batch(json_data)):
         try:
-            read.append(read_job(body))
+            valid.append((chosen_id(headers_data, f"{index}"), read_job(body)))
+            answers_.append(valid[-1][0])
         except ValidationError as error:
-            read.append(invalid_fields(error))
-    valid = [entry for entry in read if isinstance(entry, Request)]
-    batch_id = str(uuid4())
-    job_ids = _submit_many(valid, batch_id)
+            answers_.append(invalid_fields(error))
+    batch_id = chosen_id(headers_data, "batch")
+    refused = _submit_many(valid, batch_id)
     entries = [
-        _entry(index, next(job_ids) if isinstance(entry, Request) else entry) for index, entry in enumerate(read)
+        _entry(index, refused.get(answer, answer) if isinstance(answer, str) else answer)
+        for index, answer in enumerate(answers_)
     ]
     accepted = sum("job_id" in entry for entry in entries)
     answer = jsonify(
@@ -125,20 +132,23 @@ def batch(json_data: dict[str, Any]) -> Response:
         }
     )
     answer.status_code = 202
-    if accepted < len(valid):
+    if refused:
         answer.headers["Retry-After"] = str(RETRY_AFTER_S)
     return answer
 
 
-def _submit_many(requests: list[Request], batch_id: str) -> Iterator[str | Problem]:
-    """The id of each, or the problem that kept it out; raises Problem when none of them got in."""
-    if not requests:
-        return iter(())
-    _check_room(len(requests))
-    job_ids = submit_many(desk().records, requests, batch_id=batch_id, key=caller())
-    if not any(job_ids):
-        raise _quota_reached()
-    return iter([job_id or _quota_reached() for job_id in job_ids])
+def _submit_many(jobs: list[tuple[str, Request]], batch_id: str) -> dict[str, Problem]:
+    """The problems that kept jobs out, by their ids; raises Problem when none of them got in."""
+    if not jobs:
+        return {}
+    key, limits = caller(), _limits()
+    admitted = submit_many(desk().records, jobs, batch_id=batch_id, key=key, limits=limits)
+    refused = {
+        job_id: _not_recorded(one) for (job_id, _), one in zip(jobs, admitted, strict=True) if isinstance(one, Refusal)
+    }
+    if len(refused) == len(jobs):
+        raise next(iter(refused.values()))
+    return refused
 
 
 def _entry(index: int, answer: str | Problem) -> dict[str, Any]:
@@ -147,12 +157,11 @@ def _entry(index: int, answer: str | Problem) -> dict[str, Any]:
     return {"index": index, "job_id": answer, "location": location(answer), "state": State.QUEUED.value}
 
 
-def _submit(request: Request, query: dict[str, Any]) -> Response:
-    _check_room(1)
+def _submit(request: Request, query: Json, headers: Json) -> Response:
     try:
-        job_id = submit(desk().records, request, key=caller())
-    except QuotaReached as error:
-        raise _quota_reached() from error
+        job_id = submit(desk().records, request, job_id=chosen_id(headers), key=caller(), limits=_limits())
+    except NotRecorded as error:
+        raise _not_recorded(error.refusal) from error
     try:
         view = desk().records.get(job_id)
     except RedisError as error:
@@ -160,27 +169,34 @@ def _submit(request: Request, query: dict[str, Any]) -> Response:
         log.warning("job %s is answered without its record: %s", job_id, error)
         view = JobView.accepted(job_id, request, time.time())
     if view is None:
-        raise RuntimeError(
-            f"job {job_id} was recorded and is gone: is Redis evicting keys? Set maxmemory-policy noeviction"
+        log.error("job %s was recorded and is gone: does Redis evict keys, or did it restart without its file?", job_id)
+        raise Problem(
+            Kind.BROKER_UNREACHABLE,
+            "the broker has lost what it had recorded, so nothing was accepted; try again in a few seconds",
+            {"Retry-After": str(RETRY_AFTER_S)},
         )
     return answers.submitted(view, query)
 
 
-def _quota_reached() -> Problem:
-    key = caller()
-    most = key.max_jobs if key else 0
-    return Problem(
-        Kind.TOO_MANY_JOBS,
-        f"this key may have {most} jobs that are not done and has them; nothing was recorded, try again when one is",
-        {"Retry-After": str(RETRY_AFTER_S)},
-    )
+def _limits() -> Limits:
+    return Limits(settings().max_queue, settings().records_memory)
 
 
-def _check_room(jobs: int) -> None:
-    queued, most = desk().records.queue_length(), settings().max_queue
-    if queued + jobs > most:
-        raise Problem(
-            Kind.QUEUE_FULL,
-            f"{queued} jobs are queued and the queue takes {most}; nothing was recorded, try again later",
-            {"Retry-After": str(RETRY_AFTER_S)},
-        )
+def _not_recorded(refusal: Refusal) -> Problem:
+    """The problem of a job that was not accepted; nothing is known of it afterwards."""
+    key, own = caller(), settings()
+    later = {"Retry-After": str(RETRY_AFTER_S)}
+    match refusal:
+        case Refusal.KEY_IS_FULL:
+            most = key.max_jobs if key else 0
+            detail = f"this key may have {most} jobs that are not done and has them; nothing was recorded, try again"
+            return Problem(Kind.TOO_MANY_JOBS, f"{detail} when one is", later)
+        case Refusal.QUEUE_IS_FULL:
+            detail = f"the queue takes {own.max_queue} jobs and has them; nothing was recorded, try again later"
+            return Problem(Kind.QUEUE_FULL, detail, later)
+        case Refusal.MEMORY_IS_FULL:
+            detail = f"requests and results fill their {own.records_memory // MIB} MiB; nothing was recorded"
+            return Problem(Kind.RECORDS_FULL, f"{detail}, try again when jobs have ended and results expired", later)
+        case Refusal.OTHER_REQUEST:
+            detail = "this Idempotency-Key was used for another request; send that again, or choose a new key"
+            return Problem(Kind.IDEMPOTENCY_KEY_REUSED, detail)

@@ -17,8 +17,10 @@ DEFAULT_TOLERANCE = 1e-2
 
 @dataclass(frozen=True)
 class Request:
-    """One job's request. `reference` is None for /evaluate. `timeout` counts seconds of building and of running.
+    """One job's request. `reference` is None for /evaluate.
 
+    `timeout` counts seconds of running, and of building too unless `build_timeout` does. `queue_timeout` is how long
+    the job may wait until a worker begins it (None: as long as it takes).
     `num_trials` bounds the rounds of windows, which end sooner where the interval is as narrow as `precision` asks.
     `profile` asks for one more call of each kernel, under a profiler, for information.
     `replay_seed` is the secret of an earlier job in hexadecimal digits, to get its inputs again.
@@ -34,6 +36,13 @@ class Request:
     precision: float = DEFAULT_PRECISION
     profile: bool = False
     replay_seed: str | None = None
+    build_timeout: int | None = None
+    queue_timeout: int | None = None
+
+    @property
+    def build_seconds(self) -> int:
+        """What building may take."""
+        return self.timeout if self.build_timeout is None else self.build_timeout
 
     @property
     def operation(self) -> str:
@@ -54,6 +63,8 @@ class Request:
             precision=wire.get("precision", DEFAULT_PRECISION),
             profile=wire.get("profile", False),
             replay_seed=wire.get("replay_seed"),
+            build_timeout=wire.get("build_timeout"),
+            queue_timeout=wire.get("queue_timeout"),
         )
 
     def to_wire(self) -> dict[str, Any]:
@@ -68,4 +79,6 @@ class Request:
             "precision": self.precision,
             "profile": self.profile,
             "replay_seed": self.replay_seed,
+            "build_timeout": self.build_timeout,
+            "queue_timeout": self.queue_timeout,
         }

@@ -45,10 +45,12 @@ class Settings:
     lease_dir: Path
     log_dir: Path
     job_ttl: int
+    drain_seconds: float
     max_source: int
     max_body: int
     max_batch: int
     max_queue: int
+    records_memory: int
     runner_memory: int
     sandbox: tuple[str, ...]
     arena_memory: int | None
@@ -93,11 +95,13 @@ def settings() -> Settings:
         state_dir=Path(env.str("STATE_DIR", f"{tempfile.gettempdir()}/kernel-eval")),
         lease_dir=Path(env.str("LEASE_DIR", tempfile.gettempdir())),
         log_dir=Path(env.str("LOG_DIR", "logs")),
+        drain_seconds=env.float("DRAIN_SECONDS", 6.0, validate=validate.Range(0)),
         job_ttl=env.int("JOB_TTL", 86_400),
         max_source=1 * MIB,
         max_body=64 * MIB,
         max_batch=1000,
         max_queue=env.int("MAX_QUEUE", 100_000),
+        records_memory=env.int("RECORDS_MEMORY_MIB", 4096, validate=validate.Range(1)) * MIB,
         runner_memory=env.int("RUNNER_MEMORY_MIB", 8192) * MIB,
         sandbox=_required_layers(env.str("SANDBOX", AVAILABLE, validate=_known_layers)),
         arena_memory=_mebibytes(env.int("ARENA_MEMORY_MIB", None, validate=validate.Range(1))),

@@ -167,12 +167,13 @@ def _open(card: str | int) -> _Open | CardUnavailable:
     except (pynvml.NVMLError, OSError) as error:
         return CardUnavailable(f"NVML does not start ({error}): is the NVIDIA driver's libnvidia-ml.so.1 here?")
     try:
-        return _Open(_handle(card))
+        return _Open(card_handle(card))
     except pynvml.NVMLError as error:
         return CardUnavailable(f"NVML does not give card {card!r} ({error}); `nvidia-smi -L` lists those it knows")
 
 
-def _handle(card: str | int) -> Any:
+def card_handle(card: str | int) -> Any:
+    """NVML's handle of that card, the whole one where a slice is named; raises NVMLError."""
     if isinstance(card, int) or card.isdigit():
         return pynvml.nvmlDeviceGetHandleByIndex(int(card))
     handle = pynvml.nvmlDeviceGetHandleByUUID(card if card.startswith(UUID_PREFIXES) else UUID_PREFIXES[0] + card)

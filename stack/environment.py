@@ -35,6 +35,7 @@ def for_child(settings: Settings, temporary: Path, **more: str) -> dict[str, str
         "LOG_LEVEL": settings.log_level,
         "STATE_DIR": str(settings.state_dir),
         "LEASE_DIR": str(settings.lease_dir),
+        "JOB_TTL": str(settings.job_ttl),
         "ENABLE_DEVICE_METRICS": str(settings.enable_device_metrics).lower(),
         "REQUIRE_API_KEYS": settings.require_api_keys,
         "TMPDIR": str(temporary),

@@ -47,7 +47,9 @@ class RedisServer:
             "requirepass": self.password,
             "dir": self.folder,
             "appendonly": "yes",
-            "appendfsync": "everysec",
+            # Redis answers before it writes while an earlier fsync is under way (everysec: every second for a moment);
+            # killed then, it would lose jobs that are accepted.
+            "appendfsync": "always",
             "save": '""',
             "maxmemory-policy": "noeviction",
         }

@@ -72,7 +72,7 @@ def running(settings: Settings, console: Console | None = None) -> Iterator[Stac
         log = LogBook(environment.ROOT / settings.log_dir, console)
         cleanup.callback(log.close)
         cleanup.callback(lease.tidy)  # A worker that had to be killed has left its ticket.
-        supervisor = Supervisor(log)
+        supervisor = Supervisor(log, settings.drain_seconds)
         cleanup.callback(supervisor.stop)
         cleanup.callback(ignore_signals)
         redis = None if environment.is_given("CELERY_BROKER_URL") else RedisServer.on_free_port(scratch / "redis")

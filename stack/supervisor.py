@@ -22,7 +22,6 @@ LONGEST_PAUSE_S = 30.0
 STEADY_S = 60.0
 """A process that ran this long had started well: its next restart is prompt again."""
 
-STOP_S = 6.0
 SWEEP_S = 10.0
 SLICE_S = 0.05
 OURS = "stack"
@@ -43,6 +42,8 @@ class Supervisor:
     """Starts programs, restarts what dies, stops all. One thread: nothing happens but in `start`, `tick` and `stop`."""
 
     log: LogBook
+    drain_s: float = 6.0
+    """What a program that is asked to stop may take: a worker finishes the jobs that it runs."""
     deaths: dict[str, int] = field(default_factory=dict)
     """How often each program has ended without being asked to."""
     _slots: list[_Slot] = field(default_factory=list)
@@ -70,7 +71,7 @@ class Supervisor:
     def stop(self) -> None:
         """Stops every program, foundations last; afterwards this process has no descendants.
 
-        Each is asked, has `STOP_S` seconds, and is then killed with all that it has started.
+        Each is asked, has `drain_s` seconds, and is then killed with all that it has started.
         """
         self._stop([slot for slot in self._slots if not slot.program.foundation])
         self._stop([slot for slot in self._slots if slot.program.foundation])
@@ -82,7 +83,7 @@ class Supervisor:
         children = [slot.child for slot in slots if slot.child is not None]
         for child in children:
             child.ask_to_stop()
-        deadline = time.monotonic() + STOP_S
+        deadline = time.monotonic() + self.drain_s
         while any(child.running for child in children) and time.monotonic() < deadline:
             self._listen(SLICE_S)
         for child in children:

@@ -42,7 +42,7 @@ def execute(records: JobRecords, pulse: JobRecords, job_id: str, attempt: int, w
         log.info("job %s: attempt %d is not to be run", job_id, attempt)
         return
     try:
-        with Watch(pulse, job_id, attempt, claim.request.timeout) as watch:
+        with Watch(pulse, job_id, attempt, claim.request.build_seconds + claim.request.timeout) as watch:
             report = pipeline(claim.request, watch.progress, watch.cancelled)
         watch.report_rest(records)
         records.complete(job_id, attempt, report.body(job_id))

@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -18,6 +19,7 @@ from sandbox.layers import Layers
 from tasks.device import Device
 from tasks.job_view import text
 from tasks.loop import Loop
+from tasks.quarantine import FAULTS, QUARANTINED
 
 EVERY_S = 3.0
 TTL_S = 10
@@ -31,9 +33,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class WorkerView:
-    """One living worker, which handles `max_workers` jobs at once. Times are epoch seconds of its own clock.
+    """One living worker, which handles `max_workers` jobs at once, none while it is `quarantined` (why: a sentence).
 
-    `sandbox` has the layers that hold a submission there (`sandbox.layers`): by name, `active` and `detail`.
+    `sandbox` has the layers that hold a submission there (`sandbox.layers`): by name, `active` and `detail`. Times are
+    epoch seconds of its own clock.
     """
 
     name: str
@@ -50,6 +53,7 @@ class WorkerView:
     seen_at: float
     versions: dict[str, str] = field(default_factory=dict)
     sandbox: dict[str, dict[str, Any]] = field(default_factory=dict)
+    quarantined: str | None = None
 
 
 def workers(redis: Redis) -> list[WorkerView]:
@@ -61,15 +65,26 @@ def workers(redis: Redis) -> list[WorkerView]:
     gone = [name for name, note in zip(names, notes, strict=True) if note is None]
     if gone:
         redis.srem(NAMES, *gone)
+        redis.hdel(FAULTS, *gone)
+        redis.hdel(QUARANTINED, *gone)
     return [WorkerView(**json.loads(note)) for note in notes if note is not None]
 
 
 class Heartbeat:
     """Says that a worker lives, from a thread of its main process; `stop` takes the word back at once."""
 
-    def __init__(self, redis: Redis, name: str, device: Device, max_workers: int, layers: Layers) -> None:
+    def __init__(
+        self,
+        redis: Redis,
+        name: str,
+        device: Device,
+        max_workers: int,
+        layers: Layers,
+        quarantined: Callable[[], str | None] = lambda: None,
+    ) -> None:
         self._redis = redis
         self._name = name
+        self._quarantined = quarantined
         self._facts = {
             **{"name": name, "host": socket.gethostname(), "pid": os.getpid()},
             **{"device": "cuda:0" if device.is_gpu else device.name, "gpu_available": device.is_gpu},
@@ -92,7 +107,7 @@ class Heartbeat:
 
     def beat(self) -> None:
         """Say it once."""
-        view = WorkerView(**self._facts, seen_at=time.time())  # type: ignore[arg-type]
+        view = WorkerView(**self._facts, seen_at=time.time(), quarantined=self._quarantined())  # type: ignore[arg-type]
         with self._redis.pipeline(transaction=False) as pipe:
             pipe.set(f"worker:{self._name}", json.dumps(asdict(view)), ex=TTL_S)
             pipe.sadd(NAMES, self._name)

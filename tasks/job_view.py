@@ -24,7 +24,8 @@ class JobView:
     `attempt` counts the workers that have taken the job (0: none yet). `queue_position` is 0 for the job that is next
     and None unless it is queued. `failed_attempts` are those that ended by a fault of the service: `attempt`, `worker`,
     `stage`, `at`, `reason`. `result` is the HTTP body of a completed job, `error` says why a job failed.
-    `key_id` is the API key that the job belongs to, None when it was handed in without.
+    `key_id` is the API key that the job belongs to, None when it was handed in without. `expired` jobs were cancelled
+    because nobody began them within their `queue_timeout`.
     """
 
     job_id: str
@@ -44,6 +45,14 @@ class JobView:
     cancel_requested: bool = False
     key_id: str | None = None
     failed_attempts: list[dict[str, Any]] = field(default_factory=list)
+    build_timeout: int | None = None
+    queue_timeout: int | None = None
+    expired: bool = False
+
+    def overdue(self, now: float) -> bool:
+        """Whether it is queued for longer than it wants to be."""
+        waits = self.state is State.QUEUED and self.attempt == 0 and self.queue_timeout is not None
+        return waits and now > self.submitted_at + (self.queue_timeout or 0)
 
     @classmethod
     def accepted(cls, job_id: str, request: Request, now: float) -> JobView:
@@ -63,6 +72,8 @@ class JobView:
             worker=None,
             batch_id=None,
             timeout=request.timeout,
+            build_timeout=request.build_timeout,
+            queue_timeout=request.queue_timeout,
         )
 
     @classmethod
@@ -88,4 +99,11 @@ class JobView:
             cancel_requested="cancel_requested" in fields,
             key_id=fields.get("key_id"),
             failed_attempts=json.loads(f"[{fields.get('failed_attempts', '')}]"),
+            build_timeout=_seconds(fields.get("build_timeout")),
+            queue_timeout=_seconds(fields.get("queue_timeout")),
+            expired=fields.get("error_type") == "queue_timeout",
         )
+
+
+def _seconds(stored: str | None) -> int | None:
+    return None if stored is None else int(stored)

@@ -12,10 +12,12 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
-from domain.fault import KernelFault
+from domain.fault import InfrastructureFault, KernelFault
 from domain.job import Stage
 from domain.request import Request
-from domain.result import Report, Speedup
+from domain.result import Report, Speedup, Status
+from profiling.card import CardUnavailable
+from profiling.card_errors import CardError
 from sandbox.scratch import remove
 from tasks.afterwards import NOT_REACHED, SUSPICIOUS, look_at_launches, look_at_operations
 from tasks.building import Building
@@ -33,6 +35,9 @@ from tasks.workbench import Workbench, deadline_in
 from validation.seeds import derived
 
 SECRET_BITS = 256
+REPORT_S = 0.1
+"""A driver's report may come a moment after the kernel's failure."""
+
 REPLAYED = "a replay: the request named the seed, so its inputs were known beforehand; for finding bugs, no ranking"
 NO_DEVICE_METRICS = {
     "status": "unavailable",
@@ -60,9 +65,11 @@ def run(request: Request, bench: Workbench, progress: Callable[[Stage], None], c
             with ExitStack() as dying, device_lease(bench.device_id, cancelled):
                 started = time.monotonic()
                 try:
+                    bench.card_errors.clear()
                     job.judge()
                 finally:
                     job.stop()
+                    job.note_card_errors()
                     bench.rest()
                     if bench.device.has_room:
                         # The next job may begin; its windows wait until nothing of this one is left on the device.
@@ -75,6 +82,7 @@ def run(request: Request, bench: Workbench, progress: Callable[[Stage], None], c
             pass
         finally:
             job.close()
+        job.blame_card()
         return job.report()
 
 
@@ -106,18 +114,19 @@ class _Job:
         self.distributions: dict[str, Any] | None = None
         self.speedup: Speedup | None = None
         self.device_s = 0.0
+        self.card_errors: list[CardError] | CardUnavailable | None = None
 
     def build(self) -> None:
         """Compiles every contender, with no GPU visible, before the device is asked for; or finds it built."""
         self.progress(Stage.BUILD)
         self.bench.ready_compilers([contender.kernel for contender in self.contenders])
-        building = Building(self.bench, self.request.timeout, self.cancelled)
+        building = Building(self.bench, self.request.build_seconds, self.cancelled)
         failed: Stopped | None = None
         for contender in self.contenders:
             started = time.monotonic()
             try:
                 with contender.answerable():
-                    building.build(contender)
+                    self._build_one(building, contender)
             except Stopped as stopped:
                 failed = stopped
             finally:
@@ -125,6 +134,15 @@ class _Job:
                 contender.build_s = time.monotonic() - started
         if failed is not None:
             raise failed
+
+    def _build_one(self, building: Building, contender: Contender) -> None:
+        try:
+            building.build(contender)
+        except KernelFault as fault:
+            if fault.status is not Status.TIMEOUT or self.request.build_timeout is None:
+                raise
+            told = f"timed out: building took more than its {self.request.build_timeout} s; raise `build_timeout`"
+            raise KernelFault(Status.TIMEOUT, told, fault.log) from fault
 
     def warm(self) -> None:
         """A runner for each contender, its context made before the device is asked for."""
@@ -169,6 +187,16 @@ class _Job:
         if self.request.profile and self.reference is not None:
             look_at_launches([self.reference], example, deadline)
 
+    def note_card_errors(self) -> None:
+        """What the driver has reported of the card during this job; a kernel's failure is waited for a moment."""
+        failed = any(contender.fault is not None for contender in self.contenders)
+        self.card_errors = self.bench.card_errors.new(REPORT_S if failed else 0.0)
+
+    def blame_card(self) -> None:
+        """Raises InfrastructureFault where the card itself has failed: nothing that it did is a kernel's fault."""
+        if isinstance(self.card_errors, list) and (own := [error for error in self.card_errors if error.of_card]):
+            raise InfrastructureFault("; ".join(f"the driver reported Xid {each.xid}: {each.meaning}" for each in own))
+
     def _flag_replay(self) -> None:
         for contender in self.contenders:
             if contender.timing is not None and self.request.replay_seed is not None:
@@ -203,6 +231,11 @@ class _Job:
         inputs = self._inputs_summary()
         metrics = NO_DEVICE_METRICS if self.request.device_metrics else None
         where = {**environment(self.bench.target), "device_seconds": self.device_s}
+        if self.card_errors is not None and self.bench.device.is_cuda:
+            told = self.card_errors
+            where["card_errors"] = (
+                [error.summary() for error in told] if isinstance(told, list) else {"unavailable": told.reason}
+            )
         if self.reference is None:
             return Report(self.candidate.outcome(inputs), where, device_metrics=metrics)
         reference = self.reference.outcome(inputs)

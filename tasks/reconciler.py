@@ -72,6 +72,7 @@ class Reconciler:
         if not self._keep_lock(keys=[LOCK], args=[self._token, LOCK_TTL_S]):
             self._suspected_since.clear()
             return
+        self._records.expire_overdue()
         abandoned = self._records.abandoned()
         unpublished = [(job_id, 0) for job_id in self._without_message()]
         sure = self._suspect(abandoned + unpublished)
@@ -108,8 +109,9 @@ class Reconciler:
         return [job_id for job_id in overdue if job_id not in self._with_one_worker()] if overdue else []
 
     def _with_one_worker(self) -> set[str]:
-        """The jobs whose message lies in a living worker's own queue, which the order of the common one leaves out."""
-        messages = [raw for worker in workers(self._redis) for raw in self._redis.lrange(own_queue(worker.name), 0, -1)]
+        """The jobs whose message lies in the queue of a worker that takes jobs: the common order leaves them out."""
+        taking = [worker.name for worker in workers(self._redis) if worker.quarantined is None]
+        messages = [raw for name in taking for raw in self._redis.lrange(own_queue(name), 0, -1)]
         return {job_id for job_id in map(_job_of, messages) if job_id is not None}
 
     def _publish_again(self, job_id: str) -> None:

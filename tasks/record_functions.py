@@ -4,8 +4,11 @@ Keys (none of them shared with Celery's): `job:<id>` the record, a hash; `job:<i
 `job:<id>:result` once it is completed; `job:<id>:owner` while somebody works on it, expiring when he stops saying so;
 `jobs:all`, `jobs:state:<state>` and `batch:<id>` by time of submission; `jobs:queue` by time of queueing;
 `jobs:finished` by time of finishing; `jobs:counters`, a hash. Of jobs that came with an API key: `jobs:key:<key>` by
-time of submission, `jobs:open:<key>` those that are not terminal, `jobs:key_of` whose each is, until cleanup. Of
-`tasks/heartbeat.py`'s, `workers` and `worker:<name>` are read. Redis Cluster is not supported (nor is it by Celery).
+time of submission, `jobs:open:<key>` those that are not terminal, `jobs:key_of` whose each is, until cleanup.
+`jobs:deadlines` has the queued jobs that have one, by the time at which it passes. `jobs:bytes` has about what each
+job takes, its request or its result, until cleanup, and `jobs:bytes:kept` the sum. Of
+`tasks/heartbeat.py`'s, `workers` and `worker:<name>` are read; of `tasks/quarantine.py`'s, `workers:quarantined` is
+read and `workers:faults` counted. Redis Cluster is not supported (nor is it by Celery).
 """
 
 from __future__ import annotations
@@ -25,6 +28,20 @@ local function stamp()
   local at = math.max(now, tonumber(redis.call('GET', 'jobs:stamp') or '0') + 0.000001)
   redis.call('SET', 'jobs:stamp', text(at))
   return text(at)
+end
+
+-- What is kept of requests and results, with 2 KiB for the rest of each record (docs/measurements.md). Not asked of the
+-- records when they go, since they may have expired by then.
+local record_bytes = 2048
+local function kept_bytes() return tonumber(redis.call('GET', 'jobs:bytes:kept') or '0') end
+local function weigh(size)
+  local before = tonumber(redis.call('HGET', 'jobs:bytes', id) or '0')
+  redis.call('HSET', 'jobs:bytes', id, size + record_bytes)
+  redis.call('INCRBY', 'jobs:bytes:kept', size + record_bytes - before)
+end
+local function lighten(each)
+  redis.call('DECRBY', 'jobs:bytes:kept', tonumber(redis.call('HGET', 'jobs:bytes', each) or '0'))
+  redis.call('HDEL', 'jobs:bytes', each)
 end
 
 local function observe(name, seconds)
@@ -74,8 +91,10 @@ local function finish(state, ttl)
   note('done', now, get('attempt'))
   move(state, 'done', now)
   redis.call('ZREM', 'jobs:queue', id)
+  redis.call('ZREM', 'jobs:deadlines', id)
   redis.call('ZADD', 'jobs:finished', text(now), id)
   redis.call('DEL', job .. ':request', job .. ':owner')
+  weigh(0)
   redis.call('EXPIRE', job, ttl)
   count(state)
   local run = spent('load', 'validate', 'time')
@@ -93,16 +112,18 @@ local function blame(reason)
                 .. '","at":' .. text(now) .. ',"reason":' .. cjson.encode(reason) .. '}'
   redis.call('HSET', job, 'failed_attempts', before == '' and entry or before .. ',' .. entry,
              'tried', (tried == '' and '\\n' or tried) .. worker .. '\\n')
+  redis.call('HINCRBY', 'workers:faults', worker, 1)
 end
 
 local function tried(worker) return string.find(get('tried'), '\\n' .. worker .. '\\n', 1, true) ~= nil end
 
--- A living worker that has not failed this job yet, the one with the fewest messages of its own; '' without one.
+-- A living worker, not quarantined, that has not failed this job yet, that with the fewest messages of its own, or ''.
 local function elsewhere()
   local best, fewest = '', math.huge
   if get('tried') == '' then return best end
   for _, worker in ipairs(redis.call('SMEMBERS', 'workers')) do
-    if not tried(worker) and redis.call('EXISTS', 'worker:' .. worker) == 1 then
+    if not tried(worker) and redis.call('EXISTS', 'worker:' .. worker) == 1
+       and redis.call('HEXISTS', 'workers:quarantined', worker) == 0 then
       local length = redis.call('LLEN', 'evaluate.' .. worker)
       if length < fewest then best, fewest = worker, length end
     end
@@ -110,11 +131,20 @@ local function elsewhere()
   return best
 end
 
+-- Whether a queued job has not been begun in the time that its request gave it.
+local function overdue()
+  local deadline = redis.call('ZSCORE', 'jobs:deadlines', id)
+  return deadline and get('state') == 'queued' and tonumber(deadline) <= now
+end
+
+local function expire(ttl)
+  redis.call('HSET', job, 'error_type', 'queue_timeout', 'error', 'not begun within its queue_timeout of '
+             .. get('queue_timeout') .. ' s; submit it again, with a longer one or at a quieter time')
+  finish('cancelled', ttl)
+end
+
 local function fail(ttl, reason)
   redis.call('HSET', job, 'error', get('history') .. reason)
   finish('failed', ttl)
 end
 """
-
-# id, operation, kernel type, timeout, batch id or '', request, key id or '', open jobs that the key may have
-# 1: recorded, 0: was recorded already (a repeated call), -1: the key has as many open jobs as it may

@@ -10,16 +10,31 @@ from tasks.record_functions import FUNCTIONS
 CHANNEL = "jobs:changed"
 COUNTERS = "jobs:counters"
 
+# id, operation, kernel type, timeout, batch id or '', request, key id or '', open jobs that the key may have,
+# fingerprint of the request, jobs that may be queued, bytes that may be kept, build timeout or '', queue timeout or ''
+# Says what tasks/admission.py reads.
 CREATE = (
     FUNCTIONS
     + """
-if redis.call('EXISTS', job) == 1 then return get('submitted_at') end
-local key = ARGV[7]
-if key ~= '' and redis.call('SCARD', 'jobs:open:' .. key) >= tonumber(ARGV[8]) then return -1 end
+if redis.call('EXISTS', job) == 1 then
+  if get('fingerprint') ~= ARGV[9] then return {'other'} end
+  return {'known', get('submitted_at')}
+end
+local key, size = ARGV[7], #ARGV[6]
+if key ~= '' and redis.call('SCARD', 'jobs:open:' .. key) >= tonumber(ARGV[8]) then return {'key'} end
+if redis.call('ZCARD', 'jobs:queue') >= tonumber(ARGV[10]) then return {'queue'} end
+if kept_bytes() + size + record_bytes > tonumber(ARGV[11]) then return {'memory'} end
 local at, batch = stamp(), ARGV[5]
 redis.call('HSET', job, 'operation', ARGV[2], 'kernel_type', ARGV[3], 'timeout', ARGV[4], 'batch_id', batch,
-           'state', 'queued', 'stage', 'queued', 'attempt', 0, 'submitted_at', at, 'since', at)
+           'state', 'queued', 'stage', 'queued', 'attempt', 0, 'submitted_at', at, 'since', at,
+           'fingerprint', ARGV[9])
 redis.call('SET', job .. ':request', ARGV[6])
+weigh(size)
+if ARGV[12] ~= '' then redis.call('HSET', job, 'build_timeout', ARGV[12]) end
+if ARGV[13] ~= '' then
+  redis.call('HSET', job, 'queue_timeout', ARGV[13])
+  redis.call('ZADD', 'jobs:deadlines', text(at + ARGV[13]), id)
+end
 note('queued', at, 1)
 redis.call('ZADD', 'jobs:all', at, id)
 redis.call('ZADD', 'jobs:state:queued', at, id)
@@ -40,11 +55,21 @@ count('by_kernel_type:' .. ARGV[3])
 count('by_operation:' .. ARGV[2])
 count('submitted_ms', math.floor(at * 1000))
 redis.call('PUBLISH', 'jobs:changed', id)
-return at
+return {'new', at}
 """
 )
 
-# id, worker, the attempt that the message is for or '', seconds until the owner counts as gone
+# id, ttl: end a queued job whose time to be begun is over
+EXPIRE = (
+    FUNCTIONS
+    + """
+if not overdue() then return 0 end
+expire(ARGV[2])
+return 1
+"""
+)
+
+# id, worker, the attempt that the message is for or '', seconds until the owner counts as gone, ttl
 CLAIM = (
     FUNCTIONS
     + """
@@ -52,8 +77,13 @@ if get('state') ~= 'queued' then return false end
 local attempt = get('attempt') + 1
 if ARGV[3] ~= '' and tonumber(ARGV[3]) ~= attempt then return false end
 if tried(ARGV[2]) and elsewhere() ~= '' then return false end
+if overdue() then
+  expire(ARGV[5])
+  return false
+end
 redis.call('HSET', job, 'attempt', attempt, 'worker', ARGV[2])
 redis.call('ZREM', 'jobs:queue', id)
+redis.call('ZREM', 'jobs:deadlines', id)
 redis.call('SET', job .. ':owner', attempt, 'EX', ARGV[4])
 note('build', now, attempt)
 move('building', 'build', now)
@@ -92,6 +122,8 @@ COMPLETE = (
 if not held(ARGV[2]) then return 0 end
 redis.call('SET', job .. ':result', ARGV[4], 'EX', ARGV[3])
 finish('completed', ARGV[3])
+redis.call('HDEL', 'workers:faults', get('worker'))
+weigh(#ARGV[4])
 for _, name in ipairs(cjson.decode(ARGV[5])) do count(name) end
 observe('queue_seconds', spent('queued'))
 observe('build_seconds', spent('build'))
@@ -198,6 +230,7 @@ for _, each in ipairs(old) do
     redis.call('ZREM', index, each)
   end
   redis.call('DEL', record, record .. ':result')
+  lighten(each)
 end
 return #old
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
@@ -13,7 +14,8 @@ from redis.client import Pipeline
 from domain.access import Key
 from domain.job import STATE_OF_STAGE, Stage, State
 from domain.request import Request
-from tasks import counters, record_scripts
+from tasks import admission, counters, record_scripts
+from tasks.admission import UNLIMITED, Admission, Limits
 from tasks.job_view import JobView, text
 
 __all__ = ["Claim", "JobRecords", "JobView", "Pulse"]
@@ -22,9 +24,6 @@ MAX_ATTEMPTS = 3
 PULSE_TTL_S = 6
 """An owner that has not said for so long that it is at work counts as gone."""
 SWEEP = 500
-FULL = -1
-"""CREATE's answer when a key has as many open jobs as it may."""
-
 REASON_CHARS = 2000
 ACTIVE = (State.BUILDING, State.WAITING, State.RUNNING)
 
@@ -51,6 +50,7 @@ class JobRecords:
         self._redis = redis
         self._ttl_s = ttl_s
         self._create = redis.register_script(record_scripts.CREATE)
+        self._expire = redis.register_script(record_scripts.EXPIRE)
         self._claim = redis.register_script(record_scripts.CLAIM)
         self._advance = redis.register_script(record_scripts.ADVANCE)
         self._pulse = redis.register_script(record_scripts.PULSE)
@@ -64,21 +64,30 @@ class JobRecords:
         self._cleanup = redis.register_script(record_scripts.CLEANUP)
 
     def create(
-        self, job_id: str, request: Request, *, batch_id: str | None = None, key: Key | None = None
-    ) -> float | None:
-        """Record a new job as queued, belonging to `key`, and say when it was; None, and nothing recorded, when that
-        has its fill of jobs. A job that is recorded already stays as it is.
-        """
-        return _recorded_at(self._create(args=_creation(job_id, request, batch_id, key)))
+        self,
+        job_id: str,
+        request: Request,
+        *,
+        batch_id: str | None = None,
+        key: Key | None = None,
+        limits: Limits = UNLIMITED,
+    ) -> Admission:
+        """Record a new job as queued, belonging to `key`, unless something is full; one that is there stays."""
+        return admission.answer(self._create(args=admission.arguments(job_id, request, batch_id, key, limits)))
 
     def create_many(
-        self, jobs: Sequence[tuple[str, Request]], *, batch_id: str | None, key: Key | None = None
-    ) -> list[float | None]:
+        self,
+        jobs: Sequence[tuple[str, Request]],
+        *,
+        batch_id: str | None,
+        key: Key | None = None,
+        limits: Limits = UNLIMITED,
+    ) -> list[Admission]:
         """Record many jobs, in their order, in one round trip; for each what `create` says."""
         with self._redis.pipeline(transaction=False) as pipe:
             for job_id, request in jobs:
-                self._create(args=_creation(job_id, request, batch_id, key), client=pipe)
-            return [_recorded_at(answer) for answer in pipe.execute()]
+                self._create(args=admission.arguments(job_id, request, batch_id, key, limits), client=pipe)
+            return [admission.answer(said) for said in pipe.execute()]
 
     def get(self, job_id: str) -> JobView | None:
         """The job with its result; None when it was never recorded or is no longer kept."""
@@ -86,7 +95,11 @@ class JobRecords:
             _look(pipe, job_id)
             pipe.get(f"job:{job_id}:result")
             stored, rank, result = pipe.execute()
-        return JobView.read(job_id, stored, rank, result) if stored else None
+        view = JobView.read(job_id, stored, rank, result) if stored else None
+        # By this machine's clock, which only decides whether Redis is asked. No worker may live that ends it.
+        if view is not None and view.overdue(time.time()) and self.expire(job_id):
+            return self.get(job_id)
+        return view
 
     def claim(self, job_id: str, worker: str, *, attempt: int | None = None) -> Claim | None:
         """Take a queued job; None when it is terminal, taken, or queued for another attempt than the one named.
@@ -94,7 +107,7 @@ class JobRecords:
         None also for a worker that has failed the job before, while another one lives that has not.
         """
         wanted = "" if attempt is None else attempt
-        claimed = self._claim(args=[job_id, worker, wanted, PULSE_TTL_S])
+        claimed = self._claim(args=[job_id, worker, wanted, PULSE_TTL_S, self._ttl_s])
         if claimed is None:
             return None
         number, stored = claimed
@@ -138,6 +151,28 @@ class JobRecords:
         """Cancel a queued job at once, ask a running one to stop, leave a terminal one; None for an unknown job."""
         self._cancel(args=[job_id, self._ttl_s])
         return self.get(job_id)
+
+    def cancel_many(self, job_ids: Sequence[str], key_id: str | None = None) -> list[JobView]:
+        """`cancel` for those of them that are known, and the key's where one is named; as they are afterwards."""
+        known = [view.job_id for view in self._look_at(job_ids) if key_id in (None, view.key_id)]
+        with self._redis.pipeline(transaction=False) as pipe:
+            for job_id in known:
+                self._cancel(args=[job_id, self._ttl_s], client=pipe)
+            pipe.execute()
+        return list(self._look_at(known))
+
+    def expire(self, job_id: str) -> bool:
+        """End a queued job whose queue_timeout has passed, terminal; False for every other."""
+        return bool(self._expire(args=[job_id, self._ttl_s]))
+
+    def expire_overdue(self) -> int:
+        """The same for all that there are; how many."""
+        overdue = self._redis.zrangebyscore("jobs:deadlines", "-inf", f"{self.now():.6f}", start=0, num=SWEEP)
+        return sum(self.expire(text(job_id)) for job_id in overdue)
+
+    def kept_bytes(self) -> int:
+        """About what the records of all jobs take: requests and results, and 2 KiB each for the rest."""
+        return int(self._redis.get("jobs:bytes:kept") or 0)
 
     def cancel_requested(self, job_id: str, attempt: int) -> bool:
         """Whether this attempt should stop: its cancellation was asked for, or it no longer holds the job."""
@@ -249,15 +284,3 @@ def _index(state: State | None, batch_id: str | None, key_id: str | None) -> str
     if key_id:
         return f"jobs:key:{key_id}"
     return f"jobs:state:{state.value}" if state else "jobs:all"
-
-
-def _recorded_at(answer: bytes | str | int) -> float | None:
-    """CREATE's answer as a time; None for FULL."""
-    at = float(answer)
-    return None if at == FULL else at
-
-
-def _creation(job_id: str, request: Request, batch_id: str | None, key: Key | None) -> list[str | int]:
-    stored = json.dumps(request.to_wire(), separators=(",", ":"))
-    job = [job_id, request.operation, request.kernel.kernel_type.value, request.timeout, batch_id or "", stored]
-    return [*job, key.key_id if key else "", key.max_jobs if key else 0]

@@ -11,6 +11,7 @@ from redis.exceptions import RedisError
 
 from domain.access import Key
 from domain.request import Request
+from tasks.admission import UNLIMITED, Admission, Limits, Recorded, Refusal
 from tasks.app import app
 from tasks.records import JobRecords
 
@@ -22,33 +23,51 @@ PUBLISHED_AT = "published_at"
 log = logging.getLogger(__name__)
 
 
-class QuotaReached(Exception):
-    """The key has as many jobs that are not terminal as it may; nothing was recorded."""
+class NotRecorded(Exception):
+    """Nothing was recorded; `refusal` says why."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal)
+        self.refusal = refusal
 
 
-def submit(records: JobRecords, request: Request, *, batch_id: str | None = None, key: Key | None = None) -> str:
-    """Record a job and publish it; the job's id. Raises redis' errors when it could not be recorded, QuotaReached."""
-    job_id = str(uuid4())
-    now = records.create(job_id, request, batch_id=batch_id, key=key)
-    if now is None:
-        raise QuotaReached
-    publish(job_id, FIRST_ATTEMPT, now, request)
+def submit(
+    records: JobRecords,
+    request: Request,
+    *,
+    job_id: str | None = None,
+    batch_id: str | None = None,
+    key: Key | None = None,
+    limits: Limits = UNLIMITED,
+) -> str:
+    """Record a job and publish it; the job's id. Raises redis' errors when it could not be recorded, NotRecorded.
+
+    A job of that id that is recorded already, for the same request, is left as it is.
+    """
+    job_id = job_id or str(uuid4())
+    admitted = records.create(job_id, request, batch_id=batch_id, key=key, limits=limits)
+    if isinstance(admitted, Refusal):
+        raise NotRecorded(admitted)
+    if admitted.new:
+        publish(job_id, FIRST_ATTEMPT, admitted.at, request)
     return job_id
 
 
 def submit_many(
-    records: JobRecords, requests: Sequence[Request], *, batch_id: str | None = None, key: Key | None = None
-) -> list[str | None]:
-    """Record many jobs and publish them, in their order; the id of each, None where the key's quota was reached."""
-    jobs = [(str(uuid4()), request) for request in requests]
-    recorded = records.create_many(jobs, batch_id=batch_id, key=key)
-    for (job_id, request), now in zip(jobs, recorded, strict=True):
-        if now is None:
-            continue
-        if not publish(job_id, FIRST_ATTEMPT, now, request):
+    records: JobRecords,
+    jobs: Sequence[tuple[str, Request]],
+    *,
+    batch_id: str | None = None,
+    key: Key | None = None,
+    limits: Limits = UNLIMITED,
+) -> list[Admission]:
+    """Record many jobs under these ids and publish them, in their order; what became of each."""
+    admitted = records.create_many(jobs, batch_id=batch_id, key=key, limits=limits)
+    for (job_id, request), one in zip(jobs, admitted, strict=True):
+        if isinstance(one, Recorded) and one.new and not publish(job_id, FIRST_ATTEMPT, one.at, request):
             # The broker is away: do not wait for it once per job.
             break
-    return [job_id if now is not None else None for (job_id, _), now in zip(jobs, recorded, strict=True)]
+    return admitted
 
 
 def publish_again(records: JobRecords, job_id: str, attempt: int) -> bool:

@@ -32,15 +32,15 @@ class Superseded(Exception):
 class Watch:
     """Beside one attempt: reports its stages, says that it is alive, hears whether to stop, and ends it if it hangs.
 
-    A job has twice its timeout (building, running) plus SLACK_S, waiting for the device aside. A referee over it is
+    A job has `seconds` for building and running, plus SLACK_S, waiting for the device aside. A referee over it is
     stuck through a fault of ours; its process exits, and the job is queued again by whoever notices.
     """
 
-    def __init__(self, records: JobRecords, job_id: str, attempt: int, timeout: float) -> None:
+    def __init__(self, records: JobRecords, job_id: str, attempt: int, seconds: float) -> None:
         self._records = records
         self._job_id = job_id
         self._attempt = attempt
-        self._allowance = 2 * timeout + SLACK_S
+        self._allowance = seconds + SLACK_S
         self._stages: deque[tuple[Stage, float]] = deque()
         self._lock = Lock()
         self._waiting = False

@@ -21,6 +21,7 @@ from domain.fault import InfrastructureFault, KernelFault
 from domain.kernel import Kernel, KernelType
 from domain.settings import settings
 from profiling.card import CardMonitor
+from profiling.card_errors import CardErrors
 from profiling.ceiling_probe import measure
 from profiling.ceilings import UNKNOWN, Ceilings, ceilings
 from profiling.device import Device
@@ -66,6 +67,7 @@ class Workbench:
         self._ceilings: Ceilings | None = None
         self._standbys = Standbys(self._forked, self._new_folder, self.quiet)
         self.card = CardMonitor(self.device.uuid)
+        self.card_errors = CardErrors(self.device.uuid)
         limit = settings().build_cache
         self.builds = BuildCache(settings().state_dir / "builds", limit) if limit else None
         """Of every process on this node that has the same STATE_DIR; None where it is switched off."""

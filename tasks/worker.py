@@ -23,9 +23,10 @@ from redis.exceptions import RedisError
 
 from domain.settings import settings
 from sandbox import layers
-from tasks import device
+from tasks import device, self_test
 from tasks.evaluation import try_again
 from tasks.heartbeat import Heartbeat
+from tasks.quarantine import Quarantine
 from tasks.reconciler import Reconciler
 from tasks.records import JobRecords
 from tasks.store import connect
@@ -39,12 +40,18 @@ log = logging.getLogger(__name__)
 class Attendants:
     """The threads of a worker's main process. Pool children are forked beside them and have none of them."""
 
-    def __init__(self, name: str, max_workers: int) -> None:
-        redis = connect()
+    def __init__(self, consumer: Any) -> None:
+        redis, name = connect(), consumer.hostname
         ttl_s = settings().job_ttl
+        quarantine = Quarantine(redis, name, lambda on: take_jobs(consumer, on), self_test.failure)
+        try:
+            quarantine.clear()
+        except RedisError as error:
+            log.warning("what is known of an earlier worker of this name stays for now: %s", error)
         self._threads = (
-            Heartbeat(redis, name, device.detect(), max_workers, _layers),
+            Heartbeat(redis, name, device.detect(), consumer.pool.num_processes, _layers, lambda: quarantine.reason),
             Reconciler(redis, JobRecords(redis, ttl_s), ttl_s),
+            quarantine,
         )
         for thread in self._threads:
             thread.start()
@@ -56,6 +63,26 @@ class Attendants:
 
 _attendants: list[Attendants] = []
 _layers: layers.Layers = {}
+
+
+def take_jobs(consumer: Any, on: bool) -> None:
+    """Has the worker take jobs from its queues, or stop doing so; what it runs goes on. From any thread."""
+    queues = consumer.app.amqp.queues
+
+    def change(queue: str) -> None:
+        if on:
+            queues.select_add(queues[queue])
+        else:
+            queues.deselect(queue)
+        if consumer.task_consumer is None:
+            return  # Without a connection now; the next one takes what is selected.
+        if on:
+            consumer.add_task_queue(queue)
+        else:
+            consumer.task_consumer.cancel_by_queue(queue)
+
+    for queue in (consumer.app.conf.task_default_queue, own_queue(consumer.hostname)):
+        consumer.call_soon(change, queue)
 
 
 def pin_device(**_: Any) -> None:
@@ -90,7 +117,7 @@ def start_attendants(sender: Any, **_: Any) -> None:
     """The worker's consumer is connected and its pool is up; its log goes where it should from about now on."""
     for name, layer in _layers.items():
         log.log(logging.INFO if layer.active else logging.WARNING, "sandbox: %s", layer.line(name))
-    _attendants.append(Attendants(sender.hostname, sender.pool.num_processes))
+    _attendants.append(Attendants(sender))
 
 
 def stop_attendants(**_: Any) -> None:

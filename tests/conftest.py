@@ -18,6 +18,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from domain.settings import settings
 from stack.redis_server import binary
 from tasks.device import detect
+from tests.tasks.broker import published_to
 
 PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -84,7 +85,9 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         patch.setenv("CELERY_BROKER_URL", url)
         patch.setenv("STATE_DIR", str(tmp_path_factory.mktemp("state")))
         settings.cache_clear()
-        yield url
+        # Whoever published before had the application read its broker from the settings as they were then.
+        with published_to(url):
+            yield url
     settings.cache_clear()
     server.terminate()
     server.wait(timeout=START_S)

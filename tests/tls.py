@@ -23,14 +23,21 @@ class Front:
 
     port: int
     certificate: Path
+    key: Path
 
 
 @contextmanager
-def tls_front(folder: Path, port: int) -> Iterator[Front]:
-    """TLS on a port of its own, passed on to that port of the loopback interface as plain bytes."""
+def tls_front(folder: Path, port: int, *, known_clients: bool = False) -> Iterator[Front]:
+    """TLS on a port of its own, passed on to that port of the loopback interface as plain bytes.
+
+    `known_clients` have to show the same certificate, whose key is beside it.
+    """
     certificate, key = _certificate(folder)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
+    if known_clients:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(certificate)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
@@ -42,7 +49,7 @@ def tls_front(folder: Path, port: int) -> Iterator[Front]:
     start = asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
     server = asyncio.run_coroutine_threadsafe(start, loop).result(10)
     try:
-        yield Front(server.sockets[0].getsockname()[1], certificate)
+        yield Front(server.sockets[0].getsockname()[1], certificate, key)
     finally:
         asyncio.run_coroutine_threadsafe(_close(server), loop).result(10)
         loop.call_soon_threadsafe(loop.stop)

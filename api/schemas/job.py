@@ -22,7 +22,7 @@ _LEGACY_STATUS: dict[State | Stage, str] = {
     State.FAILED: "failed",
     State.CANCELLED: "failed",
 }
-INFRASTRUCTURE_ERROR = "infrastructure_error"
+INFRASTRUCTURE_ERROR, QUEUE_TIMEOUT = "infrastructure_error", "queue_timeout"
 LEGACY_STATUSES = tuple(dict.fromkeys(_LEGACY_STATUS.values()))
 
 
@@ -45,14 +45,16 @@ def summary(view: JobView) -> dict[str, Any]:
         "submitted_at": view.submitted_at,
         "created_at": view.submitted_at,
         "timeout": view.timeout,
+        "build_timeout": view.timeout if view.build_timeout is None else view.build_timeout,
+        "queue_timeout": view.queue_timeout,
         "attempt": view.attempt,
         "worker": view.worker,
         "batch_id": view.batch_id,
         "cancel_requested": view.cancel_requested,
         "timeline": view.timeline,
         "failed_attempts": view.failed_attempts,
-        "error_type": INFRASTRUCTURE_ERROR if view.state is State.FAILED else None,
-        "error": "cancelled on request" if cancelled else view.error,
+        "error_type": INFRASTRUCTURE_ERROR if view.state is State.FAILED else QUEUE_TIMEOUT if view.expired else None,
+        "error": "cancelled on request" if cancelled and not view.expired else view.error,
     }
 
 
@@ -105,7 +107,11 @@ class JobSummarySchema(Schema):
     queue_position = fields.Integer(required=True, allow_none=True, metadata={"description": "0 is the next one."})
     submitted_at = fields.Float(required=True, metadata={"description": "Epoch seconds."})
     created_at = fields.Float(metadata={"description": "submitted_at, under the original's name."})
-    timeout = fields.Integer()
+    timeout = fields.Integer(metadata={"description": "Seconds for running."})
+    build_timeout = fields.Integer(metadata={"description": "Seconds for building."})
+    queue_timeout = fields.Integer(
+        allow_none=True, metadata={"description": "Seconds until it must have been begun; null: it waits for ever."}
+    )
     attempt = fields.Integer(metadata={"description": "Workers that have taken the job."})
     worker = fields.String(allow_none=True)
     batch_id = fields.String(allow_none=True)
@@ -118,8 +124,11 @@ class JobSummarySchema(Schema):
     )
     error_type = fields.String(
         allow_none=True,
-        validate=one_of((INFRASTRUCTURE_ERROR,)),
-        metadata={"description": "`infrastructure_error` when a job failed, null in every other state."},
+        validate=one_of((INFRASTRUCTURE_ERROR, QUEUE_TIMEOUT)),
+        metadata={
+            "description": "`infrastructure_error` when a job failed, `queue_timeout` when it was cancelled because "
+            "nobody began it in time, else null."
+        },
     )
     error = fields.String(
         allow_none=True, metadata={"description": "Why a job failed or was cancelled; null in every other state."}
@@ -158,6 +167,23 @@ class ResultSchema(Schema):
     failed_attempts = fields.List(
         fields.Nested(FailedAttemptSchema), metadata={"description": "Only where the job was tried again."}
     )
+
+
+class CancelledSchema(Schema):
+    """One of many jobs that were to be cancelled, as it is now."""
+
+    job_id = fields.String(required=True)
+    state = fields.String(required=True, validate=one_of(State))
+    cancel_requested = fields.Boolean(required=True)
+
+
+class CancelAnswerSchema(Schema):
+    """The jobs that were named and are known, and those that are not."""
+
+    cancelled = fields.Integer(required=True, metadata={"description": "Of the jobs, those that are cancelled now."})
+    stopping = fields.Integer(required=True, metadata={"description": "Those that run and will stop shortly."})
+    jobs = fields.List(fields.Nested(CancelledSchema), required=True)
+    not_found = fields.List(fields.String(), required=True)
 
 
 class BatchEntrySchema(Schema):

@@ -15,6 +15,7 @@ from domain.settings import settings
 MAX_TRIALS = 10_000
 MAX_PRECISION = 0.5
 MIN_TIMEOUT_S, MAX_TIMEOUT_S = 5, 600
+MAX_QUEUE_TIMEOUT_S = 7 * 86_400
 LEGACY_TIMEOUT_S = 30
 
 EVALUATE, COMPARE = "evaluate", "compare"
@@ -42,7 +43,27 @@ def _timeout(default: int = DEFAULT_TIMEOUT_S) -> fields.Field[Any]:
         MIN_TIMEOUT_S,
         MAX_TIMEOUT_S,
         load_default=default,
-        metadata={"description": "Seconds of building and running; waiting in the queue does not count."},
+        metadata={"description": "Seconds of running, and as many again of building; waiting does not count."},
+    )
+
+
+def _build_timeout() -> fields.Field[Any]:
+    return WholeNumber(
+        MIN_TIMEOUT_S,
+        MAX_TIMEOUT_S,
+        load_default=None,
+        allow_none=True,
+        metadata={"description": "Seconds of building, where that is to have other than `timeout`."},
+    )
+
+
+def _queue_timeout() -> fields.Field[Any]:
+    return WholeNumber(
+        1,
+        MAX_QUEUE_TIMEOUT_S,
+        load_default=None,
+        allow_none=True,
+        metadata={"description": "Seconds after which a job that no worker has begun is cancelled. None: never."},
     )
 
 
@@ -73,6 +94,8 @@ class EvaluateSchema(WireSchema):
     num_trials = _trials()
     precision = _precision()
     timeout = _timeout()
+    build_timeout = _build_timeout()
+    queue_timeout = _queue_timeout()
     profile = _profile()
     replay_seed = _replay_seed()
 
@@ -85,6 +108,8 @@ class CompareSchema(WireSchema):
     num_trials = _trials()
     precision = _precision()
     timeout = _timeout()
+    build_timeout = _build_timeout()
+    queue_timeout = _queue_timeout()
     profile = _profile()
     atol = _tolerance()
     rtol = _tolerance()
@@ -99,6 +124,8 @@ class LegacyCompareSchema(WireSchema):
     num_trials = _trials()
     precision = _precision()
     timeout = _timeout(LEGACY_TIMEOUT_S)
+    build_timeout = _build_timeout()
+    queue_timeout = _queue_timeout()
 
 
 class BatchSchema(WireSchema):
@@ -111,7 +138,17 @@ class BatchSchema(WireSchema):
     )
 
 
+class CancelSchema(WireSchema):
+    """Jobs to cancel: a batch, or a list."""
+
+    batch_id = Text(validate=validate.Length(1, 100), metadata={"description": "Every job of that batch."})
+    job_ids = Items(
+        Text(validate=validate.Length(1, 100)), metadata={"description": "1 to 1000 ids; not beside `batch_id`."}
+    )
+
+
 _evaluate, _compare, _legacy, _batch = EvaluateSchema(), CompareSchema(), LegacyCompareSchema(), BatchSchema()
+_cancel = CancelSchema()
 
 
 def read_evaluate(body: dict[str, Any]) -> Request:
@@ -156,6 +193,18 @@ def read_batch(body: dict[str, Any]) -> list[Any]:
     return jobs
 
 
+def read_cancel(body: dict[str, Any]) -> tuple[str | None, list[str]]:
+    """The batch, or the jobs, that a body names; raises marshmallow.ValidationError unless it is one of the two."""
+    data = _cancel.load(body)
+    if ("batch_id" in data) == ("job_ids" in data):
+        raise ValidationError("must have either batch_id or job_ids", data=body)
+    jobs = list(dict.fromkeys(data.get("job_ids", [])))
+    if "job_ids" in data and not 1 <= len(jobs) <= settings().max_batch:
+        message = f"has {len(jobs)} entries; 1 to {settings().max_batch} jobs are cancelled at once"
+        raise ValidationError({"job_ids": [message]}, data=body)
+    return data.get("batch_id"), jobs
+
+
 def read_job(body: Any) -> Request:
     """The request of one body in a batch: by its `operation`, or by the kernels it has."""
     if not isinstance(body, dict):
@@ -183,5 +232,7 @@ def _request(kernel: dict[str, Any], reference: dict[str, Any] | None, data: dic
             "device_metrics": settings().enable_device_metrics,
             "profile": data.get("profile", False),
             "replay_seed": data.get("replay_seed"),
+            "build_timeout": data["build_timeout"],
+            "queue_timeout": data["queue_timeout"],
         }
     )

@@ -27,6 +27,7 @@ BODY = {"kernel": kernel(RELU, "torch")}
 GUARDED = [
     ("POST", "/evaluate"), ("POST", "/compare"), ("POST", "/"), ("POST", "/batch"), ("GET", "/jobs"),
     ("GET", "/job/x"), ("DELETE", "/job/x"), ("GET", "/stats"), ("POST", "/admin/cleanup-jobs"),
+    ("POST", "/jobs/cancel"),
 ]  # fmt: skip
 ALL = tuple(Scope)
 
@@ -95,7 +96,7 @@ def test_a_route_that_nobody_thought_of_is_for_admin(keyed: APIFlask, alice: Hol
 @pytest.mark.parametrize("scope", ALL)
 def test_a_scope_opens_its_own_and_nothing_else(keyed: APIFlask, scope: Scope) -> None:
     one = holder(keyed, "one", scope)
-    needs = {path: Scope.SUBMIT for path in ("/evaluate", "/compare", "/", "/batch")}
+    needs = {path: Scope.SUBMIT for path in ("/evaluate", "/compare", "/", "/batch", "/jobs/cancel")}
     needs |= {"/jobs": Scope.READ, "/job/x": Scope.READ, "/stats": Scope.READ, "/admin/cleanup-jobs": Scope.ADMIN}
     for method, path in GUARDED:
         needed = Scope.SUBMIT if method == "DELETE" else needs[path]
@@ -132,6 +133,26 @@ def test_a_job_from_before_the_keys_is_nobodys(client: FlaskClient, keyed: APIFl
     job_id = client.post("/evaluate", json=BODY).get_json()["job_id"]
     assert problem(alice("GET", f"/job/{job_id}")) == (404, "unknown-job")
     assert alice("GET", "/jobs").get_json()["jobs"] == []
+
+
+def test_cancelling_many_cancels_ones_own(keyed: APIFlask, alice: Holder, bob: Holder) -> None:
+    mine = alice("POST", "/evaluate", json=BODY).get_json()["job_id"]
+    theirs = bob("POST", "/batch", json={"jobs": [BODY] * 2}).get_json()
+    assert alice("POST", "/jobs/cancel", json={"batch_id": theirs["batch_id"]}).get_json()["jobs"] == []
+    job_ids = [mine, *(entry["job_id"] for entry in theirs["jobs"])]
+    answer = alice("POST", "/jobs/cancel", json={"job_ids": job_ids}).get_json()
+    assert (answer["cancelled"], answer["not_found"]) == (1, job_ids[1:])
+    assert {job["state"] for job in bob("GET", "/jobs").get_json()["jobs"]} == {"queued"}
+
+
+def test_an_idempotency_key_is_its_api_keys_own(keyed: APIFlask, alice: Holder, bob: Holder) -> None:
+    def submitted(who: Holder) -> str:
+        headers = {"Authorization": f"Bearer {who.secret}", "Idempotency-Key": "the-same"}
+        answer = who.client.post("/evaluate", json=BODY, headers=headers).get_json()
+        assert "job_id" in answer, answer
+        return str(answer["job_id"])
+
+    assert submitted(alice) == submitted(alice) != submitted(bob)
 
 
 def test_the_list_is_ones_own(keyed: APIFlask, alice: Holder, bob: Holder, redis: Redis) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from threading import Timer
 
 import pytest
 from flask.testing import FlaskClient
+from redis import Redis
 
 from api.desk import KEY, Desk
 from domain.job import Stage
 from domain.settings import settings
 from tasks.records import JobRecords
 from tests.api.payloads import LEGACY, RELU, Json, kernel
+from tests.tasks.jobs import until
 
 BODY = {"kernel": kernel(RELU, "torch")}
 RESULT: Json = {
@@ -22,8 +25,8 @@ RESULT: Json = {
 }
 
 
-def submit(client: FlaskClient) -> str:
-    return str(client.post("/evaluate", json=BODY).get_json()["job_id"])
+def submit(client: FlaskClient, body: Json = BODY) -> str:
+    return str(client.post("/evaluate", json=body).get_json()["job_id"])
 
 
 def claimed(client: FlaskClient, records: JobRecords) -> tuple[str, int]:
@@ -218,9 +221,10 @@ def test_full_queue(client: FlaskClient, records: JobRecords, monkeypatch: pytes
     settings.cache_clear()
     try:
         submit(client)
-        refused = [client.post("/batch", json={"jobs": [BODY, BODY]})]
-        submit(client)
-        refused.append(client.post("/evaluate?wait=30", json=BODY))
+        part = client.post("/batch", json={"jobs": [BODY, BODY]})
+        assert (part.status_code, part.headers["Retry-After"], part.get_json()["accepted"]) == (202, "5", 1)
+        assert part.get_json()["jobs"][1]["problem"]["type"].endswith("queue-full")
+        refused = [client.post("/batch", json={"jobs": [BODY, BODY]}), client.post("/evaluate?wait=30", json=BODY)]
     finally:
         monkeypatch.undo()
         settings.cache_clear()
@@ -229,3 +233,101 @@ def test_full_queue(client: FlaskClient, records: JobRecords, monkeypatch: pytes
         assert answer.headers["Retry-After"] == "5"
         assert "queue" in answer.get_json()["error"]
     assert records.queue_length() == 2
+
+
+def test_full_records(client: FlaskClient, records: JobRecords, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flood of large sources is bounded by their bytes, whatever they are many; room comes back with their ends."""
+    monkeypatch.setenv("RECORDS_MEMORY_MIB", "1")
+    settings.cache_clear()
+    large = {"kernel": {"source_code": "#" * 400_000, "kernel_type": "torch"}}
+    try:
+        jobs = [submit(client, large) for _ in range(2)]
+        answer = client.post("/evaluate", json=large)
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
+        assert answer.get_json()["type"].endswith("records-full")
+        assert records.cancel(jobs[0]) is not None
+        submit(client, large)
+    finally:
+        monkeypatch.undo()
+        settings.cache_clear()
+    assert 800_000 < records.kept_bytes() < 1 << 20
+    for view in records.list():
+        records.cancel(view.job_id)
+    records.cleanup(records.now() + 1)
+    assert records.kept_bytes() == 0
+
+
+def test_cancel_a_batch_and_many(client: FlaskClient, records: JobRecords) -> None:
+    batch = client.post("/batch", json={"jobs": [BODY] * 3}).get_json()
+    behind, running, done = submit(client), *(claimed(client, records) for _ in range(2))
+    assert client.get(f"/job/{behind}").get_json()["queue_position"] == 3
+    answer = client.post("/jobs/cancel", json={"batch_id": batch["batch_id"]})
+    assert (answer.status_code, answer.get_json()["cancelled"], answer.get_json()["not_found"]) == (200, 3, [])
+    assert client.get(f"/job/{behind}").get_json()["queue_position"] == 0
+    records.complete(*done, RESULT)
+    answer = client.post("/jobs/cancel", json={"job_ids": [behind, running[0], done[0], "nobody", behind]}).get_json()
+    assert (answer["cancelled"], answer["stopping"], answer["not_found"]) == (1, 1, ["nobody"])
+    assert [(job["state"], job["cancel_requested"]) for job in answer["jobs"]] == [
+        ("cancelled", False),
+        ("building", True),
+        ("completed", False),
+    ]
+    for body in ({}, {"job_ids": []}, {"job_ids": ["a"], "batch_id": "b"}, {"job_ids": ["a"] * 5 + [""]}):
+        assert client.post("/jobs/cancel", json=body).status_code == 400, body
+    assert client.post("/jobs/cancel", json={"batch_id": "nobody's"}).get_json()["jobs"] == []
+
+
+def test_one_idempotency_key_is_one_job(client: FlaskClient, records: JobRecords, redis: Redis) -> None:
+    named = {"Idempotency-Key": "try-7"}
+    first, again = (client.post("/evaluate", json=BODY, headers=named) for _ in range(2))
+    assert (first.status_code, again.status_code) == (202, 202)
+    assert first.get_json()["job_id"] == again.get_json()["job_id"] != submit(client)
+    assert (redis.llen("evaluate"), records.counters()["submitted"]) == (2, 2)
+    other = client.post("/evaluate", json={**BODY, "num_trials": 3}, headers=named)
+    assert (other.status_code, other.get_json()["type"]) == (422, "urn:kernel-eval:problem:idempotency-key-reused")
+    batches = [client.post("/batch", json={"jobs": [BODY, {}, BODY]}, headers=named).get_json() for _ in range(2)]
+    assert batches[0] == batches[1] and batches[0]["accepted"] == 2
+    for bad in ("", "two words", "x" * 256):
+        assert client.post("/evaluate", json=BODY, headers={"Idempotency-Key": bad}).status_code == 400, bad
+
+
+def test_a_job_that_nobody_begins_in_time(client: FlaskClient, records: JobRecords, redis: Redis) -> None:
+    job_id = client.post("/evaluate", json={**BODY, "queue_timeout": 60, "build_timeout": 9}).get_json()["job_id"]
+    job = client.get(f"/job/{job_id}").get_json()
+    assert (job["state"], job["timeout"], job["build_timeout"], job["queue_timeout"]) == ("queued", 120, 9, 60)
+    assert records.expire_overdue() == 0
+    redis.zincrby("jobs:deadlines", -60, job_id)
+    assert records.claim(job_id, "gpu0@node") is None
+    job = client.get(f"/job/{job_id}").get_json()
+    assert (job["state"], job["error_type"]) == ("cancelled", "queue_timeout")
+    assert "not begun within its queue_timeout of 60 s" in job["error"]
+    for field, value in (
+        ("queue_timeout", 0),
+        ("queue_timeout", 700_000),
+        ("build_timeout", 4),
+        ("build_timeout", 9e9),
+    ):
+        answer = client.post("/evaluate", json={**BODY, field: value})
+        assert (answer.status_code, answer.get_json()["errors"][0]["path"]) == (400, [field])
+
+
+def test_a_queue_deadline_ends_a_job_that_is_waited_for(client: FlaskClient, records: JobRecords) -> None:
+    began, looks = time.monotonic(), Timer(1.2, records.expire_overdue)
+    looks.start()
+    answer = client.post("/evaluate?wait=30", json={**BODY, "queue_timeout": 1})
+    assert (answer.status_code, answer.get_json()["type"]) == (409, "urn:kernel-eval:problem:job-cancelled")
+    assert "queue_timeout of 1 s" in answer.get_json()["detail"]
+    assert time.monotonic() - began < 10
+    looks.join()
+    # Without any worker whose reconciler looks, asking does it.
+    job_id = client.post("/evaluate", json={**BODY, "queue_timeout": 1}).get_json()["job_id"]
+    until(lambda: client.get(f"/job/{job_id}").get_json()["state"] == "cancelled", 5)
+
+
+def test_a_record_that_is_gone_at_once_was_not_accepted(
+    client: FlaskClient, records: JobRecords, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(JobRecords, "get", lambda self, job_id: None)
+    answer = client.post("/evaluate", json=BODY)
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
+    assert "lost" in answer.get_json()["detail"]

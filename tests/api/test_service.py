@@ -39,6 +39,21 @@ def test_with_workers(client: FlaskClient, redis: Redis, records: JobRecords) ->
     assert health["job_stats"]["total_jobs"] == 0
 
 
+def test_with_workers_that_take_no_jobs(client: FlaskClient, redis: Redis, records: JobRecords) -> None:
+    def beat(name: str, reason: str | None) -> None:
+        Heartbeat(redis, name, Device(f"GPU-{name}", 0, "NVIDIA H200", "h200"), 4, lambda: reason).beat()
+
+    beat("gpu0@node", "the self-test failed: Xid 79")
+    beat("gpu1@node", None)
+    health = client.get("/health")
+    assert (health.status_code, health.get_json()["quarantined"]) == (200, ["gpu0@node"])
+    assert (health.get_json()["gpu_count"], client.get("/stats").get_json()["workers_quarantined"]) == (1, 1)
+    beat("gpu1@node", "the self-test failed")
+    health = client.get("/health")
+    assert (health.status_code, health.get_json()["compilation_service"]) == (503, "unavailable")
+    assert "quarantined" in health.get_json()["error"]
+
+
 def test_without_a_broker(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CELERY_BROKER_URL", f"redis://127.0.0.1:{free_port()}/0")
     settings.cache_clear()

@@ -25,7 +25,7 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
-def supervised(folder: Path, script: str, body: str) -> subprocess.Popen[bytes]:
+def supervised(folder: Path, script: str, body: str, drain_s: float = 6.0) -> subprocess.Popen[bytes]:
     """A process of its own that supervises `script` (a shell's) and runs `body` with `supervisor` at hand."""
     program = f"""
         import os, pathlib
@@ -34,7 +34,7 @@ def supervised(folder: Path, script: str, body: str) -> subprocess.Popen[bytes]:
         from stack.supervisor import Supervisor
 
         folder = pathlib.Path({str(folder)!r})
-        supervisor = Supervisor(LogBook(folder, None))
+        supervisor = Supervisor(LogBook(folder, None), {drain_s})
         supervisor.start(Program("program", ["bash", "-c", {script!r}], dict(os.environ), folder))
     """
     source = textwrap.dedent(program) + textwrap.dedent(body)
@@ -67,6 +67,16 @@ def test_stop_leaves_no_process(tmp_path: Path, script: str) -> None:
     (tmp_path / "stop").touch()
     assert supervisor.wait(timeout=DEADLINE_S) == 0
     assert not psutil.pid_exists(numbers(tmp_path / "pids")[0])
+
+
+@pytest.mark.parametrize(("drain_s", "finished"), [(20.0, True), (0.1, False)])
+def test_what_is_asked_to_stop_has_time_to_finish(tmp_path: Path, drain_s: float, finished: bool) -> None:
+    work = "trap 'sleep 1; touch finished; exit' TERM; echo $$ >> pids; while true; do sleep 0.05; done"
+    supervisor = supervised(tmp_path, work, UNTIL_STOP, drain_s)
+    wait_for(lambda: len(numbers(tmp_path / "pids")) == 1, "the program has started")
+    (tmp_path / "stop").touch()
+    assert supervisor.wait(timeout=DEADLINE_S) == 0
+    assert (tmp_path / "finished").exists() == finished
 
 
 def test_what_dies_is_started_again(tmp_path: Path) -> None:

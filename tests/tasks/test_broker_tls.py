@@ -32,14 +32,19 @@ for name, ask in {
 
 
 @pytest.fixture(scope="module")
-def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
-    folder, port = tmp_path_factory.mktemp("tls"), free_port()
-    server = start_redis(folder, port)
+def plain_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    port = free_port()
+    server = start_redis(tmp_path_factory.mktemp("redis"), port)
     subprocess.run([sys.executable, "-c", SET_PASSWORD, str(port), PASSWORD], check=True)
-    with tls_front(folder, port) as found:
-        yield found
+    yield port
     server.kill()
     server.wait()
+
+
+@pytest.fixture(scope="module")
+def front(plain_port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
+    with tls_front(tmp_path_factory.mktemp("tls"), plain_port) as found:
+        yield found
 
 
 SET_PASSWORD = (
@@ -87,3 +92,12 @@ def test_a_wrong_password_is_refused(front: Front) -> None:
     for answer in answers.values():
         assert "invalid username-password" in answer
         assert "wrong@" not in answer
+
+
+def test_a_server_that_wants_a_certificate_of_its_clients(plain_port: int, tmp_path: Path) -> None:
+    with tls_front(tmp_path, plain_port, known_clients=True) as front:
+        url = f"rediss://:{PASSWORD}@127.0.0.1:{front.port}/0?ssl_ca_certs={front.certificate}"
+        own = f"&ssl_certfile={front.certificate}&ssl_keyfile={front.key}"
+        assert connected(url + own) == everybody("True")
+        strangers = connected(url)
+        assert len(strangers) == 3 and "True" not in strangers.values()

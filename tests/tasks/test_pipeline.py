@@ -7,18 +7,21 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from domain.fault import InfrastructureFault, JobCancelled
+from domain.fault import InfrastructureFault, JobCancelled, KernelFault
 from domain.job import Stage
 from domain.request import Request
 from domain.result import Report, Status
 from domain.settings import settings
+from profiling.card_errors import CardError
 from profiling.slots import Slots
 from tasks import rounds
-from tasks.pipeline import run
+from tasks.contender import Contender
+from tasks.pipeline import _Job, run
 from tasks.workbench import Workbench
 
 INPUTS = "\ndef get_inputs():\n    return [torch.randn(64, 32)]\n"
@@ -503,3 +506,46 @@ def test_a_kernel_cannot_have_windows_of_one_call_by_calling_itself_slow(bench: 
     report = judged(bench, kernel(lie + source), kernel(SOFTMAX))
     assert report.outcome.status is Status.PASSED, report.outcome.message
     assert report.outcome.timing is not None and report.outcome.timing.calls_per_window > 10
+
+
+def test_building_has_a_time_of_its_own(bench: Workbench) -> None:
+    slow = kernel("import time\ntime.sleep(60)\n" + SOFTMAX)
+    outcome = judged(bench, slow, timeout=60, build_timeout=1).outcome
+    assert (outcome.status, outcome.compiled) == (Status.TIMEOUT, False)
+    assert "`build_timeout`" in (outcome.message or "")
+    slow_to_run = kernel("def kernel_fn(x):\n    while True: pass" + INPUTS)
+    outcome = judged(bench, slow_to_run, timeout=1, build_timeout=60).outcome
+    assert (outcome.status, outcome.compiled) == (Status.TIMEOUT, True)
+    assert "`timeout`" in (outcome.message or "")
+
+
+class Reports:
+    """What a driver would report, for a machine without one: nothing before the job, these after it."""
+
+    def __init__(self, *xids: int) -> None:
+        self.xids = xids
+
+    def clear(self) -> None: ...
+
+    def new(self, within_s: float = 0.0) -> list[CardError]:
+        return [CardError(xid) for xid in self.xids]
+
+
+def test_an_error_of_the_card_is_no_fault_of_a_kernel(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    raises = kernel("def kernel_fn(x):\n    raise RuntimeError('illegal address')" + INPUTS)
+    monkeypatch.setattr(bench, "card_errors", Reports(31))
+    assert judged(bench, raises).outcome.status is Status.RUNTIME_ERROR
+    monkeypatch.setattr(bench, "card_errors", Reports(31, 79))
+    with pytest.raises(InfrastructureFault, match="Xid 79: the GPU has fallen off the bus"):
+        judged(bench, raises)
+
+
+def test_what_the_driver_reported_is_told(bench: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "card_errors", Reports(31))
+    monkeypatch.setattr(bench.device, "is_cuda", True)
+    request = Request.from_wire({"kernel": kernel(SOFTMAX), "num_trials": 1, "timeout": 9})
+    candidate = Contender("candidate", request.kernel, tmp_path / "candidate")
+    candidate.fault = KernelFault(Status.RUNTIME_ERROR, "an illegal address")
+    job = _Job(request, bench, lambda stage: None, lambda: False, candidate, None)
+    job.note_card_errors()
+    assert [error["xid"] for error in job.report().environment["card_errors"]] == [31]

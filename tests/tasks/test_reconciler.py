@@ -58,7 +58,10 @@ def look_for_a_while(looker: Reconciler) -> None:
 
 def test_submitting_records_and_publishes(job_records: JobRecords, redis: Redis) -> None:
     job_id = submit(job_records, EVALUATE)
-    batch = submit_many(job_records, [EVALUATE] * 3, batch_id="b")
+    batch = ["x", "y", "z"]
+    submit_many(job_records, [(each, EVALUATE) for each in batch], batch_id="b")
+    submit_many(job_records, [(each, EVALUATE) for each in batch], batch_id="b")
+    assert submit(job_records, EVALUATE, job_id="x") == "x", "recorded already, and not published again"
     assert messages(redis) == [message_id(each, 1) for each in [job_id, *batch]]
     raw = redis.lrange("evaluate", -1, -1)[0]
     assert isinstance(raw, bytes)

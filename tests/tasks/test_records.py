@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from redis import Redis
 from domain.access import Key
 from domain.job import Stage, State
 from domain.result import Status
+from tasks.admission import Limits, Recorded, Refusal
 from tasks.heartbeat import NAMES
 from tasks.records import MAX_ATTEMPTS, REASON_CHARS, JobRecords
 from tasks.submission import own_queue
@@ -480,3 +482,42 @@ def test_the_worker_with_the_fewest_messages_of_its_own_is_chosen(records: JobRe
     assert records.claim("job", "a") is not None
     assert records.requeue("job", 1, "fault")
     assert records.elsewhere("job") == "c"
+
+
+def test_a_queue_takes_exactly_what_it_may_from_many_at_once(records: JobRecords, redis: Redis) -> None:
+    limits = Limits(queue=20)
+    admitted = together(
+        *[
+            lambda thread=thread: [
+                records.create(f"{thread}-{number}", EVALUATE, limits=limits) for number in range(10)
+            ]
+            for thread in range(8)
+        ]
+    )
+    answers = [one for each in admitted for one in each]
+    assert sum(isinstance(one, Recorded) for one in answers) == records.queue_length() == 20
+    assert answers.count(Refusal.QUEUE_IS_FULL) == 60
+    assert records.counters()["submitted"] == len(redis.keys("job:*:request")) == 20, "of the others nothing is there"
+
+
+def test_bytes_are_counted_through_a_jobs_life(records: JobRecords, redis: Redis) -> None:
+    limits = Limits(memory=5000)
+    first = records.create("a", EVALUATE, limits=limits)
+    assert isinstance(first, Recorded) and first.new
+    assert records.create("b", EVALUATE, limits=limits)
+    assert records.create("c", EVALUATE, limits=limits) is Refusal.MEMORY_IS_FULL
+    again = records.create("a", EVALUATE, limits=limits)
+    assert again == Recorded(first.at, new=False)
+    assert records.create("a", COMPARE, limits=limits) is Refusal.OTHER_REQUEST
+    queued = records.kept_bytes()
+    assert records.complete("a", run_to(records, "a"), body("a"))
+    assert records.cancel("b")
+    assert records.kept_bytes() == queued - 2 * len(redis_request()) + len(redis.get("job:a:result") or b"")
+    redis.delete("job:b")  # Expired before the cleanup came by.
+    records.cleanup(records.now() + 1)
+    assert (records.kept_bytes(), redis.exists("jobs:bytes")) == (0, 0)
+
+
+def redis_request() -> str:
+    """EVALUATE as it is stored."""
+    return json.dumps(EVALUATE.to_wire(), separators=(",", ":"))

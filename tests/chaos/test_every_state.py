@@ -28,11 +28,12 @@ import pytest
 from domain.job import Stage, State
 from domain.kernel import Kernel, KernelType
 from domain.request import Request
+from tasks.admission import Recorded
 from tasks.lease import device_lease
 from tasks.records import MAX_ATTEMPTS, JobView
 from tasks.submission import publish
-from tests.stack.ledger import Ledger
-from tests.stack.service import START_S, Service, service, wire
+from tests.chaos.ledger import Ledger
+from tests.chaos.service import START_S, Service, service, wire
 from tests.tasks.jobs import until
 
 INPUTS = "\ndef get_inputs():\n    return [torch.zeros(8)]\n"
@@ -101,7 +102,9 @@ def hand_to(made: Service, ledger: Ledger, worker: str, source: str, timeout: in
     """A job whose first attempt is that worker's."""
     job_id = ledger.enter(f"{worker}-{len(ledger.ends)}")
     asked = request(source, timeout)
-    publish(job_id, 1, made.records.create(job_id, asked), asked, worker=f"{worker}@test")
+    recorded = made.records.create(job_id, asked)
+    assert isinstance(recorded, Recorded)
+    publish(job_id, 1, recorded.at, asked, worker=f"{worker}@test")
     return job_id
 
 

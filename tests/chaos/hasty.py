@@ -1,8 +1,8 @@
-"""The Celery application with every wait for the dead turned down: `celery --app tests.stack.hasty worker`."""
+"""The Celery application with every wait for the dead turned down: `celery --app tests.chaos.hasty worker`."""
 
 from __future__ import annotations
 
-from tasks import heartbeat, reconciler, records
+from tasks import heartbeat, quarantine, reconciler, records
 from tasks.app import app
 
 __all__ = ["app"]
@@ -15,3 +15,5 @@ reconciler.EVERY_S = 0.3
 reconciler.SURE_S = 1.5
 reconciler.MARGIN_S = 2.0
 reconciler.LOCK_TTL_S = 2
+quarantine.EVERY_S = 0.3
+quarantine.TEST_AGAIN_S = 3.0

@@ -26,21 +26,22 @@ from tasks import lease
 from tasks.bench_folder import BenchFolder
 from tasks.heartbeat import workers
 from tasks.records import JobRecords, JobView
+from tests.chaos.ledger import Ledger
 from tests.conftest import die_with_parent, free_port, start_redis
-from tests.stack.ledger import Ledger
 from tests.tasks.broker import published_to
 from tests.tasks.jobs import until
 
 START_S = 90.0
 MARK = "STACK_TEST_MARK"
-HASTY = "tests.stack.hasty"
+HASTY = "tests.chaos.hasty"
 
 
 class Service:
     """Everything in `folder`; nothing restarts what dies but the test."""
 
-    def __init__(self, folder: Path, app: str) -> None:
+    def __init__(self, folder: Path, app: str, gpu: str | None = None) -> None:
         self.folder = folder
+        self.gpu = gpu
         self.app = app
         self.mark = uuid.uuid4().hex
         self.redis_port, self.port = free_port(), free_port()
@@ -49,20 +50,25 @@ class Service:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.redis = Redis.from_url(self.redis_url, retry=Retry(ExponentialBackoff(cap=0.2, base=0.01), 50))
         self.records = JobRecords(self.redis, ttl_s=600)
+        self.started = 0
+        self.workers: set[str] = set()
+        """Those that were started, and not killed since."""
 
     def start_redis(self) -> None:
-        self.processes["redis"] = start_redis(self.folder, self.redis_port)
+        self.processes["redis"] = start_redis(self.folder, self.redis_port, "--appendfsync", "always")
 
     def start_api(self) -> None:
         command = [sys.executable, "-m", "gunicorn", "--config", "python:api.gunicorn_config", "api:create_app()"]
         self._start("api", command)
         until(self.answers, START_S)
 
-    def start_worker(self, name: str, concurrency: int) -> None:
-        """Returns once it lives; it takes the name `name@test` and leads a group of its own."""
+    def start_worker(self, name: str, concurrency: int, **environment: str) -> None:
+        """It takes the name `name@test` and leads a group of its own; whether it lives yet, `lives` tells."""
         command = [sys.executable, "-m", "celery", "--app", self.app, "worker", "--hostname", f"{name}@test"]
         options = ["--concurrency", str(concurrency), "--without-gossip", "--without-mingle", "--loglevel", "INFO"]
-        self._start(name, command + options)
+        self._start(name, command + options, **environment)
+        self.workers.add(name)
+        self.started += 1
 
     def lives(self, *names: str) -> bool:
         return {worker.name for worker in workers(self.redis)} == {f"{name}@test" for name in names}
@@ -76,6 +82,7 @@ class Service:
         """SIGKILL; returns when the process is gone. What is below it has to see to itself."""
         self.processes[name].kill()
         self.processes.pop(name).wait()
+        self.workers.discard(name)
 
     def submit(self, request: Request) -> str:
         answer = httpx.post(f"{self.url}/evaluate", json=wire(request), timeout=30)
@@ -135,23 +142,29 @@ class Service:
             process.wait()
 
     def _marked(self) -> list[psutil.Process]:
-        """Every process that has inherited this service's environment, whoever its parent is by now."""
+        """Every process that has inherited this service's environment, whoever its parent is by now.
+
+        A submission's has a clean one, with a home in this service's folder.
+        """
         found = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):
-                if process.environ().get(MARK) == self.mark and process.status() != psutil.STATUS_ZOMBIE:
+                own = process.environ()
+                ours = own.get(MARK) == self.mark or own.get("HOME", "").startswith(str(self.folder))
+                if ours and process.status() != psutil.STATUS_ZOMBIE:
                     found.append(process)
         return found
 
-    def _start(self, name: str, command: list[str]) -> None:
+    def _start(self, name: str, command: list[str], **own: str) -> None:
         environment = {
             **os.environ,
             "CELERY_BROKER_URL": self.redis_url,
             "PORT": str(self.port),
             "STATE_DIR": str(self.folder / "state"),
             "LEASE_DIR": str(self.folder / "leases"),
-            "CUDA_VISIBLE_DEVICES": "",
+            "CUDA_VISIBLE_DEVICES": self.gpu or "",
             MARK: self.mark,
+            **own,
         }
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
@@ -167,10 +180,12 @@ def wire(request: Request) -> dict[str, Any]:
 
 
 @contextmanager
-def service(folder: Path, app: str = HASTY, **workers_: int) -> Iterator[tuple[Service, Ledger]]:
+def service(
+    folder: Path, app: str = HASTY, gpu: str | None = None, **workers_: int
+) -> Iterator[tuple[Service, Ledger]]:
     """Redis, gunicorn and these workers (name: concurrency), all up; this process publishes and leases with them."""
     (folder / "leases").mkdir()
-    made = Service(folder, app)
+    made = Service(folder, app, gpu)
     with ExitStack() as cleanup:
         patch = cleanup.enter_context(pytest.MonkeyPatch.context())
         patch.setenv("LEASE_DIR", str(folder / "leases"))
@@ -188,5 +203,5 @@ def service(folder: Path, app: str = HASTY, **workers_: int) -> Iterator[tuple[S
         try:
             yield made, ledger
         except BaseException:
-            print(*(made.records.get(job_id) for job_id in ledger.ends), sep="\n")
+            print(*(made.records.get(job_id) for job_id, ends in ledger.ends.items() if not ends), sep="\n")
             raise

@@ -1,0 +1,71 @@
+"""Whether a job may be recorded, and what became of the try: one answer of the script CREATE for each job."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from domain.access import Key
+from domain.request import Request
+from tasks.job_view import text
+
+
+class Refusal(StrEnum):
+    """Why nothing was recorded. Like the nothing that it stands for, it counts as false."""
+
+    KEY_IS_FULL = "key"
+    """The key has as many jobs that are not terminal as it may."""
+    QUEUE_IS_FULL = "queue"
+    MEMORY_IS_FULL = "memory"
+    """The records hold as many bytes as they may."""
+    OTHER_REQUEST = "other"
+    """Under this id, which follows from an idempotency key, another request is recorded."""
+
+    def __bool__(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A job that is recorded since `at` (epoch seconds of the records' clock); `new` unless it was there before."""
+
+    at: float
+    new: bool
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of all jobs together: how many may be queued, and the bytes of all requests and results that are kept."""
+
+    queue: int = 1 << 40
+    memory: int = 1 << 50
+
+
+UNLIMITED = Limits()
+
+Admission = Recorded | Refusal
+
+
+def arguments(
+    job_id: str, request: Request, batch_id: str | None, key: Key | None, limits: Limits
+) -> list[str | int | float]:
+    """CREATE's."""
+    stored = json.dumps(request.to_wire(), separators=(",", ":"))
+    fingerprint = hashlib.sha256(stored.encode()).hexdigest()[:32]
+    return [
+        *(job_id, request.operation, request.kernel.kernel_type.value, request.timeout, batch_id or "", stored),
+        *(key.key_id if key else "", key.max_jobs if key else 0),
+        *(fingerprint, limits.queue, limits.memory),
+        *(request.build_timeout or "", request.queue_timeout or ""),
+    ]
+
+
+def answer(said: list[Any]) -> Admission:
+    """What CREATE says."""
+    word = text(said[0])
+    if word in ("new", "known"):
+        return Recorded(float(said[1]), word == "new")
+    return Refusal(word)

@@ -1,0 +1,151 @@
+"""A worker whose device fails job after job: it is tested, takes no jobs while it fails, and takes them again."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from threading import Event
+
+import httpx
+import pytest
+from redis import Redis
+
+from domain.job import State
+from domain.kernel import Kernel, KernelType
+from domain.request import Request
+from tasks import quarantine, self_test
+from tasks.device import CPU
+from tasks.heartbeat import Heartbeat, workers
+from tasks.quarantine import FAULTS, IN_A_ROW, QUARANTINED, Quarantine
+from tasks.reconciler import Reconciler
+from tasks.records import JobRecords
+from tasks.submission import publish
+from tests.chaos.service import START_S, service
+from tests.tasks.jobs import EVALUATE, report, seen, until
+
+
+@pytest.fixture
+def records(redis: Redis) -> JobRecords:
+    return JobRecords(redis, ttl_s=60)
+
+
+def fail(records: JobRecords, worker: str, job_id: str) -> None:
+    records.create(job_id, EVALUATE)
+    claim = records.claim(job_id, worker)
+    assert claim is not None
+    assert records.requeue(job_id, claim.attempt, "the card is gone")
+
+
+def test_faults_in_a_row_are_counted_and_a_verdict_ends_the_row(records: JobRecords, redis: Redis) -> None:
+    fail(records, "w", "a")
+    fail(records, "w", "b")
+    fail(records, "other", "c")
+    assert redis.hgetall(FAULTS) == {b"w": b"2", b"other": b"1"}
+    records.create("good", EVALUATE)
+    claim = records.claim("good", "w")
+    assert claim is not None
+    assert records.complete("good", claim.attempt, report().body("good"))
+    assert redis.hgetall(FAULTS) == {b"other": b"1"}
+
+
+def test_a_device_that_fails_its_test_takes_no_jobs_until_it_passes(
+    records: JobRecords, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    takes: list[bool] = []
+    answers: list[str | None] = ["cudaErrorECCUncorrectable", None]
+    guard = Quarantine(redis, "w", takes.append, lambda stopping: answers.pop(0))
+    for number in range(IN_A_ROW - 1):
+        fail(records, "w", f"{number}")
+    guard.look()
+    assert (takes, guard.reason) == ([], None)
+    fail(records, "w", "last")
+    guard.look()
+    assert takes == [False]
+    assert guard.reason is not None and "cudaErrorECCUncorrectable" in guard.reason
+    guard.look()
+    assert len(answers) == 1, "not tested again at once"
+    Heartbeat(redis, "w", CPU, 1, lambda: guard.reason).beat()
+    Heartbeat(redis, "v", CPU, 1).beat()
+    assert [(worker.name, worker.quarantined) for worker in workers(redis)] == [("v", None), ("w", guard.reason)]
+    # Jobs that another worker has failed do not go to it, and what lies in its own queue goes elsewhere.
+    fail(records, "v", "moved")
+    assert records.elsewhere("moved") is None
+    publish("moved", 2, records.now(), worker="w")
+    looker = Reconciler(redis, records, ttl_s=60)
+    assert looker._with_one_worker() == set()
+    monkeypatch.setattr(quarantine, "TEST_AGAIN_S", 0.0)
+    guard._test_at = 0.0
+    guard.look()
+    assert (takes, guard.reason, redis.exists(FAULTS, QUARANTINED)) == ([False, True], None, 1)
+    assert records.elsewhere("moved") == "w"
+
+
+def test_a_stop_during_the_test_leaves_nothing_behind(records: JobRecords, redis: Redis) -> None:
+    for number in range(IN_A_ROW):
+        fail(records, "w", f"{number}")
+    begun = Event()
+
+    def slow(stopping: Event) -> None:
+        begun.set()
+        assert stopping.wait(START_S)
+
+    guard = Quarantine(redis, "w", lambda on: None, slow)
+    guard.start()
+    assert begun.wait(START_S)
+    guard.stop()
+    assert redis.exists(FAULTS, QUARANTINED) == 0
+
+
+@pytest.mark.slow  # Starts an interpreter with torch; the worker below does it too.
+def test_the_self_test_passes_here_and_says_why_it_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STATE_DIR", str(tmp_path / "state"))
+    assert self_test.failure(Event()) is None
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("STATE_DIR", str(tmp_path / "file" / "state"))
+    told = self_test.failure(Event())
+    assert told is not None and "NotADirectoryError" in told
+
+
+@pytest.mark.slow  # The parts are tested above; here two real workers and their self-tests.
+def test_a_worker_that_fails_every_job_is_quarantined_and_comes_back(tmp_path: Path) -> None:
+    """Its fault is one that a machine without a card can have: there is no folder for its jobs."""
+    blocker = tmp_path / "blocker"
+    blocker.touch()
+    request = Request(kernel=Kernel("def kernel_fn(x):\n    return x + 1\n", KernelType.TORCH), num_trials=1)
+    with service(tmp_path, b=1) as (made, ledger):
+        made.start_worker("a", 1, STATE_DIR=str(blocker / "state"))
+        until(lambda: made.lives("a", "b"), START_S)
+        jobs = [ledger.enter(f"job-{number}") for number in range(IN_A_ROW)]
+        for job_id in jobs:
+            made.records.create(job_id, request)
+            publish(job_id, 1, made.records.now(), request, worker="a@test")
+        until(lambda: all(made.view(job_id).state.terminal for job_id in jobs), START_S)
+        assert {made.view(job_id).state for job_id in jobs} == {State.COMPLETED}
+        assert {made.view(job_id).worker for job_id in jobs} == {"b@test"}
+
+        def quarantined() -> list[str]:
+            found: list[str] = httpx.get(f"{made.url}/health", timeout=10).json()["quarantined"]
+            return found
+
+        until(lambda: quarantined() == ["a@test"], START_S)
+        assert httpx.get(f"{made.url}/stats", timeout=10).json()["workers_quarantined"] == 1
+        # It takes nothing, also not from its own queue: the reconciler has it taken by the other.
+        job_id = ledger.enter("meant for a")
+        made.records.create(job_id, request)
+        publish(job_id, 1, made.records.now(), request, worker="a@test")
+        until(lambda: made.view(job_id).state.terminal, START_S)
+        assert (made.view(job_id).worker, made.view(job_id).attempt) == ("b@test", 1)
+        os.unlink(blocker)
+        until(lambda: quarantined() == [], START_S)
+        last = ledger.enter("last")
+        made.records.create(last, request)
+        publish(last, 1, made.records.now(), request, worker="a@test")
+        until(lambda: made.view(last).state.terminal, START_S)
+        assert (made.view(last).worker, made.view(last).attempt) == ("a@test", 1)
+        made.kill("b")
+        common = ledger.enter(made.submit(request))
+        until(lambda: made.view(common).state.terminal, START_S)
+        assert made.view(common).worker == "a@test"
+        made.stop()
+        ends = {seen(made.records, each).state for each in ledger.ends}
+        assert ends == {State.COMPLETED}
