@@ -41,7 +41,7 @@ def test_with_workers(client: FlaskClient, redis: Redis, records: JobRecords) ->
 
 def test_with_workers_that_take_no_jobs(client: FlaskClient, redis: Redis, records: JobRecords) -> None:
     def beat(name: str, reason: str | None) -> None:
-        Heartbeat(redis, name, Device(f"GPU-{name}", 0, "NVIDIA H200", "h200"), 4, lambda: reason).beat()
+        Heartbeat(redis, name, Device(f"GPU-{name}", 0, "NVIDIA H200", "h200"), 4, {}, lambda: reason).beat()
 
     beat("gpu0@node", "the self-test failed: Xid 79")
     beat("gpu1@node", None)

@@ -210,6 +210,7 @@ def test_pool_children_and_zygotes_killed_in_every_state(tmp_path: Path) -> None
         made.assert_nothing_left()
 
 
+@pytest.mark.slow  # For its length; the campaign kills workers and Redis too.
 def test_a_worker_killed_and_then_redis_in_every_state(tmp_path: Path) -> None:
     with service(tmp_path, a=3, b=4) as (made, ledger), ThreadPoolExecutor(1) as pool:
         jobs = in_every_state(made, ledger, "a")

@@ -64,8 +64,8 @@ def test_a_device_that_fails_its_test_takes_no_jobs_until_it_passes(
     assert guard.reason is not None and "cudaErrorECCUncorrectable" in guard.reason
     guard.look()
     assert len(answers) == 1, "not tested again at once"
-    Heartbeat(redis, "w", CPU, 1, lambda: guard.reason).beat()
-    Heartbeat(redis, "v", CPU, 1).beat()
+    Heartbeat(redis, "w", CPU, 1, {}, lambda: guard.reason).beat()
+    Heartbeat(redis, "v", CPU, 1, {}).beat()
     assert [(worker.name, worker.quarantined) for worker in workers(redis)] == [("v", None), ("w", guard.reason)]
     # Jobs that another worker has failed do not go to it, and what lies in its own queue goes elsewhere.
     fail(records, "v", "moved")
