@@ -43,8 +43,9 @@ class Timing:
     `trusted_ms` is the referee's own window divided by its calls; `stats` describe single calls and come from the
     runner's events only where their sum fits that window (`distribution` says which). `single_call_ms` is a call by
     itself (None where not measured), `launch_shift_us` what was taken off each call because launches are that much
-    slower in this process than on this card as a rule, `precision` half the 95 % interval of `trusted_ms` relative to
-    it (None where unknown), `stopped_by` why no more windows were taken, `card` the state of the GPU around them.
+    slower in this process than on this card as a rule, `launches` a call's by the runner's own count (None where not
+    known), `precision` half the 95 % interval of `trusted_ms` relative to it (None where unknown), `stopped_by` why no
+    more windows were taken, `card` the state of the GPU around them.
     """
 
     method: str
@@ -59,6 +60,7 @@ class Timing:
     flags: list[str] = field(default_factory=list)
     single_call_ms: float | None = None
     launch_shift_us: float = 0.0
+    launches: int | None = None
     precision: float | None = None
     stopped_by: str | None = None
     card: dict[str, Any] | None = None

@@ -34,6 +34,16 @@ class Device:
         if self.is_cuda:
             torch.cuda.synchronize(self.name)
 
+    def copy(self, source: torch.Tensor, target: torch.Tensor) -> None:
+        """Copies bytes; on a GPU by a kernel, as a copy engine would leave the card free for other contexts' kernels.
+
+        Both are contiguous and begin and end on a multiple of 8 bytes.
+        """
+        if self.is_cuda:
+            torch.bitwise_or(source.view(torch.int64), 0, out=target.view(torch.int64))
+        else:
+            target.copy_(source)
+
     def flush_cache(self) -> None:
         """Overwrites more memory than the L2 holds, so that a window starts cold. Nothing on the host."""
         if not self.is_cuda:
@@ -54,6 +64,17 @@ class Device:
         if self.is_cuda:
             return int(torch.cuda.get_device_properties(self.name).total_memory)
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+    @property
+    def has_room(self) -> bool:
+        """Whether most of the device's memory is free: what runners hold that are about to end, nobody will miss.
+
+        Never of the host, on whose few cores even what ends is in the way.
+        """
+        if not self.is_cuda:
+            return False
+        free, total = torch.cuda.mem_get_info(self.name)
+        return bool(free > total / 2)
 
     @property
     def usable(self) -> bool:

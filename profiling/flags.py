@@ -10,7 +10,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from profiling.card_state import CardState
+from profiling.statistics import standard_error
 
 ERRORS_APART = 4.0
 """Two times differ when they are further apart than so many of their joint standard errors,"""
@@ -20,6 +23,9 @@ DRIFT_MS = 0.035
 """and by more than a call by itself may honestly cost: what a window's overhead differs by between two processes (-16
 to 9 µs measured on an H200; docs/measurements.md), and reading as much as the L2 holds from memory, which in a window
 of many its first call does for all (60 MB at 4.3 TB/s: 14 µs)."""
+
+HEAD_START_MS = 0.05
+"""Less than this before a window of 3 ms is not worth a word."""
 
 LISTED = 4
 MIB = 1 << 20
@@ -73,6 +79,25 @@ def believed(window_ms: float, window_error_ms: float, single_ms: float, single_
         f"a call by itself takes {duration(single_ms)} ± {duration(single_error_ms)}, in a window of many only "
         f"{duration(window_ms)} ± {duration(window_error_ms)}: calls share work or are done ahead, so the time is that "
         "of the single call",
+    )
+
+
+def head_start(early_ms: Sequence[float]) -> Believed:
+    """What a kernel did on the device while its windows were made ready: in ms a window, 0 where that is noise.
+
+    `early_ms` is what making ready took longer than for the null window beside it. Contexts of two processes take turns
+    on a device: what one computes, the other's copies wait for.
+    """
+    early = np.asarray(early_ms)
+    if early.size < 2:
+        return Believed(0.0)
+    level = float(np.median(early))
+    if not level > max(ERRORS_APART * standard_error(early), HEAD_START_MS):
+        return Believed(0.0)
+    return Believed(
+        level,
+        f"making a window ready took {duration(level)} longer beside this kernel's process than beside an idle one: it "
+        "computes on inputs before the clock runs, or leaves work on the device; that is added to the window's time",
     )
 
 

@@ -11,14 +11,17 @@ from typing import Any
 import numpy as np
 
 from domain.result import Timing
-from profiling.flags import Believed, Misfit, believed, events_misfit
+from profiling.flags import Believed, Misfit, believed, events_misfit, head_start
 from profiling.plan import Stop
 from profiling.statistics import Sample, half_width, resolved, runtime_stats, standard_error, undisturbed
-from profiling.window import Window
+from profiling.window import Clock, Window
 
 # How far a runner's own times may be from the referee's window before they are not believed even as a distribution.
 EVENT_SLACK = 0.10
 EVENT_SLACK_MS = 0.02
+
+LEAST_LAUNCH_MS = 1.2e-3
+"""No kernel is launched behind another sooner: 1.67 µs is the least seen on an H200 (docs/measurements.md)."""
 
 METHODS = {
     (True, True): "gated_window",
@@ -35,15 +38,19 @@ class TimeRecord:
     windows' own noise is in the spread of what is left. That no submission made null windows longer is found out
     afterwards (profiling.beside). `launch_shift_ms` is what a launch takes longer in this process than on this card as
     a rule, measured before there was a submission in it; taken off once a call. `slowed` is how many times as long the
-    windows took beside the other contender as without it.
+    windows took beside the other contender as without it. `launches` are those of a call by the runner's own count
+    (None: unknown), and only tell how far off a time may be. `early_ms` is what making ready took longer for this
+    contender's windows than for the null windows beside them: work before the gun, which counts.
     """
 
     calls: int
     is_cuda: bool
     gated: bool
     launch_shift_ms: float = 0.0
+    launches: int | None = 1
     elapsed_ms: list[float] = field(default_factory=list)
     null_ms: list[float] = field(default_factory=list)
+    early_ms: list[float] = field(default_factory=list)
     single_ms: list[float] = field(default_factory=list)
     flags: list[str] = field(default_factory=list)
     card: dict[str, Any] | None = None
@@ -52,24 +59,25 @@ class TimeRecord:
     _shapes: list[Sample] = field(default_factory=list)
     _misfits: list[Misfit] = field(default_factory=list)
 
-    def warm_up(self, window: Window, null_ms: float) -> None:
+    def warm_up(self, window: Window, null: Clock) -> None:
         """A window that gives the distribution alone; on a GPU its marks make it longer than the others."""
-        self._note_marks(window, null_ms)
+        self._note_marks(window, null)
 
-    def add(self, window: Window, null_ms: float) -> None:
+    def add(self, window: Window, null: Clock) -> None:
         """A window and the null window beside it."""
         self.elapsed_ms.append(window.elapsed_ms)
-        self.null_ms.append(null_ms)
-        self._note_marks(window, null_ms)
+        self.null_ms.append(null.elapsed_ms)
+        self.early_ms.append(window.ready_ms - null.ready_ms)
+        self._note_marks(window, null)
 
-    def add_single(self, window: Window, null_ms: float) -> None:
+    def add_single(self, window: Window, null: Clock) -> None:
         """A window of one call, and the null window of one call beside it."""
-        self.single_ms.append(window.elapsed_ms - null_ms)
+        self.single_ms.append(window.elapsed_ms - null.elapsed_ms)
 
     def drop_last(self) -> None:
         """The last window is to be taken again."""
-        self.elapsed_ms.pop()
-        self.null_ms.pop()
+        for taken in (self.elapsed_ms, self.null_ms, self.early_ms):
+            taken.pop()
 
     def correct_null(self, alone_ms: Sequence[float]) -> None:
         """Null windows that the submission slowed count for what they take without it."""
@@ -79,7 +87,19 @@ class TimeRecord:
     def net_ms(self) -> Sample:
         """Each window's clock less its null window's. Noise may take a short one below zero."""
         net: Sample = np.asarray(self.elapsed_ms) - np.asarray(self.null_ms) - self.calls * self.launch_shift_ms
-        return net / self.slowed
+        return (net + self._head_start.time_ms) / self.slowed
+
+    @property
+    def _head_start(self) -> Believed:
+        """What was worked ahead of the gun in each window. On the host, where others run at the same time: unknown."""
+        return head_start(self.early_ms) if self.is_cuda else Believed(0.0)
+
+    @property
+    def launches_at_most(self) -> int:
+        """A call's launches: as the runner counts, as far as they fit into its time; as many as fit where it cannot."""
+        windows = self.net_ms[undisturbed(self.net_ms)] / self.calls
+        fitting = max(int(float(windows.mean()) / LEAST_LAUNCH_MS), 1) if len(windows) else 1
+        return min(max(self.launches, 1), fitting) if self.launches is not None else fitting
 
     @property
     def half_width(self) -> float:
@@ -106,6 +126,8 @@ class TimeRecord:
             flags.append("too short for what a window can resolve here: the time is an upper bound, not a measurement")
         if (misfit := events_misfit(self._misfits, len(self._misfits) + len(self._shapes))) is not None:
             flags.append(misfit)
+        if (flag := self._head_start.flag) is not None:
+            flags.append(flag)
         if (alone_ms := self._single_call(windows)).flag is not None:
             level, shape = alone_ms.time_ms, None
             windows = np.full(1, level)
@@ -129,6 +151,7 @@ class TimeRecord:
             single_call_ms=statistics.median(self.single_ms) if self.single_ms else None,
             precision=narrow if math.isfinite(narrow) and not bounded else None,
             launch_shift_us=self.launch_shift_ms * 1e3,
+            launches=self.launches,
             stopped_by=self.stopped.value if self.stopped is not None else None,
             card=self.card,
         )
@@ -141,13 +164,13 @@ class TimeRecord:
         single = np.asarray(self.single_ms)
         return believed(level, standard_error(windows), float(np.median(single)), standard_error(single))
 
-    def _note_marks(self, window: Window, null_ms: float) -> None:
+    def _note_marks(self, window: Window, null: Clock) -> None:
         """Call times relative to their window's mean, or that they do not fit the clock. One call has no shape."""
         if not window.call_ms or self.calls == 1:
             return
-        net, total = max(window.elapsed_ms - null_ms, 0.0), sum(window.call_ms)
+        net, total = window.elapsed_ms - null.elapsed_ms, sum(window.call_ms)
         whole = len(window.call_ms) == self.calls and total > 0 and min(window.call_ms) >= 0
-        if whole and abs(total - net) <= EVENT_SLACK * net + EVENT_SLACK_MS:
+        if whole and abs(total - max(net, 0.0)) <= EVENT_SLACK * max(net, 0.0) + EVENT_SLACK_MS:
             self._shapes.append(np.asarray(window.call_ms) / np.mean(window.call_ms))
         else:
-            self._misfits.append(Misfit(window.elapsed_ms - null_ms, total))
+            self._misfits.append(Misfit(net, total))

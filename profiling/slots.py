@@ -81,20 +81,30 @@ class Slots:
         views: list[Any] = values.replace(self.args[call], TensorRef, lambda ref: view(self.image, ref))
         return views
 
-    def wire(self) -> list[dict[str, Any]]:
-        """The calls as the runner is told them."""
-        return [
-            {"args": values.encode(args), "outputs": values.encode(outputs if self.returned else [])}
-            for args, outputs in zip(self.args, self.outputs, strict=True)
-        ]
+    def wire(self) -> dict[str, Any]:
+        """The calls as the runner is told them: the first, and how far the next ones are from it."""
+        return self._grouped([(self.args[0], 0, self.calls)])
 
-    def null_wire(self) -> list[dict[str, Any]]:
+    def null_wire(self) -> dict[str, Any]:
         """The same calls for the null kernel: outputs of the same sizes to hand in, one launch in all."""
-        wire = []
-        for call, outputs in enumerate(self.outputs):
-            places = values.encode(outputs if self.returned else [])
-            wire.append({"args": [call == 0, *places], "outputs": places})
-        return wire
+        first, *others = ([call == 0, *(outputs if self.returned else [])] for call, outputs in enumerate(self.outputs))
+        return self._grouped([(first, 0, 1), *([(others[0], 1, self.calls - 1)] if others else [])])
+
+    def _grouped(self, groups: list[tuple[list[Any], int, int]]) -> dict[str, Any]:
+        """Groups of calls that lie one after the other: the first one's arguments, its number, how many they are."""
+        return {
+            "groups": [
+                {
+                    "count": count,
+                    "args": values.encode(args),
+                    "outputs": values.encode(self.outputs[number] if self.returned else []),
+                }
+                for args, number, count in groups
+            ],
+            "inputs_end": self.inputs_end,
+            "input_stride": self.inputs_end // self.calls,
+            "output_stride": self.output_bytes // self.calls,
+        }
 
     def read(self, snapshot: torch.Tensor) -> list[list[torch.Tensor]]:
         """Each call's outputs out of a private snapshot of the output region."""

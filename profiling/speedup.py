@@ -9,19 +9,37 @@ from profiling.record import TimeRecord
 from profiling.statistics import ratio_half_width, speedup, undisturbed
 
 # What one kernel's time differs by between two processes, as a standard deviation: each context launches a kernel
-# sooner or later, of which this much is left after what was measured of it is taken off, and its windows begin sooner
-# or later (docs/measurements.md). Windows in one pair of processes do not average it out.
-LAUNCH_MS = 40e-6
+# sooner or later, and of each launch this much is left between contexts of one kind (tasks.standbys); its windows begin
+# sooner or later (docs/measurements.md). Windows in one pair of processes do not average it out.
+LAUNCH_MS = 25e-6
 WINDOW_MS = 5e-3
+PLACES_ALIKE = 2.0
+"""Where calls of several launches keep data for each other is drawn anew for every window, but part of it stays where
+it was: the ratio of 2 M element chains with themselves varied twice as much as their windows said (measurements)."""
 
 
 def paired_speedup(reference: TimeRecord, candidate: TimeRecord) -> Speedup | None:
     """From the windows that were shot side by side; a pair counts where nothing broke into either."""
     ours, theirs = candidate.net_ms, reference.net_ms
     kept = undisturbed(ours) & undisturbed(theirs)
-    apart = math.hypot(LAUNCH_MS * candidate.calls, WINDOW_MS) if candidate.is_cuda else 0.0
     ours, theirs = ours[kept] * candidate.correction, theirs[kept] * reference.correction
-    return speedup(theirs, ours, apart_ms=(apart * reference.correction, apart * candidate.correction))
+    unlike_ms = abs(reference.launch_shift_ms - candidate.launch_shift_ms) / 2
+    several = candidate.is_cuda and max(reference.launches_at_most, candidate.launches_at_most) > 1
+    return speedup(
+        theirs,
+        ours,
+        apart_ms=(_apart_ms(reference, unlike_ms), _apart_ms(candidate, unlike_ms)),
+        likeness=PLACES_ALIKE if several else 1.0,
+    )
+
+
+def _apart_ms(record: TimeRecord, unlike_ms: float) -> float:
+    """What its windows may differ by in another process. Of several launches a call, one has been put right."""
+    if not record.is_cuda:
+        return 0.0
+    launches = record.launches_at_most
+    known, unknown = unlike_ms * (launches - 1), LAUNCH_MS * launches
+    return math.hypot(record.calls * known, record.calls * unknown, WINDOW_MS) * record.correction
 
 
 def pairs_half_width(reference: TimeRecord, candidate: TimeRecord) -> float:

@@ -46,13 +46,15 @@ def speedup(
     candidate_ms: Sequence[float] | Sample,
     *,
     apart_ms: tuple[float, float] = (0.0, 0.0),
+    likeness: float = 1.0,
 ) -> Speedup | None:
     """Reference over candidate from paired windows, with a 95 % interval: the ratio's bootstrap standard error times
     what a sample of that size needs (`reach`), on the logarithm.
 
     The ratio of the mean times; pairs are drawn together, so that drift which both saw cancels. The interval is widened
     by what the same kernel differs by from one process to the next (`apart_ms`, standard deviations in ms a window, of
-    reference and candidate), which no number of windows in one pair of processes averages out. None where the
+    reference and candidate), which no number of windows in one pair of processes averages out, and by so many times as
+    values that are alike for a reason of their own (`likeness`) say less than as many independent ones. None where the
     reference's time is not clear of zero: a ratio would mean nothing. A candidate's that is not gives a lower bound
     alone, `high` being infinite. Of fewer than MIN_PAIRS pairs nothing is known but the ratio.
     """
@@ -63,7 +65,7 @@ def speedup(
     if reference.size < MIN_PAIRS:
         return Speedup(above / below, 0.0, math.inf, "not_distinguishable") if min(above, below) > 0 else None
     above_margin, below_margin = (
-        math.hypot(reach(sample.size) * standard_error(sample), DEVIATIONS * apart)
+        math.hypot(likeness * reach(sample.size) * standard_error(sample), DEVIATIONS * apart)
         for sample, apart in zip((reference, candidate), apart_ms, strict=True)
     )
     if not above > above_margin:
@@ -72,7 +74,8 @@ def speedup(
         return _at_least(above - above_margin, max(below, 0.0) + below_margin)
     ratio = above / below
     apart = math.hypot(apart_ms[0] / above, apart_ms[1] / below)
-    half = math.hypot(reach(reference.size) * _bootstrap_error(reference, candidate), DEVIATIONS * apart)
+    error = likeness * _bootstrap_error(reference, candidate)
+    half = math.hypot(reach(reference.size) * error, DEVIATIONS * apart)
     low, high = ratio * math.exp(-half), ratio * math.exp(half)
     verdict = "faster" if low > 1.0 else "slower" if high < 1.0 else "not_distinguishable"
     return Speedup(ratio=ratio, low=low, high=high, verdict=verdict)

@@ -1,7 +1,8 @@
 """One window: K calls between the gun and the moment their outputs lie in the referee's private memory.
 
 1. The runner queues its calls behind the gate and says "armed".
-2. The referee copies fresh inputs and poisoned outputs in, flushes the cache, waits.
+2. The referee copies fresh inputs and poisoned outputs in, flushes the cache, waits. This is timed too: contexts of two
+   processes do not run at the same time, so that work done on inputs as they come makes it longer.
 3. Gun: the clock starts and the gate opens.
 4. "Done" is advisory: the referee copies every output to private memory, and only then stops the clock. Two processes'
    contexts are time-sliced, so that a runner which says "done" early is charged its true time all the same
@@ -40,13 +41,28 @@ SPIN_S = 0.05
 class Window:
     """The clock's reading, the runner's own (advisory) times of its calls, and every output in private memory.
 
-    `call_ms` is empty for a window without marks between its calls.
+    `call_ms` is empty for a window without marks between its calls. `ready_ms` is what the referee took to make
+    everything ready, from the first byte of the inputs to the gun.
     """
 
     elapsed_ms: float
     call_ms: list[float]
     snapshot: torch.Tensor
     inputs_changed: bool
+    ready_ms: float
+
+    @property
+    def clock(self) -> Clock:
+        """Its times alone, for a window whose outputs are of no use."""
+        return Clock(self.elapsed_ms, self.ready_ms)
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The referee's clock of one window, in ms: from the gun to the snapshot, and of making ready before the gun."""
+
+    elapsed_ms: float
+    ready_ms: float
 
 
 class Range:
@@ -72,6 +88,8 @@ class Range:
         runner = self.session.runner
         how = {"shot": self._shots, "gated": gated, "marked": marked, "seed": slots.seed}
         runner.send({"op": "window", **how})
+        # While the runner queues its calls. Touched now, as fresh pages would be paid for inside the window.
+        snapshot = torch.empty(slots.output_bytes, dtype=torch.uint8, device=self.device.name).fill_(0)
         try:
             self._expect("armed", arm_within if gate else None)
         except TimeoutError:
@@ -80,12 +98,12 @@ class Range:
             self.device.synchronize()
             self._call_off(gate)
             raise GateClosed from None
-        # Touched before the clock runs: fresh host pages would be paid for inside the window.
-        snapshot = torch.empty(slots.output_bytes, dtype=torch.uint8, device=self.device.name).fill_(0)
-        arena.bytes[: slots.size].copy_(slots.image)
-        self.device.flush_cache()
         self.device.synchronize()
         with _undisturbed():
+            begun = time.perf_counter_ns()
+            self.device.copy(slots.image, arena.bytes[: slots.size])
+            self.device.flush_cache()
+            self.device.synchronize()
             start = time.perf_counter_ns()
             if gate is not None:
                 gate.fire(self._shots)
@@ -97,12 +115,12 @@ class Range:
                 self._expect("done")
             snapshot.copy_(arena.bytes[slots.inputs_end : slots.size])
             self.device.synchronize()
-            elapsed_ms = (time.perf_counter_ns() - start) / 1e6
+            end = time.perf_counter_ns()
         if heard:
             self._expect("done")
         call_ms = finite_numbers(self._expect("times").get("call_ms"))
         unchanged = torch.equal(arena.bytes[: slots.inputs_end], slots.image[: slots.inputs_end])
-        return Window(elapsed_ms, call_ms, snapshot, not unchanged)
+        return Window((end - start) / 1e6, call_ms, snapshot, not unchanged, (start - begun) / 1e6)
 
     def forget(self) -> None:
         """Lets go of the layout that was told last, and of the memory of its image."""
@@ -112,7 +130,7 @@ class Range:
         """Where each call's arguments and answers lie: told once, as long as neither layout nor arena changes."""
         if self._told is None or self._told[0] is not slots or self._told[1] is not arena:
             calls = slots.null_wire() if self._null else slots.wire()
-            self.session.runner.request({"op": "layout", "calls": calls})
+            self.session.runner.request({"op": "layout", **calls})
             self._told = slots, arena
 
     def _heard(self, gate: Gate) -> bool:

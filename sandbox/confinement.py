@@ -12,6 +12,7 @@ import signal
 from pathlib import Path
 
 from sandbox import identity, landlock, namespaces, seccomp
+from sandbox.environment import settle_in
 from sandbox.file_access import SHARED_MEMORY, USE_SHARED_MEMORY, gpu_nodes, is_card, out_of_reach, readable
 from sandbox.limits import die_with_parent, limit, limit_processes, no_new_privileges
 
@@ -65,7 +66,7 @@ class Confinement:
             limit_processes()
         die_with_parent(parent)  # Forgotten when the user changes.
         no_new_privileges()
-        _settle_in(folder)
+        settle_in(folder)
         if self.lands:
             self._restrict_files(folder, gpu=gpu)
         if self.filters:
@@ -99,21 +100,6 @@ class Confinement:
         os.close(opened)
         rules.allow(self._itself, landlock.READ | landlock.WRITE)
         rules.enforce()
-
-
-def _settle_in(folder: Path) -> None:
-    """Makes the folder the current one, and the place of everything that libraries keep."""
-    os.chdir(folder)
-    os.environ |= {
-        "HOME": str(folder),
-        "USER": "runner",
-        "LOGNAME": "runner",
-        "TMPDIR": str(folder),
-        "TRITON_CACHE_DIR": str(folder / "triton"),
-        "CUDA_CACHE_PATH": str(folder / "cuda"),
-        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
-        "CUPY_CACHE_DIR": str(folder / "cupy"),
-    }
 
 
 def _allow(rules: landlock.Ruleset, place: Path, access: int) -> None:

@@ -34,6 +34,21 @@ def clean_environment(folder: Path, *, interpret: bool) -> dict[str, str]:
     return environment
 
 
+def settle_in(folder: Path) -> None:
+    """Makes the folder the current one, and the place of everything that libraries keep."""
+    os.chdir(folder)
+    os.environ |= {
+        "HOME": str(folder),
+        "USER": "runner",
+        "LOGNAME": "runner",
+        "TMPDIR": str(folder),
+        "TRITON_CACHE_DIR": str(folder / "triton"),
+        "CUDA_CACHE_PATH": str(folder / "cuda"),
+        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+        "CUPY_CACHE_DIR": str(folder / "cupy"),
+    }
+
+
 def _extra_paths() -> list[str]:
     # Libraries that were put on the path by hand (an offline install) must be there for the runner too.
     return [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != str(ROOT)]

@@ -42,6 +42,7 @@ class Runner:
         self.deadline = float("inf")
         self.cancelled: Callable[[], bool] = lambda: False
         self._zygote = zygote
+        self.folder = usage.folder
         self._usage = usage
         self._group = group
         self._status: int | None = None

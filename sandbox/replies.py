@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 MAX_FACTS = 64
+MAX_LAUNCHES = 10**6
 MAX_FACT_CHARS = 2048
 
 
@@ -34,17 +35,24 @@ class Probe:
     """What a warm call gave: its outputs (private copies), whether they were returned, and about how long it took.
 
     `reuses_memory`: a later call answered where an earlier one had; each answer is then fetched before the next call.
+    `launches`: of a call, by the runner's count; None where that is not known.
     """
 
     outputs: list[torch.Tensor]
     returned: bool
     estimate_ms: float
     reuses_memory: bool = False
+    launches: int | None = None
 
 
 def tensors(value: Any) -> list[torch.Tensor] | None:
     """A list of tensors; None for whatever else a runner may send in its place."""
     return value if isinstance(value, list) and all(isinstance(one, torch.Tensor) for one in value) else None
+
+
+def launches(wire: Any) -> int | None:
+    """A call's launches; None for what is no such count."""
+    return wire if type(wire) is int and 0 <= wire <= MAX_LAUNCHES else None
 
 
 def facts(wire: Any) -> dict[str, Any]:

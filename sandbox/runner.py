@@ -27,7 +27,9 @@ from sandbox.assignment import assignment
 from sandbox.channel import Channel, Message
 from sandbox.cuda import Gate
 from sandbox.flop_count import counted
+from sandbox.launch_count import counted_launches
 from sandbox.launch_latency import launch_times_ms
+from sandbox.layout import Call, laid_out
 from sandbox.marks import mark, milliseconds
 from sandbox.null_kernel import NullKernel
 from sandbox.tracing import traced
@@ -44,14 +46,15 @@ class Runner:
         self.arena: Arena | None = None
         self.gate: Gate | None = None
         self.retained: list[torch.Tensor] = []
-        self.calls: list[tuple[list[Any], list[torch.Tensor]]] = []
+        self.calls: list[Call] = []
         self.output_arguments: tuple[int, ...] = ()
         self.reuses_memory = False
+        self.pad: torch.Tensor | None = None
 
     def build(self, message: Message) -> Message:
         """Compiles in this process, with no GPU visible."""
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
-        kernel, target = assignment(message)
+        kernel, self.folder, target = assignment(message)
         artifact = backend(kernel.kernel_type).build(kernel, self.folder, target)
         return {"op": "built", "facts": artifact.facts, "deferred": artifact.deferred, "log": artifact.log}
 
@@ -60,7 +63,8 @@ class Runner:
         device = message["target"]["device"]
         torch.manual_seed(0)
         square = torch.randn(16, 16, device=device)
-        (square @ square).clone()
+        with counted_launches(Target(device, None)):
+            (square @ square).clone()
         torch.cuda.synchronize()
         return {"op": "ok"}
 
@@ -70,7 +74,7 @@ class Runner:
 
     def load(self, message: Message) -> Message:
         """Makes the kernel callable."""
-        kernel, self.target = assignment(message)
+        kernel, self.folder, self.target = assignment(message)
         given = message["artifact"]
         artifact = Artifact(facts=given["facts"], deferred=given["deferred"], log=given["log"])
         init = values.decode(message["init"])
@@ -156,6 +160,9 @@ class Runner:
             elapsed_ms.append(milliseconds(start, mark(self.target)))
             if results[-1] is not None:
                 places.note(self._outputs(results[-1], args))
+        with counted_launches(self.target) as count:
+            self._loaded.call(args)
+        self._synchronize()
         self.reuses_memory = places.comes_again
         return {
             "op": "value",
@@ -163,6 +170,7 @@ class Runner:
             "returned": results[-1] is not None,
             "reuses_memory": self.reuses_memory,
             "elapsed_ms": elapsed_ms,
+            "launches": count.launches,
         }
 
     def double(self, message: Message) -> Message:
@@ -176,7 +184,7 @@ class Runner:
 
     def layout(self, message: Message) -> Message:
         """Where the arguments and answers of the next windows' calls lie."""
-        self.calls = [(self._placed(call["args"]), self._placed(call["outputs"])) for call in message["calls"]]
+        self.calls = laid_out(message, self._memory)
         return {"op": "ok"}
 
     def flops(self, message: Message) -> Message:
@@ -194,9 +202,8 @@ class Runner:
     def window(self, message: Message) -> Message:
         """One window over the layout: queue every call behind the gate (or wait for the gun), hand in, say done.
 
-        Answers are handed in after the last call, so that nothing stands between calls, or each before the next where
-        calls answer in the same memory. A marked window has the kernel's own clock read between them, for the
-        distribution. Both kernels of a round are given the same seed: dropout drops the same.
+        Answers are handed in after the last call, or each before the next where calls answer in the same memory. A
+        marked window has the kernel's own clock read between calls. Both kernels of a round get the same seed.
         """
         seed_everything(int(message["seed"]))
         shot, marked = int(message["shot"]), bool(message["marked"])
@@ -207,6 +214,28 @@ class Runner:
         else:
             self.channel.send({"op": "armed"})
             self.channel.receive()
+        marks = self._call_all(marked=marked)
+        if gate is not None:
+            gate.report(stream, shot)
+            self.channel.send({"op": "armed"})
+        self._synchronize()
+        # The referee's clock runs until it hears this and has copied the outputs: nothing else before it.
+        self.channel.send({"op": "done"})
+        return {"op": "times", "call_ms": [milliseconds(*pair) for pair in itertools.pairwise(marks)]}
+
+    def relocate(self, message: Message) -> Message:
+        """Has what calls keep between launches lie elsewhere: that decides how much of it stays in the L2.
+
+        The calls are made once, on whatever the arena holds: the next window is to find the memory that it needs.
+        """
+        torch.cuda.empty_cache()
+        self.pad = torch.empty(int(message["bytes"]), dtype=torch.uint8, device=self.target.device)
+        self._call_all(marked=False)
+        self._synchronize()
+        return {"op": "ok"}
+
+    def _call_all(self, *, marked: bool) -> list[Any]:
+        """Calls the layout's calls and hands their answers in; marks between them where they are wanted."""
         marks = [mark(self.target)] if marked else []
         results = []
         for args, slots in self.calls:
@@ -220,13 +249,7 @@ class Runner:
         if results and any(slots for _, slots in self.calls):
             answers = [self._outputs(result, args) for result, (args, _) in zip(results, self.calls, strict=True)]
             deliver(answers, [slots for _, slots in self.calls])
-        if gate is not None:
-            gate.report(stream, shot)
-            self.channel.send({"op": "armed"})
-        self._synchronize()
-        # The referee's clock runs until it hears this and has copied the outputs: nothing else before it.
-        self.channel.send({"op": "done"})
-        return {"op": "times", "call_ms": [milliseconds(*pair) for pair in itertools.pairwise(marks)]}
+        return marks
 
     def _leave_arena(self) -> None:
         self.calls = []

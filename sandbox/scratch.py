@@ -13,6 +13,8 @@ MAX_BYTES = 8 << 30
 MAX_ENTRIES = 100_000
 MAX_DEPTH = 64
 SHARED_MEMORY = Path("/dev/shm")
+MOVED_IN = "job"
+"""The name, in a runner's folder, of what was built."""
 
 
 class TooMuch(Exception):
@@ -56,6 +58,8 @@ def shared_bytes(user: int) -> int:
 
 def remove(folder: Path) -> None:
     """The folder, and what its user left in shared memory if that is a stranger's own user."""
+    if folder.is_symlink():
+        return folder.unlink()
     with contextlib.suppress(OSError):
         user = folder.stat().st_uid
         if user != os.geteuid():
@@ -68,6 +72,21 @@ def remove(folder: Path) -> None:
         # Closed folders, or a tree deeper than Python's stack: coreutils knows what to do with both.
         subprocess.run(["chmod", "-R", "u+rwX", "--", folder], stderr=subprocess.DEVNULL, check=False)
         subprocess.run(["rm", "-rf", "--one-file-system", "--", folder], stderr=subprocess.DEVNULL, check=False)
+
+
+def hand_over(place: Path, cell: Path) -> None:
+    """Moves the folder `place` into the folder `cell`, whose owner's it becomes; its name stays, as a link.
+
+    So absolute names in what was built hold on. Nothing may work in it any more.
+    """
+    before, after = place.stat().st_uid, cell.stat().st_uid
+    place.chmod(0o700)
+    inside = place.rename(cell / MOVED_IN)
+    place.symlink_to(inside)
+    if after != before:
+        for path in (str(inside), *(entry.path for entry in entries(inside))):
+            if os.lstat(path).st_uid == before:  # Nobody else's, by whatever link it came here.
+                os.chown(path, after, after, follow_symlinks=False)
 
 
 def _shared(user: int) -> Iterator[tuple[Path, os.stat_result]]:

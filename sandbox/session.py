@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,7 +21,11 @@ from sandbox.arena import Arena, aligned, view, write
 from sandbox.channel import Message, ProtocolError, finite_numbers
 from sandbox.launch_trace import LaunchTrace, read_trace
 from sandbox.launcher import Runner
-from sandbox.replies import MAX_FACTS, Loaded, Probe, State, facts, tensors
+from sandbox.replies import MAX_FACTS, Loaded, Probe, State, facts, launches, tensors
+from sandbox.scratch import hand_over, remove
+
+LAUNCHES_AGREE_MS = 30e-6
+"""Tries of one context differ by 2 to 8 ns where nothing else runs (docs/measurements.md)."""
 
 MAX_FLOPS = 10**21
 """A second of a thousand cards."""
@@ -34,6 +39,10 @@ class Session:
         self.target = target
         self.arena: Arena | None = None
         self._arena_limit = arena_limit
+        self.folder = runner.folder
+        """Where its submission's files are."""
+        self.cell: Path | None = None
+        """The folder that it is confined to, where that goes with it."""
 
     def build(self, kernel: Kernel) -> Artifact:
         """Has the runner compile, with no GPU visible; the runner is good for nothing else afterwards."""
@@ -44,6 +53,11 @@ class Session:
             deferred=str(deferred) if deferred is not None else None,
             log=str(answer.get("log") or ""),
         )
+
+    def move_in(self, folder: Path) -> None:
+        """Brings what was built in `folder` to where this runner can reach it, under the name that it has."""
+        hand_over(folder, self.runner.folder)
+        self.folder = folder
 
     def until(self, deadline: float) -> None:
         """The runner is killed at that time (time.monotonic) and no sooner."""
@@ -63,7 +77,9 @@ class Session:
         Asked before `load`, never after it.
         """
         answer = self.runner.request({"op": "launches", "target": asdict(self.target)})
-        return min(finite_numbers(answer.get("launch_ms")), default=None)
+        tries = finite_numbers(answer.get("launch_ms"))
+        # Somebody else's work on the device is in none of the tries, or in tries that differ.
+        return min(tries) if tries and max(tries) - min(tries) <= LAUNCHES_AGREE_MS else None
 
     def load(self, kernel: Kernel, artifact: Artifact, init: list[Any] | None, seed: int) -> Loaded:
         """Makes the kernel callable."""
@@ -132,6 +148,7 @@ class Session:
             answer.get("returned") is True,
             max(min(elapsed, default=0.0), 0.0),
             answer.get("reuses_memory") is True,
+            launches(answer.get("launches")),
         )
 
     def double(self, args: list[Any]) -> list[torch.Tensor] | None:
@@ -155,6 +172,10 @@ class Session:
             return read_trace(answer, is_cuda=self.target.is_cuda)
         except ProtocolError as error:
             raise KernelFault(Status.CRASHED, f"the runner's answer is no trace: {error}") from error
+
+    def relocate(self, size: int) -> None:
+        """Has what the calls of the layout keep on the device lie elsewhere, behind a pad of that many bytes."""
+        self.runner.request({"op": "relocate", "bytes": size})
 
     def reserve(self, size: int) -> Arena:
         """An arena of at least that many bytes, known to the runner; what was in the previous one is gone."""
@@ -206,9 +227,11 @@ class Session:
         self.runner.stop()
 
     def close(self) -> None:
-        """Ends the runner and gives the arena back."""
+        """Ends the runner, gives the arena back, removes its files."""
         self.runner.close()
         self.release()
+        if self.cell is not None:
+            remove(self.cell)
 
     def _fetch(self, answer: Message) -> Any:
         """A value that the runner retains, copied by way of the arena into private memory."""
@@ -241,7 +264,7 @@ class Session:
             )
 
     def _assignment(self, kernel: Kernel) -> Message:
-        return {"kernel": kernel.to_wire(), "target": asdict(self.target)}
+        return {"kernel": kernel.to_wire(), "folder": str(self.folder), "target": asdict(self.target)}
 
     def _decoded(self, wire: Any) -> Any:
         try:

@@ -25,7 +25,7 @@ class Usage:
     def __init__(self, pid: int, folder: Path, memory_limit: int) -> None:
         self.user = folder.stat().st_uid
         self._pid = pid
-        self._folder = folder
+        self.folder = folder
         self._memory_limit = memory_limit
         # A new one has not done anything yet.
         self._family_at = self._folder_at = time.monotonic()
@@ -55,7 +55,7 @@ class Usage:
 
     def _check_folder(self) -> None:
         try:
-            used = scratch.used_bytes(self._folder)
+            used = scratch.used_bytes(self.folder)
         except scratch.TooMuch as error:
             raise _too_much(f"left {error}") from error
         if used > scratch.MAX_BYTES:

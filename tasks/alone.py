@@ -10,10 +10,10 @@ from profiling.beside import slowed_by
 from profiling.flags import duration
 from profiling.record import TimeRecord
 from profiling.slots import Slots
-from profiling.window import GateClosed
+from profiling.window import Clock, GateClosed
 from tasks.contender import Contender
 
-ALONE_ROUNDS = 4
+ALONE_ROUNDS = 3
 
 
 class Alone:
@@ -24,7 +24,7 @@ class Alone:
         contenders: list[Contender],
         slots: dict[str, Slots],
         records: dict[str, TimeRecord],
-        null_windows: Callable[[], dict[str, float]],
+        null_windows: Callable[[], dict[str, Clock]],
     ) -> None:
         self._reference = contenders[0] if len(contenders) > 1 else None
         self._slots = slots
@@ -40,10 +40,10 @@ class Alone:
     def shoot(self) -> None:
         """The windows. A reference that can no longer be run is told, and nothing is known about it."""
         for _ in range(ALONE_ROUNDS):
-            null_ms = self._null_windows()
-            for role, taken in null_ms.items():
-                self._null_ms[role].append(taken)
-            if self._reference is not None and not self._shoot_reference(self._reference, null_ms):
+            null = self._null_windows()
+            for role, taken in null.items():
+                self._null_ms[role].append(taken.elapsed_ms)
+            if self._reference is not None and not self._shoot_reference(self._reference, null):
                 self.flags.append(
                     "the reference could not be run once more without this kernel, which may have slowed it"
                 )
@@ -65,7 +65,7 @@ class Alone:
             self._tell("windows of the reference", beside_ms, alone_ms)
             record.slowed = slowed
 
-    def _shoot_reference(self, reference: Contender, null_ms: dict[str, float]) -> bool:
+    def _shoot_reference(self, reference: Contender, null: dict[str, Clock]) -> bool:
         record = self._records[reference.role]
         if reference.range is None or reference.session is None:
             return False
@@ -73,7 +73,7 @@ class Alone:
             window = reference.range.window(self._slots[reference.role], gated=record.gated, marked=False)
         except (KernelFault, GateClosed):
             return False
-        self._reference_alone.add(window, null_ms[reference.role])
+        self._reference_alone.add(window, null[reference.role])
         return True
 
     def _tell(self, what: str, beside_ms: list[float], alone_ms: list[float]) -> None:

@@ -58,7 +58,7 @@ def _remove_if_dead(folder: Path) -> None:
 
 def _end_those_who_work_in(folder: Path) -> None:
     """What a dead owner's submissions had started: each has a user of its own, whose its folder is."""
-    for private in folder.glob("job-*/*"):
+    for private in (*folder.glob("job-*/*"), *folder.glob("cell-*")):
         with suppress(FileNotFoundError):
             user = private.lstat().st_uid
             if os.geteuid() == 0 and user != 0:

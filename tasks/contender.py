@@ -17,9 +17,10 @@ from domain.result import Comparison, Outcome, Status, Timing
 from profiling.slots import Slots
 from profiling.window import Range
 from sandbox.replies import Loaded, Probe
-from sandbox.scratch import TooMuch, entries
+from sandbox.scratch import MOVED_IN, TooMuch, entries
 from sandbox.session import Session
 from tasks.privacy import without_machine_paths
+from tasks.standbys import Standby
 
 
 class Stopped(Exception):
@@ -83,6 +84,7 @@ class Contender:
         self.timing: Timing | None = None
         self.comparison: Comparison | None = None
         self.launches: dict[str, Any] | None = None
+        self.standby: Standby | None = None
         self.session: Session | None = None
         self.loaded: Loaded | None = None
         self.probe: Probe | None = None
@@ -91,6 +93,7 @@ class Contender:
         self.at_most_ms = math.inf
         """What a call took in the first windows by the referee's clock, their overhead included."""
         self._sealed = b""
+        self._also = folder
 
     def accuse(self, fault: KernelFault) -> None:
         """A fault found out from outside is this contender's; stops the job."""
@@ -146,6 +149,8 @@ class Contender:
         """Ends its runner and keeps what it printed."""
         if self.session is not None:
             self.session.close()
+            # What was built was moved, and is told of under the name that it has.
+            self._also = self.session.runner.folder / MOVED_IN
             self.output = self.session.runner.output.text()
             self.session = None
 
@@ -168,18 +173,22 @@ class Contender:
             status=status,
             kernel_type=self.kernel.kernel_type.value,
             compiled=compiled,
-            message=without_machine_paths(message, self.folder) if message else None,
-            log=without_machine_paths(log, self.folder),
-            output=without_machine_paths(self.output, self.folder),
+            message=self._told(message) if message else None,
+            log=self._told(log),
+            output=self._told(self.output),
             entry=self.entry,
             inputs=inputs,
             build={
                 "seconds": self.build_s,
                 "deferred": self.artifact.deferred,
-                "log": without_machine_paths(self.artifact.log, self.folder),
+                "log": self._told(self.artifact.log),
                 **self.facts,
             },
             timing=self.timing,
             comparison=self.comparison,
             launches=self.launches,
         )
+
+    def _told(self, text: str) -> str:
+        """Without the places of this machine."""
+        return without_machine_paths(text.replace(str(self._also), str(self.folder)), self.folder)

@@ -55,12 +55,20 @@ def run(request: Request, bench: Workbench, progress: Callable[[Stage], None], c
             job.build()
             progress(Stage.WAIT_FOR_DEVICE)
             job.warm()
-            with device_lease(bench.device_id, cancelled):
+            with ExitStack() as dying, device_lease(bench.device_id, cancelled):
+                started = time.monotonic()
                 try:
                     job.judge()
                 finally:
-                    job.close()
+                    job.stop()
                     bench.rest()
+                    if bench.device.has_room:
+                        # The next job may begin; its windows wait until nothing of this one is left on the device.
+                        dying.enter_context(bench.quiet(lambda: False))
+                        dying.callback(job.close)
+                    else:
+                        job.close()
+                    job.device_s = time.monotonic() - started
         except Stopped:
             pass
         finally:
@@ -104,9 +112,7 @@ class _Job:
         failed: Stopped | None = None
         for contender in self.contenders:
             started = time.monotonic()
-            contender.session = self.bench.session(
-                contender.folder, gpu=False, deadline=deadline, cancelled=self.cancelled
-            )
+            contender.session = self.bench.builder(contender.folder, deadline=deadline, cancelled=self.cancelled)
             try:
                 with contender.answerable():
                     contender.artifact = contender.session.build(contender.kernel)
@@ -124,48 +130,44 @@ class _Job:
 
     def warm(self) -> None:
         """A runner for each contender, its context made before the device is asked for."""
-        folders = [contender.folder for contender in self.contenders]
-        for contender, session in zip(self.contenders, self.bench.warm_sessions(folders, self.cancelled), strict=True):
-            contender.session = session
+        standbys = self.bench.warm(len(self.contenders), self.cancelled)
+        for contender, standby in zip(self.contenders, standbys, strict=True):
+            contender.standby, contender.session = standby, standby.session
 
     def judge(self) -> None:
         """Everything that needs the device, inside its lease and the request's time."""
-        started = time.monotonic()
-        try:
-            self.progress(Stage.LOAD)
-            preparation = Preparation(self.contenders, self.bench)
-            preparation.time_launches(self.cancelled)
-            deadline = deadline_in(self.request.timeout)  # What is measured before that is no kernel's time.
-            preparation.load(deadline, self.weights_seed)
-            owner = self.contenders[0]
-            self.inputs = TrialInputs(owner, self.candidate, self.bench.device.name, self.secret)
-            if self.reference is not None:
-                self.weights = Weights(self.reference, self.candidate, self.secret)
-                self.weights.share()
-            self.progress(Stage.VALIDATE)
-            (example,) = self.inputs.draw(1)
-            preparation.first_calls(example)
-            rounds = Rounds(self.contenders, self.inputs, example, self.bench, self.request, deadline)
-            rounds.validate()
-            timekeeper = Timekeeper(rounds, self.cancelled)
-            if rounds.right:
-                self.progress(Stage.TIME)
-                self.speedup = timekeeper.time()
-                self._flag_replay()
-            rounds.look_at_precision()
-            if rounds.right and self.weights is not None:
-                self._try_otherwise(rounds, self.weights)
-            if self.request.profile or (self.speedup is not None and self.speedup.ratio > SUSPICIOUS):
-                look_at_operations(self.contenders, example, self.bench, deadline)
-            if self.request.profile:
-                look_at_launches([self.candidate], example, deadline)
-            self.candidate.close()
-            if self.candidate.timing is not None:
-                self.speedup = timekeeper.check_alone(self.speedup)
-            if self.request.profile and self.reference is not None:
-                look_at_launches([self.reference], example, deadline)
-        finally:
-            self.device_s = time.monotonic() - started
+        self.progress(Stage.LOAD)
+        preparation = Preparation(self.contenders, self.bench)
+        preparation.time_launches(self.cancelled)
+        deadline = deadline_in(self.request.timeout)  # What is measured before that is no kernel's time.
+        preparation.load(deadline, self.weights_seed)
+        owner = self.contenders[0]
+        self.inputs = TrialInputs(owner, self.candidate, self.bench.device.name, self.secret)
+        if self.reference is not None:
+            self.weights = Weights(self.reference, self.candidate, self.secret)
+            self.weights.share()
+        self.progress(Stage.VALIDATE)
+        (example,) = self.inputs.draw(1)
+        preparation.first_calls(example)
+        rounds = Rounds(self.contenders, self.inputs, example, self.bench, self.request, deadline)
+        rounds.validate()
+        timekeeper = Timekeeper(rounds, self.cancelled)
+        if rounds.right:
+            self.progress(Stage.TIME)
+            self.speedup = timekeeper.time()
+            self._flag_replay()
+        if rounds.right and self.weights is not None:
+            self._try_otherwise(rounds, self.weights)
+        if self.request.profile or (self.speedup is not None and self.speedup.ratio > SUSPICIOUS):
+            look_at_operations(self.contenders, example, self.bench, deadline)
+        if self.request.profile:
+            look_at_launches([self.candidate], example, deadline)
+        self.candidate.close()
+        if self.candidate.timing is not None:
+            self.speedup = timekeeper.check_alone(self.speedup)
+        rounds.look_at_precision()
+        if self.request.profile and self.reference is not None:
+            look_at_launches([self.reference], example, deadline)
 
     def _flag_replay(self) -> None:
         for contender in self.contenders:
@@ -220,9 +222,13 @@ class _Job:
         inputs["known_beforehand"] = self.request.replay_seed is not None
         return inputs
 
-    def close(self) -> None:
-        """Ends every runner of the job."""
+    def stop(self) -> None:
+        """Has the system end every runner of the job, without waiting for it."""
         for contender in self.contenders:
             contender.stop()
+
+    def close(self) -> None:
+        """Ends every runner of the job."""
+        self.stop()
         for contender in self.contenders:
             contender.close()

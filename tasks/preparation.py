@@ -27,9 +27,9 @@ class Preparation:
 
     def time_launches(self, cancelled: Callable[[], bool]) -> None:
         """While nothing of a submission is in any runner. On a card's first job its ceilings are measured here too."""
-        shifts_ms = self.bench.launch_shifts_ms([_session(contender) for contender in self.contenders], cancelled)
-        for contender, shift_ms in zip(self.contenders, shifts_ms, strict=True):
-            contender.launch_shift_ms = shift_ms
+        for contender in self.contenders:
+            if contender.standby is not None:
+                contender.launch_shift_ms = self.bench.launch_shift_ms(contender.standby, cancelled)
 
     def load(self, deadline: float, seed: int) -> None:
         """Loads every kernel, one after the other."""
@@ -62,6 +62,7 @@ class Preparation:
             candidate = self.contenders[-1]
             candidate.accuse(KernelFault(Status.CRASHED, message, compiled=candidate.compiled))
         session = _session(contender)
+        session.move_in(contender.folder)
         contender.range = Range(session, self.bench.device)
         with contender.answerable():
             # Asked before anything is drawn: the host's memory is overcommitted, and this process would be killed.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ from profiling.ceiling_probe import measure
 from profiling.ceilings import UNKNOWN, Ceilings, ceilings
 from profiling.device import Device
 from profiling.slots import Slots
-from profiling.window import GateClosed, Range
+from profiling.window import Clock, GateClosed, Range
 from sandbox.identity import let_pass
 from sandbox.launcher import Zygote
 from sandbox.scratch import remove
@@ -32,13 +32,13 @@ from sandbox.session import Session
 from tasks.bench_folder import BenchFolder
 from tasks.device import detect
 from tasks.lease import quiet
+from tasks.standbys import WARM_S, Standby, Standbys
 
 log = logging.getLogger(__name__)
 
 FOREVER = float("inf")
-WARM_S = 60.0
 CONTEXTS = 7
-"""The middle of so many contexts' launches is taken for the card's."""
+"""From so many contexts' launches the card's are told."""
 ARENA_SHARE = 4
 """By default a quarter of the device's memory is for inputs and outputs in all their copies, the rest for kernels."""
 
@@ -60,6 +60,8 @@ class Workbench:
         self._zygote: Zygote | None = None
         self._null: Range | None = None
         self._ceilings: Ceilings | None = None
+        self._cells = itertools.count()
+        self._standbys = Standbys(self._forked, self.quiet)
         self.card = CardMonitor(self.device.uuid)
 
     @property
@@ -80,53 +82,39 @@ class Workbench:
         return quiet(self.device_id, cancelled) if self.device.is_cuda else nullcontext()
 
     def private_folder(self, folder: Path) -> Path:
-        """Makes the folder in which one kernel is built and run, for nobody else to look into."""
+        """Makes the folder in which one kernel is built, for nobody else to look into."""
         return self.zygote.private_folder(folder)
 
-    def warm_sessions(self, folders: list[Path], cancelled: Callable[[], bool]) -> list[Session]:
-        """A fresh runner in each folder, contexts made all at once: what the holder of the device would wait for else.
-
-        They live until they are closed; whoever uses one sets its deadline (`Session.until`). Where the device has no
-        room for a context now, as its holder may use all of it, they make theirs when they are used.
-        """
-        sessions = self._sessions(folders, cancelled)
+    def warm(self, count: int, cancelled: Callable[[], bool]) -> list[Standby]:
+        """Fresh runners, on a GPU with contexts that launch alike: whoever holds the device need not wait for them."""
         if not self.device.is_cuda:
-            return sessions
-        try:
-            with self.quiet(cancelled):
-                for session in sessions:
-                    session.until(deadline_in(WARM_S))
-                    session.open_device()
-                for session in sessions:
-                    session.opened()
-        except BaseException as error:
-            for session in sessions:
-                session.close()
-            if not isinstance(error, KernelFault):
-                raise
-            log.warning("no context could be made ahead of the device's lease: %s", error)
-            return self._sessions(folders, cancelled)
-        return sessions
+            return [Standby(self._forked(cancelled)) for _ in range(count)]
+        known = self._ceilings
+        return self._standbys.take(count, known.launch_ms if known is not None else None, cancelled)
 
-    def session(self, folder: Path, *, gpu: bool, deadline: float, cancelled: Callable[[], bool]) -> Session:
-        """A fresh runner in a private folder, a builder without `gpu`. `deadline` is by time.monotonic()."""
+    def builder(self, folder: Path, *, deadline: float, cancelled: Callable[[], bool]) -> Session:
+        """A fresh builder in a private folder. `deadline` is by time.monotonic()."""
+        return self._session(folder, deadline, cancelled, gpu=False)
+
+    def _session(self, folder: Path, deadline: float, cancelled: Callable[[], bool], *, gpu: bool) -> Session:
         try:
-            return self._session(folder, gpu, deadline, cancelled)
+            runner = self.zygote.runner(folder, gpu=gpu, deadline=deadline, cancelled=cancelled)
+            return Session(runner, self.target, self.arena_memory)
         except InfrastructureFault:
             self._discard()
             raise
 
-    def null_window(self, slots: Slots, *, gated: bool) -> float:
-        """Milliseconds of a window in which nothing is computed, from a runner that never sees a submission.
+    def null_window(self, slots: Slots, *, gated: bool) -> Clock:
+        """The clock of a window in which nothing is computed, from a runner that never sees a submission.
 
         The runner lives as long as the workbench. It runs our own code, so what goes wrong in it is our own fault.
         """
         try:
             if self._null is None:
-                session = self._session(self._own_runners_folder(), True, FOREVER, lambda: False)
+                session = self._forked(lambda: False)
                 self._null = Range(session, self.device, null=True)
                 session.load_null()
-            return self._null.window(slots, gated=gated, marked=False).elapsed_ms
+            return self._null.window(slots, gated=gated, marked=False).clock
         except (KernelFault, GateClosed, InfrastructureFault) as fault:
             self._discard()
             raise InfrastructureFault(f"the null runner failed: {fault}") from fault
@@ -142,16 +130,21 @@ class Workbench:
                 )
         return self._ceilings
 
-    def launch_shifts_ms(self, sessions: list[Session], cancelled: Callable[[], bool]) -> list[float | None]:
-        """By how much a launch takes longer in each runner than on this card as a rule. Before they have a submission.
+    def launch_shift_ms(self, standby: Standby, cancelled: Callable[[], bool]) -> float | None:
+        """By how much a launch takes longer in that runner than on this card as a rule. Before it has a submission.
 
         None where that cannot be told. Needs the device's lease.
         """
         usual = self.ceilings().launch_ms
-        if usual is None:
-            return [None] * len(sessions)
-        found = self._launches_ms(sessions, cancelled)
-        return [here - usual if here is not None else None for here in found]
+        here = standby.launch_ms
+        if usual is not None and here is None:
+            try:
+                standby.session.until(deadline_in(WARM_S))
+                with self.quiet(cancelled):
+                    here = standby.session.launch_ms()
+            except KernelFault as fault:
+                raise InfrastructureFault(f"a fresh runner does not launch: {fault}") from fault
+        return here - usual if usual is not None and here is not None else None
 
     def own_pids(self) -> set[int]:
         """Every process of this service on this node: none of them is a stranger on the card."""
@@ -186,49 +179,33 @@ class Workbench:
         self._discard()
         self._own_folder.close()
 
-    def _sessions(self, folders: list[Path], cancelled: Callable[[], bool]) -> list[Session]:
-        sessions: list[Session] = []
+    def _forked(self, cancelled: Callable[[], bool]) -> Session:
+        """A runner in a folder of its own, into which a kernel that is built can move (`Session.move_in`)."""
+        cell = self.private_folder(self.folder / f"cell-{next(self._cells)}")
         try:
-            for folder in folders:
-                sessions.append(self.session(folder, gpu=True, deadline=FOREVER, cancelled=cancelled))
+            session = self._session(cell, FOREVER, cancelled, gpu=True)
         except BaseException:
-            for session in sessions:
-                session.close()
+            remove(cell)
             raise
-        return sessions
-
-    def _session(self, folder: Path, gpu: bool, deadline: float, cancelled: Callable[[], bool]) -> Session:
-        runner = self.zygote.runner(folder, gpu=gpu, deadline=deadline, cancelled=cancelled)
-        return Session(runner, self.target, self.arena_memory)
+        session.cell = cell
+        return session
 
     def _measured_ceilings(self) -> Ceilings:
-        sessions = self.warm_sessions([self._own_runners_folder()] * CONTEXTS, lambda: False)
         try:
-            found = [each for each in self._launches_ms(sessions, lambda: False) if each is not None]
-        finally:
-            for session in sessions:
-                session.close()
-        return replace(measure(self.device.name), launch_ms=statistics.median(found) if found else None)
-
-    def _launches_ms(self, sessions: list[Session], cancelled: Callable[[], bool]) -> list[float | None]:
-        """What a launch costs in each; quiet, as others' contexts would make it longer for no reason of its own."""
-        try:
-            with self.quiet(cancelled):
-                for session in sessions:
-                    session.until(deadline_in(WARM_S))
-                return [session.launch_ms() for session in sessions]
+            made = self._standbys.make(CONTEXTS, lambda: False)
         except KernelFault as fault:
-            raise InfrastructureFault(f"a fresh runner does not launch: {fault}") from fault
-
-    def _own_runners_folder(self) -> Path:
-        """Of the runners that see no submission."""
-        folder = self.folder / "own"
-        return folder if folder.exists() else self.private_folder(folder)
+            raise InfrastructureFault(f"a fresh runner does not start: {fault}") from fault
+        for one in made:
+            one.session.close()
+        found = sorted(one.launch_ms for one in made if one.launch_ms is not None)
+        # The faster of the two kinds of contexts; the very fastest may be by itself.
+        return replace(measure(self.device.name), launch_ms=found[:2][-1] if found else None)
 
     def _discard(self) -> None:
         if self._null is not None:
             self._null.session.close()
             self._null = None
+        self._standbys.close()
         if self._zygote is not None:
             self._zygote.close()
             self._zygote = None

@@ -21,7 +21,11 @@ from validation.tolerance import Tolerance, applied, strict
 __all__ = ["CallComparison", "compare", "compare_calls", "merge"]
 
 PIECE = 1 << 22
-"""Elements compared at a time: under 128 bytes of temporaries for each."""
+"""Elements compared at a time, half as many complex ones: under 128 bytes of temporaries for each."""
+BATCH = 1 << 23
+"""Elements of several calls' tensors compared at a time: what is launched for them costs more than what it does."""
+SMALL = 1 << 19
+"""Elements of a tensor at most for that: larger ones are looked at one by one, bits first."""
 
 Call = tuple[list[torch.Tensor], list[torch.Tensor]]
 """Expected and actual outputs."""
@@ -45,7 +49,7 @@ def compare_calls(calls: list[Call], requested: Tolerance) -> list[CallCompariso
             found += [_faulty(call, fault, requested) for call in together]
             continue
         largest = max(tensor.numel() for tensor in together[0][0])
-        size = max(1, PIECE // (2 * max(1, largest)))
+        size = BATCH // max(1, largest) if largest <= SMALL else 1
         for first in range(0, len(together), size):
             found += _batch(together[first : first + size], requested)
     return found
@@ -114,7 +118,7 @@ def _output(index: int, expected: torch.Tensor, actual: torch.Tensor, requested:
         return _equal(expected, requested)
     tolerance, tight = applied(expected.dtype, requested), strict(expected.dtype)
     starts, measured = [], []
-    for start, want, got in pieces(expected, actual, PIECE):
+    for start, want, got in pieces(expected, actual, PIECE // (1 + expected.is_complex())):
         starts.append(start)
         measured.append(measures(want.unsqueeze(0), got.unsqueeze(0), tolerance, tight))
     rows = torch.cat(measured).tolist()  # The one synchronisation with the device.

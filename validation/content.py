@@ -101,7 +101,10 @@ def _draw(init: TensorInit, shape: tuple[int, ...], name: str, generator: torch.
     dtype = torch.float32 if name.startswith("float8") else torch_dtype(name)
     if init.kind == "randn":
         mean, std = _or(init.mean, 0.0), _or(init.std, 1.0)
-        return Drawn(torch.randn(shape, dtype=dtype, **options).mul_(std).add_(mean), mean, mean)
+        values = torch.randn(shape, dtype=dtype, **options)
+        if (mean, std) != (0.0, 1.0):
+            values.mul_(std).add_(mean)
+        return Drawn(values, mean, mean)
     bottom, top = _or(init.low, 0.0), _or(init.high, 1.0)
     if bottom > top:
         raise ValueError(f"low {bottom} is above high {top}")

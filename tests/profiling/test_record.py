@@ -7,19 +7,24 @@ import torch
 
 from profiling.record import TimeRecord
 from profiling.speedup import paired_speedup, pairs_half_width
-from profiling.window import Window
+from profiling.window import Clock, Window
 
 NULL_MS = [0.158, 0.160, 0.162]
+
+
+def window(elapsed_ms: float, call_ms: list[float] | None = None, *, ready_ms: float = 0.1) -> Window:
+    """One whose outputs are of no interest."""
+    return Window(elapsed_ms, call_ms or [], torch.empty(0), False, ready_ms)
 
 
 def record(*elapsed_ms: float, marked: tuple[float, list[float]] | None = None, calls: int = 2) -> TimeRecord:
     """Windows of that many calls, each beside a null window of about 0.16 ms."""
     made = TimeRecord(calls, is_cuda=True, gated=True)
     if marked is not None:
-        made.warm_up(Window(marked[0], marked[1], torch.empty(0), False), 0.160)
+        made.warm_up(window(marked[0], marked[1]), Clock(0.160, 0.1))
     for index, elapsed in enumerate(elapsed_ms):
         null_ms = NULL_MS[index % 3]
-        made.add(Window(elapsed - 0.160 + null_ms, [], torch.empty(0), False), null_ms)
+        made.add(window(elapsed - 0.160 + null_ms), Clock(null_ms, 0.1))
     return made
 
 
@@ -75,7 +80,7 @@ def test_pairs_that_were_broken_into_do_not_count() -> None:
 def test_a_kernel_that_is_slower_by_itself_has_that_time_in_its_speedup_too() -> None:
     reference, batcher = record(*[10.16] * 6), record(*[1.16] * 6)
     for _ in range(8):
-        batcher.add_single(Window(5.16, [], torch.empty(0), False), 0.16)
+        batcher.add_single(window(5.16), Clock(0.16, 0.1))
     assert batcher.timing("cold").trusted_ms == pytest.approx(5.0, rel=0.01)
     assert ["by itself" in flag for flag in batcher.timing("cold").flags] == [True]
     assert batcher.timing("cold").windows == 6
@@ -86,7 +91,7 @@ def test_a_kernel_that_is_slower_by_itself_has_that_time_in_its_speedup_too() ->
 def test_drift_of_the_overhead_is_taken_off_window_by_window() -> None:
     made = TimeRecord(2, is_cuda=True, gated=True)
     for step in range(10):
-        made.add(Window(10.16 + 0.05 * step, [], torch.empty(0), False), 0.16 + 0.05 * step)
+        made.add(window(10.16 + 0.05 * step), Clock(0.16 + 0.05 * step, 0.1))
     timing = made.timing("cold")
     assert timing.trusted_ms == pytest.approx(5.0) and timing.precision == pytest.approx(0, abs=1e-9)
 
@@ -111,3 +116,22 @@ def test_what_a_launch_costs_more_in_this_process_is_taken_off_each_call() -> No
     timing = slower.timing("cold")
     assert timing.trusted_ms == pytest.approx(plain.timing("cold").trusted_ms)
     assert timing.launch_shift_us == pytest.approx(0.1)
+
+
+def test_what_was_worked_before_the_gun_is_added_and_it_is_said() -> None:
+    made = TimeRecord(2, is_cuda=True, gated=True)
+    for step in range(6):
+        made.add(window(2.16, ready_ms=8.1 + 0.001 * step), Clock(0.16, 0.1))
+    timing = made.timing("cold")
+    assert timing.trusted_ms == pytest.approx(5.0, rel=0.01)
+    assert any("making a window ready took 8 ms longer" in flag for flag in timing.flags)
+
+
+@pytest.mark.parametrize("early", [[0.04] * 6, [0.9, -0.5, 0.4, -0.7, 1.1, 0.2], [-3.0] * 6])
+def test_noise_before_the_gun_is_no_head_start(early: list[float]) -> None:
+    made = TimeRecord(2, is_cuda=True, gated=True)
+    for each in early:
+        made.add(window(10.16, ready_ms=4.0 + each), Clock(0.16, 4.0))
+    timing = made.timing("cold")
+    assert timing.trusted_ms == pytest.approx(5.0)
+    assert timing.flags == []

@@ -87,7 +87,10 @@ def test_a_right_candidate_passes_with_times_for_both_sides(bench: Workbench) ->
     assert body["verdict"] == "passed", body["kernel_exec_result"]["validation_error"]
     assert body["ref_runtime"]["mean"] > 0
     speedup = body["speedup"]
-    # On a host as busy as that there may be no upper bound.
+    if speedup is None:  # On a host as busy as that no window is clear of zero, which is told.
+        assert any("too short" in flag for flag in body["timing"]["flags"]), body["timing"]
+        return
+    # On one nearly as busy there may be no upper bound.
     assert speedup["low"] <= speedup["ratio"] and (speedup["high"] is None or speedup["ratio"] <= speedup["high"])
     comparison = body["kernel_exec_result"]["comparison"]
     assert comparison["calls"] == comparison["calls_passed"] >= 10
@@ -395,8 +398,8 @@ def test_a_reference_that_ends_in_float64_takes_nothing_from_the_verdict(
     report = judged(bench, forward("return torch.softmax(x, -1)"), reference)
     assert report.outcome.status is Status.PASSED, report.outcome.message
     assert report.outcome.timing is not None
-    distributions = report.outcome.inputs["distributions"]
-    assert distributions["judged"] == [] and "stopped" in distributions["left_out"]["small"]
+    assert report.outcome.inputs["distributions"]["judged"] and report.outcome.comparison is not None
+    assert report.outcome.comparison.precision is None
 
 
 def test_inputs_too_large_to_be_copied_a_dozen_times_are_not_tried_otherwise(
@@ -500,3 +503,18 @@ def test_a_kernel_cannot_have_windows_of_one_call_by_calling_itself_slow(bench: 
     report = judged(bench, kernel(lie + source), kernel(SOFTMAX))
     assert report.outcome.status is Status.PASSED, report.outcome.message
     assert report.outcome.timing is not None and report.outcome.timing.calls_per_window > 10
+
+
+def test_what_was_built_is_the_runners_own_and_where_it_lies_is_not_told(bench: Workbench) -> None:
+    source = f"""
+import os, torch
+with open("runs", "a") as runs:
+    runs.write("x")
+print("runs:", open("runs").read(), "in", os.getcwd(), "own:", os.stat("runs").st_uid == os.getuid(), flush=True)
+def kernel_fn(x): return x * 2{INPUTS}
+"""
+    report = judged(bench, kernel(source), kernel(source))
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+    assert "runs: xx in . own: True" in report.outcome.output
+    assert str(bench.folder) not in report.outcome.output
+    assert [path.name for path in bench.folder.iterdir() if path.name.startswith("job-")] == []

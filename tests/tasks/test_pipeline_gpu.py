@@ -236,24 +236,24 @@ def test_a_device_without_room_for_a_context_is_waited_for(bench: Any) -> None:
 
     free, _ = torch.cuda.mem_get_info()
     taken = torch.empty(free - (64 << 20), dtype=torch.uint8, device="cuda")
-    (session,) = bench.warm_sessions([bench._own_runners_folder()], lambda: False)
+    (standby,) = bench.warm(1, lambda: False)
     del taken
     torch.cuda.empty_cache()
     try:
-        launch_ms = session.launch_ms()
+        launch_ms = standby.session.launch_ms()
         assert launch_ms is not None and 0 < launch_ms < 0.1
     finally:
-        session.close()
+        standby.session.close()
 
 
 def test_a_job_may_wait_for_the_device_longer_than_a_context_takes(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    warm = bench.warm_sessions
+    warm = bench.warm
 
-    def waited_long(folders: Any, cancelled: Any) -> Any:
-        sessions = warm(folders, cancelled)
-        for session in sessions:
-            session.until(time.monotonic() - 1)
-        return sessions
+    def waited_long(count: int, cancelled: Any) -> Any:
+        standbys = warm(count, cancelled)
+        for standby in standbys:
+            standby.session.until(time.monotonic() - 1)
+        return standbys
 
-    monkeypatch.setattr(bench, "warm_sessions", waited_long)
+    monkeypatch.setattr(bench, "warm", waited_long)
     assert judged(bench, variant("cuda", "")).outcome.status is Status.PASSED

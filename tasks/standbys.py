@@ -1,0 +1,126 @@
+"""Runners with their contexts made ahead of time, of which each job gets those that launch alike.
+
+What a launch costs differs between contexts by up to 0.2 µs and stays as it is for a context's life; two kinds of them
+lie 0.1 µs apart (docs/measurements.md). A kernel of a hundred launches is a tenth slower in one than in the other, so
+what is compared has to be run in two of one kind. All of this happens before a runner has a submission.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import secrets
+import statistics
+import time
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from domain.fault import KernelFault
+from sandbox.session import Session
+
+log = logging.getLogger(__name__)
+
+SPARE = 3
+"""So many more than a job needs: of five, two of the same kind are there."""
+WARM_S = 60.0
+
+Cancelled = Callable[[], bool]
+
+
+@dataclass(frozen=True)
+class Standby:
+    """A runner without a submission. `launch_ms`: what a launch costs in its context, None where not known."""
+
+    session: Session
+    launch_ms: float | None = None
+
+
+class Standbys:
+    """`fork` gives a runner, `quiet` a block in which nobody's windows run. Each lives until it is taken or closed."""
+
+    def __init__(
+        self, fork: Callable[[Cancelled], Session], quiet: Callable[[Cancelled], AbstractContextManager[None]]
+    ) -> None:
+        self._fork = fork
+        self._quiet = quiet
+        self._waiting: list[Standby] = []
+
+    def take(self, count: int, usual_ms: float | None, cancelled: Cancelled) -> list[Standby]:
+        """So many that launch alike, and as on this card as a rule where that can be chosen.
+
+        Whoever takes one closes it, and sets its deadline (`Session.until`). Where the device has no room for a context
+        now, as the holder of its lease may use all of it, they make theirs when they are used.
+        """
+        self._bury()
+        missing = count + SPARE - len(self._waiting)
+        if missing > 0:
+            try:
+                self._waiting += self.make(missing, cancelled)
+            except KernelFault as error:
+                log.warning("no context could be made ahead of the device's lease: %s", error)
+        if len(self._waiting) < count:
+            return [Standby(session) for session in self._forked(count, cancelled)]
+        taken = alike(self._waiting, count, usual_ms)
+        self._waiting = [one for one in self._waiting if one not in taken]
+        for one in taken:
+            one.session.runner.cancelled = cancelled
+        return taken
+
+    def make(self, count: int, cancelled: Cancelled) -> list[Standby]:
+        """So many with their contexts made, all at once, and what a launch costs in each."""
+        sessions = self._forked(count, cancelled)
+        try:
+            with self._quiet(cancelled):
+                for session in sessions:
+                    session.until(time.monotonic() + WARM_S)
+                    session.open_device()
+                for session in sessions:
+                    session.opened()
+                return [Standby(session, session.launch_ms()) for session in sessions]
+        except BaseException:
+            _close(sessions)
+            raise
+
+    def close(self) -> None:
+        """Ends those that nobody took."""
+        _close([one.session for one in self._waiting])
+        self._waiting = []
+
+    def _forked(self, count: int, cancelled: Cancelled) -> list[Session]:
+        sessions: list[Session] = []
+        try:
+            for _ in range(count):
+                sessions.append(self._fork(cancelled))
+        except BaseException:
+            _close(sessions)
+            raise
+        return sessions
+
+    def _bury(self) -> None:
+        dead = [one for one in self._waiting if not one.session.runner.alive]
+        _close([one.session for one in dead])
+        self._waiting = [one for one in self._waiting if one not in dead]
+
+
+def alike(waiting: list[Standby], count: int, usual_ms: float | None) -> list[Standby]:
+    """Those of them, in an order that means nothing, whose launches are closest to each other and to the usual."""
+
+    def apart(group: Iterable[Standby]) -> tuple[int, float]:
+        times = [one.launch_ms for one in group if one.launch_ms is not None]
+        if not times:
+            return count, 0.0
+        off = abs(statistics.mean(times) - usual_ms) if usual_ms is not None else 0.0
+        # What differs between two that are compared counts more than what both are off by.
+        return count - len(times), 2 * (max(times) - min(times)) + off
+
+    best = list(min(itertools.combinations(waiting, count), key=apart))
+    secrets.SystemRandom().shuffle(best)
+    return best
+
+
+def _close(sessions: list[Session]) -> None:
+    for session in sessions:
+        session.stop()
+    for session in sessions:
+        session.close()
