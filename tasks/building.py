@@ -6,6 +6,7 @@ import dataclasses
 import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from domain.fault import KernelFault
 from domain.result import Status
@@ -14,8 +15,8 @@ from tasks.contender import Contender
 from tasks.privacy import without_machine_paths
 from tasks.workbench import Workbench, deadline_in
 
-PATIENCE = 0.5
-"""For another job's build of the same, as a share of the time that one may take; then it is built here all the same."""
+PATIENCE_S = 45.0
+"""For another job's build of the same, out of watch.SLACK_S; then it is built all the same."""
 
 HIT, MISS, OFF = "hit", "miss", "off"
 _KEPT_FAULTS = (Status.COMPILE_ERROR, Status.UNSUPPORTED)
@@ -43,7 +44,7 @@ class Building:
             self._compile(contender)
             return
         key = self._bench.build_key(contender.kernel)
-        with cache.alone(key, self._cancelled, PATIENCE * self._timeout):
+        with cache.alone(key, self._cancelled, min(PATIENCE_S, self._timeout)):
             kept = cache.restore(key, contender.folder)
             contender.facts["compile_cache"] = MISS if kept is None else HIT
             if kept is None:
@@ -57,9 +58,10 @@ class Building:
         except KernelFault as fault:
             contender.close()
             if _would_fail_again(fault):
-                contender.seal()
-                finished = Finished(None, _without_paths(fault, contender), contender.output, time.time())
-                cache.store(key, contender.folder, contender.sealed, finished)
+                with suppress(KernelFault):  # Of the folder's size: then this is not kept.
+                    contender.seal()
+                    finished = Finished(None, _without_paths(fault, contender), contender.output, time.time())
+                    cache.store(key, contender.folder, contender.sealed, finished)
             raise
         if contender.artifact.deferred is None:
             artifact = contender.artifact
