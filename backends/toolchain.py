@@ -11,12 +11,15 @@ import hashlib
 import inspect
 import json
 import logging
+import os
 import re
 import shutil
 import subprocess
 import sys
 import sysconfig
 import tempfile
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -25,6 +28,8 @@ from torch.utils import cpp_extension
 from backends import compiler, device_passes, lean_headers, lean_source, precompiled
 from backends.cuda_home import cuda_home
 from backends.precompiled import OPTIMISATION, precompile
+
+UNUSED_S = 30 * 86_400.0
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +54,7 @@ def prepared(parent: Path) -> Path | None:
         return None
     folder = parent / _digest(tools)
     if (folder / "toolchain.json").exists():
+        os.utime(folder / "toolchain.json")
         return folder
     parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix="draft-", dir=parent))
@@ -74,7 +80,16 @@ def prepared(parent: Path) -> Path | None:
                 raise
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+    _tidy(parent)
     return folder
+
+
+def _tidy(parent: Path) -> None:
+    """Removes what no worker has started with for long: a gigabyte for each torch that there was."""
+    for config in parent.glob("*/toolchain.json"):
+        with suppress(FileNotFoundError):
+            if time.time() - config.stat().st_mtime > UNUSED_S:
+                shutil.rmtree(config.parent, ignore_errors=True)
 
 
 def precompile_all(folder: Path) -> None:

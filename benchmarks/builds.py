@@ -15,6 +15,7 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from backends import toolchain
+from stack import verdicts
 
 SOURCES = Path(__file__).parent / "extensions"
 ARCH_WITHOUT_DEVICE = "sm_90"
@@ -68,13 +70,18 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="also write the figures to this file, as JSON")
     given = parser.parse_args()
     console = Console(highlight=False, soft_wrap=True)
+    if not console.is_terminal:
+        console.width = verdicts.WIDTH
     names = given.names or sorted(path.stem for path in SOURCES.glob("[a-z]*.py"))
     with tempfile.TemporaryDirectory() as temporary:
         compilers = _toolchain(given.state or Path(temporary), console)
         with ThreadPoolExecutor(given.at_once) as pool:
-            pairs = list(
-                pool.map(lambda name: compare(name, compilers, Path(temporary), no_stock=given.no_stock), names)
-            )
+            compared = partial(compare, compilers=compilers, parent=Path(temporary), no_stock=given.no_stock)
+            pairs = []
+            for pair in pool.map(compared, names):
+                pairs.append(pair)
+                stock = f", stock {pair.stock.seconds:.1f} s" if pair.stock else ""
+                console.print(f"{len(pairs)} of {len(names)}: {pair.name} {pair.lean.seconds:.1f} s{stock}")
     console.print(_table(pairs))
     for pair in pairs:
         for problem in pair.problems:
