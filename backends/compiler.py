@@ -25,6 +25,9 @@ NOTE = ".headers"
 """Behind the object's name: the file that says which headers were used."""
 
 STOCK, LEAN, PRECOMPILED = "stock", "lean", "lean, precompiled"
+_REFUSED = "-Winvalid-pch"
+"""Has g++ say so where a precompiled header is not for these flags or macros; it reads the header itself then."""
+
 _ERROR = re.compile(r"^.*\berror\b.*$", re.MULTILINE)
 _SOURCES = (".cpp", ".cc", ".cxx", ".cu")
 
@@ -64,9 +67,10 @@ def _lean(tool: str, toolchain: Path, config: dict[str, str], source: Path, targ
         return LEAN
     precompiled = toolchain / "pch" / variant(arguments)
     ahead = [f"-I{precompiled}"] if (precompiled / f"{INCLUDED}.gch").is_file() else []
-    forced = [f"-D{HOST}", *ahead, *folders, "-include", INCLUDED, "-include", NAMED]
-    _compiled(*_run([config[tool], *forced, *arguments]))
-    return PRECOMPILED if ahead else LEAN
+    forced = [f"-D{HOST}", _REFUSED, *ahead, *folders, "-include", INCLUDED, "-include", NAMED]
+    status, text = _run([config[tool], *forced, *arguments])
+    _compiled(status, text)
+    return PRECOMPILED if ahead and _REFUSED not in text else LEAN
 
 
 def _compiled(status: int, text: str) -> None:
