@@ -115,7 +115,13 @@ class Timekeeper:
         said = [] if shift_ms is not None else [LAUNCHES_UNKNOWN]
         launches = contender.probe.launches if contender.probe is not None else None
         return TimeRecord(
-            calls, self.bench.device.is_cuda, gated, launch_shift_ms=shift_ms or 0.0, launches=launches, flags=said
+            calls,
+            self.bench.device.is_cuda,
+            gated,
+            launch_shift_ms=shift_ms or 0.0,
+            launches=launches,
+            charged=contender is self.rounds.candidate,
+            flags=said,
         )
 
     def _windows(self, slots: dict[str, Slots], records: dict[str, TimeRecord]) -> None:
