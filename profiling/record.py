@@ -91,7 +91,7 @@ class TimeRecord:
         self.null_ms = [statistics.median(alone_ms)] * len(self.null_ms)
 
     def correct_ready(self, alone_ms: Sequence[float]) -> bool:
-        """Null windows that the submission kept from being ready hide none of its own work; whether they had hidden any.
+        """Null windows that the submission kept from being ready hide none of its work; whether they had hidden any.
 
         Each counts for what it takes without it at most, as far as that can be told.
         """
