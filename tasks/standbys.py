@@ -40,10 +40,14 @@ class Standbys:
     """`fork` gives a runner, `quiet` a block in which nobody's windows run. Each lives until it is taken or closed."""
 
     def __init__(
-        self, fork: Callable[[Cancelled], Session], quiet: Callable[[Cancelled], AbstractContextManager[None]]
+        self,
+        fork: Callable[[Cancelled], Session],
+        quiet: Callable[[Cancelled], AbstractContextManager[None]],
+        spare: int = SPARE,
     ) -> None:
         self._fork = fork
         self._quiet = quiet
+        self._spare = spare
         self._waiting: list[Standby] = []
 
     def take(self, count: int, usual_ms: float | None, cancelled: Cancelled) -> list[Standby]:
@@ -53,18 +57,28 @@ class Standbys:
         now, as the holder of its lease may use all of it, they make theirs when they are used.
         """
         self._bury()
-        missing = count + SPARE - len(self._waiting)
-        if missing > 0:
+        # As many as are to choose from, or else as many as are needed.
+        for wanted in (count + self._spare, count):
+            missing = wanted - len(self._waiting)
+            if missing <= 0:
+                break
             try:
-                self._waiting += self.make(missing, cancelled)
+                made = self.make(missing, cancelled)
             except KernelFault as error:
-                log.warning("no context could be made ahead of the device's lease: %s", error)
+                log.warning("%d contexts could not be made ahead of the device's lease: %s", missing, error)
+            else:
+                # Whoever waited may have gone with a zygote that died meanwhile (`close`).
+                self._waiting = [*self._waiting, *made]
+                break
         if len(self._waiting) < count:
             return [Standby(session) for session in self._forked(count, cancelled)]
         taken = alike(self._waiting, count, usual_ms)
         self._waiting = [one for one in self._waiting if one not in taken]
         for one in taken:
             one.session.runner.cancelled = cancelled
+        if all(one.launch_ms is not None for one in taken):
+            # The others of which that is not known would never be chosen, and leave the next job no choice.
+            self._let_go([one for one in self._waiting if one.launch_ms is None])
         return taken
 
     def make(self, count: int, cancelled: Cancelled) -> list[Standby]:
@@ -98,9 +112,11 @@ class Standbys:
         return sessions
 
     def _bury(self) -> None:
-        dead = [one for one in self._waiting if not one.session.runner.alive]
-        _close([one.session for one in dead])
-        self._waiting = [one for one in self._waiting if one not in dead]
+        self._let_go([one for one in self._waiting if not one.session.runner.alive])
+
+    def _let_go(self, those: list[Standby]) -> None:
+        self._waiting = [one for one in self._waiting if one not in those]
+        _close([one.session for one in those])
 
 
 def alike(waiting: list[Standby], count: int, usual_ms: float | None) -> list[Standby]:
