@@ -12,6 +12,7 @@ from profiling.record import TimeRecord
 from profiling.slots import Slots
 from profiling.window import Clock, GateClosed
 from tasks.contender import Contender
+from tasks.places import relocate
 
 ALONE_ROUNDS = 3
 
@@ -75,6 +76,8 @@ class Alone:
         if reference.range is None or reference.session is None:
             return False
         try:
+            # As beside the candidate: from one place alone its time is another.
+            relocate(reference, self._slots[reference.role], record)
             window = reference.range.window(self._slots[reference.role], gated=record.gated, marked=False)
         except (KernelFault, GateClosed):
             return False
