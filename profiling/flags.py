@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profiling.card_state import CardState
-from profiling.statistics import standard_error
+from profiling.statistics import OUTLIERS_AT_MOST, Sample, standard_error
 
 ERRORS_APART = 4.0
 """Two times differ when they are further apart than so many of their joint standard errors,"""
@@ -26,6 +26,8 @@ of many its first call does for all (60 MB at 4.3 TB/s: 14 µs)."""
 
 HEAD_START_MS = 0.05
 """Less than this before a window of 3 ms is not worth a word."""
+CERTAIN_MS = 0.25
+"""So much is no noise even in a single window: honest ones differ by -50 to 80 µs (docs/measurements.md)."""
 
 LISTED = 4
 MIB = 1 << 20
@@ -82,22 +84,38 @@ def believed(window_ms: float, window_error_ms: float, single_ms: float, single_
     )
 
 
-def head_start(early_ms: Sequence[float]) -> Believed:
-    """What a kernel did on the device while its windows were made ready: in ms a window, 0 where that is noise.
+@dataclass(frozen=True)
+class HeadStart:
+    """What to add to each window in ms, 0 where it is noise, and the sentence about it."""
+
+    added_ms: Sample
+    flag: str | None = None
+
+
+def head_start(early_ms: Sequence[float]) -> HeadStart:
+    """What a kernel did on the device while its windows were made ready.
 
     `early_ms` is what making ready took longer than for the null window beside it. Contexts of two processes take turns
-    on a device: what one computes, the other's copies wait for.
+    on a device: what one computes, the other's copies wait for. A window that was made ready late beyond doubt is
+    charged for what it took itself: a kernel that works ahead in some windows, or makes one of them very late, would
+    hide in the spread of all.
     """
-    early = np.asarray(early_ms)
-    if early.size < 2:
-        return Believed(0.0)
-    level = float(np.median(early))
-    if not level > max(ERRORS_APART * standard_error(early), HEAD_START_MS):
-        return Believed(0.0)
-    return Believed(
-        level,
-        f"making a window ready took {duration(level)} longer beside this kernel's process than beside an idle one: it "
-        "computes on inputs before the clock runs, or leaves work on the device; that is added to the window's time",
+    early = np.asarray(early_ms, dtype=np.float64)
+    certain = early > CERTAIN_MS
+    rest = early[~certain]
+    # What was ready too soon by far must not widen the noise either.
+    noise = ERRORS_APART * standard_error(np.clip(rest, -CERTAIN_MS, None))
+    level = float(np.median(rest)) if rest.size > 1 else 0.0
+    level = level if level > max(noise, HEAD_START_MS) else 0.0
+    added: Sample = np.where(certain, early, level)
+    if not level and certain.mean() <= OUTLIERS_AT_MOST:
+        return HeadStart(added)
+    typical = float(np.median(added[added > 0]))
+    windows = "a window" if (added > 0).all() else f"{_windows(int(certain.sum()))} of {early.size}"
+    return HeadStart(
+        added,
+        f"making {windows} ready took {duration(typical)} longer beside this kernel's process than beside an idle one: "
+        "it computes on inputs before the clock runs, or leaves work on the device; that is added to the time",
     )
 
 

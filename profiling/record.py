@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from domain.result import Timing
-from profiling.flags import Believed, Misfit, believed, events_misfit, head_start
+from profiling.flags import CERTAIN_MS, Believed, HeadStart, Misfit, believed, events_misfit, head_start
 from profiling.plan import Stop
 from profiling.statistics import Sample, half_width, resolved, runtime_stats, standard_error, undisturbed
 from profiling.window import Clock, Window
@@ -19,6 +19,9 @@ from profiling.window import Clock, Window
 # How far a runner's own times may be from the referee's window before they are not believed even as a distribution.
 EVENT_SLACK = 0.10
 EVENT_SLACK_MS = 0.02
+
+READY_SLACK = 1.1
+"""Making ready is mostly copying, which takes a few percent more or less from time to time."""
 
 LEAST_LAUNCH_MS = 1.2e-3
 """No kernel is launched behind another sooner: 1.67 µs is the least seen on an H200 (docs/measurements.md)."""
@@ -39,8 +42,9 @@ class TimeRecord:
     afterwards (profiling.beside). `launch_shift_ms` is what a launch takes longer in this process than on this card as
     a rule, measured before there was a submission in it; taken off once a call. `slowed` is how many times as long the
     windows took beside the other contender as without it. `launches` are those of a call by the runner's own count
-    (None: unknown), and only tell how far off a time may be. `early_ms` is what making ready took longer for this
-    contender's windows than for the null windows beside them: work before the gun, which counts.
+    (None: unknown), and only tell how far off a time may be. `ready_ms` is what making ready took for this contender's
+    windows, `null_ready_ms` for the null windows beside them: what it took longer is work before the gun, and counts
+    where `charged`. A reference is not: the candidate's process could keep its windows from being ready.
     """
 
     calls: int
@@ -48,9 +52,11 @@ class TimeRecord:
     gated: bool
     launch_shift_ms: float = 0.0
     launches: int | None = 1
+    charged: bool = True
     elapsed_ms: list[float] = field(default_factory=list)
     null_ms: list[float] = field(default_factory=list)
-    early_ms: list[float] = field(default_factory=list)
+    ready_ms: list[float] = field(default_factory=list)
+    null_ready_ms: list[float] = field(default_factory=list)
     single_ms: list[float] = field(default_factory=list)
     flags: list[str] = field(default_factory=list)
     card: dict[str, Any] | None = None
@@ -67,7 +73,8 @@ class TimeRecord:
         """A window and the null window beside it."""
         self.elapsed_ms.append(window.elapsed_ms)
         self.null_ms.append(null.elapsed_ms)
-        self.early_ms.append(window.ready_ms - null.ready_ms)
+        self.ready_ms.append(window.ready_ms)
+        self.null_ready_ms.append(null.ready_ms)
         self._note_marks(window, null)
 
     def add_single(self, window: Window, null: Clock) -> None:
@@ -76,23 +83,35 @@ class TimeRecord:
 
     def drop_last(self) -> None:
         """The last window is to be taken again."""
-        for taken in (self.elapsed_ms, self.null_ms, self.early_ms):
+        for taken in (self.elapsed_ms, self.null_ms, self.ready_ms, self.null_ready_ms):
             taken.pop()
 
     def correct_null(self, alone_ms: Sequence[float]) -> None:
         """Null windows that the submission slowed count for what they take without it."""
         self.null_ms = [statistics.median(alone_ms)] * len(self.null_ms)
 
+    def correct_ready(self, alone_ms: Sequence[float]) -> bool:
+        """Null windows that the submission kept from being ready hide none of its work; whether they had hidden any.
+
+        Each counts for what it takes without it at most, as far as that can be told.
+        """
+        before = self._head_start.added_ms
+        most = READY_SLACK * statistics.median(alone_ms) + CERTAIN_MS
+        self.null_ready_ms = [min(taken, most) for taken in self.null_ready_ms]
+        return not np.allclose(before, self._head_start.added_ms)
+
     @property
     def net_ms(self) -> Sample:
         """Each window's clock less its null window's. Noise may take a short one below zero."""
         net: Sample = np.asarray(self.elapsed_ms) - np.asarray(self.null_ms) - self.calls * self.launch_shift_ms
-        return (net + self._head_start.time_ms) / self.slowed
+        return (net + self._head_start.added_ms) / self.slowed
 
     @property
-    def _head_start(self) -> Believed:
+    def _head_start(self) -> HeadStart:
         """What was worked ahead of the gun in each window. On the host, where others run at the same time: unknown."""
-        return head_start(self.early_ms) if self.is_cuda else Believed(0.0)
+        early = np.asarray(self.ready_ms) - np.asarray(self.null_ready_ms)
+        counts = self.is_cuda and self.charged and early.size > 0
+        return head_start(early) if counts else HeadStart(np.zeros(early.size))
 
     @property
     def launches_at_most(self) -> int:

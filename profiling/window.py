@@ -122,6 +122,18 @@ class Range:
         unchanged = torch.equal(arena.bytes[: slots.inputs_end], slots.image[: slots.inputs_end])
         return Window((end - start) / 1e6, call_ms, snapshot, not unchanged, (start - begun) / 1e6)
 
+    def relocate(self, slots: Slots, size: int) -> None:
+        """Has what calls keep between launches lie elsewhere, by calling them once over what the image holds.
+
+        That has to be inputs which the next window does not have. As they were drawn, and not as the last window left
+        them: a kernel that counts an argument up in place would find it past its end.
+        """
+        arena = self.session.reserve(slots.size)
+        self._tell(slots, arena)
+        self.device.copy(slots.image, arena.bytes[: slots.size])
+        self.device.synchronize()
+        self.session.relocate(size)
+
     def forget(self) -> None:
         """Lets go of the layout that was told last, and of the memory of its image."""
         self._told = None

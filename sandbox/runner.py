@@ -161,7 +161,8 @@ class Runner:
             if results[-1] is not None:
                 places.note(self._outputs(results[-1], args))
         with counted_launches(self.target) as count:
-            self._loaded.call(args)
+            if self.target.is_cuda:
+                self._loaded.call(args)
         self._synchronize()
         self.reuses_memory = places.comes_again
         return {
@@ -224,10 +225,7 @@ class Runner:
         return {"op": "times", "call_ms": [milliseconds(*pair) for pair in itertools.pairwise(marks)]}
 
     def relocate(self, message: Message) -> Message:
-        """Has what calls keep between launches lie elsewhere: that decides how much of it stays in the L2.
-
-        The calls are made once, on whatever the arena holds: the next window is to find the memory that it needs.
-        """
+        """Has what calls keep between launches lie elsewhere; made once, as the next window is to find its memory."""
         torch.cuda.empty_cache()
         self.pad = torch.empty(int(message["bytes"]), dtype=torch.uint8, device=self.target.device)
         self._call_all(marked=False)

@@ -12,6 +12,7 @@ from profiling.record import TimeRecord
 from profiling.slots import Slots
 from profiling.window import Clock, GateClosed
 from tasks.contender import Contender
+from tasks.places import relocate
 
 ALONE_ROUNDS = 3
 
@@ -30,10 +31,10 @@ class Alone:
         self._slots = slots
         self._records = records
         self._null_windows = null_windows
-        self._null_ms: dict[str, list[float]] = {role: [] for role in records}
+        self._null: dict[str, list[Clock]] = {role: [] for role in records}
         like = records[contenders[0].role]
         self._reference_alone = TimeRecord(
-            like.calls, like.is_cuda, gated=like.gated, launch_shift_ms=like.launch_shift_ms
+            like.calls, like.is_cuda, gated=like.gated, launch_shift_ms=like.launch_shift_ms, charged=False
         )
         self.flags: list[str] = []
 
@@ -42,7 +43,7 @@ class Alone:
         for _ in range(ALONE_ROUNDS):
             null = self._null_windows()
             for role, taken in null.items():
-                self._null_ms[role].append(taken.elapsed_ms)
+                self._null[role].append(taken)
             if self._reference is not None and not self._shoot_reference(self._reference, null):
                 self.flags.append(
                     "the reference could not be run once more without this kernel, which may have slowed it"
@@ -52,10 +53,15 @@ class Alone:
     def correct(self) -> None:
         """Takes out of the records what only the candidate's presence put there."""
         for role, record in self._records.items():
-            alone_ms, beside_ms = self._null_ms[role], record.null_ms
+            alone_ms, beside_ms = [taken.elapsed_ms for taken in self._null[role]], record.null_ms
             if slowed_by(beside_ms, alone_ms, is_cuda=record.is_cuda) is not None:
                 self._tell("null windows", beside_ms, alone_ms)
                 record.correct_null(alone_ms)
+            if record.correct_ready([taken.ready_ms for taken in self._null[role]]):
+                self.flags.append(
+                    "null windows were made ready later beside this kernel's process than without it, in rounds in "
+                    "which its own were late too: what that hid is added to its time"
+                )
         if self._reference is None or len(self._reference_alone.elapsed_ms) < ALONE_ROUNDS:
             return
         record = self._records[self._reference.role]
@@ -70,6 +76,8 @@ class Alone:
         if reference.range is None or reference.session is None:
             return False
         try:
+            # As beside the candidate: from one place alone its time is another.
+            relocate(reference, self._slots[reference.role], record)
             window = reference.range.window(self._slots[reference.role], gated=record.gated, marked=False)
         except (KernelFault, GateClosed):
             return False

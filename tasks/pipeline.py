@@ -177,15 +177,15 @@ class _Job:
         if rounds.right and self.weights is not None:
             self._try_otherwise(rounds, self.weights)
         if self.request.profile or (self.speedup is not None and self.speedup.ratio > SUSPICIOUS):
-            look_at_operations(self.contenders, example, self.bench, deadline)
+            look_at_operations(self.contenders, example, self.bench, rounds.deadline)
         if self.request.profile:
-            look_at_launches([self.candidate], example, deadline)
+            look_at_launches([self.candidate], example, rounds.deadline)
         self.candidate.close()
         if self.candidate.timing is not None:
             self.speedup = timekeeper.check_alone(self.speedup)
         rounds.look_at_precision()
         if self.request.profile and self.reference is not None:
-            look_at_launches([self.reference], example, deadline)
+            look_at_launches([self.reference], example, rounds.deadline)
 
     def note_card_errors(self) -> None:
         """What the driver has reported of the card during this job; a kernel's failure is waited for a moment."""

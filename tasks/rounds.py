@@ -135,6 +135,13 @@ class Rounds:
         self._compared.append(found)
         self._note_comparison()
 
+    def postpone(self, seconds: float) -> None:
+        """The job's deadline, by what it has waited for others."""
+        self.deadline += seconds
+        for contender in self.contenders:
+            if contender.session is not None:
+                contender.session.until(self.deadline)
+
     def look_at_precision(self) -> None:
         """Both answers to one call against the same call in float64, where the reference is torch and can be run so.
 

@@ -53,10 +53,12 @@ class Standbys:
         fork: Callable[[Path, Cancelled], Session],
         new_folder: Callable[[], Path],
         quiet: Callable[[Cancelled], AbstractContextManager[None]],
+        spare: int = SPARE,
     ) -> None:
         self._fork = fork
         self._new_folder = new_folder
         self._quiet = quiet
+        self._spare = spare
         self._waiting: list[Standby] = []
 
     def take(self, folders: list[Path], usual_ms: float | None, cancelled: Cancelled) -> list[Standby]:
@@ -67,18 +69,28 @@ class Standbys:
         are confined to the given folders.
         """
         self._bury()
-        missing = len(folders) + SPARE - len(self._waiting)
-        if missing > 0:
+        # As many as are to choose from, or else as many as are needed.
+        for wanted in (len(folders) + self._spare, len(folders)):
+            missing = wanted - len(self._waiting)
+            if missing <= 0:
+                break
             try:
-                self._waiting += self.make(missing, cancelled)
+                made = self.make(missing, cancelled)
             except KernelFault as error:
-                log.warning("no context could be made ahead of the device's lease: %s", error)
+                log.warning("%d contexts could not be made ahead of the device's lease: %s", missing, error)
+            else:
+                # Whoever waited may have gone with a zygote that died meanwhile (`close`).
+                self._waiting = [*self._waiting, *made]
+                break
         if len(self._waiting) < len(folders):
             return self._forked(folders, cancelled)
         taken = alike(self._waiting, len(folders), usual_ms)
         self._waiting = [one for one in self._waiting if one not in taken]
         for one in taken:
             one.session.runner.cancelled = cancelled
+        if all(one.launch_ms is not None for one in taken):
+            # The others of which that is not known would never be chosen, and leave the next job no choice.
+            self._let_go([one for one in self._waiting if one.launch_ms is None])
         return taken
 
     def make(self, count: int, cancelled: Cancelled) -> list[Standby]:
@@ -112,9 +124,11 @@ class Standbys:
         return forked
 
     def _bury(self) -> None:
-        dead = [one for one in self._waiting if not one.session.runner.alive]
-        end(dead)
-        self._waiting = [one for one in self._waiting if one not in dead]
+        self._let_go([one for one in self._waiting if not one.session.runner.alive])
+
+    def _let_go(self, those: list[Standby]) -> None:
+        self._waiting = [one for one in self._waiting if one not in those]
+        end(those)
 
 
 def alike(waiting: list[Standby], count: int, usual_ms: float | None) -> list[Standby]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 
 from domain.result import Speedup
@@ -19,13 +19,12 @@ from profiling.window import Clock, GateClosed, Window
 from tasks.alone import Alone
 from tasks.contender import Contender
 from tasks.gating import Rehearsal, rehearse
+from tasks.places import relocate
 from tasks.rounds import Rounds
 
 RESERVE_S = 1.0
 SINGLE_ROUNDS = 4
 MAX_REPEATS = 3
-PAD_STEP, PAD_STEPS = 2 << 20, 32
-"""The driver gives memory in pieces of 2 MiB."""
 COPIED_EACH = "calls answer in the same memory: each answer is copied before the next call, on the kernel's time"
 
 LAUNCHES_UNKNOWN = (
@@ -68,7 +67,7 @@ class Timekeeper:
         reference = self.contenders[0]
         if reference.session is not None:
             reference.session.until(self.rounds.deadline)
-        with self.bench.quiet(self.cancelled):
+        with self._quiet():
             alone.shoot()
         alone.correct()
         if not alone.flags:
@@ -80,6 +79,14 @@ class Timekeeper:
                 contender.timing = replace(corrected, method=contender.timing.method, flags=list(told))
         return self._speedup()
 
+    @contextmanager
+    def _quiet(self) -> Iterator[None]:
+        """Waits until nobody makes or ends a context on the device, which is no kernel's time."""
+        asked = time.monotonic()
+        with self.bench.quiet(self.cancelled):
+            self.rounds.postpone(time.monotonic() - asked)
+            yield
+
     def _speedup(self) -> Speedup | None:
         return paired_speedup(*(self._records[c.role] for c in self.contenders)) if len(self.contenders) > 1 else None
 
@@ -90,7 +97,7 @@ class Timekeeper:
         self._warm_null(slots)
         self._readings.append(self.bench.card.sample(thorough=True))
         try:
-            with self.bench.quiet(self.cancelled):
+            with self._quiet():
                 self._windows(slots, records)
                 if self.rounds.right:
                     self._single_calls(records)
@@ -115,7 +122,13 @@ class Timekeeper:
         said = [] if shift_ms is not None else [LAUNCHES_UNKNOWN]
         launches = contender.probe.launches if contender.probe is not None else None
         return TimeRecord(
-            calls, self.bench.device.is_cuda, gated, launch_shift_ms=shift_ms or 0.0, launches=launches, flags=said
+            calls,
+            self.bench.device.is_cuda,
+            gated,
+            launch_shift_ms=shift_ms or 0.0,
+            launches=launches,
+            charged=contender is self.rounds.candidate,
+            flags=said,
         )
 
     def _windows(self, slots: dict[str, Slots], records: dict[str, TimeRecord]) -> None:
@@ -150,8 +163,8 @@ class Timekeeper:
         self, slots: dict[str, Slots], records: dict[str, TimeRecord], *, reverse: bool, marked: bool
     ) -> str | None:
         """One window for each contender, a null window beside them; why the card spoiled it, if it did."""
+        self._relocate(slots, records)
         self.rounds.fill(slots)
-        self._relocate(records)
         null = self._null_windows(slots, records)
         windows = {}
         reason = None
@@ -176,16 +189,10 @@ class Timekeeper:
                 taken[key] = self.bench.null_window(layout, gated=records[role].gated)
         return {role: taken[records[role].gated, layout.handed_in] for role, layout in slots.items()}
 
-    def _relocate(self, records: dict[str, TimeRecord]) -> None:
-        """Calls of several launches leave data for each other in the L2, more or less of it by where that lies.
-
-        By up to a tenth of their time (docs/measurements.md): one place all along would be one throw of the dice.
-        """
+    def _relocate(self, slots: dict[str, Slots], records: dict[str, TimeRecord]) -> None:
         for contender in self.contenders:
-            record = records[contender.role]
-            if record.gated and (record.launches or 0) > 1 and record.elapsed_ms and contender.session is not None:
-                with contender.answerable():
-                    contender.session.relocate(PAD_STEP * (1 + secrets.randbelow(PAD_STEPS)))
+            with contender.answerable():
+                relocate(contender, slots[contender.role], records[contender.role])
 
     def _half_width(self, records: dict[str, TimeRecord]) -> float:
         if len(self.contenders) > 1:
@@ -199,8 +206,8 @@ class Timekeeper:
         slots = self.rounds.slots(1)
         self._warm_null(slots)
         for _ in range(SINGLE_ROUNDS):
+            self._relocate(slots, records)
             self.rounds.fill(slots)
-            self._relocate(records)
             null = self._null_windows(slots, records)
             windows = {}
             for contender in self.contenders:

@@ -36,15 +36,23 @@ from tasks.build_cache import BuildCache, key_of
 from tasks.compilers import Compilers
 from tasks.device import detect
 from tasks.lease import quiet
-from tasks.standbys import WARM_S, Standby, Standbys, end
+from tasks.standbys import SPARE, WARM_S, Standby, Standbys, end
 
 log = logging.getLogger(__name__)
 
 FOREVER = float("inf")
+FEWEST_CONTEXTS = 2
 CONTEXTS = 7
 """From so many contexts' launches the card's are told."""
 ARENA_SHARE = 4
 """By default a quarter of the device's memory is for inputs and outputs in all their copies, the rest for kernels."""
+
+STANDBYS_SHARE = 16
+"""Of a device's memory, what contexts may take that only wait: a kernel may want the rest."""
+CONTEXT_BYTES = 512 << 20
+"""Of one context with what it has loaded, on an H200 (docs/adr/0016)."""
+USUAL_WORKERS = 4
+"""Pool children of a device where the settings do not say."""
 
 CALL_SHARE = 2
 """One call's tensors get half of that: the sets drawn, the image, the arena and the snapshot are copies of them."""
@@ -65,7 +73,7 @@ class Workbench:
         self._zygote: Zygote | None = None
         self._null: Range | None = None
         self._ceilings: Ceilings | None = None
-        self._standbys = Standbys(self._forked, self._new_folder, self.quiet)
+        self._standbys = Standbys(self._forked, self._new_folder, self.quiet, self._spare())
         self.card = CardMonitor(self.device.uuid)
         self.card_errors = CardErrors(self.device.uuid)
         limit = settings().build_cache
@@ -199,6 +207,11 @@ class Workbench:
         self._compilers.close()
         self._own_folder.close()
 
+    def _spare(self) -> int:
+        """How many contexts may wait for a choice: all pool children's together take a small part of the device."""
+        share = self.device.memory // STANDBYS_SHARE // (settings().max_workers or USUAL_WORKERS)
+        return min(SPARE, share // CONTEXT_BYTES)
+
     def _forked(self, folder: Path, cancelled: Callable[[], bool]) -> Session:
         return self.session(folder, gpu=True, deadline=FOREVER, cancelled=cancelled)
 
@@ -208,7 +221,12 @@ class Workbench:
 
     def _measured_ceilings(self) -> Ceilings:
         try:
-            made = self._standbys.make(CONTEXTS, lambda: False)
+            try:
+                made = self._standbys.make(CONTEXTS, lambda: False)
+            except KernelFault as fault:
+                log.warning("no room for %d contexts at once, fewer are measured: %s", CONTEXTS, fault)
+                self._standbys.close()
+                made = self._standbys.make(FEWEST_CONTEXTS, lambda: False)
         except KernelFault as fault:
             raise InfrastructureFault(f"a fresh runner does not start: {fault}") from fault
         end(made)

@@ -37,7 +37,11 @@ def make_tensor(spec: TensorSpec, *, device: str, seed: int | None, position: in
     unspecified = spec.init is not None and spec.data is None and spec.init.kind == UNSPECIFIED_KIND
     if spec.strides is None and not unspecified:
         # Without gaps there is nothing to poison: thousands of sets are drawn while the device is held.
-        return _content(spec, spec.shape, device, seed, position, fresh).to(device, dtype).contiguous()
+        content = _content(spec, spec.shape, device, seed, position, fresh)
+        if is_random(spec):
+            return content.to(device, dtype)
+        # Fixed content may be expanded, with strides of 0 even where it is contiguous by torch's word.
+        return torch.empty(spec.shape, dtype=dtype, device=device).copy_(content)
     tensor = allocate(spec, device)
     if unspecified:
         return tensor

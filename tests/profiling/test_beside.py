@@ -20,6 +20,11 @@ def test_noise_is_not(seed: int) -> None:
     assert slowed_by(list(beside), list(alone), is_cuda=True) is None
 
 
+def test_what_took_twice_as_long_now_and_then_is_told() -> None:
+    beside = [3.0, 3.01, 6.0, 3.0, 6.0, 2.99, 6.01, 3.0, 3.0, 6.0] * 4
+    assert slowed_by(beside, [3.0, 3.01, 2.99], is_cuda=True) == pytest.approx(1.4, rel=0.01)
+
+
 def test_one_window_that_was_broken_into_is_no_evidence() -> None:
     assert slowed_by([0.33] * 11 + [5.0], [0.33] * 4, is_cuda=True) is None
 

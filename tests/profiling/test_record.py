@@ -127,7 +127,58 @@ def test_what_was_worked_before_the_gun_is_added_and_it_is_said() -> None:
     assert any("making a window ready took 8 ms longer" in flag for flag in timing.flags)
 
 
-@pytest.mark.parametrize("early", [[0.04] * 6, [0.9, -0.5, 0.4, -0.7, 1.1, 0.2], [-3.0] * 6])
+@pytest.mark.parametrize(
+    "early",
+    [
+        [3.0, 0.0] * 10,  # In every other window: the median of all may be none.
+        [3.0] * 19 + [100.0],  # One by far: the spread of all is more than what is common to them.
+        [3.0, -2.0] * 10,
+        [0.2] * 19 + [100.0],
+    ],
+)
+def test_work_before_the_gun_does_not_hide_in_its_own_spread(early: list[float]) -> None:
+    made = TimeRecord(1, is_cuda=True, gated=True)
+    for each in early:  # What was done before the gun is not done after it.
+        made.add(window(5.16 - max(min(each, 3.0), 0.0), ready_ms=4.0 + each), Clock(0.16, 4.0))
+    timing = made.timing("cold")
+    assert timing.trusted_ms == pytest.approx(5.0, rel=0.01)
+    assert any("ready took" in flag for flag in timing.flags)
+
+
+def test_one_late_window_is_left_out_like_any_other() -> None:
+    made = TimeRecord(2, is_cuda=True, gated=True)
+    for each in [0.0] * 9 + [2.0]:
+        made.add(window(10.16, ready_ms=4.0 + each), Clock(0.16, 4.0))
+    timing = made.timing("cold")
+    assert timing.trusted_ms == pytest.approx(5.0)
+    assert timing.flags == ["1 of 10 windows were disturbed from outside and left out"]
+
+
+def test_null_windows_kept_from_being_ready_hide_nothing() -> None:
+    made = TimeRecord(1, is_cuda=True, gated=True)
+    for _ in range(8):
+        made.add(window(2.16, ready_ms=4.0), Clock(0.16, 4.0))
+    assert made.timing("cold").trusted_ms == pytest.approx(2.0)
+    assert made.correct_ready([1.0, 1.01, 0.99])
+    assert made.timing("cold").trusted_ms == pytest.approx(5.0, rel=0.1)
+    assert any("ready took" in flag for flag in made.timing("cold").flags)
+
+
+def test_a_null_window_that_was_late_by_chance_changes_nothing() -> None:
+    made = TimeRecord(1, is_cuda=True, gated=True)
+    for late in [0.0] * 7 + [2.0]:
+        made.add(window(2.16, ready_ms=1.0), Clock(0.16, 1.0 + late))
+    assert not made.correct_ready([1.0, 1.01, 0.99])
+
+
+def test_what_keeps_a_reference_from_being_ready_is_not_its_time() -> None:
+    reference = TimeRecord(1, is_cuda=True, gated=True, charged=False)
+    for _ in range(8):
+        reference.add(window(2.16, ready_ms=4.0), Clock(0.16, 1.0))
+    assert reference.timing("cold").trusted_ms == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("early", [[0.04] * 6, [0.08, -0.05, 0.06, -0.04, 0.07, 0.02], [-3.0] * 6])
 def test_noise_before_the_gun_is_no_head_start(early: list[float]) -> None:
     made = TimeRecord(2, is_cuda=True, gated=True)
     for each in early:

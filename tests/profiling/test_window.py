@@ -7,8 +7,12 @@ import os
 import time
 from pathlib import Path
 
-from backends.backend import Target
+import torch
+
+from backends.backend import Artifact, Target
+from domain.kernel import Kernel, KernelType
 from profiling.device import Device
+from profiling.slots import Slots
 from profiling.window import Range
 from sandbox.launcher import Zygote
 from sandbox.session import Session
@@ -25,6 +29,26 @@ def test_a_gate_takes_no_descriptor_once_the_runner_has_it(tmp_path: Path) -> No
             Range(session, Device("cpu"))._opened()
         gc.collect()
         assert _descriptors() == before
+    finally:
+        session.close()
+        zygote.close()
+
+
+def test_calls_are_made_over_what_was_drawn_and_not_over_what_a_window_left(tmp_path: Path) -> None:
+    counts = "def f(x):\n    x += 1\n    if x.item() > 6:\n        raise IndexError('past its end')\n"
+    zygote = Zygote(tmp_path, interpret=True, memory_limit=1 << 30)
+    session = Session(
+        zygote.runner(deadline=time.monotonic() + 60, cancelled=lambda: False), Target("cpu", None), 1 << 20
+    )
+    try:
+        kernel = Kernel(counts, KernelType.TORCH, None, {"function_name": "f"})
+        session.load(kernel, tmp_path, Artifact(), None, 0)
+        place, slots = Range(session, Device("cpu")), Slots(2, [torch.tensor([5])], (0,), [], "cpu")
+        slots.fill_alike([torch.tensor([5])])
+        for _ in range(3):
+            window = place.window(slots, gated=False, marked=False)
+            assert [outputs[0].item() for outputs in slots.read(window.snapshot)] == [6, 6]
+            place.relocate(slots, 1 << 20)
     finally:
         session.close()
         zygote.close()

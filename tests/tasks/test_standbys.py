@@ -1,11 +1,17 @@
 """Which of the waiting runners a job gets."""
 
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from tasks.standbys import Standby, alike
+from domain.fault import KernelFault
+from domain.result import Status
+from sandbox.session import Session
+from tasks.standbys import Standby, Standbys, alike
 
 
 def waiting(*launch_us: float | None) -> list[Standby]:
@@ -40,3 +46,77 @@ def test_one_by_itself_is_the_most_usual() -> None:
 def test_who_comes_first_means_nothing() -> None:
     pool = waiting(1.69, 1.70)
     assert len({id(alike(pool, 2, None)[0]) for _ in range(64)}) == 2
+
+
+NOWHERE = Path("/nonexistent/kernel-eval")
+
+
+class Waiting:
+    """A session without a process, as far as standbys ask for one."""
+
+    def __init__(self, launch_ms: float | None) -> None:
+        self.launch = launch_ms
+        self.runner = SimpleNamespace(alive=True, cancelled=None)
+
+    def until(self, deadline: float) -> None: ...
+
+    def open_device(self) -> None: ...
+
+    def opened(self) -> None: ...
+
+    def launch_ms(self) -> float | None:
+        return self.launch
+
+    def stop(self) -> None:
+        self.runner.alive = False
+
+    close = stop
+
+
+def pool(fork: Callable[[], Waiting]) -> Standbys:
+    return Standbys(lambda _, __: cast(Session, fork()), lambda: NOWHERE, lambda _: nullcontext())
+
+
+def never() -> bool:
+    return False
+
+
+def test_those_that_went_with_their_zygote_are_not_handed_out() -> None:
+    standbys = pool(lambda: Waiting(1.7e-3))
+    standbys.take([NOWHERE, NOWHERE], None, never)
+
+    def fork(_: object, __: object) -> Session:
+        standbys.close()  # As whoever forks does where it finds the zygote dead.
+        return cast(Session, Waiting(1.7e-3))
+
+    standbys._fork = fork
+    assert all(one.session.runner.alive for one in standbys.take([NOWHERE, NOWHERE], None, never))
+    assert all(one.session.runner.alive for one in standbys._waiting)
+
+
+def test_where_there_is_room_for_no_more_a_job_gets_what_it_needs() -> None:
+    room = [2]
+
+    class Small(Waiting):
+        def opened(self) -> None:
+            room[0] -= 1
+            if room[0] < 0:
+                raise KernelFault(Status.OUT_OF_MEMORY, "no room for a context")
+
+        def stop(self) -> None:
+            if self.runner.alive:
+                room[0] = 2
+            super().stop()
+
+        close = stop
+
+    taken = pool(lambda: Small(1.7e-3)).take([NOWHERE, NOWHERE], None, never)
+    assert [one.launch_ms for one in taken] == [1.7e-3, 1.7e-3]
+
+
+def test_those_whose_launches_could_not_be_told_do_not_stay_for_good() -> None:
+    launch_ms = iter([1.7e-3, 1.8e-3, None, None, None, 1.7e-3, 1.8e-3, 1.7e-3, 1.8e-3, 1.9e-3])
+    standbys = pool(lambda: Waiting(next(launch_ms)))
+    standbys.take([NOWHERE, NOWHERE], None, never)
+    first, second = standbys.take([NOWHERE, NOWHERE], None, never)
+    assert first.launch_ms == second.launch_ms

@@ -46,6 +46,12 @@ def seeded(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1), (0, 3), (1, 4), (4, 1)])
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_a_tensor_without_strides_of_its_own_has_the_usual_ones(kind: str, shape: tuple[int, ...]) -> None:
+    assert make(spec("float32", *shape, kind=kind)).stride() == torch.empty(shape).stride()
+
+
 @pytest.mark.parametrize("shape", [(), (0,), (5,), (3, 4), (2, 0, 3)])
 @pytest.mark.parametrize(("kind", "name"), list(itertools.product(sorted(KINDS), NAMES)))
 def test_every_kind_of_every_dtype_is_made_and_made_again(kind: str, name: str, shape: tuple[int, ...]) -> None:
