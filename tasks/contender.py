@@ -17,7 +17,7 @@ from profiling.slots import Slots
 from profiling.window import Range
 from sandbox import identity
 from sandbox.replies import Loaded, Probe
-from sandbox.scratch import remove
+from sandbox.scratch import TooMuch, remove
 from sandbox.session import Session
 from tasks.folder_digest import digest
 from tasks.moved_build import relocate
@@ -98,12 +98,18 @@ class Contender:
         if self.standby is None or self.standby.folder == self.folder:
             return
         self.folder = self.standby.folder
-        for entry in os.scandir(self._built_in):
-            remove(self.folder / entry.name)
-            os.rename(entry.path, self.folder / entry.name)
-        relocate(self.folder, self._built_in)
-        identity.give(self.folder)
-        self.seal()  # As it lies there now; whoever built it has ended.
+        with self.answerable():
+            try:
+                self._built_in.chmod(0o700)
+                for entry in os.scandir(self._built_in):
+                    remove(self.folder / entry.name)
+                    os.rename(entry.path, self.folder / entry.name)
+                relocate(self.folder, self._built_in)
+                identity.give(self.folder)
+            except (OSError, TooMuch) as error:
+                told = f"what the build left in its folder cannot be moved: {type(error).__name__}"
+                raise KernelFault(Status.UNSUPPORTED, told) from error
+            self.seal()  # As it lies there now; whoever built it has ended.
 
     def seal(self) -> None:
         """Notes what the build left in its folder; raises KernelFault where that is too much."""
