@@ -37,12 +37,12 @@ def test_a_gate_takes_no_descriptor_once_the_runner_has_it(tmp_path: Path) -> No
 def test_calls_are_made_over_what_was_drawn_and_not_over_what_a_window_left(tmp_path: Path) -> None:
     counts = "def f(x):\n    x += 1\n    if x.item() > 6:\n        raise IndexError('past its end')\n"
     zygote = Zygote(tmp_path, interpret=True, memory_limit=1 << 30)
-    session = Session(
-        zygote.runner(deadline=time.monotonic() + 60, cancelled=lambda: False), Target("cpu", None), 1 << 20
-    )
+    folder = zygote.private_folder(tmp_path / "own")
+    runner = zygote.runner(folder, gpu=False, deadline=time.monotonic() + 60, cancelled=lambda: False)
+    session = Session(runner, Target("cpu", None), 1 << 20)
     try:
         kernel = Kernel(counts, KernelType.TORCH, None, {"function_name": "f"})
-        session.load(kernel, tmp_path, Artifact(), None, 0)
+        session.load(kernel, Artifact(), None, 0)
         place, slots = Range(session, Device("cpu")), Slots(2, [torch.tensor([5])], (0,), [], "cpu")
         slots.fill_alike([torch.tensor([5])])
         for _ in range(3):
