@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
-from domain.fault import InfrastructureFault, KernelFault
+from domain.fault import InfrastructureFault, JobCancelled, KernelFault
 from domain.job import Stage
 from domain.request import Request
 from domain.result import Report, Speedup, Status
@@ -71,12 +71,7 @@ def run(request: Request, bench: Workbench, progress: Callable[[Stage], None], c
                     job.stop()
                     job.note_card_errors()
                     bench.rest()
-                    if bench.device.has_room:
-                        # The next job may begin; its windows wait until nothing of this one is left on the device.
-                        dying.enter_context(bench.quiet(lambda: False))
-                        dying.callback(job.close)
-                    else:
-                        job.close()
+                    job.end(dying)
                     job.device_s = time.monotonic() - started
         except Stopped:
             pass
@@ -254,6 +249,21 @@ class _Job:
         inputs["replay_seed"] = f"{self.secret:x}"
         inputs["known_beforehand"] = self.request.replay_seed is not None
         return inputs
+
+    def end(self, dying: ExitStack) -> None:
+        """Where that disturbs nobody the runners come to their end in `dying`, while the next job begins.
+
+        Its windows wait until nothing of this one is left on the device.
+        """
+        if self.bench.device.has_room:
+            try:
+                dying.enter_context(self.bench.quiet(lambda: True))
+            except JobCancelled:  # Somebody has it quiet now: to wait for that takes longer than the runners' end.
+                pass
+            else:
+                dying.callback(self.close)
+                return
+        self.close()
 
     def stop(self) -> None:
         """Has the system end every runner of the job, without waiting for it."""

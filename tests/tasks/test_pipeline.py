@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
@@ -21,6 +22,7 @@ from profiling.card_errors import CardError
 from profiling.slots import Slots
 from tasks import rounds
 from tasks.contender import Contender
+from tasks.lease import device_lease
 from tasks.pipeline import _Job, run
 from tasks.workbench import Workbench
 
@@ -549,3 +551,35 @@ def test_what_the_driver_reported_is_told(bench: Workbench, tmp_path: Path, monk
     job = _Job(request, bench, lambda stage: None, lambda: False, candidate, None)
     job.note_card_errors()
     assert [error["xid"] for error in job.report().environment["card_errors"]] == [31]
+
+
+@pytest.mark.parametrize("others_want_it_quiet", [False, True])
+def test_runners_end_while_the_next_job_begins_unless_somebody_has_it_quiet(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch, others_want_it_quiet: bool
+) -> None:
+    monkeypatch.setattr(type(bench.device), "has_room", True)
+    monkeypatch.setattr(bench, "quiet", lambda cancelled: device_lease("test-quiet", cancelled))
+    alive_with_lease_free: list[int] = []
+    real_rest = bench.rest
+
+    def rest() -> None:
+        real_rest()
+        if others_want_it_quiet:
+            held.enter_context(device_lease("test-quiet", lambda: False))
+
+    monkeypatch.setattr(bench, "rest", rest)
+    with contextlib.ExitStack() as held:
+        close = _Job.close
+
+        def watched(self: Any) -> None:
+            try:
+                with device_lease(bench.device_id, lambda: True):
+                    alive_with_lease_free.append(sum(c.session is not None for c in self.contenders))
+            except JobCancelled:
+                pass
+            close(self)
+
+        monkeypatch.setattr(_Job, "close", watched)
+        report = judged(bench, forward("return torch.softmax(x, -1)"), kernel(SOFTMAX))
+    assert report.outcome.status is Status.PASSED
+    assert alive_with_lease_free == ([0] if others_want_it_quiet else [1, 0])
