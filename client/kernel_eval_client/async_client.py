@@ -1,0 +1,192 @@
+"""The asynchronous client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import httpx
+
+from kernel_eval_client.address import Address
+from kernel_eval_client.errors import KernelEvalError
+from kernel_eval_client.flow import Flow, Protocol, Retry, Step
+from kernel_eval_client.job import Job
+from kernel_eval_client.result import Result
+from kernel_eval_client.submission import KernelLike, Options, Submission, SubmissionLike, submission_of
+from kernel_eval_client.wire import Answer, Call, NoAnswer
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+T = TypeVar("T")
+CONCURRENCY = 32
+UNLIMITED = httpx.Limits(max_connections=None, max_keepalive_connections=64)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """One of many: the submission, its place in the order they came, and a result or the error in its stead."""
+
+    index: int
+    submission: Submission
+    result: Result | None
+    error: KernelEvalError | None
+
+
+class AsyncClient:
+    """Asks one service. See `Client`: the same methods, to be awaited; `map` and `jobs` are asynchronous iterators."""
+
+    def __init__(self, url: str | None = None, api_key: str | None = None, *, retry: Retry | None = None) -> None:
+        self.address = Address.find(url, api_key)
+        self._flows = Protocol(self.address.url, retry or Retry())
+        self._http = httpx.AsyncClient(
+            base_url=self.address.url,
+            headers=self.address.headers(),
+            limits=UNLIMITED,
+            trust_env=not self.address.is_local,
+        )
+
+    async def evaluate(
+        self, kernel: KernelLike, *, max_wait_s: float | None = None, **options: Unpack[Options]
+    ) -> Result:
+        """The verdict about one kernel."""
+        return await self.judge(Submission(kernel, **options), max_wait_s=max_wait_s)
+
+    async def compare(
+        self,
+        reference: KernelLike,
+        candidate: KernelLike,
+        *,
+        max_wait_s: float | None = None,
+        **options: Unpack[Options],
+    ) -> Result:
+        """The verdict about a kernel against a reference."""
+        return await self.judge(Submission(candidate, reference, **options), max_wait_s=max_wait_s)
+
+    async def judge(self, submission: SubmissionLike, *, max_wait_s: float | None = None) -> Result:
+        """The verdict about a submission."""
+        return await self._run(self._flows.judge(submission_of(submission), max_wait_s))
+
+    async def submit(self, submission: SubmissionLike) -> Job:
+        """Hands in and does not wait."""
+        return await self._run(self._flows.submit(submission_of(submission)))
+
+    async def job(self, job_id: str) -> Job:
+        """The job as it is now."""
+        return await self._run(self._flows.job(job_id))
+
+    async def wait(self, job_id: str, *, max_wait_s: float | None = None) -> Result:
+        """The job's result, once there is one."""
+        return await self._run(self._flows.wait(job_id, max_wait_s))
+
+    async def settled(self, job_id: str, *, max_wait_s: float | None = None) -> Job:
+        """The job once it has ended, however it did."""
+        return await self._run(self._flows.settled(job_id, max_wait_s))
+
+    async def cancel(self, job_id: str, *, wait_s: float = 0.0) -> Job:
+        """Cancels; a running job takes a moment, which `wait_s` (at most 600) waits for."""
+        return await self._run(self._flows.cancel(job_id, wait_s))
+
+    async def jobs(self, *, state: str | None = None, batch_id: str | None = None) -> AsyncIterator[Job]:
+        """All jobs that are kept, newest first, without their results."""
+        chosen = {"state": state, "batch_id": batch_id}
+        params = {"limit": "1000", **{name: value for name, value in chosen.items() if value is not None}}
+        while True:
+            page, cursor = await self._run(self._flows.jobs(params))
+            for job in page:
+                yield job
+            if cursor is None:
+                return
+            params = {**params, "cursor": cursor}
+
+    async def map(
+        self,
+        submissions: Iterable[SubmissionLike],
+        *,
+        concurrency: int = CONCURRENCY,
+        max_wait_s: float | None = None,
+    ) -> AsyncIterator[Finished]:
+        """Judges them all, so many at a time, and gives each back when it is done: exactly one `Finished` for each.
+
+        They are taken one by one when there is room, so that a generator may make thousands.
+        """
+        source = enumerate(submissions)
+        running: set[asyncio.Task[Finished]] = set()
+        try:
+            while True:
+                while len(running) < concurrency and (taken := next(source, None)) is not None:
+                    running.add(asyncio.create_task(self._finished(*taken, max_wait_s)))
+                if not running:
+                    return
+                done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                while done:
+                    yield done.pop().result()
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+    async def health(self) -> Mapping[str, Any]:
+        """The body of /health, also of a service that is not healthy. Asked once, without trying again."""
+        return await self._run(self._flows.health())
+
+    async def stats(self) -> Mapping[str, Any]:
+        """The service's counters."""
+        return await self._run(self._flows.get("/stats"))
+
+    async def cleanup_jobs(self, *, older_than_s: float = 300) -> Mapping[str, Any]:
+        """Has finished jobs forgotten."""
+        return await self._run(self._flows.post("/admin/cleanup-jobs", older_than=f"{older_than_s:g}"))
+
+    async def page(self, path: str) -> str:
+        """The text of any page of the service."""
+        return await self._run(self._flows.text(path))
+
+    async def aclose(self) -> None:
+        """Closes its connections."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def _finished(self, index: int, given: SubmissionLike, max_wait_s: float | None) -> Finished:
+        submission = submission_of(given)
+        try:
+            return Finished(index, submission, await self.judge(submission, max_wait_s=max_wait_s), None)
+        except KernelEvalError as error:
+            return Finished(index, submission, None, error)
+
+    async def _run(self, flow: Flow[T]) -> T:
+        reply: Answer | NoAnswer | None = None
+        while True:
+            try:
+                step = flow.send(reply)
+            except StopIteration as end:
+                found: T = end.value
+                return found
+            reply = await self._take(step)
+
+    async def _take(self, step: Step) -> Answer | NoAnswer | None:
+        if not isinstance(step, Call):
+            await asyncio.sleep(step.seconds)
+            return None
+        try:
+            answer = await self._http.request(
+                step.method,
+                step.path,
+                content=step.body,
+                params=step.all_params(),
+                headers=step.all_headers(),
+                timeout=step.timeout_s,
+            )
+        except httpx.TransportError as error:
+            return NoAnswer(str(error) or type(error).__name__)
+        return Answer(answer.status_code, answer.headers, answer.content)

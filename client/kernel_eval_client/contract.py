@@ -1,0 +1,196 @@
+"""The IO contract of a kernel: which arguments it takes, how their content is made, how it is launched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+Scalar = bool | int | float | str
+Dimension = int | str
+"""A launch dimension: a number, or an expression of the scalar arguments such as `cdiv(n, BLOCK_SIZE)`."""
+
+
+def _present(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _known(cls: type[Any], wire: Mapping[str, Any]) -> dict[str, Any]:
+    """The members of `wire` that are fields of that dataclass; what is null keeps the field's default."""
+    return _present({each.name: wire.get(each.name) for each in fields(cls)})
+
+
+@dataclass(frozen=True)
+class TensorInit:
+    """How a tensor's content is drawn: `kind` and its parameters; what the kind does not use is ignored."""
+
+    kind: str = "randn"
+    seed: int | None = None
+    mean: float | None = None
+    std: float | None = None
+    low: float | None = None
+    high: float | None = None
+    fill_value: float | int | bool | None = None
+    start: float | None = None
+    step: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The wire's form."""
+        return _present({each.name: getattr(self, each.name) for each in fields(self)})
+
+    @classmethod
+    def from_dict(cls, wire: Mapping[str, Any]) -> TensorInit:
+        """From the wire's form; unknown keys are ignored, as the service does."""
+        return cls(**_known(cls, wire))
+
+
+@dataclass(frozen=True)
+class TensorData:
+    """Inline content: base64 of the raw bytes in C order, optionally zlib-compressed."""
+
+    data_b64: str
+    dtype: str = "float32"
+    shape: Sequence[int] = ()
+    compress: str = "none"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The wire's form."""
+        return {"data_b64": self.data_b64, "dtype": self.dtype, "shape": list(self.shape), "compress": self.compress}
+
+    @classmethod
+    def from_dict(cls, wire: Mapping[str, Any]) -> TensorData:
+        """From the wire's form."""
+        return cls(**_known(cls, wire))
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """One tensor. `strides` are in elements, None: C-contiguous. `data` wins over `init`."""
+
+    shape: Sequence[int] = ()
+    dtype: str = "float32"
+    init: TensorInit | None = None
+    data: TensorData | None = None
+    strides: Sequence[int] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The wire's form."""
+        wire: dict[str, Any] = {"shape": list(self.shape), "dtype": self.dtype}
+        if self.strides is not None:
+            wire["strides"] = list(self.strides)
+        if self.init is not None:
+            wire["init"] = self.init.to_dict()
+        if self.data is not None:
+            wire["data"] = self.data.to_dict()
+        return wire
+
+    @classmethod
+    def from_dict(cls, wire: Mapping[str, Any]) -> TensorSpec:
+        """From the wire's form."""
+        init, data = wire.get("init"), wire.get("data")
+        parts = {
+            "init": None if init is None else TensorInit.from_dict(init),
+            "data": None if data is None else TensorData.from_dict(data),
+        }
+        return cls(**{**_known(cls, wire), **parts})
+
+
+@dataclass(frozen=True)
+class ArgSpec:
+    """One argument. `type` is tensor, int, float, str or bool; `role` input, output or inout."""
+
+    name: str
+    type: str
+    value: Scalar | None = None
+    tensor_spec: TensorSpec | None = None
+    role: str = "input"
+    is_meta: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """The wire's form."""
+        wire: dict[str, Any] = {"name": self.name, "type": self.type, "role": self.role}
+        if self.value is not None:
+            wire["value"] = self.value
+        if self.tensor_spec is not None:
+            wire["tensor_spec"] = self.tensor_spec.to_dict()
+        if self.is_meta:
+            wire["is_meta"] = True
+        return wire
+
+    @classmethod
+    def from_dict(cls, wire: Mapping[str, Any]) -> ArgSpec:
+        """From the wire's form."""
+        spec = wire.get("tensor_spec")
+        return cls(**{**_known(cls, wire), "tensor_spec": None if spec is None else TensorSpec.from_dict(spec)})
+
+
+@dataclass(frozen=True)
+class LaunchDim:
+    """A grid or a block in three dimensions."""
+
+    x: Dimension = 1
+    y: Dimension = 1
+    z: Dimension = 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """The wire's form."""
+        return {"x": self.x, "y": self.y, "z": self.z}
+
+    @classmethod
+    def from_dict(cls, wire: Mapping[str, Any] | Sequence[Dimension] | Dimension) -> LaunchDim:
+        """From `{"x", "y", "z"}`, a list of one to three, or one dimension alone."""
+        if isinstance(wire, Mapping):
+            return cls(**_known(cls, wire))
+        if isinstance(wire, (int, str)):
+            return cls(wire)
+        return cls(*wire)
+
+
+@dataclass(frozen=True)
+class LaunchConfig:
+    """How the kernel is launched; None is the backend's default. `shared_mem` is in bytes."""
+
+    grid: LaunchDim | None = None
+    block: LaunchDim | None = None
+    num_warps: int | None = None
+    num_stages: int | None = None
+    shared_mem: Dimension | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The wire's form."""
+        wire = _present({name: getattr(self, name) for name in ("num_warps", "num_stages", "shared_mem")})
+        for name in ("grid", "block"):
+            dimensions: LaunchDim | None = getattr(self, name)
+            if dimensions is not None:
+                wire[name] = dimensions.to_dict()
+        return wire
+
+    @classmethod
+    def from_dict(cls, wire: Mapping[str, Any]) -> LaunchConfig:
+        """From the wire's form."""
+        known = _known(cls, wire)
+        for name in {"grid", "block"} & known.keys():
+            known[name] = LaunchDim.from_dict(known[name])
+        return cls(**known)
+
+
+@dataclass(frozen=True)
+class IOContract:
+    """All arguments in calling order, and the launch."""
+
+    args: Sequence[ArgSpec] = field(default_factory=tuple)
+    launch: LaunchConfig | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The wire's form."""
+        wire: dict[str, Any] = {"args": [arg.to_dict() for arg in self.args]}
+        if self.launch is not None:
+            wire["launch"] = self.launch.to_dict()
+        return wire
+
+    @classmethod
+    def from_dict(cls, wire: Mapping[str, Any]) -> IOContract:
+        """From the wire's form."""
+        launch = wire.get("launch")
+        args = tuple(ArgSpec.from_dict(arg) for arg in wire.get("args") or ())
+        return cls(args, None if launch is None else LaunchConfig.from_dict(launch))

@@ -1,0 +1,67 @@
+"""A job as the service shows it at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernel_eval_client.result import AnswerError, Result
+
+TERMINAL = frozenset({"completed", "failed", "cancelled"})
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job. `state` is queued, building, waiting, running, completed, failed or cancelled; times are epoch seconds.
+
+    `completed` is every verdict about a kernel, `failed` the service's own fault. `queue_position` 0 is next.
+    """
+
+    job_id: str
+    state: str
+    stage: str
+    operation: str | None
+    kernel_type: str | None
+    queue_position: int | None
+    submitted_at: float | None
+    worker: str | None
+    batch_id: str | None
+    attempt: int
+    cancel_requested: bool
+    timeline: Sequence[Mapping[str, Any]]
+    failed_attempts: Sequence[Mapping[str, Any]]
+    error: str | None
+    result: Result | None
+    raw: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def done(self) -> bool:
+        """It has reached its last state."""
+        return self.state in TERMINAL
+
+    @classmethod
+    def from_dict(cls, wire: Mapping[str, Any]) -> Job:
+        """From an answer of /job/<job_id>, /jobs or a submission; raises AnswerError where it is none."""
+        try:
+            result = wire.get("result")
+            return cls(
+                job_id=wire["job_id"],
+                state=wire["state"],
+                stage=wire["stage"],
+                operation=wire.get("operation"),
+                kernel_type=wire.get("kernel_type"),
+                queue_position=wire.get("queue_position"),
+                submitted_at=wire.get("submitted_at"),
+                worker=wire.get("worker"),
+                batch_id=wire.get("batch_id"),
+                attempt=wire.get("attempt") or 0,
+                cancel_requested=bool(wire.get("cancel_requested")),
+                timeline=tuple(wire.get("timeline") or ()),
+                failed_attempts=tuple(wire.get("failed_attempts") or ()),
+                error=wire.get("error"),
+                result=None if result is None else Result.from_dict(result),
+                raw=wire,
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise AnswerError(f"this is no job of a kernel evaluation service: {error!r}") from error

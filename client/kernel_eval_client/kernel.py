@@ -1,0 +1,113 @@
+"""A kernel to be judged: its source, its type, how it is called; and what type a source seems to be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from kernel_eval_client.contract import IOContract
+
+Source = str | Path
+"""Source text, or the path of a file with it."""
+
+_CUDA_FILES = (".cu", ".cuh", ".cpp", ".cc")
+_TRITON = re.compile(r"^\s*@(?:triton\.)?(?:jit|autotune|heuristics)\b", re.MULTILINE)
+_MODEL = re.compile(r"^class\s+(?:Model|ModelNew)\b", re.MULTILINE)
+
+
+class KernelType(str, Enum):
+    """What a source is written in."""
+
+    TORCH = "torch"
+    TORCH_CUDA = "torch_cuda"
+    TRITON = "triton"
+    CUDA = "cuda"
+    MULTI_KERNEL = "multi_kernel"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel. `metadata` says what to call and how to compile: see docs/api.md."""
+
+    source_code: str
+    kernel_type: KernelType | str
+    io: IOContract | Mapping[str, Any] | None = None
+    metadata: Mapping[str, Any] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The wire's form."""
+        wire: dict[str, Any] = {"source_code": self.source_code, "kernel_type": str(self.kernel_type)}
+        if self.io is not None:
+            wire["io"] = self.io.to_dict() if isinstance(self.io, IOContract) else dict(self.io)
+        if self.metadata is not None:
+            wire["metadata"] = dict(self.metadata)
+        return wire
+
+    @classmethod
+    def from_dict(cls, wire: Mapping[str, Any]) -> Kernel:
+        """From the wire's form; raises KeyError without a source or a type, ValueError for an unknown type."""
+        io = wire.get("io")
+        return cls(
+            wire["source_code"],
+            KernelType(wire["kernel_type"]),
+            None if io is None else IOContract.from_dict(io),
+            wire.get("metadata"),
+        )
+
+
+def torch(source: Source, *, io: IOContract | None = None, **metadata: Any) -> Kernel:
+    """PyTorch: class `Model` or `ModelNew`, `kernel_fn`, or what the metadata names (`function_name`, `class_name`)."""
+    return _kernel(source, KernelType.TORCH, io, metadata)
+
+
+def torch_cuda(source: Source, *, io: IOContract | None = None, **metadata: Any) -> Kernel:
+    """PyTorch with inline CUDA."""
+    return _kernel(source, KernelType.TORCH_CUDA, io, metadata)
+
+
+def triton(source: Source, io: IOContract | None = None, **metadata: Any) -> Kernel:
+    """Triton: a bare `@triton.jit` kernel, which needs `io`, or Python that launches its own."""
+    return _kernel(source, KernelType.TRITON, io, metadata)
+
+
+def cuda(source: Source, io: IOContract, **metadata: Any) -> Kernel:
+    """CUDA C++: a `__global__` function. Metadata: `kernel_name`, `compiler_options`, `name_expressions`."""
+    return _kernel(source, KernelType.CUDA, io, metadata)
+
+
+def multi_kernel(source: Source, io: IOContract, *, entry_point: str, **metadata: Any) -> Kernel:
+    """Python over several kernels: `entry_point` is the function to call."""
+    return _kernel(source, KernelType.MULTI_KERNEL, io, {"entry_point": entry_point, **metadata})
+
+
+def _kernel(source: Source, kernel_type: KernelType, io: IOContract | None, metadata: dict[str, Any]) -> Kernel:
+    text = source.read_text(encoding="utf-8") if isinstance(source, Path) else source
+    return Kernel(text, kernel_type, io, metadata or None)
+
+
+def guess_type(source: str, file_name: str = "") -> KernelType:
+    """What the source looks like: by its file's ending, else by what stands in it.
+
+    Only `multi_kernel` is never guessed: a function over Triton kernels is `triton` unless its entry point is named.
+    """
+    if file_name.endswith(_CUDA_FILES):
+        return KernelType.CUDA
+    if "load_inline" in source or "cpp_extension" in source or "RawKernel" in source or "RawModule" in source:
+        return KernelType.TORCH_CUDA
+    if _TRITON.search(source):
+        return KernelType.TRITON
+    if "__global__" in source and not re.search(r"^\s*(?:import|from|def|class)\s+\w", source, re.MULTILINE):
+        return KernelType.CUDA
+    return KernelType.TORCH
+
+
+def launches_itself(source: str) -> bool:
+    """Whether a Triton source seems to have a module that launches its kernels, so that it needs no contract."""
+    return bool(_MODEL.search(source))

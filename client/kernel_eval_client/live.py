@@ -1,0 +1,134 @@
+"""From live arguments to an IO contract: torch tensors, numpy arrays and scalars, without importing torch or numpy."""
+
+from __future__ import annotations
+
+import base64
+import sys
+import zlib
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from kernel_eval_client.contract import ArgSpec, IOContract, LaunchConfig, TensorData, TensorInit, TensorSpec
+
+DTYPES = frozenset(
+    (
+        *("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "complex64", "complex128"),
+        *("int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool"),
+    )
+)
+INLINE_BYTES = 16 << 20
+"""All inline tensors of a contract together, raw: base64 of it fits the service's 64 MiB body with room to spare."""
+
+
+def contract_from(
+    args: Sequence[Any] | Mapping[str, Any],
+    *,
+    outputs: Collection[int | str] = (),
+    inouts: Collection[int | str] = (),
+    meta: Collection[int | str] = (),
+    inline: bool = True,
+    launch: LaunchConfig | None = None,
+) -> IOContract:
+    """The contract of a call with these arguments, in calling order; of a mapping, its keys are the names.
+
+    `outputs`, `inouts` and `meta` name arguments by position or name. With `inline` the tensors' values are sent, zlib
+    compressed; without, only shape, dtype and strides, and the service draws what is in them (standard normal). An
+    output's values are never sent. Integers are always sent when `inline`; drawn ones may be no valid indices.
+
+    Raises TypeError for an argument that is no tensor, array or scalar, ValueError for an unknown dtype, a name or
+    position that is not there, or more than 16 MiB of inline data.
+    """
+    named = list(args.items()) if isinstance(args, Mapping) else [(f"arg{i}", arg) for i, arg in enumerate(args)]
+    roles = {**_places(outputs, named, "output"), **_places(inouts, named, "inout")}
+    constexprs = _places(meta, named, "meta")
+    specs, total = [], 0
+    for position, (name, value) in enumerate(named):
+        role = roles.get(position, "input")
+        if not _is_tensor(value):
+            specs.append(_scalar(name, value, position in constexprs))
+            continue
+        spec = _described(value)
+        if role != "output":
+            raw = _bytes_of(value) if inline else None
+            total += len(raw or b"")
+            if total > INLINE_BYTES:
+                raise ValueError(
+                    f"with {name!r} the tensors are {total} bytes; {INLINE_BYTES} are sent at most. Use inline=False to"
+                    " have them drawn by the service, or smaller tensors"
+                )
+            spec = _drawn(spec) if raw is None else _with_data(spec, raw)
+        specs.append(ArgSpec(name, "tensor", tensor_spec=spec, role=role))
+    return IOContract(tuple(specs), launch)
+
+
+def _places(given: Collection[int | str], named: list[tuple[str, Any]], word: str) -> dict[int, str]:
+    names = [name for name, _ in named]
+    found = {}
+    for place in given:
+        if isinstance(place, str) and place in names:
+            found[names.index(place)] = word
+        elif isinstance(place, int) and -len(names) <= place < len(names):
+            found[place % len(names)] = word
+        else:
+            raise ValueError(f"{word} {place!r} is none of the {len(names)} arguments: {', '.join(names)}")
+    return found
+
+
+def _is_tensor(value: Any) -> bool:
+    # numpy's scalars have a shape and a dtype too, but are arguments by value.
+    return hasattr(value, "dtype") and (hasattr(value, "stride") or hasattr(value, "__array_finalize__"))
+
+
+def _scalar(name: str, value: Any, is_meta: bool) -> ArgSpec:
+    if hasattr(value, "item") and hasattr(value, "dtype"):
+        value = value.item()
+    for kind in (bool, int, float, str):
+        if isinstance(value, kind):
+            return ArgSpec(name, kind.__name__, value, is_meta=is_meta)
+    raise TypeError(
+        f"argument {name!r} is a {type(value).__name__}; a contract has tensors, ints, floats, strings and bools."
+        " For anything else give the kernel a get_inputs() instead"
+    )
+
+
+def _described(value: Any) -> TensorSpec:
+    dtype = str(value.dtype).rpartition(".")[2]
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype {dtype!r} is not known to the service; it takes {', '.join(sorted(DTYPES))}")
+    shape = tuple(int(size) for size in value.shape)
+    strides = _strides(value)
+    plain = strides == _contiguous(shape) or 0 in shape or min(strides, default=0) < 0
+    return TensorSpec(shape, dtype, strides=None if plain else strides)
+
+
+def _strides(value: Any) -> tuple[int, ...]:
+    if hasattr(value, "stride"):
+        return tuple(value.stride())
+    return tuple(step // value.itemsize for step in value.strides)
+
+
+def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
+    strides = [1]
+    for size in reversed(shape[1:]):
+        strides.append(strides[-1] * size)
+    return tuple(reversed(strides)) if shape else ()
+
+
+def _bytes_of(value: Any) -> bytes:
+    """The values in C order, whatever the strides and the device."""
+    if hasattr(value, "detach"):
+        flat = value.detach().cpu().contiguous().reshape(-1)
+        # A view of bytes carries every dtype, also those that numpy does not have. Who has a tensor has torch.
+        value = flat.view(sys.modules["torch"].uint8).numpy()
+    return bytes(value.tobytes())
+
+
+def _with_data(spec: TensorSpec, raw: bytes) -> TensorSpec:
+    packed = base64.b64encode(zlib.compress(raw)).decode()
+    return TensorSpec(
+        spec.shape, spec.dtype, data=TensorData(packed, spec.dtype, spec.shape, "zlib"), strides=spec.strides
+    )
+
+
+def _drawn(spec: TensorSpec) -> TensorSpec:
+    return TensorSpec(spec.shape, spec.dtype, TensorInit("randn"), strides=spec.strides)

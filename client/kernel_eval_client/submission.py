@@ -1,0 +1,96 @@
+"""What is handed in: a kernel, or a kernel against a reference, and how it is to be judged."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypedDict
+
+from kernel_eval_client.errors import CallerError
+from kernel_eval_client.kernel import Kernel
+
+KernelLike = Kernel | Mapping[str, Any]
+"""A Kernel, or one in the wire's form."""
+
+
+class Options(TypedDict, total=False):
+    """How to judge; docs/api.md has the bounds. What is left out is the service's default."""
+
+    num_trials: int
+    timeout: int
+    precision: float
+    profile: bool
+    replay_seed: str
+    atol: float
+    rtol: float
+    build_timeout: int
+    queue_timeout: int
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One request. With `reference` it is a comparison. `label` is yours: it is not sent, and comes back from `map`."""
+
+    kernel: KernelLike
+    reference: KernelLike | None = None
+    num_trials: int | None = None
+    timeout: int | None = None
+    precision: float | None = None
+    profile: bool | None = None
+    replay_seed: str | None = None
+    atol: float | None = None
+    rtol: float | None = None
+    build_timeout: int | None = None
+    queue_timeout: int | None = None
+    label: str | None = None
+    idempotency_key: str | None = None
+
+    @property
+    def path(self) -> str:
+        """Where it is sent."""
+        return "/evaluate" if self.reference is None else "/compare"
+
+    def body(self) -> bytes:
+        """The JSON body; raises CallerError for what JSON does not have, NaN and infinity among it."""
+        wire: dict[str, Any] = {each: getattr(self, each) for each in Options.__annotations__}
+        wire = {name: value for name, value in wire.items() if value is not None}
+        if self.reference is None:
+            wire["kernel"] = _wire(self.kernel)
+        else:
+            wire["ref_kernel"], wire["custom_kernel"] = _wire(self.reference), _wire(self.kernel)
+        try:
+            return json.dumps(wire, allow_nan=False).encode()
+        except (TypeError, ValueError) as error:
+            raise CallerError(f"the request cannot be written as JSON: {error}") from error
+
+    def named(self) -> Submission:
+        """The same with an idempotency key: a random one unless it has one."""
+        return self if self.idempotency_key else replace(self, idempotency_key=str(uuid.uuid4()))
+
+    @classmethod
+    def from_dict(cls, wire: Mapping[str, Any]) -> Submission:
+        """From a body of /evaluate or /compare; unknown keys are ignored, as the service does."""
+        known = {each.name: wire[each.name] for each in fields(cls) if wire.get(each.name) is not None}
+        if "custom_kernel" in wire:
+            known["reference"] = wire.get("ref_kernel", wire.get("kernel"))
+            known["kernel"] = wire["custom_kernel"]
+        if "kernel" not in known:
+            raise CallerError("a submission needs a kernel, or a ref_kernel and a custom_kernel")
+        return cls(**known)
+
+
+SubmissionLike = Submission | Kernel | Mapping[str, Any]
+"""A submission, a kernel to evaluate, or a body of /evaluate or /compare."""
+
+
+def submission_of(given: SubmissionLike) -> Submission:
+    """The submission that this stands for."""
+    if isinstance(given, Submission):
+        return given
+    return Submission(given) if isinstance(given, Kernel) else Submission.from_dict(given)
+
+
+def _wire(kernel: KernelLike) -> dict[str, Any]:
+    return kernel.to_dict() if isinstance(kernel, Kernel) else dict(kernel)
