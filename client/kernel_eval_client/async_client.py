@@ -14,6 +14,7 @@ from kernel_eval_client.address import Address
 from kernel_eval_client.errors import KernelEvalError
 from kernel_eval_client.flow import Flow, Protocol, Retry, Step
 from kernel_eval_client.job import Job
+from kernel_eval_client.pages import Pages
 from kernel_eval_client.result import Result
 from kernel_eval_client.submission import KernelLike, Options, Submission, SubmissionLike, submission_of
 from kernel_eval_client.wire import Answer, Call, NoAnswer
@@ -90,17 +91,14 @@ class AsyncClient:
         """Cancels; a running job takes a moment, which `wait_s` (at most 600) waits for."""
         return await self._run(self._flows.cancel(job_id, wait_s))
 
-    async def jobs(self, *, state: str | None = None, batch_id: str | None = None) -> AsyncIterator[Job]:
-        """All jobs that are kept, newest first, without their results."""
-        chosen = {"state": state, "batch_id": batch_id}
-        params = {"limit": "1000", **{name: value for name, value in chosen.items() if value is not None}}
-        while True:
-            page, cursor = await self._run(self._flows.jobs(params))
-            for job in page:
+    async def jobs(
+        self, *, state: str | None = None, batch_id: str | None = None, limit: int | None = None
+    ) -> AsyncIterator[Job]:
+        """The jobs that are kept, newest first, without their results; all of them, or the first `limit`."""
+        pages = Pages(state, batch_id, limit)
+        while pages.more:
+            for job in pages.take(await self._run(self._flows.jobs(pages.params()))):
                 yield job
-            if cursor is None:
-                return
-            params = {**params, "cursor": cursor}
 
     async def map(
         self,
@@ -140,6 +138,10 @@ class AsyncClient:
     async def cleanup_jobs(self, *, older_than_s: float = 300) -> Mapping[str, Any]:
         """Has finished jobs forgotten."""
         return await self._run(self._flows.post("/admin/cleanup-jobs", older_than=f"{older_than_s:g}"))
+
+    async def document(self) -> Mapping[str, Any]:
+        """The service's OpenAPI document."""
+        return await self._run(self._flows.get("/openapi.json"))
 
     async def page(self, path: str) -> str:
         """The text of any page of the service."""

@@ -14,6 +14,7 @@ from kernel_eval_client.async_client import CONCURRENCY, UNLIMITED, AsyncClient,
 from kernel_eval_client.background import Background
 from kernel_eval_client.flow import Flow, Protocol, Retry, Step
 from kernel_eval_client.job import Job
+from kernel_eval_client.pages import Pages
 from kernel_eval_client.result import Result
 from kernel_eval_client.submission import KernelLike, Options, Submission, SubmissionLike, submission_of
 from kernel_eval_client.wire import Answer, Call, NoAnswer
@@ -83,16 +84,11 @@ class Client:
         """Cancels; a running job takes a moment, which `wait_s` (at most 600) waits for."""
         return self._run(self._flows.cancel(job_id, wait_s))
 
-    def jobs(self, *, state: str | None = None, batch_id: str | None = None) -> Iterator[Job]:
-        """All jobs that are kept, newest first, without their results."""
-        chosen = {"state": state, "batch_id": batch_id}
-        params = {"limit": "1000", **{name: value for name, value in chosen.items() if value is not None}}
-        while True:
-            page, cursor = self._run(self._flows.jobs(params))
-            yield from page
-            if cursor is None:
-                return
-            params = {**params, "cursor": cursor}
+    def jobs(self, *, state: str | None = None, batch_id: str | None = None, limit: int | None = None) -> Iterator[Job]:
+        """The jobs that are kept, newest first, without their results; all of them, or the first `limit`."""
+        pages = Pages(state, batch_id, limit)
+        while pages.more:
+            yield from pages.take(self._run(self._flows.jobs(pages.params())))
 
     def map(
         self,
@@ -126,6 +122,10 @@ class Client:
     def cleanup_jobs(self, *, older_than_s: float = 300) -> Mapping[str, Any]:
         """Has finished jobs forgotten."""
         return self._run(self._flows.post("/admin/cleanup-jobs", older_than=f"{older_than_s:g}"))
+
+    def document(self) -> Mapping[str, Any]:
+        """The service's OpenAPI document."""
+        return self._run(self._flows.get("/openapi.json"))
 
     def page(self, path: str) -> str:
         """The text of any page of the service."""

@@ -16,7 +16,6 @@ Source = str | Path
 
 _CUDA_FILES = (".cu", ".cuh", ".cpp", ".cc")
 _TRITON = re.compile(r"^\s*@(?:triton\.)?(?:jit|autotune|heuristics)\b", re.MULTILINE)
-_MODEL = re.compile(r"^class\s+(?:Model|ModelNew)\b", re.MULTILINE)
 
 
 class KernelType(str, Enum):
@@ -106,8 +105,3 @@ def guess_type(source: str, file_name: str = "") -> KernelType:
     if "__global__" in source and not re.search(r"^\s*(?:import|from|def|class)\s+\w", source, re.MULTILINE):
         return KernelType.CUDA
     return KernelType.TORCH
-
-
-def launches_itself(source: str) -> bool:
-    """Whether a Triton source seems to have a module that launches its kernels, so that it needs no contract."""
-    return bool(_MODEL.search(source))

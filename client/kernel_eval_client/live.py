@@ -76,7 +76,7 @@ def _places(given: Collection[int | str], named: list[tuple[str, Any]], word: st
 
 def _is_tensor(value: Any) -> bool:
     # numpy's scalars have a shape and a dtype too, but are arguments by value.
-    return hasattr(value, "dtype") and (hasattr(value, "stride") or hasattr(value, "__array_finalize__"))
+    return hasattr(value, "dtype") and (hasattr(value, "stride") or hasattr(value, "__setitem__"))
 
 
 def _scalar(name: str, value: Any, is_meta: bool) -> ArgSpec:

@@ -1,0 +1,1 @@
+"""`kernel-eval`: the client as a command."""

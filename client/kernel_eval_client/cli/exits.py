@@ -1,0 +1,44 @@
+"""What the exit status says, and which status an error is."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from kernel_eval_client.errors import JobCancelled, KernelEvalError, RateLimited, ServiceError, StillRunning
+
+
+class Exit(IntEnum):
+    """Of every command; one over many kernels exits with the highest that any of them has."""
+
+    PASSED = 0
+    FAILED = 1
+    USAGE = 2
+    SERVICE = 3
+    STILL_RUNNING = 4
+    CANCELLED = 5
+    INTERRUPTED = 130
+
+
+MEANINGS = {
+    Exit.PASSED: "done; where a kernel was judged, it passed",
+    Exit.FAILED: "a kernel was judged and did not pass",
+    Exit.USAGE: "the command line, a file or the request is at fault, or the API key was refused",
+    Exit.SERVICE: "the service is at fault, cannot be reached, or has had too many requests of this key",
+    Exit.STILL_RUNNING: "the time to wait is over and the job goes on",
+    Exit.CANCELLED: "the job was cancelled",
+    Exit.INTERRUPTED: "Ctrl-C",
+}
+
+
+def exit_of(error: KernelEvalError) -> Exit:
+    """By whose fault it is."""
+    if isinstance(error, StillRunning):
+        return Exit.STILL_RUNNING
+    if isinstance(error, JobCancelled):
+        return Exit.CANCELLED
+    return Exit.SERVICE if isinstance(error, (ServiceError, RateLimited)) else Exit.USAGE
+
+
+def fault_of(error: KernelEvalError) -> str:
+    """In a word, for programs."""
+    return {Exit.USAGE: "caller", Exit.SERVICE: "service"}.get(exit_of(error), "nobody")

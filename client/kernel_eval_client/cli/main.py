@@ -1,0 +1,126 @@
+"""The command line: its commands and options, and what becomes of an error."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from kernel_eval_client.cli.exits import MEANINGS
+from kernel_eval_client.job import TERMINAL
+from kernel_eval_client.kernel import KernelType
+
+STATES = sorted({"queued", "building", "waiting", "running"} | TERMINAL)
+
+
+def run() -> None:
+    """The installed command."""
+    sys.exit(main(sys.argv[1:]))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The exit status."""
+    given = parser().parse_args(arguments)
+    try:
+        from kernel_eval_client.cli.dispatch import dispatch
+    except ModuleNotFoundError as error:
+        if error.name != "rich":
+            raise
+        sys.stderr.write("kernel-eval needs rich: pip install 'kernel-eval-client[cli]'\n")
+        return 2
+    return dispatch(given)
+
+
+def parser() -> argparse.ArgumentParser:
+    """All commands."""
+    every = argparse.ArgumentParser(add_help=False)
+    every.add_argument("--url", help="the service; default: KERNEL_EVAL_URL, else http://127.0.0.1:8000")
+    every.add_argument("--json", action="store_true", help="JSON on standard output, errors too")
+    every.add_argument(
+        "--verbose", "-v", action="store_true", help="the whole compiler log and what the kernel printed"
+    )
+    every.add_argument(
+        "--patience", type=float, metavar="S", help="seconds to try again when the service does not answer"
+    )
+    top = argparse.ArgumentParser(
+        prog="kernel-eval",
+        description="Have GPU kernels judged. The API key is read from KERNEL_EVAL_API_KEY.",
+        epilog="exit status: " + "; ".join(f"{status:d} {meaning}" for status, meaning in MEANINGS.items()),
+    )
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name: str, told: str) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=told, description=told, parents=[every])
+
+    one = command("evaluate", "Judge one kernel; a .json file is a whole request.")
+    one.add_argument("file", type=Path)
+    two = command("compare", "Judge a candidate against a reference.")
+    two.add_argument("reference", type=Path)
+    two.add_argument("candidate", type=Path)
+    later = command("submit", "Hand in a kernel and print the job's id.")
+    later.add_argument("file", type=Path)
+    later.add_argument("--reference", type=Path, help="compare with this source")
+    many = command("batch", "Judge every .py, .cu and request .json below a folder.")
+    many.add_argument("folder", type=Path)
+    many.add_argument("--reference", type=Path, help="compare all sources with this one")
+    many.add_argument("--concurrency", type=int, default=16, metavar="N", help="so many at a time (16)")
+    again = command("watch", "Judge a source now and whenever it is saved.")
+    again.add_argument("file", type=Path)
+    again.add_argument("--reference", type=Path, help="compare with this source")
+    again.add_argument("--runs", type=int, metavar="N", help="stop after so many")
+    for each in (one, two, later, many, again):
+        _judging(each)
+    for each in (two, again):
+        _of_reference(each)
+    told = command("status", "What a job is doing, and its verdict once there is one.")
+    told.add_argument("job_id")
+    until = command("wait", "Wait for a job's verdict.")
+    until.add_argument("job_id")
+    stop = command("cancel", "Cancel jobs.")
+    stop.add_argument("job_ids", nargs="+", metavar="job_id")
+    for each in (one, two, many, again, until, stop):
+        each.add_argument("--max-wait", type=_seconds, metavar="S", help="seconds to wait for a verdict at most")
+    listed = command("list", "Jobs, newest first.")
+    listed.add_argument("--state", choices=STATES)
+    listed.add_argument("--batch", metavar="ID", help="of this batch only")
+    listed.add_argument("--limit", type=int, default=20, metavar="N", help="so many (20)")
+    page = command("report", "The service's report of a job, as a page.")
+    page.add_argument("job_id")
+    page.add_argument("--html", action="store_true", help="as HTML, which is the only form there is")
+    page.add_argument("--output", "-o", type=Path, help="the file to write; default: standard output")
+    check = command("doctor", "Whether a kernel would be judged now, and how to mend what is in the way.")
+    check.add_argument("--quick", action="store_true", help="without judging a small kernel")
+    return top
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError("must be 0 or more")
+    return value
+
+
+def _judging(each: argparse.ArgumentParser) -> None:
+    kernel = each.add_argument_group("the kernel")
+    kernel.add_argument("--type", choices=[str(kind) for kind in KernelType], help="default: guessed from the source")
+    kernel.add_argument("--io", type=Path, metavar="FILE", help="its IO contract; default: NAME.io.json beside it")
+    kernel.add_argument("--entry", metavar="NAME", help="the kernel or function to call")
+    kernel.add_argument(
+        "--compiler-option", action="append", default=[], metavar="OPTION", help="cuda; may be repeated"
+    )
+    how = each.add_argument_group("how to judge")
+    how.add_argument("--num-trials", type=int, metavar="N")
+    how.add_argument("--timeout", type=int, metavar="S", help="seconds of building, and of running")
+    how.add_argument("--precision", type=float, metavar="P", help="stop timing at this relative half interval (0.01)")
+    how.add_argument("--atol", type=float)
+    how.add_argument("--rtol", type=float)
+    how.add_argument("--profile", action="store_true", default=None, help="also tell what a call launches")
+    how.add_argument("--replay-seed", metavar="HEX", help="the inputs of an earlier job")
+
+
+def _of_reference(each: argparse.ArgumentParser) -> None:
+    group = each.add_argument_group("the reference")
+    group.add_argument("--reference-type", choices=[str(kind) for kind in KernelType])
+    group.add_argument("--reference-io", type=Path, metavar="FILE")
+    group.add_argument("--reference-entry", metavar="NAME")

@@ -1,0 +1,147 @@
+"""Results, jobs and errors as a person reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from kernel_eval_client.async_client import Finished
+from kernel_eval_client.cli.explain import excerpt, spots
+from kernel_eval_client.errors import CallerError, KernelEvalError
+from kernel_eval_client.job import Job
+from kernel_eval_client.result import Result, Speedup
+
+GOOD, BAD, DIM = "bold green", "bold red", "dim"
+ERROR_LINES = 12
+SHORT = 72
+
+
+def milliseconds(value: float | None) -> str:
+    """At the unit that reads best."""
+    if value is None:
+        return "–"
+    if value < 1.0:
+        return f"{value * 1000:.3g} µs"
+    return f"{value:.4g} ms" if value < 1000.0 else f"{value / 1000:.4g} s"
+
+
+def speedup(found: Speedup | None) -> str:
+    """The ratio with its interval."""
+    if found is None:
+        return "–"
+    high = "…" if found.high is None else f"{found.high:.2f}"
+    return f"{found.ratio:.2f}x ({found.low:.2f} to {high})"
+
+
+def result(console: Console, name: str, source: str, found: Result, *, verbose: bool = False) -> None:
+    """The verdict, and what it rests on; of a failure the lines of the source that are meant."""
+    kernel, timing = found.kernel, found.kernel.timing
+    entry = kernel.metadata.get("kernel_name")
+    console.print(Text.assemble((found.verdict, GOOD if found.passed else BAD), f"  {name}", (f"  {entry or ''}", DIM)))
+    for title, text in _facts(found):
+        console.print(Text.assemble((f"  {title:<9} ", DIM), text))
+    for flag in timing.flags if timing else ():
+        console.print(Text.assemble(("  flag      ", "yellow"), flag))
+    if found.error:
+        _failure(console, found.error, source, verbose=verbose)
+    if verbose and kernel.output:
+        console.print(Text("  printed:\n" + kernel.output, style=DIM))
+
+
+def _short(text: str) -> str:
+    line = text.partition("\n")[0]
+    return line if len(line) <= SHORT else f"{line[: SHORT - 1]}…"
+
+
+def _facts(found: Result) -> Iterator[tuple[str, str]]:
+    timing, comparison = found.kernel.timing, found.kernel.comparison
+    if timing is not None:
+        sure = "" if timing.precision is None else f", ±{timing.precision:.1%}"
+        spread = f"median {milliseconds(timing.stats.median)}, 95 % under {milliseconds(timing.stats.percentile_95)}"
+        yield (
+            "time",
+            f"{milliseconds(timing.stats.mean)} a call{sure} ({spread}; {timing.calls} calls, {timing.method})",
+        )
+    if found.speedup is not None:
+        yield "speed-up", f"{speedup(found.speedup)}, {found.speedup.verdict.replace('_', ' ')}"
+    if comparison is not None:
+        wrong = f"{comparison.mismatch_count} of {comparison.element_count} elements out of tolerance"
+        yield "outputs", f"{wrong} (atol {comparison.atol}, rtol {comparison.rtol})"
+    for sentence in comparison.weak_reference if comparison else ():
+        yield "weak", sentence
+    if found.kernel.inputs.get("inferred"):
+        yield "inputs", str(found.kernel.inputs["inferred"])
+    device = found.environment.get("gpu_name") or found.environment.get("device") or "?"
+    yield "on", f"{device}, job {found.job_id}"
+
+
+def _failure(console: Console, error: str, source: str, *, verbose: bool) -> None:
+    lines = error.splitlines()
+    found = spots(error)
+    console.print(Text(f"  {lines[0]}", style=BAD))
+    for spot in found:
+        console.print(Text(f"  line {spot.line}: {spot.message}", style="bold"))
+        for line in excerpt(source, spot):
+            console.print(Text(f"    {line}", style="bold" if line.startswith(">") else DIM))
+    rest = lines[1:] if verbose or not found else []
+    shown = rest if verbose else rest[:ERROR_LINES]
+    for line in shown:
+        console.print(Text(f"    {line}"))
+    if len(lines) - 1 > len(shown):
+        console.print(Text("  (--verbose shows all of it)", style=DIM))
+
+
+def error(console: Console, found: KernelEvalError) -> None:
+    """What went wrong, field by field where the request is at fault."""
+    fields = found.fields if isinstance(found, CallerError) else ()
+    if not fields:
+        console.print(Text(f"kernel-eval: {found}", style=BAD))
+        return
+    console.print(Text("kernel-eval: the request is not valid", style=BAD))
+    for each in fields:
+        console.print(Text(f"  {each}"))
+
+
+def job(console: Console, found: Job) -> None:
+    """One job in a few lines."""
+    position = "" if found.queue_position is None else f", {found.queue_position} before it"
+    console.print(f"{found.job_id}  {found.state} ({found.stage}{position})")
+    for step in found.timeline:
+        began = float(step["at"]) - float(found.timeline[0]["at"])
+        console.print(Text(f"  {began:8.2f} s  {step['stage']}", style=DIM))
+    for attempt in found.failed_attempts:
+        console.print(Text(f"  attempt {attempt['attempt']} failed: {attempt['reason']}", style="yellow"))
+    if found.error:
+        console.print(Text(f"  {found.error}", style=BAD))
+
+
+def jobs(console: Console, found: Iterable[Job]) -> None:
+    """One line for each."""
+    table = Table("job", "state", "stage", "operation", "type", "worker", box=None, pad_edge=False)
+    for each in found:
+        cells = (each.job_id, each.state, each.stage, each.operation, each.kernel_type, each.worker)
+        table.add_row(*(cell or "–" for cell in cells))
+    console.print(table)
+
+
+def summary(console: Console, found: Iterable[Finished]) -> None:
+    """The table of a batch: one line for each submission, the counts below."""
+    table = Table("file", "verdict", "time", "speed-up", "what", box=None, pad_edge=False)
+    counts: dict[str, int] = {}
+    for each in found:
+        verdict = each.result.verdict if each.result else type(each.error).__name__
+        counts[verdict] = counts.get(verdict, 0) + 1
+        passed = each.result is not None and each.result.passed
+        text = each.result.error if each.result else str(each.error)
+        table.add_row(
+            Text(each.submission.label or str(each.index)),
+            Text(verdict, style=GOOD if passed else BAD),
+            milliseconds(each.result.runtime_ms if each.result else None),
+            speedup(each.result.speedup if each.result else None),
+            Text(_short(text or ""), style=DIM),
+        )
+    console.print(table)
+    console.print("\n" + ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())))

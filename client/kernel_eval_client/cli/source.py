@@ -1,0 +1,97 @@
+"""From files to submissions: a source with its contract beside it, or a whole request with its sources beside it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernel_eval_client.contract import IOContract
+from kernel_eval_client.errors import CallerError
+from kernel_eval_client.kernel import Kernel, KernelType, guess_type
+from kernel_eval_client.submission import Submission
+
+SOURCES = frozenset({".py", ".cu"})
+_ENTRY_KEYS = {
+    KernelType.CUDA: "kernel_name",
+    KernelType.TRITON: "kernel_name",
+    KernelType.MULTI_KERNEL: "entry_point",
+}
+_KERNELS = ("kernel", "ref_kernel", "custom_kernel")
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the command line says about a source; None is guessed or left out."""
+
+    kernel_type: str | None = None
+    io: Path | None = None
+    entry: str | None = None
+    compiler_options: tuple[str, ...] = ()
+
+
+def read_kernel(path: Path, choices: Choices) -> Kernel:
+    """The kernel in a source file.
+
+    Its contract is `choices.io`, else `NAME.io.json` beside it where that exists. Raises CallerError for a file that
+    cannot be read.
+    """
+    source = _text(path)
+    kernel_type = KernelType(choices.kernel_type) if choices.kernel_type else guess_type(source, path.name)
+    beside = path.with_suffix(".io.json")
+    contract = choices.io or (beside if beside.exists() else None)
+    metadata: dict[str, Any] = {}
+    if choices.entry:
+        metadata[_ENTRY_KEYS.get(kernel_type, "function_name")] = choices.entry
+    if choices.compiler_options:
+        metadata["compiler_options"] = list(choices.compiler_options)
+    io = None if contract is None else IOContract.from_dict(_object(contract))
+    return Kernel(source, kernel_type, io, metadata or None)
+
+
+def read_submission(path: Path, choices: Choices, reference: Kernel | None = None) -> Submission:
+    """One kernel to evaluate, or to compare with a reference; a `.json` file is a whole request."""
+    if path.suffix != ".json":
+        return Submission(read_kernel(path, choices), reference, label=str(path))
+    body = _object(path)
+    for kernel in (body[name] for name in _KERNELS if isinstance(body.get(name), dict)):
+        if "source_file" in kernel:
+            kernel["source_code"] = _text(path.parent / str(kernel.pop("source_file")))
+    return Submission.from_dict({**body, "label": str(path)})
+
+
+def submissions_in(folder: Path, choices: Choices, reference: Kernel | None) -> Iterator[Submission]:
+    """Every request and every source below a folder, by name. A source that a request names is not taken by itself."""
+    requests = {path: wire for path in sorted(folder.rglob("*.json")) if _is_request(wire := _object(path))}
+    named = {
+        (path.parent / str(kernel["source_file"])).resolve()
+        for path, wire in requests.items()
+        for kernel in (wire[name] for name in _KERNELS if isinstance(wire.get(name), dict))
+        if "source_file" in kernel
+    }
+    alone = (path for path in folder.rglob("*") if path.suffix in SOURCES and path.resolve() not in named)
+    for path in sorted([*requests, *alone]):
+        yield read_submission(path, choices, reference)
+
+
+def _is_request(wire: dict[str, Any]) -> bool:
+    return "kernel" in wire or "custom_kernel" in wire
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CallerError(f"{path} cannot be read: {error}") from error
+
+
+def _object(path: Path) -> dict[str, Any]:
+    try:
+        wire = json.loads(_text(path))
+    except ValueError as error:
+        raise CallerError(f"{path} is not JSON: {error}") from error
+    if not isinstance(wire, dict):
+        raise CallerError(f"{path} holds no JSON object")
+    return wire

@@ -1,0 +1,220 @@
+"""`kernel-eval` against the real service: what it prints, what it exits with."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kernel_eval_client import Client
+from kernel_eval_client.cli import watching
+from kernel_eval_client.cli.main import main
+
+from stack.environment import ROOT
+from tests.client.failing import Reply, Told, listening
+from tests.client.test_service import HANGS, TWICE, UNBALANCED, WRONG
+from tests.conftest import free_port
+
+EXAMPLES = ROOT / "examples"
+QUICK = ("--num-trials", "6", "--precision", "0.5")
+
+
+class Command:
+    """Runs it in this process."""
+
+    def __init__(self, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+        self.url = url
+        self._capsys = capsys
+        self.out = self.err = ""
+
+    def __call__(self, *arguments: str | Path) -> int:
+        status = main([*map(str, arguments), "--url", self.url])
+        self.out, self.err = self._capsys.readouterr()
+        return int(status)
+
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def run(url: str, capsys: pytest.CaptureFixture[str]) -> Command:
+    return Command(url, capsys)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    for name, kernel in {"twice": TWICE, "wrong": WRONG, "unbalanced": UNBALANCED, "hangs": HANGS}.items():
+        (tmp_path / f"{name}.py").write_text(kernel.source_code)
+    return tmp_path
+
+
+def test_a_passing_kernel(run: Command, files: Path) -> None:
+    assert run("evaluate", files / "twice.py", *QUICK) == 0
+    assert run.out.startswith("passed") and "a call" in run.out and "job " in run.out
+
+
+def test_a_wrong_kernel_and_its_json(run: Command, files: Path) -> None:
+    assert run("compare", files / "twice.py", files / "wrong.py", "--json") == 1
+    assert run.json()["verdict"] == "wrong_result"
+
+
+def test_a_compile_error_is_shown_at_its_line(run: Command, files: Path) -> None:
+    assert run("evaluate", files / "unbalanced.py") == 1
+    assert "line 1: SyntaxError: '(' was never closed" in run.out
+    assert ">    1 | def kernel_fn(x:" in run.out
+
+
+def test_a_cuda_request_with_its_source_beside_it(run: Command) -> None:
+    assert run("evaluate", EXAMPLES / "does-not-compile" / "request.json") == 1
+    assert 'line 3: error: identifier "facter" is undefined' in run.out
+    assert ">    3 |     if (i < n) x[i] *= facter;" in run.out
+
+
+def test_a_contract_beside_the_source_is_taken(run: Command, tmp_path: Path) -> None:
+    example = json.loads((EXAMPLES / "does-not-compile" / "request.json").read_text())
+    shutil.copy(EXAMPLES / "does-not-compile" / "kernel.cu", tmp_path)
+    assert run("evaluate", tmp_path / "kernel.cu") == 2
+    assert "kernel.io: is missing" in run.err
+    (tmp_path / "kernel.io.json").write_text(json.dumps(example["kernel"]["io"]))
+    assert run("evaluate", tmp_path / "kernel.cu", "--json") == 1
+    assert run.json()["verdict"] == "compile_error"
+
+
+def test_a_request_at_fault_as_json(run: Command, files: Path) -> None:
+    assert run("evaluate", files / "twice.py", "--num-trials", "0", "--json") == 2
+    error = run.json()["error"]
+    assert (error["fault"], error["status"], error["exit"]) == ("caller", 400, 2)
+    assert error["problem"]["errors"][0]["path"] == ["num_trials"]
+
+
+@pytest.mark.parametrize("arguments", [["evaluate", "nosuch.py"], ["batch", "nosuch"], ["status", "nosuch"]])
+def test_what_is_not_there(run: Command, arguments: list[str]) -> None:
+    assert run(*arguments) == 2
+    assert "nosuch" in run.err
+
+
+def test_a_job_from_submit_to_cancel(run: Command, files: Path) -> None:
+    assert run("submit", files / "hangs.py", "--timeout", "60") == 0
+    job_id = run.out.strip()
+    assert run("status", job_id) == 0 and job_id in run.out
+    assert run("wait", job_id, "--max-wait", "0.1") == 4
+    assert run("list", "--limit", "1") == 0 and job_id in run.out
+    assert run("cancel", job_id, "--max-wait", "30") == 0 and "cancelled" in run.out
+    assert run("wait", job_id) == 5
+    assert run("list", "--state", "cancelled", "--json") == 0
+    assert job_id in {job["job_id"] for job in run.json()}
+
+
+def test_ctrl_c_cancels_the_job(run: Command, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Client, "settled", interrupted)
+        assert run("evaluate", files / "hangs.py") == 130
+    assert "Cancelled job" in run.err
+    with Client(run.url) as client:
+        (job,) = client.jobs(limit=1)
+        assert client.settled(job.job_id).state == "cancelled"
+
+
+def test_a_batch_has_a_summary_and_the_worst_exit(run: Command, files: Path) -> None:
+    (files / "hangs.py").unlink()
+    folder = files / "cuda"
+    shutil.copytree(EXAMPLES / "does-not-compile", folder)
+    assert run("batch", files, "--reference", files / "twice.py", *QUICK) == 1
+    rows = [line.split()[:2] for line in run.out.splitlines()]
+    assert [str(folder / "request.json"), "compile_error"] in rows
+    assert [str(files / "twice.py"), "passed"] in rows
+    assert [str(files / "wrong.py"), "wrong_result"] in rows
+    assert not [row for row in rows if row and row[0].endswith("kernel.cu")], "its request stands for it"
+    assert "2 compile_error, 1 passed, 1 wrong_result" in run.out
+
+
+def test_a_batch_as_json_has_a_line_for_each(run: Command, files: Path) -> None:
+    for name in ("hangs", "wrong", "twice"):
+        (files / f"{name}.py").unlink()
+    (files / "empty.json").write_text('{"kernel": {"source_code": "", "kernel_type": "nosuch"}}')
+    assert run("batch", files, "--json") == 2
+    lines = {Path(line["file"]).name: line for line in map(json.loads, run.out.splitlines())}
+    assert lines["empty.json"]["error"]["fault"] == "caller"
+    assert lines["unbalanced.py"]["result"]["verdict"] == "compile_error"
+
+
+def test_watch_judges_again_when_the_file_is_saved(run: Command, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, waits = files / "unbalanced.py", threading.Event()
+
+    def save(_: float) -> None:
+        if not waits.is_set():
+            waits.set()
+            file.write_text("import nosuch_module\n")
+
+    monkeypatch.setattr(watching, "pause", save)
+    assert run("watch", file, "--runs", "2") == 1
+    assert waits.is_set()
+    assert "was never closed" in run.out and "nosuch_module" in run.out
+
+
+def test_doctor_finds_a_service_well(run: Command) -> None:
+    assert run("doctor", "--json") == 0
+    checks = {check["name"]: check for check in run.json()["checks"]}
+    assert {"service", "key", "version", "broker", "workers", "gpu", "toolchain", "sandbox", "judging"} <= checks.keys()
+    assert checks["gpu"]["state"] == "warning" and "nvidia-smi" in checks["gpu"]["fix"]
+    assert checks["judging"]["state"] == "ok"
+
+
+def test_doctor_without_a_service(run: Command) -> None:
+    run.url = f"http://127.0.0.1:{free_port()}"
+    assert run("doctor") == 3
+    assert "make serve" in run.out
+
+
+@pytest.mark.parametrize(
+    ("health", "name", "fix"),
+    [
+        ({"broker": "unavailable", "reasons": ["the broker cannot be asked"]}, "broker", "CELERY_BROKER_URL"),
+        ({"broker": "ready", "workers": []}, "workers", "make serve"),
+        ({"broker": "ready", "workers": [{"name": "w", "quarantined": "Xid 79"}]}, "workers", "nvidia-smi"),
+    ],
+)
+def test_doctor_says_what_is_wrong(run: Command, health: dict[str, Any], name: str, fix: str) -> None:
+    told = Told(
+        Reply(503, {"status": "unhealthy", **health}), Reply(200, {"jobs": [], "next_cursor": None, "info": {}})
+    )
+    with listening(told):
+        run.url = told.url
+        assert run("doctor", "--json") == 3
+    (failed,) = [check for check in run.json()["checks"] if check["state"] == "failed"]
+    assert failed["name"] == name and fix in failed["fix"]
+
+
+def test_no_service_is_its_own_exit(run: Command, files: Path) -> None:
+    run.url = f"http://127.0.0.1:{free_port()}"
+    assert run("evaluate", files / "twice.py", "--patience", "0", "--json") == 3
+    assert run.json()["error"]["fault"] == "service"
+    assert "kernel-eval doctor" in run.err
+
+
+def test_a_report_that_the_service_does_not_make(run: Command) -> None:
+    told = Told(Reply(404, {"type": "about:blank", "status": 404, "detail": "there is no such path"}))
+    with listening(told):
+        run.url = told.url
+        assert run("report", "j1", "--html") == 2
+    assert "makes no reports" in run.err
+
+
+def test_a_report_is_written(run: Command, tmp_path: Path) -> None:
+    with listening(Told(Reply(200, {"page": "of a job"}))) as told:
+        run.url = told.url
+        assert run("report", "j1", "--html", "--output", tmp_path / "report.html") == 0
+    assert "of a job" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize("arguments", [[], ["nosuch"], ["evaluate"], ["wait", "j", "--max-wait", "-1"]])
+def test_a_wrong_command_line_exits_with_2(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        main(arguments)
+    assert raised.value.code == 2

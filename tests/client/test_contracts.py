@@ -1,0 +1,207 @@
+"""Contracts: what the client makes, the service reads, and live arguments arrive with their values."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import kernel_eval_client
+import numpy as np
+import pytest
+import torch
+from kernel_eval_client import (
+    IOContract,
+    IOContractBuilder,
+    Kernel,
+    KernelType,
+    LaunchConfig,
+    LaunchDim,
+    TensorSpec,
+    contract_from,
+    create_arange_spec,
+    create_full_spec,
+    create_ones_spec,
+    create_randn_spec,
+    create_tensor_spec,
+    create_uniform_spec,
+    create_zeros_spec,
+    cuda,
+    guess_type,
+    load_from_file,
+    multi_kernel,
+    save_to_file,
+    triton,
+)
+from kernel_eval_client.live import DTYPES
+
+from api.schemas.kernel import KernelSchema
+from domain.contract import IOContract as ServiceContract
+from domain.dtype import ITEM_BYTES
+from domain.kernel import KernelType as ServiceKernelType
+from stack.example import KERNELS, every_example
+from tests.mutants.corpus import originals
+from validation.inputs import ContractInputs
+
+ADD = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def add(x, y, out, n, BLOCK: tl.constexpr):
+    pass
+"""
+
+
+def accepted(io: IOContract, source: str = "", kernel_type: KernelType = KernelType.TORCH) -> ServiceContract:
+    """The contract as the service understands it; raises where it refuses."""
+    loaded = KernelSchema().load(Kernel(source, kernel_type, io).to_dict())
+    return ServiceContract.from_wire(loaded["io"])
+
+
+def raw(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.contiguous().reshape(-1).view(torch.uint8)
+
+
+def test_the_builder_says_what_the_service_reads() -> None:
+    io = (
+        IOContractBuilder()
+        .add_input_tensor("x", create_randn_spec([8], seed=1, std=2.0))
+        .add_inout_tensor("y", create_uniform_spec([8], low=-1))
+        .add_output_tensor("out", [8], "float16")
+        .add_scalar("n", "int", 8)
+        .add_meta_param("BLOCK", 8)
+        .set_grid("cdiv(n, BLOCK)")
+        .set_num_warps(4)
+        .set_num_stages(2)
+        .build()
+    )
+    read = accepted(io, ADD, KernelType.TRITON)
+    assert [(arg.name, arg.role, arg.is_meta) for arg in read.args] == [
+        ("x", "input", False),
+        ("y", "inout", False),
+        ("out", "output", False),
+        ("n", "input", False),
+        ("BLOCK", "input", True),
+    ]
+    assert read.args[0].tensor_spec is not None and read.args[0].tensor_spec.init is not None
+    assert read.args[0].tensor_spec.init.std == 2.0
+    assert (read.launch.grid, read.launch.num_warps, read.launch.num_stages) == (("cdiv(n, BLOCK)", 1, 1), 4, 2)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        create_tensor_spec([2, 3]),
+        create_tensor_spec([2], "int32", "randint", 5, low=0, high=9),
+        create_zeros_spec([4]),
+        create_ones_spec([4], "bfloat16"),
+        create_full_spec([4], 2.5),
+        create_arange_spec([4], start=1, step=2),
+        TensorSpec((2, 2), strides=(1, 2)),
+    ],
+)
+def test_a_contract_survives_its_json(spec: TensorSpec, tmp_path: Path) -> None:
+    launch = LaunchConfig(LaunchDim(2, "n"), LaunchDim(32), 4, 2, 1024)
+    io = IOContractBuilder().add_input_tensor("x", spec).add_scalar("n", "int", 3).set_launch_config(launch).build()
+    kernel = cuda("__global__ void k(){}", io, kernel_name="k")
+    save_to_file(kernel, tmp_path / "kernel.json")
+    assert load_from_file(tmp_path / "kernel.json", "KernelCode").to_dict() == kernel.to_dict()
+    assert IOContract.from_dict(io.to_dict()).to_dict() == io.to_dict()
+    accepted(io, kernel.source_code, KernelType.CUDA)
+
+
+LIVE = [
+    torch.randn(3, 5),
+    torch.randn(5, 3).t(),
+    torch.randn(4, 1).expand(4, 6),
+    torch.randn(4, dtype=torch.bfloat16),
+    torch.tensor(1.5),
+    torch.zeros(0, 4),
+    torch.tensor([True, False]),
+    torch.tensor([1 + 2j]),
+    torch.arange(6, dtype=torch.int64).reshape(2, 3),
+    torch.randn(4).to(torch.float8_e4m3fn),
+    torch.randn(3, requires_grad=True),
+    np.linspace(0, 1, 7),
+    np.arange(12, dtype=np.int16).reshape(3, 4).T,
+    np.arange(5, dtype=np.float16)[::-1],
+]
+
+
+@pytest.mark.parametrize("value", LIVE, ids=lambda value: f"{type(value).__name__}-{value.dtype}-{tuple(value.shape)}")
+def test_live_tensors_arrive_with_their_values(value: Any) -> None:
+    io = accepted(contract_from([value]))
+    expected = value.detach() if isinstance(value, torch.Tensor) else torch.from_numpy(value.copy())
+    (arrived,) = ContractInputs(io, "cpu", None).draw(0)
+    assert (arrived.dtype, arrived.shape) == (expected.dtype, expected.shape)
+    assert torch.equal(raw(arrived), raw(expected))
+    if isinstance(value, torch.Tensor) and 0 not in value.shape:
+        assert arrived.stride() == value.stride()
+
+
+def test_scalars_roles_and_names_of_live_arguments() -> None:
+    live = {"x": torch.ones(4), "out": torch.empty(4), "n": 4, "a": np.float32(2.5), "flag": True, "BLOCK": 128}
+    io = contract_from(live, outputs=["out"], meta=["BLOCK"], launch=LaunchConfig(LaunchDim(1)))
+    found = [(arg.name, arg.type, arg.role, arg.value, arg.is_meta) for arg in io.args]
+    assert found == [
+        ("x", "tensor", "input", None, False),
+        ("out", "tensor", "output", None, False),
+        ("n", "int", "input", 4, False),
+        ("a", "float", "input", 2.5, False),
+        ("flag", "bool", "input", True, False),
+        ("BLOCK", "int", "input", 128, True),
+    ]
+    assert io.args[1].tensor_spec is not None and io.args[1].tensor_spec.data is None, "an output's values stay here"
+
+
+def test_without_values_only_shapes_are_sent() -> None:
+    io = contract_from([torch.randn(1 << 20, 8)], inline=False)
+    assert len(str(io.to_dict())) < 300
+    accepted(io)
+
+
+def test_what_cannot_be_sent_is_said_with_its_name() -> None:
+    with pytest.raises(TypeError, match="'arg1' is a dict"):
+        contract_from([1, {}])
+    with pytest.raises(ValueError, match="dtype '<U1' is not known"):
+        contract_from([np.array(["a"])])
+    with pytest.raises(ValueError, match="inline=False"):
+        contract_from([torch.zeros(5 << 20)])
+    with pytest.raises(ValueError, match="none of the 1 arguments"):
+        contract_from({"x": 1}, outputs=["y"])
+
+
+def test_importing_it_loads_no_array_library_and_no_server() -> None:
+    code = "import sys, kernel_eval_client; print(*{'torch', 'numpy', 'flask', 'api', 'domain'} & sys.modules.keys())"
+    folder = Path(kernel_eval_client.__file__).parents[1]
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+def test_the_kernel_types_and_dtypes_are_the_services() -> None:
+    assert [kind.value for kind in KernelType] == [kind.value for kind in ServiceKernelType]
+    assert set(ITEM_BYTES) == DTYPES
+
+
+def test_builders_take_text_and_files(tmp_path: Path) -> None:
+    path = tmp_path / "kernel.py"
+    path.write_text(ADD)
+    io = IOContract()
+    assert triton(path, io) == triton(ADD, io)
+    assert multi_kernel(ADD, io, entry_point="run").to_dict()["metadata"] == {"entry_point": "run"}
+
+
+def test_types_are_guessed_as_they_are_declared() -> None:
+    known = [
+        (example.body[key]["kernel_type"], example.body[key]["source_code"])
+        for example in every_example()
+        for key in KERNELS
+        if key in example.body
+    ]
+    known += [(original.kernel_type, original.source) for original in originals().values()]
+    assert len(known) > 30
+    wrong = [(kind, source) for kind, source in known if kind != "multi_kernel" and guess_type(source) != kind]
+    assert wrong == []
+    assert guess_type("", "kernel.cu") is KernelType.CUDA
