@@ -68,6 +68,8 @@ check: $(ready) ## Lint, format, types, import rules, architecture.
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 	$(PY) -c "from importlinter.cli import lint_imports_command; lint_imports_command()"
+	PYTHONPATH=client $(PY) -c "from importlinter.cli import lint_imports_command; lint_imports_command()" --config client/pyproject.toml
+	$(PY) -m mypy --python-version 3.10 -p kernel_eval_client
 	$(PY) -m pytest -q tests/test_architecture.py
 
 .PHONY: bench

@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
 MODULES = sorted(path.stem for path in ROOT.glob("*.py"))
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+CLIENT = sorted((ROOT / "client").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
 MAX_LINES = 300
@@ -37,7 +38,7 @@ def test_no_name_of_ours_hides_one_of_the_standard_library(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=relative)
+@pytest.mark.parametrize("path", SOURCES + CLIENT, ids=relative)
 def test_a_file_is_short_and_says_what_it_is_for(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert text.count("\n") <= MAX_LINES, "split it: one noun per file"
@@ -46,10 +47,15 @@ def test_a_file_is_short_and_says_what_it_is_for(path: Path) -> None:
     assert docstring.split("\n\n")[0].endswith("."), "the docstring's first paragraph is a sentence"
 
 
-@pytest.mark.parametrize("path", SOURCES + TESTS, ids=relative)
+@pytest.mark.parametrize("path", SOURCES + CLIENT + TESTS, ids=relative)
 def test_a_name_says_what_is_inside(path: Path) -> None:
     vague = [part for part in path.relative_to(ROOT).with_suffix("").parts if VAGUE.fullmatch(part)]
     assert not vague
+
+
+@pytest.mark.parametrize("path", CLIENT, ids=relative)
+def test_the_client_is_written_for_python_3_10(path: Path) -> None:
+    ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 10))
 
 
 @pytest.mark.parametrize("kernel_type", KernelType)

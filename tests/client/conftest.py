@@ -12,9 +12,9 @@ from kernel_eval_client import AsyncClient, Client
 from tests.stack.serving import READY_S, serve, wait_for
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """`make serve` on the CPU; stopped with the session."""
+    """`make serve` on the CPU; stopped with the last of these tests."""
     with serve(tmp_path_factory.mktemp("client"), GPU_DEVICE="cpu", MAX_WORKERS="2") as serving:
         wait_for(serving.ready, READY_S, "it is ready")
         yield serving.url

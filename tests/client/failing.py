@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -61,7 +62,7 @@ class Told:
         self._replies = list(replies)
         self._answer = answer
         self._lock = threading.Lock()
-        self.seen: list[Seen] = []
+        self.seen: deque[Seen] = deque(maxlen=1000)
         self.url = ""
 
     def reply(self, request: Seen) -> Reply:

@@ -9,12 +9,13 @@ import threading
 import time
 from collections.abc import Iterator
 
+import psutil
 import pytest
 from kernel_eval_client import AsyncClient, Client, Retry, Submission, errors, torch
 
 from tests.client.failing import BROKEN, Reply, Seen, Told, listening, problem, result
 
-MANY = 400
+MANY = 200
 AT_ONCE = 16
 QUICK = Retry(patience_s=20.0, first_s=0.005, most_s=0.01)
 
@@ -72,10 +73,10 @@ def test_every_submission_comes_back_once() -> None:
 def test_asynchronously_too() -> None:
     async def all_of(url: str) -> list[int]:
         async with AsyncClient(url, retry=QUICK) as client:
-            return [finished.index async for finished in client.map(sources([], 100), concurrency=AT_ONCE)]
+            return [finished.index async for finished in client.map(sources([], 40), concurrency=AT_ONCE)]
 
     with listening(Told(answer=Crowd())) as told:
-        assert sorted(asyncio.run(all_of(told.url))) == list(range(100))
+        assert sorted(asyncio.run(all_of(told.url))) == list(range(40))
 
 
 def test_who_stops_early_leaves_no_thread() -> None:
@@ -107,3 +108,15 @@ def test_inside_a_running_loop() -> None:
 
     with listening(Told(answer=Crowd())) as told:
         assert asyncio.run(notebook(told.url)) == 8
+
+
+@pytest.mark.slow
+def test_ten_thousand_take_no_more_memory_than_two_thousand() -> None:
+    measured = {}
+    process = psutil.Process()
+    with listening(Told(answer=Crowd())) as told, Client(told.url, retry=QUICK) as client:
+        for count, _ in enumerate(client.map(sources([], 10_000), concurrency=AT_ONCE), start=1):
+            if count in (2_000, 10_000):
+                measured[count] = process.memory_info().rss
+    assert count == 10_000
+    assert measured[10_000] - measured[2_000] < 16 << 20

@@ -130,6 +130,8 @@ def jobs(console: Console, found: Iterable[Job]) -> None:
 def summary(console: Console, found: Iterable[Finished]) -> None:
     """The table of a batch: one line for each submission, the counts below."""
     table = Table("file", "verdict", "time", "speed-up", "what", box=None, pad_edge=False)
+    for column in table.columns[:-1]:
+        column.no_wrap = True
     counts: dict[str, int] = {}
     for each in found:
         verdict = each.result.verdict if each.result else type(each.error).__name__

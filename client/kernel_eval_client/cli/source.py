@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +73,7 @@ def submissions_in(folder: Path, choices: Choices, reference: Kernel | None) -> 
     }
     alone = (path for path in folder.rglob("*") if path.suffix in SOURCES and path.resolve() not in named)
     for path in sorted([*requests, *alone]):
-        yield read_submission(path, choices, reference)
+        yield replace(read_submission(path, choices, reference), label=str(path.relative_to(folder)))
 
 
 def _is_request(wire: dict[str, Any]) -> bool:

@@ -1,0 +1,1 @@
+"""A package, so that one service lasts for its tests and no longer."""
