@@ -12,7 +12,15 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from kernel_eval_client.errors import JobCancelled, JobFailed, KernelEvalError, RateLimited, ServiceError, StillRunning
+from kernel_eval_client.errors import (
+    JobCancelled,
+    JobFailed,
+    KernelEvalError,
+    RateLimited,
+    ServiceError,
+    StillRunning,
+    UnknownJob,
+)
 from kernel_eval_client.job import Job
 from kernel_eval_client.result import AnswerError, Result
 from kernel_eval_client.submission import Submission
@@ -112,15 +120,12 @@ class Protocol:
         return _job(body)
 
     def judge(self, submission: Submission, max_wait_s: float | None) -> Flow[Result]:
-        """Hands in and waits."""
-        began = time.monotonic()
-        hold = HOLD_S if max_wait_s is None else min(HOLD_S, max_wait_s)
-        answer = yield from self._handed_in(submission, hold)
-        if answer.status == 200:
-            return _read(Result.from_dict, answer.json())
-        job = _job(answer.json())
-        left = None if max_wait_s is None else max(0.0, max_wait_s - (time.monotonic() - began))
-        return (yield from self.wait(job.job_id, left))
+        """Hands in and waits; once more, under the same key, where the service has lost an accepted job's record."""
+        began, named = time.monotonic(), submission.named()
+        try:
+            return (yield from self._judge_once(named, began, max_wait_s))
+        except UnknownJob:
+            return (yield from self._judge_once(named, began, max_wait_s))
 
     def job(self, job_id: str) -> Flow[Job]:
         """The job as it is now."""
@@ -157,6 +162,15 @@ class Protocol:
     def wait(self, job_id: str, max_wait_s: float | None) -> Flow[Result]:
         """The job's result; raises JobFailed or JobCancelled where it ended without one."""
         return verdict((yield from self.settled(job_id, max_wait_s)))
+
+    def _judge_once(self, submission: Submission, began: float, max_wait_s: float | None) -> Flow[Result]:
+        hold = HOLD_S if max_wait_s is None else min(HOLD_S, max_wait_s)
+        answer = yield from self._handed_in(submission, hold)
+        if answer.status == 200:
+            return _read(Result.from_dict, answer.json())
+        job = _job(answer.json())
+        left = None if max_wait_s is None else max(0.0, max_wait_s - (time.monotonic() - began))
+        return (yield from self.wait(job.job_id, left))
 
     def _handed_in(self, submission: Submission, hold_s: float) -> Flow[Answer]:
         named = submission.named()

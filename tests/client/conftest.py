@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from kernel_eval_client import AsyncClient, Client
 
+from kernel_eval_client import AsyncClient, Client
 from tests.stack.serving import READY_S, serve, wait_for
 
 

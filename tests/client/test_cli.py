@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from kernel_eval_client import Client
 from kernel_eval_client.cli import watching
 from kernel_eval_client.cli.main import main
-
 from stack.environment import ROOT
 from tests.client.failing import Reply, Told, listening
 from tests.client.test_service import HANGS, TWICE, UNBALANCED, WRONG
@@ -139,11 +139,13 @@ def test_a_batch_has_a_summary_and_the_worst_exit(run: Command, files: Path) -> 
 def test_a_batch_as_json_has_a_line_for_each(run: Command, files: Path) -> None:
     for name in ("hangs", "wrong", "twice"):
         (files / f"{name}.py").unlink()
-    (files / "empty.json").write_text('{"kernel": {"source_code": "", "kernel_type": "nosuch"}}')
+    (files / "notes.json").write_text("[]")
+    (files / "nosuch_type.json").write_text('{"kernel": {"source_code": "", "kernel_type": "nosuch"}}')
     assert run("batch", files, "--json") == 2
     lines = {Path(line["file"]).name: line for line in map(json.loads, run.out.splitlines())}
-    assert lines["empty.json"]["error"]["fault"] == "caller"
+    assert lines["nosuch_type.json"]["error"]["fault"] == "caller"
     assert lines["unbalanced.py"]["result"]["verdict"] == "compile_error"
+    assert len(lines) == 2
 
 
 def test_watch_judges_again_when_the_file_is_saved(run: Command, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,10 +7,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import kernel_eval_client
 import numpy as np
 import pytest
 import torch
+
+import kernel_eval_client
+from api.schemas.kernel import KernelSchema
+from domain.contract import IOContract as ServiceContract
+from domain.dtype import ITEM_BYTES
+from domain.kernel import KernelType as ServiceKernelType
 from kernel_eval_client import (
     IOContract,
     IOContractBuilder,
@@ -35,11 +40,6 @@ from kernel_eval_client import (
     triton,
 )
 from kernel_eval_client.live import DTYPES
-
-from api.schemas.kernel import KernelSchema
-from domain.contract import IOContract as ServiceContract
-from domain.dtype import ITEM_BYTES
-from domain.kernel import KernelType as ServiceKernelType
 from stack.example import KERNELS, every_example
 from tests.mutants.corpus import originals
 from validation.inputs import ContractInputs

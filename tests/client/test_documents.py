@@ -7,9 +7,9 @@ import shlex
 from pathlib import Path
 
 import pytest
+
 from kernel_eval_client.cli.exits import MEANINGS
 from kernel_eval_client.cli.main import parser
-
 from stack.environment import ROOT
 
 GUIDE = ROOT / "docs" / "client.md"

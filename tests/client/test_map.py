@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import psutil
 import pytest
-from kernel_eval_client import AsyncClient, Client, Retry, Submission, errors, torch
 
+from kernel_eval_client import AsyncClient, Client, Retry, Submission, errors, torch
 from tests.client.failing import BROKEN, Reply, Seen, Told, listening, problem, result
 
 MANY = 200

@@ -6,8 +6,8 @@ import socket
 import time
 
 import pytest
-from kernel_eval_client import Retry, Submission, errors, torch
 
+from kernel_eval_client import Retry, Submission, errors, torch
 from tests.client.conftest import Asked
 from tests.client.failing import BROKEN, Reply, Told, job, listening, problem, result
 from tests.conftest import free_port
@@ -69,7 +69,7 @@ def test_patience_has_an_end(ask: Asked) -> None:
         (problem(422, "idempotency-key-reused"), errors.CallerError),
         (problem(401, "key-required"), errors.KeyRefused),
         (problem(403, "scope-missing"), errors.KeyRefused),
-        (problem(404, "unknown-job"), errors.UnknownJob),
+        (problem(404), errors.CallerError),
         (problem(409, "job-cancelled"), errors.JobCancelled),
         (problem(500, "job-failed"), errors.JobFailed),
         (Reply(200, {"hello": "world"}), errors.ServiceError),
@@ -138,6 +138,14 @@ def test_a_submission_known_by_its_key_that_has_ended_is_answered_as_a_job(ask: 
     with listening(Told(PASSED, Reply(200, job("completed", found=result())))) as told:
         assert ask(told.url, QUICK, "submit", KERNEL).state == "completed"
     assert told.seen[1].path == "/job/j1"
+
+
+def test_an_accepted_job_whose_record_is_lost_is_handed_in_again(ask: Asked) -> None:
+    with listening(Told(Reply(202, job("queued")), problem(404, "unknown-job"), PASSED)) as told:
+        assert ask(told.url, QUICK, "judge", KERNEL).passed
+    first, _, second = told.seen
+    assert first.body == second.body
+    assert first.headers["Idempotency-Key"] == second.headers["Idempotency-Key"]
 
 
 def test_what_json_does_not_have_is_the_callers_fault(ask: Asked) -> None:

@@ -64,7 +64,7 @@ def read_submission(path: Path, choices: Choices, reference: Kernel | None = Non
 
 def submissions_in(folder: Path, choices: Choices, reference: Kernel | None) -> Iterator[Submission]:
     """Every request and every source below a folder, by name. A source that a request names is not taken by itself."""
-    requests = {path: wire for path in sorted(folder.rglob("*.json")) if _is_request(wire := _object(path))}
+    requests = {path: wire for path in folder.rglob("*.json") if _is_request(wire := _json(path))}
     named = {
         (path.parent / str(kernel["source_file"])).resolve()
         for path, wire in requests.items()
@@ -76,8 +76,8 @@ def submissions_in(folder: Path, choices: Choices, reference: Kernel | None) -> 
         yield replace(read_submission(path, choices, reference), label=str(path.relative_to(folder)))
 
 
-def _is_request(wire: dict[str, Any]) -> bool:
-    return "kernel" in wire or "custom_kernel" in wire
+def _is_request(wire: Any) -> bool:
+    return isinstance(wire, dict) and ("kernel" in wire or "custom_kernel" in wire)
 
 
 def _text(path: Path) -> str:
@@ -87,11 +87,15 @@ def _text(path: Path) -> str:
         raise CallerError(f"{path} cannot be read: {error}") from error
 
 
-def _object(path: Path) -> dict[str, Any]:
+def _json(path: Path) -> Any:
     try:
-        wire = json.loads(_text(path))
+        return json.loads(_text(path))
     except ValueError as error:
         raise CallerError(f"{path} is not JSON: {error}") from error
+
+
+def _object(path: Path) -> dict[str, Any]:
+    wire = _json(path)
     if not isinstance(wire, dict):
         raise CallerError(f"{path} holds no JSON object")
     return wire
