@@ -195,6 +195,19 @@ def test_doctor_says_what_is_wrong(run: Command, health: dict[str, Any], name: s
     assert failed["name"] == name and fix in failed["fix"]
 
 
+def test_doctor_names_the_layers_that_do_not_hold(run: Command) -> None:
+    layers = {"landlock": {"active": False, "detail": "the kernel has none"}, "seccomp": {"active": True, "detail": ""}}
+    worker = {"name": "w", "gpu_available": True, "gpu_name": "H200", "versions": {"torch": "2"}, "sandbox": layers}
+    health = {"status": "unhealthy", "broker": "ready", "gpu_available": True, "gpu_count": 1, "workers": [worker]}
+    told = Told(Reply(503, health), Reply(200, {"jobs": [], "next_cursor": None, "info": {}}))
+    with listening(told):
+        run.url = told.url
+        assert run("doctor", "--json") == 0
+    checks = {check["name"]: check for check in run.json()["checks"]}
+    assert checks["sandbox"]["state"] == "warning" and "landlock is not active" in checks["sandbox"]["found"]
+    assert "triton" in checks["toolchain"]["fix"] and checks["gpu"]["found"] == "1: H200"
+
+
 def test_no_service_is_its_own_exit(run: Command, files: Path) -> None:
     run.url = f"http://127.0.0.1:{free_port()}"
     assert run("evaluate", files / "twice.py", "--patience", "0", "--json") == 3

@@ -162,7 +162,11 @@ def _sandbox(workers: list[dict[str, Any]]) -> Iterator[Check]:
         missing = {name: layer for name, layer in layers.items() if not layer.get("active")}
         names = ", ".join(name for name in layers if name not in missing)
         lacks = "; ".join(f"{name} is not active: {layer.get('detail')}" for name, layer in missing.items())
-        fix = "See the service's README on how to start it, so that these are." if missing else ""
+        fix = (
+            "docs/security.md of the service says what each layer needs, and how SANDBOX insists on it."
+            if missing
+            else ""
+        )
         yield Check("sandbox", WARNING if missing else OK, f"{worker['name']}: {lacks or names}", fix)
 
 
