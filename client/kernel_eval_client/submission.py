@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, TypedDict
 
 from kernel_eval_client.errors import CallerError
-from kernel_eval_client.kernel import Kernel
+from kernel_eval_client.kernel import Kernel, KernelType
 
 KernelLike = Kernel | Mapping[str, Any]
 """A Kernel, or one in the wire's form."""
@@ -71,9 +71,15 @@ class Submission:
 
     @classmethod
     def from_dict(cls, wire: Mapping[str, Any]) -> Submission:
-        """From a body of /evaluate or /compare; unknown keys are ignored, as the service does."""
+        """From a body of /evaluate or /compare, the first version's too; unknown keys are ignored, as the service does.
+
+        Raises CallerError for a body without a kernel.
+        """
         known = {each.name: wire[each.name] for each in fields(cls) if wire.get(each.name) is not None}
-        if "custom_kernel" in wire:
+        if "custom_code" in wire and "custom_kernel" not in wire:
+            known["reference"] = Kernel(wire.get("ref_code", ""), KernelType.TORCH)
+            known["kernel"] = Kernel(wire["custom_code"], KernelType.TORCH_CUDA)
+        elif "custom_kernel" in wire:
             known["reference"] = wire.get("ref_kernel", wire.get("kernel"))
             known["kernel"] = wire["custom_kernel"]
         if "kernel" not in known:

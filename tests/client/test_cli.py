@@ -90,7 +90,9 @@ def test_a_request_at_fault_as_json(run: Command, files: Path) -> None:
     assert error["problem"]["errors"][0]["path"] == ["num_trials"]
 
 
-@pytest.mark.parametrize("arguments", [["evaluate", "nosuch.py"], ["batch", "nosuch"], ["status", "nosuch"]])
+@pytest.mark.parametrize(
+    "arguments", [["evaluate", "nosuch.py"], ["batch", "nosuch"], ["status", "nosuch"], ["watch", "nosuch.py"]]
+)
 def test_what_is_not_there(run: Command, arguments: list[str]) -> None:
     assert run(*arguments) == 2
     assert "nosuch" in run.err

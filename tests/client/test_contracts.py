@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +24,7 @@ from kernel_eval_client import (
     KernelType,
     LaunchConfig,
     LaunchDim,
+    Submission,
     TensorSpec,
     contract_from,
     create_arange_spec,
@@ -33,6 +35,7 @@ from kernel_eval_client import (
     create_uniform_spec,
     create_zeros_spec,
     cuda,
+    errors,
     guess_type,
     load_from_file,
     multi_kernel,
@@ -205,3 +208,17 @@ def test_types_are_guessed_as_they_are_declared() -> None:
     wrong = [(kind, source) for kind, source in known if kind != "multi_kernel" and guess_type(source) != kind]
     assert wrong == []
     assert guess_type("", "kernel.cu") is KernelType.CUDA
+
+
+def test_bodies_of_every_form_are_the_requests_that_they_stand_for() -> None:
+    old = json.loads(Submission.from_dict({"ref_code": "a", "custom_code": "b", "num_trials": 7, "more": 1}).body())
+    assert old == {
+        "ref_kernel": {"source_code": "a", "kernel_type": "torch"},
+        "custom_kernel": {"source_code": "b", "kernel_type": "torch_cuda"},
+        "num_trials": 7,
+    }
+    for example in every_example():
+        submission = Submission.from_dict(example.body)
+        assert (submission.path, json.loads(submission.body())) == (example.endpoint, example.body)
+    with pytest.raises(errors.CallerError, match="needs a kernel"):
+        Submission.from_dict({})

@@ -77,7 +77,7 @@ def submissions_in(folder: Path, choices: Choices, reference: Kernel | None) -> 
 
 
 def _is_request(wire: Any) -> bool:
-    return isinstance(wire, dict) and ("kernel" in wire or "custom_kernel" in wire)
+    return isinstance(wire, dict) and not {"kernel", "custom_kernel", "custom_code"}.isdisjoint(wire)
 
 
 def _text(path: Path) -> str:

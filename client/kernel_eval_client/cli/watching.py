@@ -11,13 +11,15 @@ from kernel_eval_client.cli.exits import Exit, exit_of
 from kernel_eval_client.cli.judging import choices, comparison, judged, with_options
 from kernel_eval_client.cli.session import Session
 from kernel_eval_client.cli.source import read_submission
-from kernel_eval_client.errors import KernelEvalError
+from kernel_eval_client.errors import CallerError, KernelEvalError
 
 LOOK_S = 0.2
 
 
 def watch(session: Session, given: argparse.Namespace) -> Exit:
     """Judges a file now and each time it is saved, until Ctrl-C or `--runs` times."""
+    if _stamp(given.file) is None:
+        raise CallerError(f"{given.file} is not there")
     seen, runs, last = None, 0, Exit.PASSED
     while given.runs is None or runs < given.runs:
         stamp = _stamp(given.file)
