@@ -94,9 +94,7 @@ class NoAnswer:
 
     def error(self, url: str) -> KernelEvalError:
         """As an exception."""
-        return Unreachable(
-            f"no answer from {url}: {self.reason}. Is the service running there? Try: kernel-eval doctor"
-        )
+        return Unreachable(f"no answer from {url}: {self.reason}. Is the service running there?")
 
 
 def error_of(answer: Answer) -> KernelEvalError:

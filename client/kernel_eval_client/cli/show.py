@@ -10,7 +10,7 @@ from rich.text import Text
 
 from kernel_eval_client.async_client import Finished
 from kernel_eval_client.cli.explain import excerpt, spots
-from kernel_eval_client.errors import CallerError, KernelEvalError
+from kernel_eval_client.errors import CallerError, KernelEvalError, ServiceError
 from kernel_eval_client.job import Job
 from kernel_eval_client.result import Result, Speedup
 
@@ -99,6 +99,8 @@ def error(console: Console, found: KernelEvalError) -> None:
     fields = found.fields if isinstance(found, CallerError) else ()
     if not fields:
         console.print(Text(f"kernel-eval: {found}", style=BAD))
+        if isinstance(found, ServiceError):
+            console.print(Text("`kernel-eval doctor` looks for the cause.", style=DIM))
         return
     console.print(Text("kernel-eval: the request is not valid", style=BAD))
     for each in fields:
