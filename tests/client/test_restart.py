@@ -20,7 +20,7 @@ def test_none_is_lost_when_the_server_is_killed_in_the_middle(tmp_path: Path) ->
         submissions = (Submission(torch(f"import nosuch_{n}"), label=f"{n}") for n in range(MANY))
         came: dict[int, str] = {}
         with Client(serving.url) as client:
-            for finished in client.map(submissions, concurrency=16):
+            for finished in client.map(submissions, concurrency=32):
                 assert finished.result is not None, finished.error
                 assert f"nosuch_{finished.index}'" in str(finished.result.error), "its own answer, nobody else's"
                 came[finished.index] = finished.result.job_id
