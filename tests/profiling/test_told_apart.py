@@ -16,7 +16,7 @@ JOBS = 400
 AT_MOST = 0.06
 """5 % and a standard error of so many jobs."""
 CALLS = 60
-WINDOW, NULL = 3.0, 0.16
+WINDOW, NULL, READY = 3.0, 0.16, 0.5
 """ms"""
 
 
@@ -35,6 +35,8 @@ def _verdict(rng: np.random.Generator, noise: float, slower: float, is_cuda: boo
         for record, factor, process in zip(records, (1.0, 1.0 + slower), apart, strict=True):
             record.elapsed_ms.append(WINDOW * factor * (1 + drift + rng.normal(0, noise)) + null + process)
             record.null_ms.append(null)
+            record.ready_ms.append(READY)
+            record.null_ready_ms.append(READY)
         if plan.stop(rounds, 0.0, pairs_half_width(*records)) is not None:
             break
     found = paired_speedup(*records)
