@@ -9,10 +9,7 @@ from environs import EnvError
 
 from domain.settings import settings
 from stack import keys
-from stack.demo import demo
-from stack.serve import serve
 
-COMMANDS = {"serve": serve, "demo": demo}
 MALFORMED = 2
 """The exit status of a setting or an argument that does not parse."""
 
@@ -27,7 +24,14 @@ def main() -> int:
     try:
         if arguments.command == "keys":
             return keys.keys(settings(), arguments)
-        return COMMANDS[arguments.command](settings())
+        # Imported here: the API's image makes keys and has nothing of what starts a whole service.
+        if arguments.command == "demo":
+            from stack.demo import demo
+
+            return demo(settings())
+        from stack.serve import serve
+
+        return serve(settings())
     except EnvError as error:
         print(error, file=sys.stderr)
         return MALFORMED

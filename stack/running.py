@@ -42,6 +42,7 @@ class Stack:
     gpus: list[Gpu]
     settings: Settings
     supervisor: Supervisor
+    log: LogBook
 
     def tick(self, seconds: float) -> None:
         self.supervisor.tick(seconds)
@@ -52,7 +53,7 @@ class Stack:
         while not condition():
             self.tick(SLICE_S)
             if self.supervisor.deaths or time.monotonic() > deadline:
-                raise StartError(_why_not(self.supervisor.log, what, list(self.supervisor.deaths)))
+                raise StartError(_why_not(self.log, what, list(self.supervisor.deaths)))
 
 
 @contextlib.contextmanager
@@ -80,7 +81,7 @@ def running(settings: Settings, console: Console | None = None) -> Iterator[Stac
             settings = dataclasses.replace(settings, broker_url=redis.url)
         if not environment.is_given("STATE_DIR"):
             settings = dataclasses.replace(settings, state_dir=scratch / "state")
-        stack = Stack(_url(settings), gpus, settings, supervisor)
+        stack = Stack(_url(settings), gpus, settings, supervisor, log)
         if redis is not None:
             supervisor.start(redis.program(environment.for_child(settings, temporary)))
             stack.wait_until(redis.answers, "the Redis server")

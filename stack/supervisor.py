@@ -8,11 +8,11 @@ import os
 import selectors
 import time
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import psutil
 
 from stack.child import Child, Program
-from stack.log_book import LogBook
 
 PR_SET_CHILD_SUBREAPER = 36
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -25,6 +25,12 @@ STEADY_S = 60.0
 SWEEP_S = 10.0
 SLICE_S = 0.05
 OURS = "stack"
+
+
+class Lines(Protocol):
+    """Where the processes' lines go."""
+
+    def line(self, name: str, text: str, *, quiet: bool = False) -> None: ...
 
 
 @dataclass(eq=False)
@@ -41,7 +47,7 @@ class _Slot:
 class Supervisor:
     """Starts programs, restarts what dies, stops all. One thread: nothing happens but in `start`, `tick` and `stop`."""
 
-    log: LogBook
+    log: Lines
     drain_s: float = 6.0
     """What a program that is asked to stop may take: a worker finishes the jobs that it runs."""
     deaths: dict[str, int] = field(default_factory=dict)
