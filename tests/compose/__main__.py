@@ -1,6 +1,6 @@
 """`python -m tests.compose`: every example through a running compose service, while its parts are killed.
 
-Needs `docker compose --profile cpu up` (docs/deployment.md), and a key in API_KEY. COMPOSE is the command that speaks to
+Needs a running service (docs/deployment.md) and one of its keys in API_KEY. COMPOSE is the command that speaks to
 that service, by default `docker compose`. Ends with 1 where a verdict is wrong, a job is lost, or one has no end.
 """
 

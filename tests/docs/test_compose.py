@@ -1,4 +1,4 @@
-"""docker-compose.yml and the Dockerfiles against the program: what they name is there, and nothing secret is in them."""
+"""docker-compose.yml and the Dockerfiles against the program: what they name is there, and no secret is in them."""
 
 from __future__ import annotations
 

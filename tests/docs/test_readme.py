@@ -138,7 +138,8 @@ def test_named_endpoints_exist(app: APIFlask, document: Path) -> None:
 
 @pytest.mark.parametrize("document", PRESENT, ids=relative)
 def test_named_settings_and_constants_exist(document: Path) -> None:
-    sources = [*(ROOT / package for package in PACKAGES), ROOT / "client" / "kernel_eval_client", ROOT / "Makefile"]
+    files = [ROOT / "Makefile", ROOT / "docker-compose.yml"]
+    sources = [*(ROOT / package for package in PACKAGES), ROOT / "client" / "kernel_eval_client", *files]
     known = "\n".join(
         text_of(path) for source in sources for path in ([source] if source.is_file() else source.glob("*.py"))
     )
