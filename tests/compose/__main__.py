@@ -44,6 +44,11 @@ def stop(service: str) -> None:
     compose("up", "-d", "--no-deps", "--force-recreate", service)
 
 
+def add(service: str) -> None:
+    print(f"  adding a second {service}", flush=True)
+    compose("up", "-d", "--no-deps", "--scale", f"{service}=2", service)
+
+
 def wait_until_healthy(client: httpx.Client) -> None:
     deadline = time.monotonic() + BACK_S
     while time.monotonic() < deadline:
@@ -96,6 +101,8 @@ def main() -> int:
         "worker killed": lambda: kill(WORKER),
         "api killed": lambda: kill("api"),
         "worker replaced": lambda: stop(WORKER),
+        # Last: a second container stays.
+        "worker added": lambda: add(WORKER),
     }
     good = True
     with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=30, trust_env=False) as client:
