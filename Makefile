@@ -1,4 +1,4 @@
-# Everything here needs Python 3.11.4 to 3.14, make and a C++ compiler; the rest is installed into $(VENV).
+# Everything here needs Python 3.11 to 3.14, make and a C++ compiler; the rest is installed into $(VENV).
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 
@@ -25,7 +25,7 @@ endif
 help: ## This list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "  PYTHON=python3.12   makes $(VENV) with that interpreter (3.11.4 to 3.14)"
+	@echo "  PYTHON=python3.12   makes $(VENV) with that interpreter (3.11 to 3.14)"
 	@echo "  PY=python3          uses that interpreter as it is and installs nothing: a container, a box without network"
 	@echo "  PIP_ARGS=...        more arguments for pip install, for example an index of CPU-only torch wheels"
 	@echo "  PORT HOST GPU_DEVICE MAX_WORKERS LOG_LEVEL ENABLE_DEVICE_METRICS CELERY_BROKER_URL   settings of demo and serve"
@@ -88,7 +88,7 @@ clean: ## Remove logs and caches; the virtual environment stays.
 
 # The pip of a fresh environment may be older than dependency groups (25.1), so it is renewed first.
 $(VENV)/.installed: pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit(not (3, 11, 4) <= sys.version_info < (3, 15) and "Python 3.11.4 to 3.14 is needed; name one with PYTHON=...")'
+	$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15) and "Python 3.11 to 3.14 is needed; name one with PYTHON=...")'
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) --constraint constraints.txt --upgrade pip
 	$(VENV)/bin/python -m pip install --quiet $(PIP_ARGS) --constraint constraints.txt --group dev

@@ -1,13 +1,13 @@
 # The HTTP side (target `api`) and the page of the workers (target `flower`). No GPU library, no compiler.
 #   docker build -f api.Dockerfile --target api -t kernel-eval-api .
-# BASE brings Python 3.11.4 to 3.14 with venv, and nothing else is needed of it. constraints.txt was tested with 3.11.
+# BASE brings Python 3.11 to 3.14 with venv, and nothing else is needed of it. constraints.txt was tested with 3.11.
 ARG BASE=python:3.11-slim-bookworm
 
 FROM ${BASE} AS packages
 ARG PIP_ARGS=""
 WORKDIR /build
 COPY pyproject.toml constraints.txt ./
-RUN python3 -c 'import sys; sys.exit(not (3, 11, 4) <= sys.version_info < (3, 15) and "Python 3.11.4 to 3.14 is needed")' \
+RUN python3 -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15) and "Python 3.11 to 3.14 is needed")' \
  && python3 -m venv /opt/venv \
  && /opt/venv/bin/pip install --no-cache-dir ${PIP_ARGS} --constraint constraints.txt --upgrade pip \
  && /opt/venv/bin/pip install --no-cache-dir ${PIP_ARGS} --constraint constraints.txt --group api

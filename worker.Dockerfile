@@ -16,7 +16,7 @@ FROM system AS packages
 ARG PIP_ARGS=""
 WORKDIR /build
 COPY pyproject.toml constraints.txt ./
-RUN python3 -c 'import sys; sys.exit(not (3, 11, 4) <= sys.version_info < (3, 15) and "Python 3.11.4 to 3.14 is needed")' \
+RUN python3 -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15) and "Python 3.11 to 3.14 is needed")' \
  && python3 -m venv /opt/venv \
  && /opt/venv/bin/pip install --no-cache-dir ${PIP_ARGS} --constraint constraints.txt --upgrade pip \
  && /opt/venv/bin/pip install --no-cache-dir ${PIP_ARGS} --constraint constraints.txt --group worker
