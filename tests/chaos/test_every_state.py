@@ -285,6 +285,7 @@ def test_owners_killed_after_their_verdict_and_before_it_is_written(tmp_path: Pa
 OWN_CRASHES = {SEGFAULT: "crashed", EXITS: "crashed", KILLS_ITSELF: "out_of_memory"}
 
 
+@pytest.mark.slow  # For its length.
 def test_what_dies_of_a_kernel_is_a_verdict_and_gunicorn_is_no_part_of_it(tmp_path: Path) -> None:
     with service(tmp_path, a=2) as (made, ledger), ThreadPoolExecutor(2) as pool:
         own = {ledger.enter(made.submit(request(source))): word for source, word in OWN_CRASHES.items()}
