@@ -18,7 +18,7 @@ ERRORS_APART = 4.0
 SHARE_APART = {"cuda": 0.05, "cpu": 0.5}
 """On a host, whatever else runs there comes and goes between the two."""
 FLOOR_MS = {"cuda": 0.02, "cpu": 15.0}
-"""A host that something else keeps busy for a second slows windows by 7 ms (seen in a run of the tests): no evidence."""
+"""Whatever else keeps a host busy for a second slows windows by 7 ms (seen in a run of the tests): no evidence."""
 
 
 def slowed_by(beside_ms: Sequence[float], alone_ms: Sequence[float], *, is_cuda: bool) -> float | None:
