@@ -97,6 +97,7 @@ class Contender:
         """Moves what the build left into the folder that its runner is confined to, and gives it to that one's user."""
         if self.standby is None or self.standby.folder == self.folder:
             return
+        untouched = self.untouched
         self.folder = self.standby.folder
         with self.answerable():
             try:
@@ -109,7 +110,8 @@ class Contender:
             except (OSError, TooMuch) as error:
                 told = f"what the build left in its folder cannot be moved: {type(error).__name__}"
                 raise KernelFault(Status.UNSUPPORTED, told) from error
-            self.seal()  # As it lies there now; whoever built it has ended.
+            if untouched:
+                self.seal()  # As it lies there now. What was changed before that stays changed against its seal.
 
     def seal(self) -> None:
         """Notes what the build left in its folder; raises KernelFault where that is too much."""

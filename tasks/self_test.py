@@ -5,9 +5,7 @@ In a process of its own, since it loads torch and may meet a card that does not 
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -16,8 +14,8 @@ from threading import Event
 from domain.kernel import Kernel, KernelType
 from domain.request import Request
 from domain.result import Status
+from sandbox.limits import die_with_parent
 
-PR_SET_PDEATHSIG = 1
 TIMEOUT_S = 240.0
 POLL_S = 0.1
 TOLD_CHARS = 500
@@ -60,9 +58,7 @@ def failure(stopping: Event) -> str | None:
 def main() -> int:
     """Says on stdout what is wrong."""
     # The worker may be killed; the pipeline's own processes die with this one.
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != int(sys.argv[1]):
-        return 1
+    die_with_parent(int(sys.argv[1]))
     from tasks.pipeline import run
     from tasks.workbench import workbench
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import os
-import signal
 import sys
 from typing import Any
 
@@ -23,6 +21,7 @@ from redis.exceptions import RedisError
 
 from domain.settings import settings
 from sandbox import layers
+from sandbox.limits import die_with_parent
 from tasks import device, self_test
 from tasks.evaluation import try_again
 from tasks.heartbeat import Heartbeat
@@ -31,8 +30,6 @@ from tasks.reconciler import Reconciler
 from tasks.records import JobRecords
 from tasks.store import connect
 from tasks.submission import own_queue
-
-PR_SET_PDEATHSIG = 1
 
 log = logging.getLogger(__name__)
 
@@ -131,10 +128,7 @@ def set_up_child(**_: Any) -> None:
     # A group of its own: what it starts is killed with it, and a terminal's Ctrl-C reaches the main process alone,
     # which lets the job finish.
     os.setpgid(0, 0)
-    parent = os.getppid()
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
+    die_with_parent(os.getppid())
 
 
 def close_workbench(**_: Any) -> None:
