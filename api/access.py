@@ -22,7 +22,7 @@ EXTENSION = "access"
 OPEN = frozenset({"health", "documentation", "openapi"})
 """Blueprints that everybody may ask. An endpoint that is nowhere in these lists is for admin."""
 
-SCOPES = {"submissions": Scope.SUBMIT, "jobs": Scope.READ, "stats": Scope.READ}
+SCOPES = {"submissions": Scope.SUBMIT, "jobs": Scope.READ, "report": Scope.READ, "stats": Scope.READ}
 """By blueprint."""
 
 EXCEPTIONS = {"jobs.cancel": Scope.SUBMIT, "jobs.cancel_many": Scope.SUBMIT}
@@ -107,6 +107,12 @@ def caller() -> Key | None:
     """The key that makes the current request; None where none is needed, and for a stranger at an open endpoint."""
     found: Key | None = g.get("key")
     return found
+
+
+def keys_wanted() -> bool:
+    """Whether the current request needs a key."""
+    access: Access = current_app.extensions[EXTENSION]
+    return access.wanted()
 
 
 def stranger() -> bool:

@@ -1,0 +1,36 @@
+"""The speed-up as a drawing: the ratio, its 95 % interval, and where 1 lies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from api.pages.axis import Axis, Mark
+
+LEFT, RIGHT = 16.0, 424.0
+
+
+@dataclass(frozen=True)
+class SpeedupFigure:
+    """Places along the drawing. `open_low` and `open_high`: the interval has no such end."""
+
+    low: float
+    ratio: float
+    high: float
+    one: float
+    marks: list[Mark]
+    open_low: bool
+    open_high: bool
+
+
+def speedup_figure(speedup: Mapping[str, Any]) -> SpeedupFigure | None:
+    """None for a ratio that is no number."""
+    ratio, low, high = (speedup.get(name) for name in ("ratio", "low", "high"))
+    if not isinstance(ratio, int | float) or ratio <= 0:
+        return None
+    open_low, open_high = not low, high is None
+    left, right = low or ratio / 2, high if high is not None else ratio * 2
+    axis = Axis.over([left, right, ratio, 1.0, 0.9, 1.1], LEFT, RIGHT, powers=True)
+    places = (axis.place(value) for value in (left, ratio, right, 1.0))
+    return SpeedupFigure(*places, axis.marks(5), open_low, open_high)
