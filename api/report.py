@@ -21,6 +21,11 @@ blueprint = APIBlueprint("report", __name__, tag="Jobs")
 REFRESH_S = 3
 ON, OFF = "on", "off"
 _HTML: dict[str, Any] = {"content": {"text/html": {"schema": {"type": "string"}}}}
+_ANSWERS: dict[Any, Any] = {
+    200: {"description": "The report of a job that has ended, whatever became of it", **_HTML},
+    202: {"description": "The job goes on; the page asks for itself again", **_HTML},
+    404: "No such job",
+}
 
 
 class ReportQuerySchema(WireSchema):
@@ -35,14 +40,7 @@ class ReportQuerySchema(WireSchema):
 
 @blueprint.get("/job/<job_id>/report")
 @blueprint.input(ReportQuerySchema, location="query")
-@blueprint.doc(
-    summary="A job's report, for a person",
-    responses={
-        200: {"description": "The report of a job that has ended, whatever became of it", **_HTML},
-        202: {"description": "The job goes on; the page asks for itself again", **_HTML},
-        404: "No such job",
-    },
-)
+@blueprint.doc(summary="A job's report, for a person", responses=_ANSWERS)
 def report(job_id: str, query_data: dict[str, Any]) -> Response:
     """One self-contained page: verdict, times and their spread, where outputs differ, what happened when and where.
 

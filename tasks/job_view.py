@@ -25,7 +25,7 @@ class JobView:
     and None unless it is queued. `failed_attempts` are those that ended by a fault of the service: `attempt`, `worker`,
     `stage`, `at`, `reason`. `result` is the HTTP body of a completed job, `error` says why a job failed.
     `key_id` is the API key that the job belongs to, None when it was handed in without. `expired` jobs were cancelled
-    because nobody began them within their `queue_timeout`.
+    because nobody began them within their `queue_timeout`. `summary` says in short what a completed one found.
     """
 
     job_id: str
@@ -48,6 +48,7 @@ class JobView:
     build_timeout: int | None = None
     queue_timeout: int | None = None
     expired: bool = False
+    summary: dict[str, Any] | None = None
 
     def overdue(self, now: float) -> bool:
         """Whether it is queued for longer than it wants to be."""
@@ -102,6 +103,7 @@ class JobView:
             build_timeout=_seconds(fields.get("build_timeout")),
             queue_timeout=_seconds(fields.get("queue_timeout")),
             expired=fields.get("error_type") == "queue_timeout",
+            summary=json.loads(fields["summary"]) if "summary" in fields else None,
         )
 
 

@@ -5,6 +5,7 @@ Their keys are listed in `tasks/record_functions.py`.
 
 from __future__ import annotations
 
+from tasks.leaderboard import RANK
 from tasks.record_functions import FUNCTIONS
 
 CHANNEL = "jobs:changed"
@@ -115,12 +116,14 @@ return get('cancel_requested') ~= '' and 'cancel' or 'go on'
 """
 )
 
-# id, attempt, ttl, result, names to count (JSON list)
+# id, attempt, ttl, result, names to count (JSON list), summary, board or '', candidate, speed-up
 COMPLETE = (
     FUNCTIONS
+    + RANK
     + """
 if not held(ARGV[2]) then return 0 end
 redis.call('SET', job .. ':result', ARGV[4], 'EX', ARGV[3])
+redis.call('HSET', job, 'summary', ARGV[6])
 finish('completed', ARGV[3])
 redis.call('HDEL', 'workers:faults', get('worker'))
 weigh(#ARGV[4])
@@ -131,6 +134,7 @@ local waited, ran = spent('wait_for_device'), spent('load', 'validate', 'time')
 if waited then observe('device_wait_seconds', waited) end
 if ran then observe('run_seconds', ran) end
 observe('end_to_end_seconds', now - get('submitted_at'))
+if ARGV[7] ~= '' then rank(ARGV[7], ARGV[8], ARGV[9], ARGV[3]) end
 return 1
 """
 )

@@ -1,4 +1,4 @@
-"""Where an answer is wrong as a drawing: the blocks of the worst slice, darker where more of their elements are wrong."""
+"""Where an answer is wrong as a drawing: blocks of the worst slice, darker where more of their elements are wrong."""
 
 from __future__ import annotations
 

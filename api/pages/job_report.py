@@ -41,7 +41,7 @@ def shown(view: JobView, address: str, *, keyed: bool) -> dict[str, Any]:
 def _of_result(result: Result) -> dict[str, Any]:
     kernel, reference = result["kernel_exec_result"], result.get("ref_result")
     timing, reference_timing = kernel.get("timing"), (reference or {}).get("timing")
-    sides = {"reference": reference_timing, "candidate": timing} if reference else {"kernel": timing}
+    sides = {"candidate": timing, "reference": reference_timing} if reference else {"kernel": timing}
     speedup = result.get("speedup")
     windows = windows_figure(sides)
     heat = heat_map((kernel.get("comparison") or {}).get("where"))
@@ -81,7 +81,10 @@ def _texts(kernel: Result, reference: Result | None) -> list[tuple[str, str]]:
     """What compilers, kernels and their processes said, each under its heading."""
     found = [
         ("Why it did not compile", kernel.get("compilation_error")),
-        ("Why it did not pass", kernel.get("validation_error")),
+        (
+            "Why it did not pass",
+            _unlike(kernel.get("validation_error"), (kernel.get("comparison") or {}).get("message")),
+        ),
     ]
     for side, one in (("kernel", kernel), ("reference", reference or {})):
         found.append((f"The compiler about the {side}", (one.get("build") or {}).get("log")))
@@ -91,6 +94,11 @@ def _texts(kernel: Result, reference: Result | None) -> list[tuple[str, str]]:
             ("Why the reference failed", reference.get("compilation_error") or reference.get("validation_error"))
         )
     return [(title, text.strip()) for title, text in found if text and text.strip()]
+
+
+def _unlike(text: str | None, told: str | None) -> str | None:
+    """The text, unless it has been told."""
+    return None if text == told else text
 
 
 def _launches(kernel: Result, reference: Result | None) -> list[tuple[str, Result]]:
@@ -109,10 +117,9 @@ def _windows_told(sides: Mapping[str, Result | None]) -> str:
     for side, timing in sides.items():
         if timing and timing.get("window_ms"):
             times = timing["window_ms"]
-            span = f"{words.duration(min(times))} to {words.duration(max(times))}"
-            told.append(
-                f"{side}: {words.counted(len(times), 'window')} from {span}, time {words.duration(timing['trusted_ms'])}"
-            )
+            windows = words.counted(len(times), "window")
+            span = f"from {words.duration(min(times))} to {words.duration(max(times))}"
+            told.append(f"{side}: {windows} {span}, time {words.duration(timing['trusted_ms'])}")
     return f"{'; '.join(told)}."
 
 

@@ -37,7 +37,8 @@ def _prepared() -> tuple[Environment, Markup, str]:
         loader=PackageLoader("api"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {
-        word.__name__: word for word in (words.figure, words.duration, words.count, words.share, words.size, words.name)
+        word.__name__: word
+        for word in (words.figure, words.plain, words.duration, words.count, words.share, words.size, words.name)
     }
     environment.filters |= {"at": _at, "counted": words.counted}
     # The hash is of the text between the tags, to the last byte.

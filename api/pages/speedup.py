@@ -9,16 +9,19 @@ from typing import Any
 from api.pages.axis import Axis, Mark
 
 LEFT, RIGHT = 16.0, 424.0
+WORD = 70.0
+"""Half of what the word at 1 takes."""
 
 
 @dataclass(frozen=True)
 class SpeedupFigure:
-    """Places along the drawing. `open_low` and `open_high`: the interval has no such end."""
+    """Places along the drawing. `anchor` is how the word at 1 stands to it. `open_low`, `open_high`: no such end."""
 
     low: float
     ratio: float
     high: float
     one: float
+    anchor: str
     marks: list[Mark]
     open_low: bool
     open_high: bool
@@ -32,5 +35,6 @@ def speedup_figure(speedup: Mapping[str, Any]) -> SpeedupFigure | None:
     open_low, open_high = not low, high is None
     left, right = low or ratio / 2, high if high is not None else ratio * 2
     axis = Axis.over([left, right, ratio, 1.0, 0.9, 1.1], LEFT, RIGHT, powers=True)
-    places = (axis.place(value) for value in (left, ratio, right, 1.0))
-    return SpeedupFigure(*places, axis.marks(5), open_low, open_high)
+    low_at, at, high_at, one = (axis.place(value) for value in (left, ratio, right, 1.0))
+    anchor = "start" if one < WORD else "end" if one > RIGHT - WORD else "middle"
+    return SpeedupFigure(low_at, at, high_at, one, anchor, axis.marks(5), open_low, open_high)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 WIDTH = 880.0
@@ -40,7 +41,7 @@ def steps(timeline: Sequence[dict[str, Any]]) -> list[Step]:
     if not timeline:
         return []
     begun = timeline[0]["at"]
-    lasted = [max(0.0, after["at"] - step["at"]) for step, after in zip(timeline, timeline[1:], strict=False)]
+    lasted = [max(0.0, after["at"] - step["at"]) for step, after in pairwise(timeline)]
     whole = sum(lasted) or 1.0
     room = WIDTH - LEAST * len(lasted)
     found, x = [], 0.0

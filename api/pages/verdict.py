@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from api.pages import words
+from api.pages import evidence, words
 from domain.job import State
 from domain.result import Status
 from tasks.job_view import JobView
@@ -72,7 +72,7 @@ def _passed(result: Result, kernel: Result) -> str:
         return f"{right}; it was not timed: {words.sentence(words.first_line(kernel.get('profiling_error')))}"
     speedup = result.get("speedup")
     fast = _compared(speedup) if speedup else _alone(timing)
-    return f"{right}. {fast}{_doubts(timing)}"
+    return f"{right}. {fast}{_doubts(result)}"
 
 
 def _compared(speedup: Result) -> str:
@@ -95,8 +95,8 @@ def _alone(timing: Result) -> str:
     return f"A call takes {words.duration(timing['trusted_ms'])}{sure}."
 
 
-def _doubts(timing: Result) -> str:
-    flags = len(timing.get("flags") or ())
+def _doubts(result: Result) -> str:
+    flags = len(evidence.flags(result))
     if not flags:
         return ""
     return " One flag qualifies that." if flags == 1 else f" {flags} flags qualify that."

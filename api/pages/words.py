@@ -22,10 +22,17 @@ def figure(value: Any, digits: int = 3) -> str:
     return f"{value:,.{max(0, digits - 1 - power)}f}"
 
 
+def plain(value: Any) -> str:
+    """A number as short as it goes: a tolerance, a count that may be a mean."""
+    return f"{value:.4g}" if isinstance(value, int | float) and math.isfinite(value) else NONE
+
+
 def duration(ms: Any, digits: int = 3) -> str:
     """A time in ms, in the unit that suits it."""
     if not isinstance(ms, int | float) or not math.isfinite(ms):
         return NONE
+    if ms == 0:
+        return "0 s"
     size, unit = next(((size, unit) for size, unit in _TIMES if abs(ms) / 1e3 >= size), _TIMES[-1])
     return f"{figure(ms / 1e3 / size, digits)} {unit}"
 
