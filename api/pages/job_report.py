@@ -56,6 +56,7 @@ def _of_result(result: Result) -> dict[str, Any]:
         "speedup_figure": speedup_figure(speedup) if speedup else None,
         "speedup_told": _speedup_told(speedup) if speedup else "",
         "windows": windows,
+        "disturbed": any(timing.get("left_out") for timing in sides.values() if timing),
         "windows_told": _windows_told(sides) if windows else "",
         "stats": [(title, key) for key, title in STATS],
         "measuring": [(side, facts.measuring(one)) for side, one in sides.items() if one],

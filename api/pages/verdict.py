@@ -68,8 +68,9 @@ def _passed(result: Result, kernel: Result) -> str:
         right = "It compiles and runs. No reference was given, so that nothing is said about its answers"
     else:
         right = f"It compiles, and its answers are right in {words.counted(comparison['calls'], 'compared call')}"
-    if timing is None:
-        return f"{right}; it was not timed: {words.sentence(words.first_line(kernel.get('profiling_error')))}"
+    if not timing:
+        why = words.first_line(kernel.get("profiling_error")) or "nothing says why"
+        return f"{right}; it was not timed: {words.sentence(why)}"
     speedup = result.get("speedup")
     fast = _compared(speedup) if speedup else _alone(timing)
     return f"{right}. {fast}{_doubts(result)}"
