@@ -26,6 +26,7 @@ SCOPES = {
     "submissions": Scope.SUBMIT,
     "jobs": Scope.READ,
     "report": Scope.READ,
+    "events": Scope.READ,
     "dashboard": Scope.READ,
     "stats": Scope.READ,
 }
