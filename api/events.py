@@ -51,6 +51,8 @@ def events(job_id: str) -> Response:
     seen = Seen.read(request.headers.get("Last-Event-ID", ""))
     if seen.done:
         return Response(status=204)
+    if request.method == "HEAD":
+        return Response(content_type=CONTENT_TYPE)
     waiters = desk().waiters
     if not waiters.enter():
         raise Problem(
