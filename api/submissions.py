@@ -31,6 +31,7 @@ from api.schemas.request import (
     read_evaluate,
     read_job,
 )
+from api.schemas.webhook import read_webhook
 from api.waiting import WaitQuerySchema
 from domain.job import State
 from domain.request import Request
@@ -38,6 +39,7 @@ from domain.settings import MIB, settings
 from tasks.admission import Limits, Refusal
 from tasks.records import JobView
 from tasks.submission import NotRecorded, submit, submit_many
+from tasks.webhooks import Webhook
 
 log = logging.getLogger(__name__)
 
@@ -86,19 +88,19 @@ def _submission(
 @_submission("/evaluate", EvaluateSchema, examples.EVALUATE, "Judge one kernel")
 def evaluate(json_data: Json, query_data: Json, headers_data: Json) -> Response:
     """Builds, runs and times one kernel. Answers 202 at once, or with `wait` the verdict."""
-    return _submit(read_evaluate(json_data), query_data, headers_data)
+    return _submit(read_evaluate(json_data), read_webhook(json_data), query_data, headers_data)
 
 
 @_submission("/compare", CompareSchema, examples.COMPARE, "Judge a kernel against a reference")
 def compare(json_data: Json, query_data: Json, headers_data: Json) -> Response:
     """Builds both kernels, checks the custom one against the reference, times both. Answers as /evaluate does."""
-    return _submit(read_compare(json_data), query_data, headers_data)
+    return _submit(read_compare(json_data), read_webhook(json_data), query_data, headers_data)
 
 
 @_submission("/", LegacyCompareSchema, examples.LEGACY, "The old name of /compare", deprecated=True)
 def legacy(json_data: Json, query_data: Json, headers_data: Json) -> Response:
     """Takes what /compare takes, and the first version's `ref_code` and `custom_code`; so does /compare."""
-    return _submit(read_compare(json_data), query_data, headers_data)
+    return _submit(read_compare(json_data), read_webhook(json_data), query_data, headers_data)
 
 
 @blueprint.post("/batch")
@@ -110,13 +112,19 @@ def batch(json_data: Json, headers_data: Json) -> Response:
     """Each body is accepted or refused on its own. Follow the accepted ones with `GET /jobs?batch_id=…`."""
     answers_: list[str | Problem] = []
     valid: list[tuple[str, Request]] = []
+    hooks: dict[str, Webhook] = {}
     for index, body in enumerate(read_batch(json_data)):
         try:
-            valid.append((chosen_id(headers_data, f"{index}"), read_job(body)))
-            answers_.append(valid[-1][0])
+            job_id, request, webhook = chosen_id(headers_data, f"{index}"), read_job(body), read_webhook(body)
+            valid.append((job_id, request))
+            answers_.append(job_id)
+            if webhook is not None:
+                hooks[job_id] = webhook
         except ValidationError as error:
             answers_.append(invalid_fields(error))
     batch_id = chosen_id(headers_data, "batch")
+    for job_id, webhook in hooks.items():
+        desk().webhooks.attach(job_id, webhook)
     refused = _submit_many(valid, batch_id)
     entries = [
         _entry(index, refused.get(answer, answer) if isinstance(answer, str) else answer)
@@ -157,10 +165,15 @@ def _entry(index: int, answer: str | Problem) -> dict[str, Any]:
     return {"index": index, "job_id": answer, "location": location(answer), "state": State.QUEUED.value}
 
 
-def _submit(request: Request, query: Json, headers: Json) -> Response:
+def _submit(request: Request, webhook: Webhook | None, query: Json, headers: Json) -> Response:
+    job_id = chosen_id(headers)
+    if webhook is not None:
+        desk().webhooks.attach(job_id, webhook)
     try:
-        job_id = submit(desk().records, request, job_id=chosen_id(headers), key=caller(), limits=_limits())
+        submit(desk().records, request, job_id=job_id, key=caller(), limits=_limits())
     except NotRecorded as error:
+        if webhook is not None and error.refusal is not Refusal.OTHER_REQUEST:
+            desk().webhooks.detach(job_id)
         raise _not_recorded(error.refusal) from error
     try:
         view = desk().records.get(job_id)

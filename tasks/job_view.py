@@ -27,7 +27,8 @@ class JobView:
     `key_id` is the API key that the job belongs to, None when it was handed in without. `expired` jobs were cancelled
     because nobody began them within their `queue_timeout`. `right_so_far`: of a comparison that runs, whether what was
     compared of it is right; later calls are compared too, and the result has the last word. `summary` says in short
-    what a completed one found.
+    what a completed one found, `webhook` whether its end has been told where that was asked for: `state`, `attempts`,
+    `last_error`.
     """
 
     job_id: str
@@ -52,6 +53,7 @@ class JobView:
     expired: bool = False
     right_so_far: bool | None = None
     summary: dict[str, Any] | None = None
+    webhook: dict[str, Any] | None = None
 
     def overdue(self, now: float) -> bool:
         """Whether it is queued for longer than it wants to be."""
@@ -108,6 +110,7 @@ class JobView:
             expired=fields.get("error_type") == "queue_timeout",
             right_so_far=None if state.terminal or "right" not in fields else fields["right"] == "1",
             summary=json.loads(fields["summary"]) if "summary" in fields else None,
+            webhook=json.loads(fields["webhook"]) if "webhook" in fields else None,
         )
 
 

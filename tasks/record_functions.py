@@ -13,7 +13,10 @@ read and `workers:faults` counted. Redis Cluster is not supported (nor is it by 
 
 from __future__ import annotations
 
-FUNCTIONS = """
+from tasks.webhooks import NOTE_END
+
+FUNCTIONS = (
+    """
 local id = ARGV[1]
 local job = 'job:' .. id
 local clock = redis.call('TIME')
@@ -96,6 +99,9 @@ local function finish(state, ttl)
   redis.call('DEL', job .. ':request', job .. ':owner')
   weigh(0)
   redis.call('EXPIRE', job, ttl)
+"""
+    + NOTE_END
+    + """
   count(state)
   local run = spent('load', 'validate', 'time')
   if run then redis.call('HINCRBYFLOAT', 'jobs:counters', 'run_seconds_by_worker:' .. worker, text(run)) end
@@ -148,3 +154,4 @@ local function fail(ttl, reason)
   finish('failed', ttl)
 end
 """
+)

@@ -8,6 +8,7 @@ from marshmallow import ValidationError, fields, validate
 
 from api.schemas.fields import Flag, Items, Part, RealNumber, Text, WholeNumber, WireSchema, shown
 from api.schemas.kernel import KernelSchema
+from api.schemas.webhook import WebhookSchema
 from domain.kernel import KernelType
 from domain.request import DEFAULT_NUM_TRIALS, DEFAULT_PRECISION, DEFAULT_TIMEOUT_S, Request
 from domain.settings import settings
@@ -87,10 +88,15 @@ def _replay_seed() -> fields.Field[Any]:
     )
 
 
+def _webhook() -> fields.Field[Any]:
+    return Part(WebhookSchema, load_default=None, allow_none=True)
+
+
 class EvaluateSchema(WireSchema):
     """One kernel to build, run and time."""
 
     kernel = Part(KernelSchema, required=True)
+    webhook = _webhook()
     num_trials = _trials()
     precision = _precision()
     timeout = _timeout()
@@ -105,6 +111,7 @@ class CompareSchema(WireSchema):
 
     ref_kernel = Part(KernelSchema, required=True)
     custom_kernel = Part(KernelSchema, required=True)
+    webhook = _webhook()
     num_trials = _trials()
     precision = _precision()
     timeout = _timeout()
