@@ -48,12 +48,12 @@ class JobView:
     cancel_requested: bool = False
     key_id: str | None = None
     failed_attempts: list[dict[str, Any]] = field(default_factory=list)
+    summary: dict[str, Any] | None = None
+    webhook: dict[str, Any] | None = None
     build_timeout: int | None = None
     queue_timeout: int | None = None
     expired: bool = False
     right_so_far: bool | None = None
-    summary: dict[str, Any] | None = None
-    webhook: dict[str, Any] | None = None
 
     def overdue(self, now: float) -> bool:
         """Whether it is queued for longer than it wants to be."""
@@ -105,12 +105,12 @@ class JobView:
             cancel_requested="cancel_requested" in fields,
             key_id=fields.get("key_id"),
             failed_attempts=json.loads(f"[{fields.get('failed_attempts', '')}]"),
+            summary=json.loads(fields["summary"]) if "summary" in fields else None,
+            webhook=json.loads(fields["webhook"]) if "webhook" in fields else None,
             build_timeout=_seconds(fields.get("build_timeout")),
             queue_timeout=_seconds(fields.get("queue_timeout")),
             expired=fields.get("error_type") == "queue_timeout",
             right_so_far=None if state.terminal or "right" not in fields else fields["right"] == "1",
-            summary=json.loads(fields["summary"]) if "summary" in fields else None,
-            webhook=json.loads(fields["webhook"]) if "webhook" in fields else None,
         )
 
 

@@ -13,10 +13,7 @@ read and `workers:faults` counted. Redis Cluster is not supported (nor is it by 
 
 from __future__ import annotations
 
-from tasks.webhooks import NOTE_END
-
-FUNCTIONS = (
-    """
+FUNCTIONS = """
 local id = ARGV[1]
 local job = 'job:' .. id
 local clock = redis.call('TIME')
@@ -99,10 +96,12 @@ local function finish(state, ttl)
   redis.call('DEL', job .. ':request', job .. ':owner')
   weigh(0)
   redis.call('EXPIRE', job, ttl)
-"""
-    + NOTE_END
-    + """
   count(state)
+  -- Told to who asked for that (`tasks/webhooks.py`).
+  if redis.call('EXISTS', job .. ':webhook') == 1 then
+    redis.call('HSET', job, 'webhook', '{"state":"pending","attempts":0,"last_error":null}')
+    redis.call('ZADD', 'webhooks:due', text(now), id)
+  end
   local run = spent('load', 'validate', 'time')
   if run then redis.call('HINCRBYFLOAT', 'jobs:counters', 'run_seconds_by_worker:' .. worker, text(run)) end
   if batch ~= '' and redis.call('DECR', 'batch:' .. batch .. ':open') <= 0 then
@@ -154,4 +153,3 @@ local function fail(ttl, reason)
   finish('failed', ttl)
 end
 """
-)

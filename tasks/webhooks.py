@@ -1,7 +1,8 @@
 """Who wants to be told of a job's end, and which of them have not been told yet: in Redis, so that restarts lose none.
 
 Keys: `job:<id>:webhook`, address and secret as JSON, from before the job is recorded until it is told or given up;
-`webhooks:due`, the jobs that have ended and are to be told, by the time of the next try. What has become of it is in
+`webhooks:due`, the jobs that have ended and are to be told, by the time of the next try; `finish` in
+`tasks/record_functions.py`, which is every job's end, adds to it. What has become of it is in
 the job's record, without the secret.
 """
 
@@ -22,14 +23,6 @@ HELD_S = 60
 PAUSES_S = (10, 60, 300, 1800, 7200)
 """Between the tries."""
 ERROR_CHARS = 300
-
-# Of `finish` in tasks/record_functions.py, which is every job's end.
-NOTE_END = """
-  if redis.call('EXISTS', job .. ':webhook') == 1 then
-    redis.call('HSET', job, 'webhook', '{"state":"pending","attempts":0,"last_error":null}')
-    redis.call('ZADD', 'webhooks:due', text(now), id)
-  end
-"""
 
 # '' -> job, webhook
 _TAKE = f"""
