@@ -123,9 +123,8 @@ def batch(json_data: Json, headers_data: Json) -> Response:
         except ValidationError as error:
             answers_.append(invalid_fields(error))
     batch_id = chosen_id(headers_data, "batch")
-    for job_id, webhook in hooks.items():
-        desk().webhooks.attach(job_id, webhook)
-    refused = _submit_many(valid, batch_id)
+    attached = _attach(hooks)
+    refused = _submit_many(valid, batch_id, attached)
     entries = [
         _entry(index, refused.get(answer, answer) if isinstance(answer, str) else answer)
         for index, answer in enumerate(answers_)
@@ -145,8 +144,11 @@ def batch(json_data: Json, headers_data: Json) -> Response:
     return answer
 
 
-def _submit_many(jobs: list[tuple[str, Request]], batch_id: str) -> dict[str, Problem]:
-    """The problems that kept jobs out, by their ids; raises Problem when none of them got in."""
+def _submit_many(jobs: list[tuple[str, Request]], batch_id: str, attached: set[str]) -> dict[str, Problem]:
+    """The problems that kept jobs out, by their ids; raises Problem when none of them got in.
+
+    Of those that did not get in, the webhooks that were `attached` are forgotten.
+    """
     if not jobs:
         return {}
     key, limits = caller(), _limits()
@@ -154,6 +156,7 @@ def _submit_many(jobs: list[tuple[str, Request]], batch_id: str) -> dict[str, Pr
     refused = {
         job_id: _not_recorded(one) for (job_id, _), one in zip(jobs, admitted, strict=True) if isinstance(one, Refusal)
     }
+    desk().webhooks.detach(attached & refused.keys())
     if len(refused) == len(jobs):
         raise next(iter(refused.values()))
     return refused
@@ -167,13 +170,11 @@ def _entry(index: int, answer: str | Problem) -> dict[str, Any]:
 
 def _submit(request: Request, webhook: Webhook | None, query: Json, headers: Json) -> Response:
     job_id = chosen_id(headers)
-    if webhook is not None:
-        desk().webhooks.attach(job_id, webhook)
+    attached = _attach({job_id: webhook} if webhook is not None else {})
     try:
         submit(desk().records, request, job_id=job_id, key=caller(), limits=_limits())
     except NotRecorded as error:
-        if webhook is not None and error.refusal is not Refusal.OTHER_REQUEST:
-            desk().webhooks.detach(job_id)
+        desk().webhooks.detach(attached)
         raise _not_recorded(error.refusal) from error
     try:
         view = desk().records.get(job_id)
@@ -189,6 +190,11 @@ def _submit(request: Request, webhook: Webhook | None, query: Json, headers: Jso
             {"Retry-After": str(RETRY_AFTER_S)},
         )
     return answers.submitted(view, query)
+
+
+def _attach(hooks: dict[str, Webhook]) -> set[str]:
+    """The jobs that have a webhook by this request: one that sends another's idempotency key again changes nothing."""
+    return {job_id for job_id, webhook in hooks.items() if desk().webhooks.attach(job_id, webhook)}
 
 
 def _limits() -> Limits:

@@ -9,6 +9,7 @@ the job's record, without the secret.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from redis import Redis
@@ -16,8 +17,8 @@ from redis import Redis
 from tasks.job_view import text
 
 DUE = "webhooks:due"
-KEPT_S = 8 * 86_400
-"""Longer than a job may wait in the queue."""
+KEPT_S = 30 * 86_400
+"""Longer than jobs wait in a queue."""
 HELD_S = 60
 """A sender that has not said for so long what became of a try counts as gone."""
 PAUSES_S = (10, 60, 300, 1800, 7200)
@@ -85,14 +86,15 @@ class Webhooks:
         self._take = redis.register_script(_TAKE)
         self._settle = redis.register_script(_SETTLE)
 
-    def attach(self, job_id: str, webhook: Webhook) -> None:
-        """Before the job is recorded, so that it cannot end before. One that is there stays."""
+    def attach(self, job_id: str, webhook: Webhook) -> bool:
+        """Before the job is recorded, so that it cannot end before. False where there is one, which stays."""
         stored = json.dumps({"url": webhook.url, "secret": webhook.secret})
-        self._redis.set(f"job:{job_id}:webhook", stored, ex=KEPT_S, nx=True)
+        return bool(self._redis.set(f"job:{job_id}:webhook", stored, ex=KEPT_S, nx=True))
 
-    def detach(self, job_id: str) -> None:
-        """The job was not recorded."""
-        self._redis.delete(f"job:{job_id}:webhook")
+    def detach(self, job_ids: Iterable[str]) -> None:
+        """The jobs were not recorded."""
+        if keys := [f"job:{job_id}:webhook" for job_id in job_ids]:
+            self._redis.delete(*keys)
 
     def take(self) -> Due | None:
         """The next that is to be told, held for this caller; None where nothing is due."""

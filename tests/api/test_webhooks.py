@@ -305,3 +305,20 @@ def test_what_is_no_longer_listed_is_not_asked(listed: Receiver, monkeypatch: py
     with pytest.raises(Forbidden):
         post(webhook, b"{}")
     assert len(listed.told) == 1
+
+
+def test_what_is_not_recorded_has_no_webhook(
+    client: FlaskClient, listed: Receiver, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = {"Idempotency-Key": "one"}
+    assert client.post("/evaluate", json=BODY, headers=named).status_code == 202
+    other = {**BODY, "num_trials": 7, "webhook": {"url": listed.url}}
+    assert client.post("/evaluate", json=other, headers=named).status_code == 422
+    assert redis.keys("*webhook*") == [], "nor has the job that the key belongs to"
+    monkeypatch.setenv("MAX_QUEUE", "2")
+    settings.cache_clear()
+    entries = client.post("/batch", json={"jobs": [other, other]}).get_json()["jobs"]
+    assert [entry.get("state") for entry in entries] == ["queued", None]
+    assert redis.keys("*:webhook") == [f"job:{entries[0]['job_id']}:webhook".encode()]
+    assert client.post("/evaluate", json=other).status_code == 503
+    assert len(redis.keys("*:webhook")) == 1
