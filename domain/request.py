@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Self
 
+from domain.budget import Budget
 from domain.kernel import Kernel
 
-DEFAULT_NUM_TRIALS = 100
+DEFAULT_NUM_TRIALS = Budget.DEFAULT.effort.num_trials
 DEFAULT_TIMEOUT_S = 120
-DEFAULT_PRECISION = 0.01
+DEFAULT_PRECISION = Budget.DEFAULT.effort.precision
 """Half the width of the 95 % interval at which timing stops, relative to what is measured."""
 DEFAULT_TOLERANCE = 1e-2
 """The original service's atol and rtol, where a request names none (None)."""
@@ -21,7 +22,8 @@ class Request:
 
     `timeout` counts seconds of running, and of building too unless `build_timeout` does. `queue_timeout` is how long
     the job may wait until a worker begins it (None: as long as it takes).
-    `num_trials` bounds the rounds of windows, which end sooner where the interval is as narrow as `precision` asks.
+    `num_trials` bounds the rounds of windows, which end sooner where the interval is as narrow as `precision` asks;
+    `budget` says how much else is done (`domain/budget.py`; at the door it sets those two where they are not given).
     `profile` asks for one more call of each kernel, under a profiler, for information.
     `replay_seed` is the secret of an earlier job in hexadecimal digits, to get its inputs again.
     """
@@ -38,6 +40,7 @@ class Request:
     replay_seed: str | None = None
     build_timeout: int | None = None
     queue_timeout: int | None = None
+    budget: Budget = Budget.DEFAULT
 
     @property
     def build_seconds(self) -> int:
@@ -65,6 +68,7 @@ class Request:
             replay_seed=wire.get("replay_seed"),
             build_timeout=wire.get("build_timeout"),
             queue_timeout=wire.get("queue_timeout"),
+            budget=Budget(wire.get("budget", Budget.DEFAULT)),
         )
 
     def to_wire(self) -> dict[str, Any]:
@@ -81,4 +85,5 @@ class Request:
             "replay_seed": self.replay_seed,
             "build_timeout": self.build_timeout,
             "queue_timeout": self.queue_timeout,
+            "budget": self.budget.value,
         }

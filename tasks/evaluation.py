@@ -19,7 +19,7 @@ from tasks.store import connect
 from tasks.submission import TASK, publish_again
 from tasks.watch import Superseded, Watch
 
-Pipeline = Callable[[Request, Callable[[Stage], None], Callable[[], bool]], Report]
+Pipeline = Callable[[Request, Callable[[Stage], None], Callable[[], bool], Callable[[bool], None]], Report]
 
 LOST_EXIT = 71
 
@@ -43,7 +43,7 @@ def execute(records: JobRecords, pulse: JobRecords, job_id: str, attempt: int, w
         return
     try:
         with Watch(pulse, job_id, attempt, claim.request.build_seconds + claim.request.timeout) as watch:
-            report = pipeline(claim.request, watch.progress, watch.cancelled)
+            report = pipeline(claim.request, watch.progress, watch.cancelled, watch.so_far)
         watch.report_rest(records)
         records.complete(job_id, attempt, report.body(job_id))
     except JobCancelled:
@@ -67,13 +67,18 @@ def try_again(records: JobRecords, job_id: str, attempt: int, reason: str) -> No
         publish_again(records, job_id, attempt + 1)
 
 
-def run_pipeline(request: Request, progress: Callable[[Stage], None], cancelled: Callable[[], bool]) -> Report:
+def run_pipeline(
+    request: Request,
+    progress: Callable[[Stage], None],
+    cancelled: Callable[[], bool],
+    so_far: Callable[[bool], None],
+) -> Report:
     """The pipeline on this process's workbench. Imported here: it brings torch, which only pool children may load."""
     from tasks.pipeline import run
     from tasks.workbench import workbench
 
     try:
-        return run(request, workbench(), progress, cancelled)
+        return run(request, workbench(), progress, cancelled, so_far)
     except (JobCancelled, Superseded):
         raise
     except Exception as fault:

@@ -25,7 +25,8 @@ class JobView:
     and None unless it is queued. `failed_attempts` are those that ended by a fault of the service: `attempt`, `worker`,
     `stage`, `at`, `reason`. `result` is the HTTP body of a completed job, `error` says why a job failed.
     `key_id` is the API key that the job belongs to, None when it was handed in without. `expired` jobs were cancelled
-    because nobody began them within their `queue_timeout`.
+    because nobody began them within their `queue_timeout`. `right_so_far`: of a comparison that runs, whether what was
+    compared of it is right; later calls are compared too, and the result has the last word.
     """
 
     job_id: str
@@ -48,6 +49,7 @@ class JobView:
     build_timeout: int | None = None
     queue_timeout: int | None = None
     expired: bool = False
+    right_so_far: bool | None = None
 
     def overdue(self, now: float) -> bool:
         """Whether it is queued for longer than it wants to be."""
@@ -102,6 +104,7 @@ class JobView:
             build_timeout=_seconds(fields.get("build_timeout")),
             queue_timeout=_seconds(fields.get("queue_timeout")),
             expired=fields.get("error_type") == "queue_timeout",
+            right_so_far=None if state.terminal or "right" not in fields else fields["right"] == "1",
         )
 
 

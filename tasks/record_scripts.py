@@ -91,11 +91,15 @@ return {attempt, redis.call('GET', job .. ':request')}
 """
 )
 
-# id, attempt, state, stage, seconds since the stage began
+# id, attempt, state, stage, seconds since the stage began, whether the candidate is right so far ('1', '0') or ''
 ADVANCE = (
     FUNCTIONS
     + """
 if not held(ARGV[2]) then return 0 end
+if ARGV[6] ~= '' then
+  redis.call('HSET', job, 'right', ARGV[6])
+  redis.call('PUBLISH', 'jobs:changed', id)
+end
 if get('stage') ~= ARGV[4] then
   local at = math.max(now - ARGV[5], tonumber(get('since')))
   note(ARGV[4], at, ARGV[2])
@@ -163,6 +167,7 @@ if tonumber(ARGV[2]) >= tonumber(ARGV[5]) then
 end
 redis.call('HSET', job, 'history', get('history') .. reason .. '\\n')
 redis.call('DEL', job .. ':owner')
+redis.call('HDEL', job, 'right')
 redis.call('ZADD', 'jobs:queue', stamp(), id)
 note('queued', now, ARGV[2] + 1, reason)
 move('queued', 'queued', now)

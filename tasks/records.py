@@ -117,9 +117,11 @@ class JobRecords:
             self.fail(job_id, number, f"the stored request cannot be read ({error!r}); submit the job again")
             return None
 
-    def advance(self, job_id: str, attempt: int, stage: Stage, *, ago: float = 0.0) -> bool:
-        """Enter a stage, which began `ago` seconds before this call."""
-        return bool(self._advance(args=[job_id, attempt, STATE_OF_STAGE[stage].value, stage.value, f"{ago:.6f}"]))
+    def advance(self, job_id: str, attempt: int, stage: Stage, *, ago: float = 0.0, right: bool | None = None) -> bool:
+        """Enter a stage, which began `ago` seconds before this call; `right`: the verdict so far, if any."""
+        verdict = "" if right is None else int(right)
+        state = STATE_OF_STAGE[stage].value
+        return bool(self._advance(args=[job_id, attempt, state, stage.value, f"{ago:.6f}", verdict]))
 
     def pulse(self, job_id: str, attempt: int) -> Pulse:
         """Say that this attempt is at work (at least every PULSE_TTL_S / 2) and hear whether it still should be."""

@@ -41,6 +41,7 @@ def summary(view: JobView) -> dict[str, Any]:
         "state": view.state.value,
         "stage": view.stage.value,
         "status": _LEGACY_STATUS[view.state if view.state.terminal else view.stage],
+        "correct_so_far": view.right_so_far,
         "queue_position": view.queue_position,
         "submitted_at": view.submitted_at,
         "created_at": view.submitted_at,
@@ -104,6 +105,14 @@ class JobSummarySchema(Schema):
     status = fields.String(
         validate=one_of(LEGACY_STATUSES), metadata={"description": "The original service's word for state and stage."}
     )
+    correct_so_far = fields.Boolean(
+        required=True,
+        allow_none=True,
+        metadata={
+            "description": "/compare, while it runs: whether every output compared so far is right. Known before the "
+            "timing begins; timed calls are compared too, so `true` may still become `false`. null: not known, or done."
+        },
+    )
     queue_position = fields.Integer(required=True, allow_none=True, metadata={"description": "0 is the next one."})
     submitted_at = fields.Float(required=True, metadata={"description": "Epoch seconds."})
     created_at = fields.Float(metadata={"description": "submitted_at, under the original's name."})
@@ -164,6 +173,7 @@ class ResultSchema(Schema):
     ref_result = fields.Dict(metadata={"description": "/compare only."})
     speedup = fields.Dict(allow_none=True, metadata={"description": "/compare only; null when not measured."})
     environment = fields.Dict()
+    budget = fields.Dict(metadata={"description": "`name`, and in `left_out` what that budget did not look at."})
     failed_attempts = fields.List(
         fields.Nested(FailedAttemptSchema), metadata={"description": "Only where the job was tried again."}
     )

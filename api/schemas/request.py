@@ -6,10 +6,11 @@ from typing import Any
 
 from marshmallow import ValidationError, fields, validate
 
-from api.schemas.fields import Flag, Items, Part, RealNumber, Text, WholeNumber, WireSchema, shown
+from api.schemas.fields import Flag, Items, Part, RealNumber, Text, WholeNumber, WireSchema, one_of, shown
 from api.schemas.kernel import KernelSchema
+from domain.budget import Budget
 from domain.kernel import KernelType
-from domain.request import DEFAULT_NUM_TRIALS, DEFAULT_PRECISION, DEFAULT_TIMEOUT_S, Request
+from domain.request import DEFAULT_TIMEOUT_S, Request
 from domain.settings import settings
 
 MAX_TRIALS = 10_000
@@ -25,16 +26,19 @@ def _trials() -> fields.Field[Any]:
     return WholeNumber(
         1,
         MAX_TRIALS,
-        load_default=DEFAULT_NUM_TRIALS,
-        metadata={"description": "At most so many rounds of timed windows."},
+        metadata={
+            "description": "At most so many rounds of timed windows. Default: as `budget` says, 20, 100 or 1000."
+        },
     )
 
 
 def _precision() -> fields.Field[Any]:
     return RealNumber(
-        load_default=DEFAULT_PRECISION,
         validate=validate.Range(0, MAX_PRECISION, error="must be from {min} to {max}"),
-        metadata={"description": "Timing stops when half its 95 % interval is this part of the time or the speed-up."},
+        metadata={
+            "description": "Timing stops when half its 95 % interval is this part of the time or the speed-up. Default: "
+            "as `budget` says, 0.05, 0.01 or 0.002."
+        },
     )
 
 
@@ -67,6 +71,14 @@ def _queue_timeout() -> fields.Field[Any]:
     )
 
 
+def _budget() -> fields.Field[Any]:
+    return Text(
+        load_default=Budget.DEFAULT.value,
+        validate=one_of(Budget),
+        metadata={"description": "How much of the device to spend. `quick` leaves checks out, which the result names."},
+    )
+
+
 def _tolerance() -> fields.Field[Any]:
     return RealNumber(load_default=None, allow_none=True, validate=validate.Range(0, error="must not be negative"))
 
@@ -93,6 +105,7 @@ class EvaluateSchema(WireSchema):
     kernel = Part(KernelSchema, required=True)
     num_trials = _trials()
     precision = _precision()
+    budget = _budget()
     timeout = _timeout()
     build_timeout = _build_timeout()
     queue_timeout = _queue_timeout()
@@ -107,6 +120,7 @@ class CompareSchema(WireSchema):
     custom_kernel = Part(KernelSchema, required=True)
     num_trials = _trials()
     precision = _precision()
+    budget = _budget()
     timeout = _timeout()
     build_timeout = _build_timeout()
     queue_timeout = _queue_timeout()
@@ -123,6 +137,7 @@ class LegacyCompareSchema(WireSchema):
     custom_code = Text(required=True)
     num_trials = _trials()
     precision = _precision()
+    budget = _budget()
     timeout = _timeout(LEGACY_TIMEOUT_S)
     build_timeout = _build_timeout()
     queue_timeout = _queue_timeout()
@@ -220,12 +235,14 @@ def read_job(body: Any) -> Request:
 
 
 def _request(kernel: dict[str, Any], reference: dict[str, Any] | None, data: dict[str, Any]) -> Request:
+    budget = Budget(data["budget"])
     return Request.from_wire(
         {
             "kernel": kernel,
             "reference": reference,
-            "num_trials": data["num_trials"],
-            "precision": data["precision"],
+            "num_trials": data.get("num_trials", budget.effort.num_trials),
+            "precision": data.get("precision", budget.effort.precision),
+            "budget": budget,
             "timeout": data["timeout"],
             "atol": data.get("atol"),
             "rtol": data.get("rtol"),

@@ -89,6 +89,21 @@ def test_numbers_are_read_leniently(client: FlaskClient, records: JobRecords, se
 
 @pytest.mark.parametrize(
     ("sent", "read"),
+    [
+        ({}, ("default", 100, 0.01)),
+        ({"budget": "quick"}, ("quick", 20, 0.05)),
+        ({"budget": "precise"}, ("precise", 1000, 0.002)),
+        ({"budget": "quick", "num_trials": 7}, ("quick", 7, 0.05)),
+        ({"budget": "precise", "precision": 0.1}, ("precise", 1000, 0.1)),
+    ],
+)
+def test_a_budget_sets_what_is_not_given(client: FlaskClient, records: JobRecords, sent: Json, read: Any) -> None:
+    request = stored(client, records, "/evaluate", {"kernel": kernel(RELU, "torch"), **sent})
+    assert (request.budget, request.num_trials, request.precision) == read
+
+
+@pytest.mark.parametrize(
+    ("sent", "read"),
     [({}, (None, None)), ({"atol": None, "rtol": 1e-5}, (None, 1e-5)), ({"atol": 0, "rtol": "0.5"}, (0.0, 0.5))],
 )
 def test_tolerances(client: FlaskClient, records: JobRecords, sent: Json, read: Any) -> None:
