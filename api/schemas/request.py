@@ -36,8 +36,8 @@ def _precision() -> fields.Field[Any]:
     return RealNumber(
         validate=validate.Range(0, MAX_PRECISION, error="must be from {min} to {max}"),
         metadata={
-            "description": "Timing stops when half its 95 % interval is this part of the time or the speed-up. Default: "
-            "as `budget` says, 0.05, 0.01 or 0.002."
+            "description": "Timing stops when half its 95 % interval is this part of the time or the speed-up. "
+            "Default: as `budget` says, 0.05, 0.01 or 0.002."
         },
     )
 
