@@ -43,6 +43,7 @@ class Kind(Enum):
     QUEUE_FULL = 503, "The queue is full"
     RECORDS_FULL = 503, "There is no room for more jobs"
     BROKER_UNREACHABLE = 503, "The broker cannot be reached"
+    NO_SUCH_GPU = 503, "No worker has that GPU"
     KEYS_UNREADABLE = 503, "The API keys cannot be read"
 
     @property

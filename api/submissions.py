@@ -36,6 +36,7 @@ from domain.job import State
 from domain.request import Request
 from domain.settings import MIB, settings
 from tasks.admission import Limits, Refusal
+from tasks.heartbeat import workers
 from tasks.records import JobView
 from tasks.submission import NotRecorded, submit, submit_many
 
@@ -53,7 +54,10 @@ _REFUSED: dict[int, Any] = {
     413: _problem("The body is larger than 64 MiB"),
     415: _problem("The body is no JSON"),
     422: _problem("The `Idempotency-Key` was used before, for another request"),
-    503: _problem("The queue or the records are full, or the broker cannot be reached; try again after `Retry-After`"),
+    503: _problem(
+        "The queue or the records are full, no worker has the `gpu`, or the broker cannot be reached; try again after "
+        "`Retry-After`"
+    ),
 }
 _ANSWERS: dict[int, Any] = {
     200: {
@@ -197,6 +201,10 @@ def _not_recorded(refusal: Refusal) -> Problem:
         case Refusal.MEMORY_IS_FULL:
             detail = f"requests and results fill their {own.records_memory // MIB} MiB; nothing was recorded"
             return Problem(Kind.RECORDS_FULL, f"{detail}, try again when jobs have ended and results expired", later)
+        case Refusal.NO_SUCH_GPU:
+            there = ", ".join(sorted({worker.gpu_model for worker in workers(desk().redis) if worker.gpu_model}))
+            detail = f"no living worker has the `gpu` that the request names; there is {there or 'no worker at all'}"
+            return Problem(Kind.NO_SUCH_GPU, f"{detail}. Name one of those, or none, or start such a worker", later)
         case Refusal.OTHER_REQUEST:
             detail = "this Idempotency-Key was used for another request; send that again, or choose a new key"
             return Problem(Kind.IDEMPOTENCY_KEY_REUSED, detail)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 
 class Budget(StrEnum):
@@ -16,6 +17,10 @@ class Budget(StrEnum):
     @property
     def effort(self) -> Effort:
         return _EFFORTS[self]
+
+    def told(self, *, compares: bool) -> dict[str, Any]:
+        """What the answer says of it. All that a level leaves out is a comparison's."""
+        return {"name": self.value, "left_out": list(self.effort.left_out) if compares else []}
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any
 from domain.access import Key
 from domain.request import Request
 from tasks.job_view import text
+from tasks.lines import line_of_gpu
 
 
 class Refusal(StrEnum):
@@ -23,6 +24,8 @@ class Refusal(StrEnum):
     """The records hold as many bytes as they may."""
     OTHER_REQUEST = "other"
     """Under this id, which follows from an idempotency key, another request is recorded."""
+    NO_SUCH_GPU = "gpu"
+    """No worker lives that has the GPU which the request names."""
 
     def __bool__(self) -> bool:
         return False
@@ -60,6 +63,7 @@ def arguments(
         *(key.key_id if key else "", key.max_jobs if key else 0),
         *(fingerprint, limits.queue, limits.memory),
         *(request.build_timeout or "", request.queue_timeout or ""),
+        *(request.priority, request.gpu or "", request.kind, request.work, line_of_gpu(request.gpu)),
     ]
 
 

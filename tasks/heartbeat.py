@@ -26,6 +26,9 @@ TTL_S = 10
 NAMES = "workers"
 """The set of all names that ever said they live; names whose key has expired are dropped when it is read."""
 
+MODELS = "workers:gpu"
+"""A hash: the model of each worker's device, by which requests name it."""
+
 PACKAGES = ("celery", "torch", "triton", "cupy-cuda13x", "cuda-bindings")
 
 log = logging.getLogger(__name__)
@@ -54,6 +57,7 @@ class WorkerView:
     versions: dict[str, str] = field(default_factory=dict)
     sandbox: dict[str, dict[str, Any]] = field(default_factory=dict)
     quarantined: str | None = None
+    gpu_model: str | None = None
 
 
 def workers(redis: Redis) -> list[WorkerView]:
@@ -67,6 +71,7 @@ def workers(redis: Redis) -> list[WorkerView]:
         redis.srem(NAMES, *gone)
         redis.hdel(FAULTS, *gone)
         redis.hdel(QUARANTINED, *gone)
+        redis.hdel(MODELS, *gone)
     return [WorkerView(**json.loads(note)) for note in notes if note is not None]
 
 
@@ -90,6 +95,7 @@ class Heartbeat:
             **{"device": "cuda:0" if device.is_gpu else device.name, "gpu_available": device.is_gpu},
             **{"gpu_uuid": device.name if device.is_gpu else None, "gpu_index": device.gpu_index},
             **{"gpu_name": device.gpu_name, "gpu_type": device.gpu_type},
+            "gpu_model": device.model,
             **{"max_workers": max_workers, "started_at": time.time(), "versions": _versions(device)},
             "sandbox": {name: asdict(layer) for name, layer in layers.items()},
         }
@@ -111,6 +117,7 @@ class Heartbeat:
         with self._redis.pipeline(transaction=False) as pipe:
             pipe.set(f"worker:{self._name}", json.dumps(asdict(view)), ex=TTL_S)
             pipe.sadd(NAMES, self._name)
+            pipe.hset(MODELS, self._name, view.gpu_model or "")
             pipe.execute()
 
 

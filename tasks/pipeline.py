@@ -54,8 +54,7 @@ def run(
 ) -> Report:
     """Evaluates or compares. Raises JobCancelled, InfrastructureFault, or whatever `progress` raises.
 
-    `so_far` is told whether a comparison's candidate is right once its first calls are compared, before any is timed,
-    and again once all are.
+    `so_far` is told whether the candidate of a comparison is right, before any call is timed and again after all.
     """
     with ExitStack() as stack:
         bench.start_zygote()
@@ -192,8 +191,7 @@ class _Job:
         self.candidate.close()
         if self.candidate.timing is not None:
             self.speedup = timekeeper.check_alone(self.speedup)
-        if self.request.budget.effort.thorough:
-            rounds.look_at_precision()
+        rounds.look_at_precision()
         if self.request.profile and self.reference is not None:
             look_at_launches([self.reference], example, rounds.deadline)
 
@@ -208,7 +206,6 @@ class _Job:
             raise InfrastructureFault("; ".join(f"the driver reported Xid {each.xid}: {each.meaning}" for each in own))
 
     def _tell(self, rounds: Rounds) -> None:
-        """Whether the candidate is right as far as it was compared; alone there is nothing to compare it with."""
         if self.reference is not None:
             self.so_far(rounds.right)
 
@@ -254,10 +251,8 @@ class _Job:
             where["card_errors"] = (
                 [error.summary() for error in told] if isinstance(told, list) else {"unavailable": told.reason}
             )
-        asked = self.request.budget
-        budget = {"name": asked.value, "left_out": list(asked.effort.left_out)}
+        budget = self.request.budget.told(compares=self.reference is not None)
         if self.reference is None:
-            budget["left_out"] = []  # All that a level leaves out is a comparison's.
             return Report(self.candidate.outcome(inputs), where, device_metrics=metrics, budget=budget)
         reference = self.reference.outcome(inputs)
         failed = reference if self.reference.fault is not None else None

@@ -151,6 +151,8 @@ class Rounds:
         reference = self.contenders[0]
         if len(self.contenders) == 1 or reference.session is None or reference.kernel.kernel_type != KernelType.TORCH:
             return
+        if not self.request.budget.effort.thorough:
+            return
         reference.session.runner.deadline = min(self.deadline, time.monotonic() + PRECISION_S)
         try:
             exact = reference.session.double(self._first_call)

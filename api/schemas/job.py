@@ -43,6 +43,8 @@ def summary(view: JobView) -> dict[str, Any]:
         "status": _LEGACY_STATUS[view.state if view.state.terminal else view.stage],
         "correct_so_far": view.right_so_far,
         "queue_position": view.queue_position,
+        "priority": view.priority,
+        "gpu": view.gpu,
         "submitted_at": view.submitted_at,
         "created_at": view.submitted_at,
         "timeout": view.timeout,
@@ -113,7 +115,11 @@ class JobSummarySchema(Schema):
             "timing begins; timed calls are compared too, so `true` may still become `false`. null: not known, or done."
         },
     )
-    queue_position = fields.Integer(required=True, allow_none=True, metadata={"description": "0 is the next one."})
+    queue_position = fields.Integer(
+        required=True, allow_none=True, metadata={"description": "Jobs that go before it; 0 is the next one."}
+    )
+    priority = fields.Integer()
+    gpu = fields.String(allow_none=True, metadata={"description": "The model that it asks for; null: any."})
     submitted_at = fields.Float(required=True, metadata={"description": "Epoch seconds."})
     created_at = fields.Float(metadata={"description": "submitted_at, under the original's name."})
     timeout = fields.Integer(metadata={"description": "Seconds for running."})

@@ -18,7 +18,9 @@ from domain.job import Stage, State
 from domain.request import Request
 from domain.result import Report
 from tasks.evaluation import Pipeline, execute
+from tasks.lines import Message
 from tasks.records import MAX_ATTEMPTS, JobRecords
+from tasks.submission import message_id
 from tasks.watch import STUCK_EXIT
 from tests.conftest import die_with_parent
 from tests.tasks.jobs import EVALUATE, report, seen, until
@@ -35,7 +37,7 @@ def records(redis: Redis) -> JobRecords:
 
 
 def run(records: JobRecords, pipeline: Pipeline, attempt: int = 1) -> None:
-    execute(records, records, "a", attempt, "w", pipeline)
+    execute(records, records, Message(message_id("a", attempt)), "w", pipeline)
 
 
 def good(request: Request, progress: Progress, cancelled: Cancelled, so_far: SoFar) -> Report:
@@ -82,7 +84,7 @@ def test_the_verdict_so_far_is_shown_while_the_job_is_timed(records: JobRecords)
 
 def test_another_attempt_knows_no_verdict_yet(records: JobRecords) -> None:
     records.create("a", EVALUATE)
-    assert records.claim("a", "w") is not None
+    assert records.claim("w") is not None
     assert records.advance("a", 1, Stage.TIME, right=True)
     assert seen(records, "a").right_so_far is True
     assert records.requeue("a", 1, "its worker died")
@@ -187,6 +189,7 @@ import sys, time
 from redis import Redis
 from tasks import watch
 from tasks.evaluation import execute
+from tasks.lines import Message
 from tasks.records import JobRecords
 from domain.job import Stage
 
@@ -200,7 +203,7 @@ def stuck(request, progress, cancelled, so_far):
     progress(Stage.LOAD)
     time.sleep(600)
 
-execute(records, records, "a", 1, "w", stuck)
+execute(records, records, Message("a.1"), "w", stuck)
 """
 
 
