@@ -65,7 +65,7 @@ class JudgingSchema(WireSchema):
         load_default=None,
         allow_none=True,
         validate=validate.Regexp(
-            "^[A-Za-z0-9][A-Za-z0-9-]{0,59}$", error='must be a model\'s name, as "h200" or "cpu"'
+            "^[A-Za-z0-9][A-Za-z0-9-]{0,59}\\Z", error='must be a model\'s name, as "h200" or "cpu"'
         ),
         metadata={"description": "The model to run on, as `GET /health` names it (`gpu_model`). None: any."},
     )
@@ -89,6 +89,11 @@ class JudgingSchema(WireSchema):
         allow_none=True,
         metadata={"description": "Seconds after which a job that no worker has begun is cancelled. None: never."},
     )
+
+
+class LookingSchema(JudgingSchema):
+    """The same, and what the first version's body did not know and still ignores."""
+
     profile = Flag(
         load_default=False,
         metadata={"description": "Also call each kernel under a profiler, and tell which kernels it launches."},
@@ -96,6 +101,6 @@ class JudgingSchema(WireSchema):
     replay_seed = Text(
         load_default=None,
         allow_none=True,
-        validate=validate.Regexp("^[0-9a-f]{1,64}$", error="must be 1 to 64 hexadecimal digits in lower case"),
+        validate=validate.Regexp(r"^[0-9a-f]{1,64}\Z", error="must be 1 to 64 hexadecimal digits in lower case"),
         metadata={"description": "`inputs.replay_seed` of an earlier job: the same inputs again, to look for a bug."},
     )

@@ -7,7 +7,7 @@ from typing import Any
 from marshmallow import ValidationError, fields, validate
 
 from api.schemas.fields import Items, Part, Text, WireSchema, shown
-from api.schemas.judging import ALLOW, JudgingSchema, timeout_field, tolerance_field
+from api.schemas.judging import ALLOW, JudgingSchema, LookingSchema, timeout_field, tolerance_field
 from api.schemas.kernel import KernelSchema
 from domain.budget import Budget
 from domain.kernel import KernelType
@@ -19,13 +19,13 @@ LEGACY_TIMEOUT_S = 30
 EVALUATE, COMPARE = "evaluate", "compare"
 
 
-class EvaluateSchema(JudgingSchema):
+class EvaluateSchema(LookingSchema):
     """One kernel to build, run and time."""
 
     kernel = Part(KernelSchema, required=True)
 
 
-class CompareSchema(JudgingSchema):
+class CompareSchema(LookingSchema):
     """A kernel to judge against a reference. `kernel` is taken for `ref_kernel`."""
 
     ref_kernel = Part(KernelSchema, required=True)

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
+from redis import Redis
 
 from domain.request import Request
+from tasks.device import CPU, Device
+from tasks.heartbeat import Heartbeat
 from tasks.records import JobRecords
 from tests.api.payloads import (
     CUDA_ADD,
@@ -39,8 +42,9 @@ def accept(client: FlaskClient, path: str, body: Json) -> str:
 
 def stored(client: FlaskClient, records: JobRecords, path: str, body: Json) -> Request:
     """What a worker would be given."""
-    claim = records.claim(accept(client, path, body), "a worker")
-    assert claim is not None
+    job_id = accept(client, path, body)
+    claim = records.claim("a worker")
+    assert claim is not None and claim.job_id == job_id
     return claim.request
 
 
@@ -85,6 +89,30 @@ def test_kernel_is_taken_for_ref_kernel(client: FlaskClient, records: JobRecords
 def test_numbers_are_read_leniently(client: FlaskClient, records: JobRecords, sent: Json, read: Any) -> None:
     request = stored(client, records, "/evaluate", {"kernel": kernel(RELU, "torch"), **sent})
     assert (request.num_trials, request.timeout) == read
+
+
+def test_when_and_where(client: FlaskClient, records: JobRecords, redis: Redis) -> None:
+    body = {"kernel": kernel(RELU, "torch")}
+    request = stored(client, records, "/evaluate", body)
+    assert (request.priority, request.gpu, request.reuse) == (5, None, False)
+    asked = {"priority": "9", "gpu": "H200", "reuse": "allow"}
+    refused = client.post("/evaluate", json={**body, **asked})
+    assert (refused.status_code, refused.headers["Retry-After"]) == (503, "5")
+    problem = refused.get_json()
+    assert problem["type"] == "urn:kernel-eval:problem:no-such-gpu"
+    assert "there is no worker at all" in problem["detail"]
+    Heartbeat(redis, "a", Device("GPU-1", 0, "NVIDIA H200", "h200"), 1, {}).beat()
+    Heartbeat(redis, "b", CPU, 1, {}).beat()
+    assert "there is cpu, h200" in client.post("/evaluate", json={**body, "gpu": "h100"}).get_json()["detail"]
+    batch = client.post("/batch", json={"jobs": [body, {**body, "gpu": "h100"}]}).get_json()
+    assert ["problem" in entry for entry in batch["jobs"]] == [False, True]
+    assert records.claim("a worker") is not None
+    job = client.get(f"/job/{accept(client, '/evaluate', {**body, **asked})}").get_json()
+    assert (job["priority"], job["gpu"], job["queue_position"]) == (9, "h200", 0)
+    assert records.claim("a worker", "cpu") is None
+    claim = records.claim("another", "h200")
+    assert claim is not None
+    assert (claim.request.priority, claim.request.gpu, claim.request.reuse) == (9, "h200", True)
 
 
 @pytest.mark.parametrize(
