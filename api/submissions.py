@@ -53,10 +53,10 @@ _REFUSED: dict[int, Any] = {
     400: _problem("The request is not valid; every field at fault is named"),
     413: _problem("The body is larger than 64 MiB"),
     415: _problem("The body is no JSON"),
-    422: _problem("The `Idempotency-Key` was used before, for another request"),
+    422: _problem("The `Idempotency-Key` was used before, for another request; or no worker ever had that `gpu`"),
     503: _problem(
-        "The queue or the records are full, no worker has the `gpu`, or the broker cannot be reached; try again after "
-        "`Retry-After`"
+        "The queue or the records are full, no worker has the `gpu` now, or the broker cannot be reached; try again "
+        "after `Retry-After`"
     ),
 }
 _ANSWERS: dict[int, Any] = {
@@ -203,8 +203,13 @@ def _not_recorded(refusal: Refusal) -> Problem:
             return Problem(Kind.RECORDS_FULL, f"{detail}, try again when jobs have ended and results expired", later)
         case Refusal.NO_SUCH_GPU:
             there = ", ".join(sorted({worker.gpu_model for worker in workers(desk().redis) if worker.gpu_model}))
-            detail = f"no living worker has the `gpu` that the request names; there is {there or 'no worker at all'}"
-            return Problem(Kind.NO_SUCH_GPU, f"{detail}. Name one of those, or none, or start such a worker", later)
+            told = f"no worker has that model; there is {there or 'no worker at all'}. Name one of those, or none"
+            return Problem(
+                Kind.NO_SUCH_GPU, f"gpu: {told}", errors=[{"path": ["gpu"], "pointer": "/gpu", "message": told}]
+            )
+        case Refusal.GPU_IS_AWAY:
+            detail = "no living worker has the `gpu` that the request names, though one had; nothing was recorded"
+            return Problem(Kind.GPU_AWAY, f"{detail}, try again later, or without `gpu`", later)
         case Refusal.OTHER_REQUEST:
             detail = "this Idempotency-Key was used for another request; send that again, or choose a new key"
             return Problem(Kind.IDEMPOTENCY_KEY_REUSED, detail)

@@ -99,7 +99,7 @@ class JobView:
             submitted_at=float(fields["submitted_at"]),
             queue_position=None,
             timeline=json.loads(f"[{fields['timeline']}]"),
-            result=json.loads(result) if result is not None else None,
+            result=_own(json.loads(result), job_id, fields) if result is not None else None,
             error=fields.get("error") or None,
             worker=fields.get("worker") or None,
             batch_id=fields.get("batch_id") or None,
@@ -115,6 +115,14 @@ class JobView:
             gpu=fields.get("gpu"),
             place=fields.get("place"),
         )
+
+
+def _own(result: dict[str, Any], job_id: str, fields: dict[str, str]) -> dict[str, Any]:
+    """The result as this job's, which may be an earlier one's."""
+    if "reused_from" not in fields:
+        return result
+    reused_from = {"job_id": fields["reused_from"], "at": float(fields["reused_at"])}
+    return {**result, "job_id": job_id, "reused_from": reused_from}
 
 
 def _seconds(stored: str | None) -> int | None:

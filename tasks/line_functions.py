@@ -9,7 +9,8 @@ Keys: `jobs:queue` has the places of all queued jobs, `jobs:line:<line>` those o
 all 0), `jobs:line:<line>:age` the same by time of submission; `jobs:lines` the lines that may have jobs. `jobs:shares`
 has for each priority and API key the virtual time at which what it has handed in so far ends, `jobs:virtual` for each
 priority the time that is reached. `jobs:expected` has what each kind of job takes on average, `jobs:took:<work>` what
-that very work took last, in seconds. `jobs:messages` says which attempt runs under which message.
+that very work took last, in seconds. `jobs:messages` says which attempt runs under which message,
+`jobs:answer:<key>:<work>` which job has answered that work.
 """
 
 from __future__ import annotations
@@ -98,6 +99,29 @@ local function somebody_has(gpu)
     if model == gpu and redis.call('EXISTS', 'worker:' .. worker) == 1 then return true end
   end
   return false
+end
+
+local function answer_key(key, work) return 'jobs:answer:' .. key .. ':' .. work end
+
+-- Where the answer to a work is found as long as it is kept, by which key and on what kind of worker.
+local function keep_answer(ttl)
+  local setup = redis.call('HGET', 'workers:setup', get('worker'))
+  if not setup then return end
+  redis.call('SET', answer_key(get('key_id'), get('work')), cjson.encode({id, text(now), setup}), 'EX', ttl)
+end
+
+-- The job that has answered the same for the same key, when, and what; nil unless a worker lives that would answer
+-- alike, on the GPU that is asked for.
+local function answered(key, work, gpu)
+  local kept = redis.call('GET', answer_key(key, work))
+  if not kept then return nil end
+  local earlier, at, setup = unpack(cjson.decode(kept))
+  for worker, its in pairs(hash('workers:setup')) do
+    if its == setup and has_gpu(worker, gpu) and redis.call('EXISTS', 'worker:' .. worker) == 1 then
+      local result = redis.call('GET', 'job:' .. earlier .. ':result')
+      if result then return earlier, at, result end
+    end
+  end
 end
 
 -- The line to stand in: that of the worker with the shortest one, of those that take jobs and have not failed this job

@@ -7,7 +7,7 @@ Keys (none of them shared with Celery's): `job:<id>` the record, a hash; `job:<i
 those that are not terminal, `jobs:key_of` whose each is, until cleanup.
 `jobs:deadlines` has the queued jobs that have one, by the time at which it passes. `jobs:bytes` has about what each
 job takes, its request or its result, until cleanup, and `jobs:bytes:kept` the sum. Those of the queue are in
-`tasks/line_functions.py`. Of `tasks/heartbeat.py`'s, `workers`, `workers:gpu` and `worker:<name>` are read; of
+`tasks/line_functions.py`. Of `tasks/heartbeat.py`'s, `workers`, `workers:gpu`, `gpus` and `worker:<name>` are read; of
 `tasks/quarantine.py`'s, `workers:quarantined` is read and `workers:faults` counted. Redis Cluster is not supported (nor
 is it by Celery).
 """

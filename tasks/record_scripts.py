@@ -12,7 +12,7 @@ COUNTERS = "jobs:counters"
 
 # id, operation, kernel type, timeout, batch id or '', request, key id or '', open jobs that the key may have,
 # fingerprint of the request, jobs that may be queued, bytes that may be kept, build timeout or '', queue timeout or '',
-# priority, GPU model or '', kind of work, digest of the work, line
+# priority, GPU model or '', kind of work, digest of the work, line, '1' where an earlier answer may be given or '', ttl
 # Says what tasks/admission.py reads.
 CREATE = (
     FUNCTIONS
@@ -25,7 +25,9 @@ local key, size = ARGV[7], #ARGV[6]
 if key ~= '' and redis.call('SCARD', 'jobs:open:' .. key) >= tonumber(ARGV[8]) then return {'key'} end
 if redis.call('ZCARD', 'jobs:queue') >= tonumber(ARGV[10]) then return {'queue'} end
 if kept_bytes() + size + record_bytes > tonumber(ARGV[11]) then return {'memory'} end
-if ARGV[15] ~= '' and not somebody_has(ARGV[15]) then return {'gpu'} end
+if ARGV[15] ~= '' and not somebody_has(ARGV[15]) then
+  return {redis.call('SISMEMBER', 'gpus', ARGV[15]) == 1 and 'gpu away' or 'gpu'}
+end
 local at, batch = stamp(), ARGV[5]
 redis.call('HSET', job, 'operation', ARGV[2], 'kernel_type', ARGV[3], 'timeout', ARGV[4], 'batch_id', batch,
            'state', 'queued', 'stage', 'queued', 'attempt', 0, 'submitted_at', at, 'since', at,
@@ -58,6 +60,17 @@ count('submitted')
 count('by_kernel_type:' .. ARGV[3])
 count('by_operation:' .. ARGV[2])
 count('submitted_ms', math.floor(at * 1000))
+if ARGV[19] ~= '' then
+  local earlier, earlier_at, result = answered(key, ARGV[17], ARGV[15])
+  if earlier then
+    redis.call('SET', job .. ':result', result, 'EX', ARGV[20])
+    redis.call('HSET', job, 'reused_from', earlier, 'reused_at', earlier_at)
+    finish('completed', ARGV[20])
+    weigh(#result)
+    count('reused')
+    return {'answered', at}
+  end
+end
 redis.call('PUBLISH', 'jobs:changed', id)
 return {'new', at}
 """
@@ -101,7 +114,7 @@ return get('cancel_requested') ~= '' and 'cancel' or 'go on'
 """
 )
 
-# id, attempt, ttl, result, names to count (JSON list)
+# id, attempt, ttl, result, names to count (JSON list), '1' where the answer may be given again or ''
 COMPLETE = (
     FUNCTIONS
     + """
@@ -110,6 +123,7 @@ redis.call('SET', job .. ':result', ARGV[4], 'EX', ARGV[3])
 finish('completed', ARGV[3])
 redis.call('HDEL', 'workers:faults', get('worker'))
 weigh(#ARGV[4])
+if ARGV[6] ~= '' then keep_answer(ARGV[3]) end
 for _, name in ipairs(cjson.decode(ARGV[5])) do count(name) end
 observe('queue_seconds', spent('queued'))
 observe('build_seconds', spent('build'))

@@ -13,6 +13,7 @@ from redis import Redis
 from domain.access import Key
 from domain.job import STATE_OF_STAGE, Stage, State
 from domain.request import Request
+from domain.result import Status
 from tasks import admission, counters, record_scripts
 from tasks.admission import UNLIMITED, Admission, Limits
 from tasks.job_view import JobView, text
@@ -26,6 +27,9 @@ PULSE_TTL_S = 6
 SWEEP = 500
 REASON_CHARS = 2000
 ACTIVE = (State.BUILDING, State.WAITING, State.RUNNING)
+
+REUSABLE = frozenset({Status.PASSED, Status.COMPILE_ERROR, Status.WRONG_RESULT, Status.CONTRACT_MISMATCH})
+"""Verdicts that the same work gets again; a crash, a timeout, a lack of memory may have been the moment's."""
 
 Pulse = Literal["go on", "cancel", "lost"]
 
@@ -63,7 +67,9 @@ class JobRecords:
         limits: Limits = UNLIMITED,
     ) -> Admission:
         """Record a new job as queued, belonging to `key`, unless something is full; one that is there stays."""
-        return admission.answer(self._create(args=admission.arguments(job_id, request, batch_id, key, limits)))
+        return admission.answer(
+            self._create(args=admission.arguments(job_id, request, batch_id, key, limits, self._ttl_s))
+        )
 
     def create_many(
         self,
@@ -76,7 +82,7 @@ class JobRecords:
         """Record many jobs, in their order, in one round trip; for each what `create` says."""
         with self._redis.pipeline(transaction=False) as pipe:
             for job_id, request in jobs:
-                self._create(args=admission.arguments(job_id, request, batch_id, key, limits), client=pipe)
+                self._create(args=admission.arguments(job_id, request, batch_id, key, limits, self._ttl_s), client=pipe)
             return [admission.answer(said) for said in pipe.execute()]
 
     def get(self, job_id: str) -> JobView | None:
@@ -116,7 +122,8 @@ class JobRecords:
         """Store the answer about the kernel, terminal; ValueError for a body with NaN or infinity: not JSON."""
         result = json.dumps(body, allow_nan=False, separators=(",", ":"))
         names = json.dumps(counters.counted(body))
-        return bool(self._complete(args=[job_id, attempt, self._ttl_s, result, names]))
+        again = "1" if body["verdict"] in REUSABLE else ""
+        return bool(self._complete(args=[job_id, attempt, self._ttl_s, result, names, again]))
 
     def fail(self, job_id: str, attempt: int, error: str) -> bool:
         """End the job as our own fault, terminal."""
@@ -178,7 +185,7 @@ class JobRecords:
     def counters(self) -> dict[str, float]:
         """All counters under flat names, true over all processes; absent until first counted unless marked *.
 
-        Totals: submitted*, completed*, failed*, cancelled*, requeued*, by_kernel_type:<t>, by_operation:<o>,
+        Totals: submitted*, completed*, failed*, cancelled*, requeued*, reused*, by_kernel_type:<t>, by_operation:<o>,
         by_verdict:<status>, compile_ok/_failed (a reference counts too), build_cache_hits/_misses,
         correctness_ok/_failed (of what compiled), profiling_ok/_failed, run_seconds_by_worker:<worker>.
         Now: jobs* (all that are kept), by_state:<state>*, finished_last_300_s*, average_age_seconds*.

@@ -46,7 +46,7 @@ def submit(
     admitted = records.create(job_id, request, batch_id=batch_id, key=key, limits=limits)
     if isinstance(admitted, Refusal):
         raise NotRecorded(admitted)
-    if admitted.new:
+    if admitted.new and not admitted.answered:
         publish(job_id, request)
     return job_id
 
@@ -62,7 +62,8 @@ def submit_many(
     """Record many jobs under these ids and publish them, in their order; what became of each."""
     admitted = records.create_many(jobs, batch_id=batch_id, key=key, limits=limits)
     for (job_id, request), one in zip(jobs, admitted, strict=True):
-        if isinstance(one, Recorded) and one.new and not publish(job_id, request):
+        waits = isinstance(one, Recorded) and one.new and not one.answered
+        if waits and not publish(job_id, request):
             # The broker is away: do not wait for it once per job.
             break
     return admitted

@@ -180,6 +180,9 @@ class ResultSchema(Schema):
     speedup = fields.Dict(allow_none=True, metadata={"description": "/compare only; null when not measured."})
     environment = fields.Dict()
     budget = fields.Dict(metadata={"description": "`name`, and in `left_out` what that budget did not look at."})
+    reused_from = fields.Dict(
+        metadata={"description": "With `reuse`: the `job_id` that this answer was given to first, and `at` when."}
+    )
     failed_attempts = fields.List(
         fields.Nested(FailedAttemptSchema), metadata={"description": "Only where the job was tried again."}
     )

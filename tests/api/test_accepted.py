@@ -97,9 +97,9 @@ def test_when_and_where(client: FlaskClient, records: JobRecords, redis: Redis) 
     assert (request.priority, request.gpu, request.reuse) == (5, None, False)
     asked = {"priority": "9", "gpu": "H200", "reuse": "allow"}
     refused = client.post("/evaluate", json={**body, **asked})
-    assert (refused.status_code, refused.headers["Retry-After"]) == (503, "5")
     problem = refused.get_json()
-    assert problem["type"] == "urn:kernel-eval:problem:no-such-gpu"
+    assert (refused.status_code, problem["type"]) == (422, "urn:kernel-eval:problem:no-such-gpu")
+    assert problem["errors"][0]["path"] == ["gpu"]
     assert "there is no worker at all" in problem["detail"]
     Heartbeat(redis, "a", Device("GPU-1", 0, "NVIDIA H200", "h200"), 1, {}).beat()
     Heartbeat(redis, "b", CPU, 1, {}).beat()
@@ -112,6 +112,10 @@ def test_when_and_where(client: FlaskClient, records: JobRecords, redis: Redis) 
     assert records.claim("a worker", "cpu") is None
     claim = records.claim("another", "h200")
     assert claim is not None
+    redis.delete("worker:a")
+    away = client.post("/evaluate", json={**body, "gpu": "h200"})
+    assert (away.status_code, away.headers["Retry-After"]) == (503, "5")
+    assert away.get_json()["type"] == "urn:kernel-eval:problem:gpu-away"
     assert (claim.request.priority, claim.request.gpu, claim.request.reuse) == (9, "h200", True)
 
 
