@@ -24,8 +24,8 @@ task_serializer = "json"
 result_serializer = "json"
 # What Flower reads.
 event_serializer = "json"
-# One queue for every kind of kernel. Beside it there is one for each model of GPU, for jobs that name it, and one for each
-# worker, for jobs that another worker has failed (tasks/worker.py). The order of jobs is not theirs (docs/adr/0021).
+# One queue for every kind of kernel. Beside it there is one for each model of GPU, for jobs that name it, and one for
+# each worker, for jobs that another has failed (tasks/worker.py). The order of jobs is not theirs (docs/adr/0021).
 task_default_queue = "evaluate"
 # The job record is the result. Celery's own would also subscribe each publisher to it and leak (celery#6963).
 result_backend = "disabled://"
