@@ -183,7 +183,8 @@ def test_pool_children_and_zygotes_killed_in_every_state(tmp_path: Path) -> None
         until_stage(made, jobs.running, Stage.WAIT_FOR_DEVICE)
         kill(made.zygotes("b"))
         device.release()
-        until_attempt(made, 3, *jobs.under_work())
+        # Three faults in a row: either may be testing its device first.
+        until_attempt(made, 3, *jobs.under_work(), seconds=START_S)
         # Both have failed it, so that either may be third. It is the last attempt.
         until_stage(made, jobs.running, Stage.VALIDATE)
         kill(made.zygotes(made.view(jobs.running).worker.removesuffix("@test")))  # type: ignore[union-attr]
