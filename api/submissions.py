@@ -116,7 +116,9 @@ def batch(json_data: Json, headers_data: Json) -> Response:
     valid: list[tuple[str, Request]] = []
     for index, body in enumerate(read_batch(json_data)):
         try:
-            valid.append((chosen_id(headers_data, f"{index}"), read_job(body)))
+            request = read_job(body)
+            _check_priority(request)
+            valid.append((chosen_id(headers_data, f"{index}"), request))
             answers_.append(valid[-1][0])
         except ValidationError as error:
             answers_.append(invalid_fields(error))
@@ -161,7 +163,15 @@ def _entry(index: int, answer: str | Problem) -> dict[str, Any]:
     return {"index": index, "job_id": answer, "location": location(answer), "state": State.QUEUED.value}
 
 
+def _check_priority(request: Request) -> None:
+    """With API keys, priorities are compared between strangers, so that there is a highest one."""
+    most = settings().key_max_priority
+    if caller() is not None and request.priority > most:
+        raise ValidationError({"priority": [f"must be at most {most} here"]}, data={"priority": request.priority})
+
+
 def _submit(request: Request, query: Json, headers: Json) -> Response:
+    _check_priority(request)
     try:
         job_id = submit(desk().records, request, job_id=chosen_id(headers), key=caller(), limits=_limits())
     except NotRecorded as error:

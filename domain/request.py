@@ -12,7 +12,7 @@ from domain.kernel import Kernel
 
 DEFAULT_NUM_TRIALS = Budget.DEFAULT.effort.num_trials
 DEFAULT_TIMEOUT_S = 120
-DEFAULT_PRIORITY, HIGHEST_PRIORITY = 5, 9
+DEFAULT_PRIORITY = 5
 DEFAULT_PRECISION = Budget.DEFAULT.effort.precision
 """Half the width of the 95 % interval at which timing stops, relative to what is measured."""
 DEFAULT_TOLERANCE = 1e-2

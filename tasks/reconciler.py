@@ -120,3 +120,4 @@ class Reconciler:
             log.warning("job %s: nobody serves %s, so that it is in %s now", job_id, line, other)
             if other is not None:
                 publish_more(other)
+        self._redis.delete(line)  # Its messages; what is in it again, should he be back, gets others.

@@ -8,7 +8,8 @@ from marshmallow import fields, validate
 
 from api.schemas.fields import Flag, RealNumber, Text, WholeNumber, WireSchema, one_of
 from domain.budget import Budget
-from domain.request import DEFAULT_PRIORITY, DEFAULT_TIMEOUT_S, HIGHEST_PRIORITY
+from domain.request import DEFAULT_PRIORITY, DEFAULT_TIMEOUT_S
+from domain.settings import HIGHEST_PRIORITY
 
 MAX_TRIALS = 10_000
 MAX_PRECISION = 0.5
