@@ -36,6 +36,7 @@ from domain.job import State
 from domain.request import Request
 from domain.settings import MIB, settings
 from tasks.admission import Limits, Refusal
+from tasks.heartbeat import workers
 from tasks.records import JobView
 from tasks.submission import NotRecorded, submit, submit_many
 
@@ -52,8 +53,11 @@ _REFUSED: dict[int, Any] = {
     400: _problem("The request is not valid; every field at fault is named"),
     413: _problem("The body is larger than 64 MiB"),
     415: _problem("The body is no JSON"),
-    422: _problem("The `Idempotency-Key` was used before, for another request"),
-    503: _problem("The queue or the records are full, or the broker cannot be reached; try again after `Retry-After`"),
+    422: _problem("The `Idempotency-Key` was used before, for another request; or no worker ever had that `gpu`"),
+    503: _problem(
+        "The queue or the records are full, no worker has the `gpu` now, or the broker cannot be reached; try again "
+        "after `Retry-After`"
+    ),
 }
 _ANSWERS: dict[int, Any] = {
     200: {
@@ -112,7 +116,9 @@ def batch(json_data: Json, headers_data: Json) -> Response:
     valid: list[tuple[str, Request]] = []
     for index, body in enumerate(read_batch(json_data)):
         try:
-            valid.append((chosen_id(headers_data, f"{index}"), read_job(body)))
+            request = read_job(body)
+            _check_priority(request)
+            valid.append((chosen_id(headers_data, f"{index}"), request))
             answers_.append(valid[-1][0])
         except ValidationError as error:
             answers_.append(invalid_fields(error))
@@ -157,7 +163,15 @@ def _entry(index: int, answer: str | Problem) -> dict[str, Any]:
     return {"index": index, "job_id": answer, "location": location(answer), "state": State.QUEUED.value}
 
 
+def _check_priority(request: Request) -> None:
+    """With API keys, priorities are compared between strangers, so that there is a highest one."""
+    most = settings().key_max_priority
+    if caller() is not None and request.priority > most:
+        raise ValidationError({"priority": [f"must be at most {most} here"]}, data={"priority": request.priority})
+
+
 def _submit(request: Request, query: Json, headers: Json) -> Response:
+    _check_priority(request)
     try:
         job_id = submit(desk().records, request, job_id=chosen_id(headers), key=caller(), limits=_limits())
     except NotRecorded as error:
@@ -197,6 +211,15 @@ def _not_recorded(refusal: Refusal) -> Problem:
         case Refusal.MEMORY_IS_FULL:
             detail = f"requests and results fill their {own.records_memory // MIB} MiB; nothing was recorded"
             return Problem(Kind.RECORDS_FULL, f"{detail}, try again when jobs have ended and results expired", later)
+        case Refusal.NO_SUCH_GPU:
+            there = ", ".join(sorted({worker.gpu_model for worker in workers(desk().redis) if worker.gpu_model}))
+            told = f"no worker has that model; there is {there or 'no worker at all'}. Name one of those, or none"
+            return Problem(
+                Kind.NO_SUCH_GPU, f"gpu: {told}", errors=[{"path": ["gpu"], "pointer": "/gpu", "message": told}]
+            )
+        case Refusal.GPU_IS_AWAY:
+            detail = "no living worker has the `gpu` that the request names, though one had; nothing was recorded"
+            return Problem(Kind.GPU_AWAY, f"{detail}, try again later, or without `gpu`", later)
         case Refusal.OTHER_REQUEST:
             detail = "this Idempotency-Key was used for another request; send that again, or choose a new key"
             return Problem(Kind.IDEMPOTENCY_KEY_REUSED, detail)

@@ -23,6 +23,7 @@ SANDBOX_LAYERS = (
 LOOPBACK = "127.0.0.1"
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 HIGHEST_PORT = 65_535
+HIGHEST_PRIORITY = 9
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class Settings:
     api_keys_file: Path
     key_requests_per_minute: int
     key_max_jobs: int
+    key_max_priority: int
 
     @property
     def keys_required(self) -> bool:
@@ -111,6 +113,7 @@ def settings() -> Settings:
         api_keys_file=Path(env.str("API_KEYS_FILE", "api_keys.json")),
         key_requests_per_minute=env.int("KEY_REQUESTS_PER_MINUTE", 1200, validate=validate.Range(1, 1_000_000)),
         key_max_jobs=env.int("KEY_MAX_JOBS", 1000, validate=validate.Range(1, 1_000_000)),
+        key_max_priority=env.int("KEY_MAX_PRIORITY", HIGHEST_PRIORITY, validate=validate.Range(0, HIGHEST_PRIORITY)),
     )
     return read
 
