@@ -28,7 +28,7 @@ def groups(outcomes: Sequence[Outcome]) -> dict[str, Score]:
 def table(console: Console, outcomes: Iterable[Outcome]) -> None:
     """One line for each candidate."""
     shown = Table("problem", "candidate", "verdict", "reference", "time", "speed-up", "what", box=None, pad_edge=False)
-    for column in shown.columns[:-1]:
+    for column in shown.columns:
         column.no_wrap = True
     for each in outcomes:
         found = each.result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ def suite(session: Session, given: argparse.Namespace) -> Exit:
         show_suite.table(session.out, outcomes)
         show_suite.scores(session.out, groups, outcomes)
         session.progress.print(f"Results are in {path}.", style="dim")
-    return max((_exit(outcome, errors) for outcome in outcomes), default=Exit.PASSED)
+    return _exit(outcomes, errors)
 
 
 def _wanted(case: Case, given: argparse.Namespace) -> bool:
@@ -98,11 +98,10 @@ def _outcome(case: Case, book: Book, errors: dict[str, KernelEvalError]) -> Outc
     return Outcome(problem.name, case.candidate.label, problem.level, found, reason, problem.timed)
 
 
-def _exit(outcome: Outcome, errors: dict[str, KernelEvalError]) -> Exit:
-    if outcome.result is not None:
-        return Exit.PASSED if outcome.result.passed else Exit.FAILED
-    told: Iterable[KernelEvalError] = errors.values()
-    return next((exit_of(error) for error in told if str(error) == outcome.reason), Exit.FAILED)
+def _exit(outcomes: Sequence[Outcome], errors: dict[str, KernelEvalError]) -> Exit:
+    """The highest of them. What could not be handed over counts where nothing else was."""
+    found = [Exit.PASSED if each.result.passed else Exit.FAILED for each in outcomes if each.result is not None]
+    return max([*found, *map(exit_of, errors.values())], default=Exit.USAGE)
 
 
 def _line(case: Case, outcome: Outcome) -> dict[str, Any]:

@@ -35,7 +35,10 @@ def problems_in(folder: Path, candidates: Path | None = None, *, small: bool = F
         name = (path.parent if own else path.with_suffix("")).relative_to(folder).as_posix()
         name = folder.resolve().name if name == "." else name
         source = text_of(path)
-        places = [path] if candidates is None else [candidates / path.relative_to(folder), candidates / path.name]
+        places = [path]
+        if candidates is not None:
+            by_title = candidates / _title(path) / path.name if own else candidates / path.name
+            places = [candidates / path.relative_to(folder), by_title]
         files = {file.resolve(): file for place in places for file in _beside(place, _title(path), own=own)}
         if candidates is not None:
             files |= {file.resolve(): file for file in _samples(candidates, path, folder)}

@@ -141,7 +141,7 @@ def _submissions(folder: Path, title: str, candidates: Path | None) -> Iterator[
     else:
         name = title.rpartition("/")[2]
         files = [*candidates.glob(f"{name}.py"), *candidates.glob(f"{name}/*.py"), *candidates.glob(f"{title}/*.py")]
-    for file in sorted(set(files)):
+    for file in sorted(set(files), key=lambda each: each.stem):
         text = text_of(file)
         if "custom_kernel" in text:
             yield file.stem, text

@@ -13,7 +13,7 @@ class Model(nn.Module):
         self.groups = groups
 
     def forward(self, x, weight, bias):
-        batch, channels, height, width = x.shape
+        batch, channels, _, _ = x.shape
         grouped = x.reshape(batch, self.groups, -1)
         centred = grouped - grouped.mean(dim=2, keepdim=True)
         scaled = centred / torch.sqrt((centred * centred).mean(dim=2, keepdim=True) + 1e-5)

@@ -20,7 +20,7 @@ def rotate(x, cosine, sine, out, n, length, half, BLOCK: tl.constexpr):
 
 class ModelNew(torch.nn.Module):
     def forward(self, x, cosine, sine):
-        heads, length, width = x.shape
+        _, length, width = x.shape
         out, pairs = torch.empty_like(x), x.numel() // 2
         rotate[(triton.cdiv(pairs, 512),)](x, cosine, sine, out, pairs, length, width // 2, BLOCK=512)
         return out

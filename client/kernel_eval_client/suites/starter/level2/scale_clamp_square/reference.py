@@ -2,7 +2,7 @@
 
 import torch
 
-SIZES = {"n": 1 << 24}
+SIZES = {"n": 16777216}
 SMALL = {"n": 3000}
 
 
