@@ -197,7 +197,7 @@ def test_the_score_counts_each_problem_once_with_its_best_candidate() -> None:
 
 def test_the_interval_of_the_mean_covers_what_it_should(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of suites drawn from a known distribution: the true mean is inside 95 % of the intervals, or nearly."""
-    monkeypatch.setattr("kernel_eval_client.suites.score.DRAWS", 300)
+    monkeypatch.setattr("kernel_eval_client.suites.scoring.DRAWS", 300)
     chance, inside = random.Random(1), 0
     for _ in range(60):
         ratios = [math.exp(chance.gauss(math.log(1.5), 0.5)) for _ in range(30)]

@@ -109,6 +109,10 @@ def parser() -> argparse.ArgumentParser:
     page.add_argument("--output", "-o", type=Path, help="the file to write; default: standard output")
     check = command("doctor", "Whether a kernel would be judged now, and how to mend what is in the way.")
     check.add_argument("--quick", action="store_true", help="without judging a small kernel")
+    tools = command("mcp", "Tools for agents: an MCP server over standard input and output, or over HTTP.")
+    tools.add_argument("--http", action="store_true", help="streamable HTTP, at /mcp")
+    tools.add_argument("--host", default="127.0.0.1", metavar="HOST", help="of --http (127.0.0.1)")
+    tools.add_argument("--port", type=int, default=8765, metavar="N", help="of --http (8765)")
     return top
 
 

@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from kernel_eval_client.async_client import Finished
-from kernel_eval_client.cli.explain import excerpt, spots
 from kernel_eval_client.errors import CallerError, KernelEvalError, ServiceError
+from kernel_eval_client.explain import excerpt, spots
 from kernel_eval_client.job import Job
 from kernel_eval_client.result import Result, Speedup
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from kernel_eval_client.cli.show import BAD, DIM, GOOD, milliseconds, short, speedup
 from kernel_eval_client.suites import Case, Outcome, Score, score
-from kernel_eval_client.suites.score import Mean, Share
+from kernel_eval_client.suites.scoring import Mean, Share
 
 
 def groups(outcomes: Sequence[Outcome]) -> dict[str, Score]:

@@ -2,6 +2,6 @@
 
 from kernel_eval_client.suites.problem import Candidate, Case, Problem, cases
 from kernel_eval_client.suites.reading import STARTER, read
-from kernel_eval_client.suites.score import Outcome, Score, score
+from kernel_eval_client.suites.scoring import Outcome, Score, score
 
 __all__ = ["STARTER", "Candidate", "Case", "Outcome", "Problem", "Score", "cases", "read", "score"]
