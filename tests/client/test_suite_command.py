@@ -169,7 +169,8 @@ def test_the_whole_starter_suite_is_right(run: Command, tmp_path: Path) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.timeout(1800)
-def test_the_whole_starter_suite_is_right_on_a_gpu(run: Command, tmp_path: Path) -> None:  # noqa: F811
+def test_the_whole_starter_suite_is_right_on_a_gpu(run: Command, gpu_url: str, tmp_path: Path) -> None:  # noqa: F811
+    run.url = gpu_url
     problems = len(read("starter"))
     assert run("suite", "starter", "--results", tmp_path / "r.jsonl", "--concurrency", "4", "--json") == 0, run.out
     found, scores = lines(run)
