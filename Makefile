@@ -21,6 +21,10 @@ PY := $(VENV)/bin/python
 ready := $(VENV)/.installed
 endif
 
+# Two processes, a file's tests in one: half of a test is waiting. More would be in each other's way at what they time.
+PYTEST_PROCESSES ?= 2
+at_once := $(if $(ready),-n $(PYTEST_PROCESSES) --dist loadfile)
+
 .PHONY: help
 help: ## This list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,11 +44,11 @@ serve: $(ready) ## Start everything and leave it running until Ctrl-C: http://12
 
 .PHONY: test
 test: $(ready) ## The tests that need no GPU, without the slow ones.
-	$(PY) -m pytest -m "not gpu and not slow"
+	$(PY) -m pytest -m "not gpu and not slow" $(at_once)
 
 .PHONY: test-all
 test-all: $(ready) ## Every test that needs no GPU.
-	$(PY) -m pytest -m "not gpu"
+	$(PY) -m pytest -m "not gpu" $(at_once)
 
 .PHONY: test-gpu
 test-gpu: $(ready) ## The tests that need an NVIDIA GPU.

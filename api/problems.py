@@ -39,6 +39,7 @@ class Kind(Enum):
     UNKNOWN_JOB = 404, "No such job"
     UNSUPPORTED_MEDIA_TYPE = 415, "The body is no JSON"
     IDEMPOTENCY_KEY_REUSED = 422, "The idempotency key was used before"
+    NO_SUCH_GPU = 422, "No worker has that GPU"
     JOB_CANCELLED = 409, "The job was cancelled"
     TOO_MANY_REQUESTS = 429, "Too many requests"
     TOO_MANY_JOBS = 429, "Too many jobs at once"
@@ -47,6 +48,7 @@ class Kind(Enum):
     RECORDS_FULL = 503, "There is no room for more jobs"
     BROKER_UNREACHABLE = 503, "The broker cannot be reached"
     WAITERS_FULL = 503, "Too many clients wait already"
+    GPU_AWAY = 503, "No worker has that GPU now"
     KEYS_UNREADABLE = 503, "The API keys cannot be read"
 
     @property

@@ -37,6 +37,7 @@ from domain.job import State
 from domain.request import Request
 from domain.settings import MIB, settings
 from tasks.admission import Limits, Refusal
+from tasks.heartbeat import workers
 from tasks.records import JobView
 from tasks.submission import NotRecorded, submit, submit_many
 from tasks.webhooks import Webhook
@@ -54,8 +55,11 @@ _REFUSED: dict[int, Any] = {
     400: _problem("The request is not valid; every field at fault is named"),
     413: _problem("The body is larger than 64 MiB"),
     415: _problem("The body is no JSON"),
-    422: _problem("The `Idempotency-Key` was used before, for another request"),
-    503: _problem("The queue or the records are full, or the broker cannot be reached; try again after `Retry-After`"),
+    422: _problem("The `Idempotency-Key` was used before, for another request; or no worker ever had that `gpu`"),
+    503: _problem(
+        "The queue or the records are full, no worker has the `gpu` now, or the broker cannot be reached; try again "
+        "after `Retry-After`"
+    ),
 }
 _ANSWERS: dict[int, Any] = {
     200: {
@@ -116,6 +120,7 @@ def batch(json_data: Json, headers_data: Json) -> Response:
     for index, body in enumerate(read_batch(json_data)):
         try:
             job_id, request, webhook = chosen_id(headers_data, f"{index}"), read_job(body), read_webhook(body)
+            _check_priority(request)
             valid.append((job_id, request))
             answers_.append(job_id)
             if webhook is not None:
@@ -168,7 +173,15 @@ def _entry(index: int, answer: str | Problem) -> dict[str, Any]:
     return {"index": index, "job_id": answer, "location": location(answer), "state": State.QUEUED.value}
 
 
+def _check_priority(request: Request) -> None:
+    """With API keys, priorities are compared between strangers, so that there is a highest one."""
+    most = settings().key_max_priority
+    if caller() is not None and request.priority > most:
+        raise ValidationError({"priority": [f"must be at most {most} here"]}, data={"priority": request.priority})
+
+
 def _submit(request: Request, webhook: Webhook | None, query: Json, headers: Json) -> Response:
+    _check_priority(request)
     job_id = chosen_id(headers)
     attached = _attach({job_id: webhook} if webhook is not None else {})
     try:
@@ -216,6 +229,15 @@ def _not_recorded(refusal: Refusal) -> Problem:
         case Refusal.MEMORY_IS_FULL:
             detail = f"requests and results fill their {own.records_memory // MIB} MiB; nothing was recorded"
             return Problem(Kind.RECORDS_FULL, f"{detail}, try again when jobs have ended and results expired", later)
+        case Refusal.NO_SUCH_GPU:
+            there = ", ".join(sorted({worker.gpu_model for worker in workers(desk().redis) if worker.gpu_model}))
+            told = f"no worker has that model; there is {there or 'no worker at all'}. Name one of those, or none"
+            return Problem(
+                Kind.NO_SUCH_GPU, f"gpu: {told}", errors=[{"path": ["gpu"], "pointer": "/gpu", "message": told}]
+            )
+        case Refusal.GPU_IS_AWAY:
+            detail = "no living worker has the `gpu` that the request names, though one had; nothing was recorded"
+            return Problem(Kind.GPU_AWAY, f"{detail}, try again later, or without `gpu`", later)
         case Refusal.OTHER_REQUEST:
             detail = "this Idempotency-Key was used for another request; send that again, or choose a new key"
             return Problem(Kind.IDEMPOTENCY_KEY_REUSED, detail)

@@ -16,6 +16,7 @@ import tempfile
 from itertools import pairwise
 from pathlib import Path
 
+from backends import assembler_report
 from backends.device_passes import Steps, UnknownSteps
 from backends.lean_headers import HOST, NAMED
 from backends.lean_source import includes_for
@@ -23,6 +24,8 @@ from backends.precompiled import INCLUDED, variant
 
 NOTE = ".headers"
 """Behind the object's name: the file that says which headers were used."""
+RESOURCES = ".resources"
+"""Likewise: what the kernels in it need, as JSON."""
 
 STOCK, LEAN, PRECOMPILED = "stock", "lean", "lean, precompiled"
 _REFUSED = "-Winvalid-pch"
@@ -43,16 +46,25 @@ def main(tool: str, toolchain: Path, arguments: list[str]) -> int:
     if source is None or target is None:
         return subprocess.run([config[tool], *arguments], check=False).returncode
     note = Path(f"{target}{NOTE}")
+    if tool == "nvcc":
+        arguments = [*arguments, assembler_report.VERBOSE]
     try:
-        note.write_text(_lean(tool, toolchain, config, source, target, arguments), encoding="utf-8")
-        return 0
+        used, text = _lean(tool, toolchain, config, source, target, arguments)
+        status = 0
     except (NotLean, OSError) as reason:
-        note.write_text(f"{STOCK} ({reason})", encoding="utf-8")
-    return subprocess.run([config[tool], *arguments], check=False).returncode
+        used = f"{STOCK} ({reason})"
+        status, text = _run([config[tool], *arguments])
+    note.write_text(used, encoding="utf-8")
+    if tool == "nvcc":
+        Path(f"{target}{RESOURCES}").write_text(json.dumps(assembler_report.resources(text)), encoding="utf-8")
+    sys.stderr.write(assembler_report.without(text))
+    return status
 
 
-def _lean(tool: str, toolchain: Path, config: dict[str, str], source: Path, target: Path, arguments: list[str]) -> str:
-    """Which headers it was compiled with. Raises NotLean."""
+def _lean(
+    tool: str, toolchain: Path, config: dict[str, str], source: Path, target: Path, arguments: list[str]
+) -> tuple[str, str]:
+    """Which headers it was compiled with, and what the compiler wrote. Raises NotLean."""
     headers = toolchain / "include"
     needed = includes_for(source, _folders(arguments), headers, Path(config["torch_include"]))
     if needed is None:
@@ -63,21 +75,19 @@ def _lean(tool: str, toolchain: Path, config: dict[str, str], source: Path, targ
     (named / NAMED).write_text("".join(f"#include <{name}>\n" for name in needed), encoding="utf-8")
     folders = [f"-I{named}", f"-I{headers}"]
     if tool == "nvcc":
-        _compiled(*_with_passes([config[tool], *folders, *arguments]))
-        return LEAN
+        return LEAN, _compiled(*_with_passes([config[tool], *folders, *arguments]))
     precompiled = toolchain / "pch" / variant(arguments)
     ahead = [f"-I{precompiled}"] if (precompiled / f"{INCLUDED}.gch").is_file() else []
     forced = [f"-D{HOST}", _REFUSED, *ahead, *folders, "-include", INCLUDED, "-include", NAMED]
     status, text = _run([config[tool], *forced, *arguments])
-    _compiled(status, text)
-    return PRECOMPILED if ahead and _REFUSED not in text else LEAN
+    return PRECOMPILED if ahead and _REFUSED not in text else LEAN, _compiled(status, text)
 
 
-def _compiled(status: int, text: str) -> None:
+def _compiled(status: int, text: str) -> str:
     if status != 0:
         error = _ERROR.search(text)
         raise NotLean(f"the lean headers do not do: {error[0].strip() if error else f'exit status {status}'}")
-    sys.stderr.write(text)
+    return text
 
 
 def _with_passes(command: list[str]) -> tuple[int, str]:

@@ -6,11 +6,13 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from backends import cuda_options, cuda_stand_ins, nvrtc
+from backends import assembler_report, cuda_options, cuda_stand_ins, nvrtc
 from backends.cuda_choice import UnknownKernel, choose
+from backends.cuda_geometry import geometry
 from backends.cuda_headers import include_folders
 from backends.cuda_signature import SNIPPET_NAME, Parameter, entries, read_entry, read_table, snippet, spell
 from backends.cuda_source import global_functions, visible_code
+from backends.occupancy import occupancy
 from domain.fault import KernelFault
 from domain.kernel import Kernel
 from domain.result import Status
@@ -20,7 +22,6 @@ _HOST_CODE = "not allowed in JIT mode"
 _OUR_PLACES = (SNIPPET_NAME, "__ke_", "__nv_name_map")
 """What the log says of errors in what we put behind the source, as against errors in the source."""
 
-_RESOURCES = re.compile(r"^ptxas\b.*\n?", re.MULTILINE)
 _UNUSED_METADATA = ("jitify", "include_dirs", "libraries", "extra_ldflags", "extra_cuda_cflags")
 
 
@@ -36,7 +37,7 @@ class Attempt:
     @property
     def warnings(self) -> str:
         """The log without the assembler's report, which the facts hold."""
-        return _RESOURCES.sub("", self.compilation.log).strip()
+        return assembler_report.without(self.compilation.log).strip()
 
     @property
     def cooperative(self) -> bool:
@@ -54,6 +55,7 @@ class Build:
     def __init__(self, kernel: Kernel, arch: str) -> None:
         metadata = kernel.metadata
         self.source = kernel.source_code
+        self.io = kernel.io
         self.wanted = _text(metadata, "kernel_name")
         self.expressions = _texts(metadata, "name_expressions")
         self.notes: list[str] = []
@@ -69,7 +71,7 @@ class Build:
         self.functions = global_functions(self.source)
         self.options = [
             f"-arch={self.arch}",
-            "--ptxas-options=-v",
+            assembler_report.VERBOSE,
             f"--pre-include={cuda_stand_ins.PRELUDE}",
             "--diag-suppress=47",  # A source or header may define the prelude's macros again.
             *(f"-I{path}" for path in include_folders()),
@@ -157,6 +159,25 @@ class Build:
             return "The source has no __global__ function."
         return "The source has: " + ", ".join(f.name + ("<…>" if f.template else "") for f in self.functions) + "."
 
+    def _resources(self, attempt: Attempt) -> dict[str, Any]:
+        """Of the kernel that is launched, and how many of its blocks one multiprocessor holds."""
+        report = assembler_report.resources(attempt.compilation.log)
+        found = next((one for one in report if one["name"] == attempt.symbol), None)
+        if found is None:
+            return {}
+        figures = {figure: found[figure] for figure in found if figure not in ("name", "arch")}
+        return figures | {"occupancy": self._occupancy(attempt, found)}
+
+    def _occupancy(self, attempt: Attempt, found: dict[str, Any]) -> dict[str, Any] | None:
+        if self.io is None:
+            return None
+        try:
+            launch = geometry(self.io, self.io.scalars(), attempt.dynamic_shared)
+        except KernelFault:  # The run says so.
+            return None
+        shared = found["static_shared_bytes"] + launch.shared
+        return occupancy(self.arch, launch.threads, found["registers"], shared)
+
     def facts(self, attempt: Attempt) -> dict[str, Any]:
         return {
             "compiler": f"nvrtc {nvrtc.version()}",
@@ -165,7 +186,7 @@ class Build:
             "kernel": attempt.name,
             "kernels": [function.name for function in self.functions],
             "parameters": spell(attempt.parameters),
-            **_resources(attempt.compilation.log, attempt.symbol),
+            **self._resources(attempt),
             "notes": list(dict.fromkeys(self.notes)),
         }
 
@@ -192,16 +213,3 @@ def _with_variant(arch: str) -> str:
         known = ", ".join(f"sm_{number}" for number in supported)
         raise KernelFault(Status.UNSUPPORTED, f"this worker's compiler has no code for {arch}; it has {known}")
     return f"{arch}a" if arch in _ARCHS_WITH_VARIANT else arch
-
-
-def _resources(log: str, symbol: str) -> dict[str, int]:
-    """Registers, spills and static shared memory, from the assembler's report."""
-    report = log.partition(f"Compiling entry function '{symbol}'")[2].partition("Compiling entry function")[0]
-    patterns = {
-        "registers": r"Used (\d+) registers",
-        "spill_store_bytes": r"(\d+) bytes spill stores",
-        "spill_load_bytes": r"(\d+) bytes spill loads",
-        "static_shared_bytes": r"(\d+) bytes smem",
-    }
-    found = {name: re.search(pattern, report) for name, pattern in patterns.items()}
-    return {name: int(match[1]) if match else 0 for name, match in found.items()} if report else {}

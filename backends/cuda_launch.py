@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,14 +11,12 @@ from cuda.bindings import driver
 
 from backends.backend import Executable
 from backends.cuda_argument import word
+from backends.cuda_geometry import Geometry, geometry
 from backends.cuda_signature import Parameter, spell
-from domain.contract import Dimension, IOContract
-from domain.expression import ExpressionError, dimension
+from domain.contract import IOContract
 from domain.fault import InfrastructureFault, KernelFault
 from domain.result import Status
 
-DEFAULT_GRID: tuple[Dimension, Dimension, Dimension] = (1, 1, 1)
-DEFAULT_BLOCK: tuple[Dimension, Dimension, Dimension] = (256, 1, 1)
 PLAIN_SHARED_BYTES = 48 * 1024
 """A launch may take this much shared memory without asking the driver first."""
 
@@ -34,52 +31,6 @@ _ADVICE = {
     "CUDA_ERROR_NO_BINARY_FOR_GPU": "the kernel was compiled for another architecture",
     "CUDA_ERROR_OUT_OF_MEMORY": "the device has no memory left for the kernel",
 }
-
-
-@dataclass(frozen=True)
-class Geometry:
-    """One launch's sizes; `shared` in bytes of dynamic shared memory."""
-
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    shared: int
-
-    def __str__(self) -> str:
-        return f"grid {self.grid}, block {self.block}, {self.shared} bytes of dynamic shared memory"
-
-
-def default_shared_bytes(block_threads: int) -> int:
-    """Dynamic shared memory for a kernel that declares `extern __shared__` in a contract that gives no size.
-
-    Eight bytes a thread: room for one double or one 64-bit index each, which is what such kernels commonly reduce over.
-    """
-    return max(1024, block_threads * 8)
-
-
-def geometry(io: IOContract, scalars: dict[str, int | float], uses_dynamic_shared: bool) -> Geometry:
-    """The launch sizes for these scalar arguments; raises KernelFault for an expression that gives none."""
-    launch = io.launch
-
-    def sizes(what: str, given: tuple[Dimension, Dimension, Dimension]) -> tuple[int, int, int]:
-        x, y, z = (_size(f"launch.{what}.{axis}", size, scalars) for axis, size in zip("xyz", given, strict=True))
-        if min(x, y, z) < 1:
-            raise KernelFault(
-                Status.RUNTIME_ERROR, f"launch.{what} is {(x, y, z)}: every dimension is at least 1", compiled=True
-            )
-        return x, y, z
-
-    grid = sizes("grid", launch.grid or DEFAULT_GRID)
-    block = sizes("block", launch.block or DEFAULT_BLOCK)
-    if launch.shared_mem is not None:
-        return Geometry(grid, block, _size("launch.shared_mem", launch.shared_mem, scalars))
-    return Geometry(grid, block, default_shared_bytes(block[0] * block[1] * block[2]) if uses_dynamic_shared else 0)
-
-
-def _size(what: str, given: Dimension, scalars: dict[str, int | float]) -> int:
-    try:
-        return dimension(given, scalars)
-    except ExpressionError as error:
-        raise KernelFault(Status.CONTRACT_MISMATCH, f"{what}: {error}", compiled=True) from error
 
 
 class CudaExecutable(Executable):

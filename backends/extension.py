@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 import os
 import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,7 +24,7 @@ from torch.utils import cpp_extension
 
 from backends.backend import Target
 from backends.built_extensions import BuiltExtensions
-from backends.compiler import NOTE
+from backends.compiler import NOTE, RESOURCES
 from backends.cuda_home import cuda_home
 from backends.trace import NO_DEVICE
 from domain.fault import KernelFault
@@ -31,6 +32,8 @@ from domain.result import Status
 
 FOLDER = "ext"
 MAX_JOBS = 8
+MAX_KERNELS = 32
+"""Told of."""
 ARCH_WITHOUT_DEVICE = "sm_90"
 """What a worker without a GPU compiles for."""
 
@@ -58,6 +61,16 @@ class Extensions:
         """Which headers each file was compiled with (backends.compiler), and why not the lean ones."""
         notes = sorted((self.folder / FOLDER).glob(f"*/*{NOTE}"))
         return [f"{note.name.removesuffix(NOTE)}: {note.read_text(encoding='utf-8')}" for note in notes]
+
+    @property
+    def kernels(self) -> list[dict[str, Any]]:
+        """What the extensions' kernels need, by the assembler's report."""
+        notes = sorted((self.folder / FOLDER).glob(f"*/*{RESOURCES}"))
+        found: list[dict[str, Any]] = []
+        for note in notes:
+            with suppress(OSError, ValueError):
+                found += json.loads(note.read_text(encoding="utf-8"))
+        return found[:MAX_KERNELS]
 
     def require_device(self) -> None:
         """Raises KernelFault (UNSUPPORTED, compiled) if something was compiled that cannot run on this worker."""

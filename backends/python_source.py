@@ -60,7 +60,9 @@ class PythonBackend(Backend):
             raise _import_fault(error, folder, target) from error
         entry = self.entry(module, kernel)
         extensions.require_device()
-        facts = {"entry": entry.label, "extensions": extensions.built, "headers": extensions.headers}
+        facts: dict[str, Any] = {"entry": entry.label, "extensions": extensions.built, "headers": extensions.headers}
+        if extensions.kernels:
+            facts["kernels"] = extensions.kernels
         facts |= self.facts(entry, kernel, target)
         return Artifact(facts=facts, log=extensions.log)
 

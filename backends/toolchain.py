@@ -25,7 +25,7 @@ from pathlib import Path
 import torch
 from torch.utils import cpp_extension
 
-from backends import compiler, device_passes, lean_headers, lean_source, precompiled
+from backends import assembler_report, compiler, device_passes, lean_headers, lean_source, precompiled
 from backends.cuda_home import cuda_home
 from backends.precompiled import OPTIMISATION, precompile
 
@@ -33,7 +33,7 @@ UNUSED_S = 30 * 86_400.0
 
 log = logging.getLogger(__name__)
 
-_PARTS = (compiler, device_passes, lean_headers, lean_source, precompiled)
+_PARTS = (assembler_report, compiler, device_passes, lean_headers, lean_source, precompiled)
 _DRIVER = """#!{python} -IS
 import sys
 sys.path.insert(0, {library!r})

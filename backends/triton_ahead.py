@@ -13,6 +13,8 @@ from triton.compiler.errors import CompilationError
 from triton.runtime import driver
 from triton.runtime.errors import PTXASError
 
+from backends import machine_code
+from backends.occupancy import occupancy
 from backends.triton_launch import TritonLaunch, compile_fault
 from domain.contract import IOContract
 
@@ -54,7 +56,7 @@ def compile_ahead(launch: TritonLaunch, io: IOContract, arch: str) -> dict[str, 
         driver.set_active(before)
     kernels = [kernel for kernel in (compiled if isinstance(compiled, list) else [compiled]) if kernel is not None]
     notes = _host_code([(kernel.src, kernel.metadata) for kernel in kernels])
-    return {"compiled_ahead": True, "variants": [_resources(kernel.metadata) for kernel in kernels], "notes": notes}
+    return {"compiled_ahead": True, "variants": [_resources(kernel, arch) for kernel in kernels], "notes": notes}
 
 
 def _host_code(kernels: list[tuple[Any, Any]]) -> list[str]:
@@ -82,9 +84,18 @@ def _stand_in(argument: Any) -> Any:
     return getattr(torch, argument.tensor_spec.dtype if argument.tensor_spec else "float32")
 
 
-def _resources(metadata: Any) -> dict[str, int]:
-    return {
+def _resources(kernel: Any, arch: str) -> dict[str, Any]:
+    """One configuration's: what it was compiled with, and what its machine code needs (where that can be read)."""
+    metadata = kernel.metadata
+    facts: dict[str, Any] = {
         "num_warps": metadata.num_warps,
         "num_stages": metadata.num_stages,
         "shared_bytes": metadata.shared,
     }
+    try:
+        (code,) = machine_code.kernels(kernel.asm["cubin"])
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return facts
+    fits = occupancy(arch, metadata.num_warps * WARP_SIZE, code.registers, metadata.shared)
+    held = {} if fits is None else {"occupancy": fits["theoretical"], "limited_by": fits["limited_by"]}
+    return facts | {"registers": code.registers, "local_bytes": code.local_bytes} | held

@@ -134,13 +134,17 @@ class Speedup:
 
 @dataclass(frozen=True)
 class Report:
-    """A finished job: the kernel's outcome, the reference's where there was one, and where it ran."""
+    """A finished job: the kernel's outcome, the reference's where there was one, and where it ran.
+
+    `budget` is its name and what it left out (`domain/budget.py`).
+    """
 
     outcome: Outcome
     environment: dict[str, Any]
     reference: Outcome | None = None
     speedup: Speedup | None = None
     device_metrics: dict[str, Any] | None = None
+    budget: dict[str, Any] | None = None
 
     def body(self, job_id: str) -> dict[str, Any]:
         """The original service's answer, with ours added; JSON-ready."""
@@ -161,6 +165,8 @@ class Report:
             body["ref_runtime"] = asdict(timing.stats if timing else RuntimeStats())
             body["ref_result"] = _exec_result(self.reference, environment)
             body["speedup"] = asdict(self.speedup) if self.speedup else None
+        if self.budget is not None:
+            body["budget"] = self.budget
         if self.device_metrics is not None:
             body["kernel_exec_result"]["metadata"]["device_metrics"] = self.device_metrics
         writable: dict[str, Any] = _writable(body)

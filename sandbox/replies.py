@@ -59,6 +59,20 @@ def facts(wire: Any) -> dict[str, Any]:
     """Static facts as the runner tells them: for the reader, bounded, plain and finite."""
     if not isinstance(wire, dict):
         return {}
+    return {str(key)[:64]: _fact(value) for key, value in list(wire.items())[:MAX_FACTS]}
+
+
+def _fact(value: Any) -> Any:
+    """Plain, a group of plain ones, or a list of either."""
+    match value:
+        case dict() if len(value) <= MAX_FACTS:
+            return _group(value)
+        case list() if len(value) <= MAX_FACTS:
+            return [_group(item) if isinstance(item, dict) else _text(item) for item in value]
+    return _plain(value)
+
+
+def _group(wire: dict[Any, Any]) -> dict[str, Any]:
     return {str(key)[:64]: _plain(value) for key, value in list(wire.items())[:MAX_FACTS]}
 
 
@@ -70,6 +84,8 @@ def _plain(value: Any) -> Any:
             return value
         case float() if math.isfinite(value):
             return value
-        case list() if len(value) <= MAX_FACTS:
-            return [str(item)[:MAX_FACT_CHARS] for item in value]
+    return _text(value)
+
+
+def _text(value: Any) -> str:
     return str(value)[:MAX_FACT_CHARS]

@@ -5,21 +5,27 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from functools import cache
+from contextlib import suppress
+from functools import cache, partial
 from typing import Any
+
+from kombu.exceptions import OperationalError
+from redis.exceptions import RedisError
 
 from domain.fault import InfrastructureFault, JobCancelled
 from domain.job import Stage
 from domain.request import Request
 from domain.result import Report
 from domain.settings import settings
+from tasks import device
 from tasks.app import app
+from tasks.lines import Claim, Message
 from tasks.records import JobRecords
 from tasks.store import connect
-from tasks.submission import TASK, publish_again
+from tasks.submission import TASK, message_id, publish_again, publish_more
 from tasks.watch import Superseded, Watch
 
-Pipeline = Callable[[Request, Callable[[Stage], None], Callable[[], bool]], Report]
+Pipeline = Callable[[Request, Callable[[Stage], None], Callable[[], bool], Callable[[bool], None]], Report]
 
 LOST_EXIT = 71
 
@@ -30,20 +36,37 @@ class DeviceLost(Exception):
     """This process can no longer use its device, and no other job can be judged in it."""
 
 
-def evaluate(task: Any, job_id: str, attempt: int) -> None:
-    """The task. `attempt` is the one that the message is for; a message that came twice or too late does nothing."""
-    execute(patient_records(), prompt_records(), job_id, attempt, task.request.hostname, run_pipeline)
+def evaluate(task: Any, *_: Any) -> None:
+    """The task. Its message names no job: the one that is first in line is begun (`tasks/lines.py`)."""
+    # What is in a message of an earlier version is not looked at.
+    message = Message(task.request.id, task.request.delivery_info["routing_key"])
+    execute(patient_records(), prompt_records(), message, task.request.hostname, run_pipeline, partial(_show, task))
 
 
-def execute(records: JobRecords, pulse: JobRecords, job_id: str, attempt: int, worker: str, pipeline: Pipeline) -> None:
-    """Run one attempt. `records` outlasts a restart of Redis; `pulse` gives up quickly, as it speaks again anyway."""
-    claim = records.claim(job_id, worker, attempt=attempt)
+def execute(
+    records: JobRecords,
+    pulse: JobRecords,
+    message: Message,
+    worker: str,
+    pipeline: Pipeline,
+    show: Callable[[Claim], None] = lambda claim: None,
+) -> None:
+    """Run one attempt. `records` outlasts a restart of Redis; `pulse` gives up quickly, as it speaks again anyway.
+
+    `show` is called with what is begun where that is not what the message was sent for.
+    """
+    claim = records.claim(worker, own_model(), message)
     if claim is None:
-        log.info("job %s: attempt %d is not to be run", job_id, attempt)
+        log.info("message %s: no job to begin", message.id)
         return
+    job_id, attempt = claim.job_id, claim.attempt
+    if claim.lacking is not None:
+        publish_more(claim.lacking)
+    if message.id != message_id(job_id, attempt):
+        show(claim)
     try:
         with Watch(pulse, job_id, attempt, claim.request.build_seconds + claim.request.timeout) as watch:
-            report = pipeline(claim.request, watch.progress, watch.cancelled)
+            report = pipeline(claim.request, watch.progress, watch.cancelled, watch.so_far)
         watch.report_rest(records)
         records.complete(job_id, attempt, report.body(job_id))
     except JobCancelled:
@@ -63,17 +86,36 @@ def execute(records: JobRecords, pulse: JobRecords, job_id: str, attempt: int, w
 
 def try_again(records: JobRecords, job_id: str, attempt: int, reason: str) -> None:
     """Queue the job for another worker, or end it when it has had its attempts."""
-    if records.requeue(job_id, attempt, reason):
-        publish_again(records, job_id, attempt + 1)
+    line = records.requeue(job_id, attempt, reason)
+    if line is not None:
+        publish_again(line, job_id, attempt + 1)
 
 
-def run_pipeline(request: Request, progress: Callable[[Stage], None], cancelled: Callable[[], bool]) -> Report:
+def _show(task: Any, claim: Claim) -> None:
+    """Has Flower show which job runs under this message."""
+    with suppress(OperationalError, RedisError, OSError):
+        shown = f"({claim.job_id}, attempt {claim.attempt}, {claim.request.operation})"
+        task.send_event("task-started", retry=False, args=shown)
+
+
+@cache
+def own_model() -> str:
+    """The model of this process's device, by which requests name it."""
+    return device.detect().model
+
+
+def run_pipeline(
+    request: Request,
+    progress: Callable[[Stage], None],
+    cancelled: Callable[[], bool],
+    so_far: Callable[[bool], None],
+) -> Report:
     """The pipeline on this process's workbench. Imported here: it brings torch, which only pool children may load."""
     from tasks.pipeline import run
     from tasks.workbench import workbench
 
     try:
-        return run(request, workbench(), progress, cancelled)
+        return run(request, workbench(), progress, cancelled, so_far)
     except (JobCancelled, Superseded):
         raise
     except Exception as fault:

@@ -16,6 +16,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from sandbox.layers import Layers
+from tasks import setup
 from tasks.device import Device
 from tasks.job_view import text
 from tasks.loop import Loop
@@ -25,6 +26,15 @@ EVERY_S = 3.0
 TTL_S = 10
 NAMES = "workers"
 """The set of all names that ever said they live; names whose key has expired are dropped when it is read."""
+
+MODELS = "workers:gpu"
+"""A hash: the model of each worker's device, by which requests name it."""
+
+SETUPS = "workers:setup"
+"""A hash: for each worker what its answers depend on (`tasks/setup.py`)."""
+
+SEEN_MODELS = "gpus"
+"""The set of all models that a worker ever had."""
 
 PACKAGES = ("celery", "torch", "triton", "cupy-cuda13x", "cuda-bindings")
 
@@ -54,6 +64,7 @@ class WorkerView:
     versions: dict[str, str] = field(default_factory=dict)
     sandbox: dict[str, dict[str, Any]] = field(default_factory=dict)
     quarantined: str | None = None
+    gpu_model: str | None = None
 
 
 def workers(redis: Redis) -> list[WorkerView]:
@@ -67,6 +78,8 @@ def workers(redis: Redis) -> list[WorkerView]:
         redis.srem(NAMES, *gone)
         redis.hdel(FAULTS, *gone)
         redis.hdel(QUARANTINED, *gone)
+        redis.hdel(MODELS, *gone)
+        redis.hdel(SETUPS, *gone)
     return [WorkerView(**json.loads(note)) for note in notes if note is not None]
 
 
@@ -84,13 +97,17 @@ class Heartbeat:
     ) -> None:
         self._redis = redis
         self._name = name
+        self._model = device.model
+        versions = _versions(device)
+        self._setup = setup.digest(device, versions)
         self._quarantined = quarantined
         self._facts = {
             **{"name": name, "host": socket.gethostname(), "pid": os.getpid()},
             **{"device": "cuda:0" if device.is_gpu else device.name, "gpu_available": device.is_gpu},
             **{"gpu_uuid": device.name if device.is_gpu else None, "gpu_index": device.gpu_index},
             **{"gpu_name": device.gpu_name, "gpu_type": device.gpu_type},
-            **{"max_workers": max_workers, "started_at": time.time(), "versions": _versions(device)},
+            "gpu_model": device.model,
+            **{"max_workers": max_workers, "started_at": time.time(), "versions": versions},
             "sandbox": {name: asdict(layer) for name, layer in layers.items()},
         }
         self._loop = Loop("heartbeat", self.beat, EVERY_S)
@@ -111,6 +128,9 @@ class Heartbeat:
         with self._redis.pipeline(transaction=False) as pipe:
             pipe.set(f"worker:{self._name}", json.dumps(asdict(view)), ex=TTL_S)
             pipe.sadd(NAMES, self._name)
+            pipe.hset(MODELS, self._name, self._model)
+            pipe.hset(SETUPS, self._name, self._setup)
+            pipe.sadd(SEEN_MODELS, self._model)
             pipe.execute()
 
 

@@ -2,18 +2,21 @@
 
 Keys (none of them shared with Celery's): `job:<id>` the record, a hash; `job:<id>:request` until the job is terminal;
 `job:<id>:result` once it is completed; `job:<id>:owner` while somebody works on it, expiring when he stops saying so;
-`jobs:all`, `jobs:state:<state>` and `batch:<id>` by time of submission; `jobs:queue` by time of queueing;
-`jobs:finished` by time of finishing; `jobs:counters`, a hash. Of jobs that came with an API key: `jobs:key:<key>` by
-time of submission, `jobs:open:<key>` those that are not terminal, `jobs:key_of` whose each is, until cleanup.
+`jobs:all`, `jobs:state:<state>` and `batch:<id>` by time of submission; `jobs:finished` by time of finishing;
+`jobs:counters`, a hash. Of jobs that came with an API key: `jobs:key:<key>` by time of submission, `jobs:open:<key>`
+those that are not terminal, `jobs:key_of` whose each is, until cleanup.
 `jobs:deadlines` has the queued jobs that have one, by the time at which it passes. `jobs:bytes` has about what each
-job takes, its request or its result, until cleanup, and `jobs:bytes:kept` the sum. Of
-`tasks/heartbeat.py`'s, `workers` and `worker:<name>` are read; of `tasks/quarantine.py`'s, `workers:quarantined` is
-read and `workers:faults` counted. Redis Cluster is not supported (nor is it by Celery).
+job takes, its request or its result, until cleanup, and `jobs:bytes:kept` the sum. Those of the queue are in
+`tasks/line_functions.py`. Of `tasks/heartbeat.py`'s, `workers`, `workers:gpu`, `gpus` and `worker:<name>` are read; of
+`tasks/quarantine.py`'s, `workers:quarantined` is read and `workers:faults` counted. Redis Cluster is not supported (nor
+is it by Celery).
 """
 
 from __future__ import annotations
 
-FUNCTIONS = """
+from tasks import line_functions
+
+_CORE = """
 local id = ARGV[1]
 local job = 'job:' .. id
 local clock = redis.call('TIME')
@@ -85,12 +88,21 @@ local function spent(...)
   return total
 end
 
+"""
+
+_MOVES = """
+local function release()
+  redis.call('HDEL', 'jobs:messages', get('message'))
+end
+
 local function finish(state, ttl)
   local worker, batch, key = get('worker'), get('batch_id'), get('key_id')
   if key ~= '' then redis.call('SREM', 'jobs:open:' .. key, id) end
   note('done', now, get('attempt'))
   move(state, 'done', now)
-  redis.call('ZREM', 'jobs:queue', id)
+  leave()
+  release()
+  settle(spent('build', 'load', 'validate', 'time') or 0)
   redis.call('ZREM', 'jobs:deadlines', id)
   redis.call('ZADD', 'jobs:finished', text(now), id)
   redis.call('DEL', job .. ':request', job .. ':owner')
@@ -120,22 +132,6 @@ local function blame(reason)
   redis.call('HINCRBY', 'workers:faults', worker, 1)
 end
 
-local function tried(worker) return string.find(get('tried'), '\\n' .. worker .. '\\n', 1, true) ~= nil end
-
--- A living worker, not quarantined, that has not failed this job yet, that with the fewest messages of its own, or ''.
-local function elsewhere()
-  local best, fewest = '', math.huge
-  if get('tried') == '' then return best end
-  for _, worker in ipairs(redis.call('SMEMBERS', 'workers')) do
-    if not tried(worker) and redis.call('EXISTS', 'worker:' .. worker) == 1
-       and redis.call('HEXISTS', 'workers:quarantined', worker) == 0 then
-      local length = redis.call('LLEN', 'evaluate.' .. worker)
-      if length < fewest then best, fewest = worker, length end
-    end
-  end
-  return best
-end
-
 -- Whether a queued job has not been begun in the time that its request gave it.
 local function overdue()
   local deadline = redis.call('ZSCORE', 'jobs:deadlines', id)
@@ -153,3 +149,5 @@ local function fail(ttl, reason)
   finish('failed', ttl)
 end
 """
+
+FUNCTIONS = _CORE + line_functions.FUNCTIONS + _MOVES

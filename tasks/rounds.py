@@ -25,7 +25,6 @@ from validation.mismatch_map import mismatch_map
 from validation.precision import precision_finding
 from validation.tolerance import requested
 
-VALIDATION_CALLS = 5
 PRECISION_S = 5.0
 RANDOM_REFERENCE = (
     "the reference itself answers the same inputs differently from call to call (dropout in training mode, other "
@@ -73,7 +72,8 @@ class Rounds:
 
     def validate(self) -> None:
         """A few calls on fresh inputs, nothing timed; the candidate's comparison is its first verdict."""
-        slots = self.slots(max(min(VALIDATION_CALLS, self.memory() // max(self.bytes_per_call(), 1)), 1))
+        sets = self.request.budget.effort.validation_sets
+        slots = self.slots(max(min(sets, self.memory() // max(self.bytes_per_call(), 1)), 1))
         self.fill(slots)
         windows = {c.role: self.shoot(c, slots, gated=False, marked=False) for c in self.contenders}
         for contender in self.contenders:
@@ -157,6 +157,8 @@ class Rounds:
         """
         reference = self.contenders[0]
         if len(self.contenders) == 1 or reference.session is None or reference.kernel.kernel_type != KernelType.TORCH:
+            return
+        if not self.request.budget.effort.thorough:
             return
         reference.session.runner.deadline = min(self.deadline, time.monotonic() + PRECISION_S)
         try:

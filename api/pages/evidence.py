@@ -21,7 +21,9 @@ def flags(result: Result) -> list[tuple[str, str]]:
 
 
 def _all(result: Result, kernel: Result, reference: Result) -> Iterator[tuple[str, str]]:
-    comparison = kernel.get("comparison") or {}
+    comparison, earlier = kernel.get("comparison") or {}, result.get("reused_from")
+    if earlier:
+        yield TASK, f"nothing was run for this job: the same work was answered before, as job {earlier.get('job_id')}"
     for text in comparison.get("weak_reference") or ():
         yield TASK, text
     for whose, side in ((KERNEL, kernel), (REFERENCE, reference)):

@@ -86,7 +86,7 @@ def test_with_keys_one_sees_ones_own_and_a_browser_gets_in_with_the_key_as_passw
     with app_with(REQUIRE_API_KEYS="on", API_KEYS_FILE=str(tmp_path / "keys.json")) as app:
         alice, bob = (holder(app, name, Scope.SUBMIT, Scope.READ) for name in ("alice", "bob"))
         job_id = alice("POST", "/evaluate", json=BODY).get_json()["job_id"]
-        claim = records.claim(job_id, "w")
+        claim = records.claim("w")
         assert claim is not None and records.complete(job_id, claim.attempt, results.passed(2.0))
         browser = app.test_client()
         page = shown(browser, Authorization=basic(alice.secret))

@@ -44,7 +44,9 @@ def test_every_reference_resolves_and_schemas_say_their_bounds(client: FlaskClie
     for reference in re.findall(r"#/components/schemas/(\w+)", str(spec)):
         assert reference in schemas
     trials = schemas["Evaluate"]["properties"]["num_trials"]
-    assert (trials["minimum"], trials["maximum"], trials["default"]) == (1, 10_000, 100)
+    assert (trials["minimum"], trials["maximum"]) == (1, 10_000)
+    budget = schemas["Evaluate"]["properties"]["budget"]
+    assert (budget["enum"], budget["default"]) == (["quick", "default", "precise"], "default")
     assert schemas["Kernel"]["additionalProperties"] is False
     assert set(schemas["Kernel"]["properties"]["kernel_type"]["enum"]) >= {"torch", "triton", "cuda"}
 

@@ -190,9 +190,9 @@ def test_the_policy_lets_nothing_in_but_the_style_as_it_is(client: FlaskClient, 
 
 
 def test_a_job_that_goes_on_has_a_page_that_asks_again(client: FlaskClient, records: JobRecords) -> None:
-    answer = client.get(f"/job/{submit(client)}/report")
-    assert (answer.status_code, answer.headers["Refresh"], answer.headers["Retry-After"]) == (202, "3", "3")
     job_id, attempt = claimed(client, records)
+    answer = client.get(f"/job/{job_id}/report")
+    assert (answer.status_code, answer.headers["Refresh"], answer.headers["Retry-After"]) == (202, "3", "3")
     records.advance(job_id, attempt, Stage.VALIDATE)
     page = report(client, job_id, 202)
     assert "gpu0@node" in page.text and "first calls, compared" in page.text
@@ -218,7 +218,7 @@ def test_jobs_that_ended_without_a_verdict(client: FlaskClient, records: JobReco
 def test_the_history_of_a_job_that_was_tried_again(client: FlaskClient, records: JobRecords) -> None:
     job_id, attempt = claimed(client, records)
     records.requeue(job_id, attempt, "the zygote died")
-    claim = records.claim(job_id, "gpu1@node")
+    claim = records.claim("gpu1@node")
     assert claim is not None
     records.complete(job_id, claim.attempt, results.passed())
     page = report(client, job_id)
@@ -241,6 +241,11 @@ def test_commands_hold_no_more_than_an_address(client: FlaskClient, records: Job
     text = report(client, job_id).text
     assert "curl -X POST 'http://localhost/evaluate?wait=600' -H" in text and f"http://localhost/job/{job_id}" in text
     assert '{"replay_seed": "5b1f"}' in text and "Bearer" not in text
+
+
+def test_an_answer_that_was_given_before(client: FlaskClient, records: JobRecords) -> None:
+    body = {**results.passed(), "reused_from": {"job_id": "6b55be7b", "at": 1.0}}
+    assert "the same work was answered before, as job 6b55be7b" in report(client, completed(client, records, body)).text
 
 
 def test_many_windows_and_none(client: FlaskClient, records: JobRecords) -> None:

@@ -99,8 +99,9 @@ def submitted(client: FlaskClient, url: str, secret: str | None = SECRET, path: 
 
 
 def complete(records: JobRecords, job_id: str) -> None:
-    claim = records.claim(job_id, "w")
-    assert claim is not None and records.complete(job_id, claim.attempt, results.passed(2.0))
+    claim = records.claim("w")
+    assert claim is not None and claim.job_id == job_id
+    assert records.complete(job_id, claim.attempt, results.passed(2.0))
 
 
 def state(client: FlaskClient, job_id: str) -> Json:
@@ -136,7 +137,7 @@ def test_every_end_is_told(
     if how == "cancelled":
         client.delete(f"/job/{job_id}")
     else:
-        claim = records.claim(job_id, "w")
+        claim = records.claim("w")
         assert claim is not None and records.fail(job_id, claim.attempt, "the driver went away")
     courier.turn()
     ((_, sent, body),) = listed.told

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import stat
 import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import pytest
 from torch.utils import cpp_extension
 
 from backends import toolchain
-from backends.compiler import NOTE
+from backends.compiler import NOTE, RESOURCES
 from backends.device_passes import Steps
 
 INCLUDES = [*cpp_extension.include_paths(), sysconfig.get_path("include", scheme="posix_prefix")]
@@ -117,6 +119,20 @@ def test_device_and_host_side_by_side(tmp_path: Path) -> None:
     plain = tmp_path / "plain.o"
     subprocess.run(["nvcc", "-arch=sm_90", "-c", str(source), "-o", str(plain)], check=True)
     assert _symbols(target) == _symbols(plain)
+
+
+@with_nvcc
+def test_what_the_kernels_need_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = tmp_path / "kernels.cu", tmp_path / "kernels.o"
+    source.write_text(f"#warning look\n{KERNELS}")
+    (tmp_path / "toolchain.json").write_text(json.dumps({"nvcc": "nvcc", "torch_include": str(tmp_path)}))
+    run = [sys.executable, "-m", "backends.compiler", "nvcc", str(tmp_path)]
+    done = subprocess.run([*run, "-arch=sm_90", "-c", str(source), "-o", str(target)], capture_output=True, text=True)
+    assert done.returncode == 0 and "look" in done.stderr and "ptxas" not in done.stderr, done.stderr
+    kernels = json.loads(Path(f"{target}{RESOURCES}").read_text())
+    assert len(kernels) == 2
+    for kernel in kernels:
+        assert kernel["arch"] == "sm_90" and kernel["registers"] > 0 and kernel["spill_store_bytes"] == 0
 
 
 @with_nvcc

@@ -9,7 +9,7 @@ import pytest
 
 from backends.backend import Artifact, Target
 from backends.cuda_argument import word
-from backends.cuda_launch import default_shared_bytes, geometry
+from backends.cuda_geometry import default_shared_bytes, geometry
 from backends.cuda_signature import Parameter
 from domain.contract import IOContract
 from domain.fault import KernelFault
@@ -35,10 +35,20 @@ def test_builds_and_is_not_run(tmp_path: Path) -> None:
     assert facts["parameters"] == "(const float*, float*, float, int)"
     assert facts["kernel"] == "scale" and facts["arch"] == "sm_90a" and facts["registers"] > 0
     assert "this worker has no CUDA device: compiled for sm_90a, not run" in facts["notes"]
+    assert facts["spill_store_bytes"] == facts["local_bytes"] == facts["static_shared_bytes"] == 0
+    assert facts["occupancy"]["theoretical"] == 1.0 and facts["occupancy"]["threads_per_block"] == 256
     assert (tmp_path / "kernel.cubin").read_bytes()[:4] == b"\x7fELF"
     fault = fault_of(SCALE, tmp_path)
     assert fault.status is Status.UNSUPPORTED and fault.compiled and "no CUDA device" in fault.message
     assert "compiled for sm_90a but not run" in fault.message
+
+
+def test_shared_memory_of_the_launch_counts_against_occupancy(tmp_path: Path) -> None:
+    source = SCALE.replace(BODY, "{ extern __shared__ float s_[]; s_[threadIdx.x] = x[threadIdx.x]; y[0] = s_[n]; }")
+    io = contract(*IO["args"], block=[128], shared_mem="n * 1024")
+    found = built_cuda(source, tmp_path, io).facts["occupancy"]
+    assert (found["limited_by"], found["blocks_per_multiprocessor"]) == ("shared_memory", 3)
+    assert (found["shared_bytes"], found["theoretical"]) == (64 * 1024, 3 * 4 / 64)
 
 
 @pytest.mark.parametrize(("arch", "code"), [("sm_80", "sm_80"), ("sm_90", "sm_90a"), ("sm_100", "sm_100a")])

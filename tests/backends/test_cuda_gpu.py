@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 import torch
+from cuda.bindings import driver
 
 from backends.backend import Target
+from backends.cuda_launch import checked
 from domain.fault import KernelFault
 from domain.result import Status
 from tests.backends.contracts import contract, scalar, tensor, values
-from tests.backends.loading import kernel, loaded, refusal
+from tests.backends.loading import built, kernel, loaded, refusal
 
 pytestmark = pytest.mark.gpu
 
@@ -171,3 +173,16 @@ def test_runs_on_torchs_stream_and_takes_new_values(tmp_path: Path) -> None:
         assert not stream.query()
     stream.synchronize()
     assert torch.equal(y[:300], x[:300] * 4) and not y[300:].any()
+
+
+@pytest.mark.parametrize(
+    ("block", "shared", "body"),
+    [(256, 0, BODY), (96, 3000, BODY), (512, 40_000, BODY), (128, 0, "{ float a[99]; " + BODY[1:-1] + " }")],
+)
+def test_occupancy_is_what_the_driver_says(block: int, shared: int, body: str, tmp_path: Path) -> None:
+    io = contract(IN, OUT, scalar("s", 2.5), scalar("n", 1000), grid=[4], block=[block], shared_mem=shared)
+    executable = loaded(kernel(SCALE.replace(BODY, body), "cuda", io), tmp_path, here())
+    facts = built(kernel(SCALE.replace(BODY, body), "cuda", io), tmp_path, here()).facts
+    function = executable._function  # type: ignore[attr-defined]
+    resident = checked(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(function, block, shared))
+    assert facts["occupancy"]["blocks_per_multiprocessor"] == resident

@@ -171,7 +171,10 @@ def ahead(source: str, io: dict[str, Any], folder: Path) -> Artifact:
 def test_compiled_ahead_for_a_gpu_that_is_not_here(own_cache: Path, tmp_path: Path) -> None:
     facts = ahead(ADD, contract(*TENSORS, N, BLOCK, grid=CDIV, num_warps=8, num_stages=2), tmp_path).facts
     assert facts["compiled_ahead"] and not facts["interpreted"]
-    assert facts["variants"] == [{"num_warps": 8, "num_stages": 2, "shared_bytes": 0}]
+    (variant,) = facts["variants"]
+    assert (variant["num_warps"], variant["num_stages"], variant["shared_bytes"]) == (8, 2, 0)
+    assert 0 < variant["registers"] <= 64 and variant["local_bytes"] == 0
+    assert (variant["occupancy"], variant["limited_by"]) == (1.0, "warps")
     assert list(own_cache.glob("*/add.cubin"))
 
 

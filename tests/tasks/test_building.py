@@ -95,14 +95,14 @@ from domain.request import Request
 from tasks.pipeline import run
 from tasks.workbench import Workbench
 bench, wire = Workbench(), json.load(sys.stdin)
-found = [run(Request.from_wire(wire), bench, lambda stage: None, lambda: False).outcome for _ in range(4)]
+found = [run(Request.from_wire(wire), bench, lambda stage: None, lambda: False).outcome for _ in range(2)]
 bench.close()
 print(json.dumps([[one.status.value, one.build["compile_cache"]] for one in found]))
 """
 
 
 def test_many_jobs_with_one_source_build_it_once(bench: Workbench) -> None:
-    """Two workers of one node, eight jobs that overlap."""
+    """Two workers of one node, four jobs that overlap."""
     kernel = {"source_code": SLOW, "kernel_type": "torch"}
     wire = json.dumps({"kernel": kernel, "num_trials": 1, "timeout": 60, "precision": 0.5})
     workers = [
@@ -121,7 +121,7 @@ def test_many_jobs_with_one_source_build_it_once(bench: Workbench) -> None:
         found += json.loads(worker.stdout.read().splitlines()[-1])
         worker.stdout.close()
         assert worker.wait(60) == 0
-    assert Counter(map(tuple, found)) == {("passed", "miss"): 1, ("passed", "hit"): 7}
+    assert Counter(map(tuple, found)) == {("passed", "miss"): 1, ("passed", "hit"): 3}
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ def judged(records: JobRecords, ratio: float, candidate: str = "c", key: Key | N
     """A job that was completed with that speed-up."""
     job_id = f"{time.monotonic_ns()}"
     records.create(job_id, COMPARE, key=key)
-    claim = records.claim(job_id, "w")
+    claim = records.claim("w")
     assert claim is not None
     body = results.passed(ratio, candidate=candidate * 64, **more)
     assert records.complete(job_id, claim.attempt, body)
@@ -56,7 +56,7 @@ def test_boards_are_so_many_and_expire(redis: Redis, records: JobRecords) -> Non
         body = results.passed(2.0)
         body["ref_result"]["metadata"]["digest"] = f"reference{index}"
         records.create(f"job{index}", COMPARE)
-        claim = records.claim(f"job{index}", "w")
+        claim = records.claim("w")
         assert claim is not None and records.complete(f"job{index}", claim.attempt, body)
     found = boards(redis, None, 1000)
     assert len(found) == BOARDS and found[0].reference == f"reference{BOARDS + 1}"
