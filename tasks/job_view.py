@@ -27,7 +27,8 @@ class JobView:
     `key_id` is the API key that the job belongs to, None when it was handed in without. `expired` jobs were cancelled
     because nobody began them within their `queue_timeout`. `right_so_far`: of a comparison that runs, whether what was
     compared of it is right; later calls are compared too, and the result has the last word. `place` is where it stands
-    among the queued ones, `gpu` the model that it asks for.
+    among the queued ones, `gpu` the model that it asks for. `summary` says in short what a completed one found,
+    `webhook` whether its end has been told where that was asked for: `state`, `attempts`, `last_error`.
     """
 
     job_id: str
@@ -47,6 +48,8 @@ class JobView:
     cancel_requested: bool = False
     key_id: str | None = None
     failed_attempts: list[dict[str, Any]] = field(default_factory=list)
+    summary: dict[str, Any] | None = None
+    webhook: dict[str, Any] | None = None
     build_timeout: int | None = None
     queue_timeout: int | None = None
     expired: bool = False
@@ -107,6 +110,8 @@ class JobView:
             cancel_requested="cancel_requested" in fields,
             key_id=fields.get("key_id"),
             failed_attempts=json.loads(f"[{fields.get('failed_attempts', '')}]"),
+            summary=json.loads(fields["summary"]) if "summary" in fields else None,
+            webhook=json.loads(fields["webhook"]) if "webhook" in fields else None,
             build_timeout=_seconds(fields.get("build_timeout")),
             queue_timeout=_seconds(fields.get("queue_timeout")),
             expired=fields.get("error_type") == "queue_timeout",

@@ -109,6 +109,11 @@ local function finish(state, ttl)
   weigh(0)
   redis.call('EXPIRE', job, ttl)
   count(state)
+  -- Told to who asked for that (`tasks/webhooks.py`).
+  if redis.call('EXISTS', job .. ':webhook') == 1 then
+    redis.call('HSET', job, 'webhook', '{"state":"pending","attempts":0,"last_error":null}')
+    redis.call('ZADD', 'webhooks:due', text(now), id)
+  end
   local run = spent('load', 'validate', 'time')
   if run then redis.call('HINCRBYFLOAT', 'jobs:counters', 'run_seconds_by_worker:' .. worker, text(run)) end
   if batch ~= '' and redis.call('DECR', 'batch:' .. batch .. ':open') <= 0 then

@@ -5,6 +5,7 @@ Their keys are listed in `tasks/record_functions.py`.
 
 from __future__ import annotations
 
+from tasks.leaderboard import RANK
 from tasks.record_functions import FUNCTIONS
 
 CHANNEL = "jobs:changed"
@@ -65,6 +66,8 @@ if ARGV[19] ~= '' then
   if earlier then
     redis.call('SET', job .. ':result', result, 'EX', ARGV[20])
     redis.call('HSET', job, 'reused_from', earlier, 'reused_at', earlier_at)
+    local told = redis.call('HGET', 'job:' .. earlier, 'summary')
+    if told then redis.call('HSET', job, 'summary', told) end
     finish('completed', ARGV[20])
     weigh(#result)
     count('reused')
@@ -114,12 +117,15 @@ return get('cancel_requested') ~= '' and 'cancel' or 'go on'
 """
 )
 
-# id, attempt, ttl, result, names to count (JSON list), '1' where the answer may be given again or ''
+# id, attempt, ttl, result, names to count (JSON list), '1' where the answer may be given again or '', summary,
+# board or '', candidate, speed-up
 COMPLETE = (
     FUNCTIONS
+    + RANK
     + """
 if not held(ARGV[2]) then return 0 end
 redis.call('SET', job .. ':result', ARGV[4], 'EX', ARGV[3])
+redis.call('HSET', job, 'summary', ARGV[7])
 finish('completed', ARGV[3])
 redis.call('HDEL', 'workers:faults', get('worker'))
 weigh(#ARGV[4])
@@ -132,6 +138,7 @@ local waited, ran = spent('wait_for_device'), spent('load', 'validate', 'time')
 if waited then observe('device_wait_seconds', waited) end
 if ran then observe('run_seconds', ran) end
 observe('end_to_end_seconds', now - get('submitted_at'))
+if ARGV[8] ~= '' then rank(ARGV[8], ARGV[9], ARGV[10], ARGV[3]) end
 return 1
 """
 )

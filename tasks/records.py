@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Literal, cast
 
 from redis import Redis
@@ -17,6 +17,7 @@ from domain.result import Status
 from tasks import admission, counters, record_scripts
 from tasks.admission import UNLIMITED, Admission, Limits
 from tasks.job_view import JobView, text
+from tasks.leaderboard import Summary
 from tasks.lines import Claim, Lines, Message, Unreadable
 
 __all__ = ["Claim", "JobRecords", "JobView", "Message", "Pulse"]
@@ -123,7 +124,10 @@ class JobRecords:
         result = json.dumps(body, allow_nan=False, separators=(",", ":"))
         names = json.dumps(counters.counted(body))
         again = "1" if body["verdict"] in REUSABLE else ""
-        return bool(self._complete(args=[job_id, attempt, self._ttl_s, result, names, again]))
+        summary = Summary.of(body)
+        told = json.dumps(asdict(summary), separators=(",", ":"))
+        place = [summary.board, summary.candidate or "", repr(summary.ratio or 0.0)]
+        return bool(self._complete(args=[job_id, attempt, self._ttl_s, result, names, again, told, *place]))
 
     def fail(self, job_id: str, attempt: int, error: str) -> bool:
         """End the job as our own fault, terminal."""

@@ -21,6 +21,7 @@ from tasks.trial_inputs import Arguments, TrialInputs
 from tasks.workbench import Workbench
 from validation.comparison import CallComparison, compare_calls, merge
 from validation.integrity import weak_reference
+from validation.mismatch_map import mismatch_map
 from validation.precision import precision_finding
 from validation.tolerance import requested
 
@@ -58,6 +59,7 @@ class Rounds:
         self.weak: list[str] = []
         self._precision: dict[str, Any] | None = None
         self._hint: str | None = None
+        self._where: dict[str, Any] | None = None
         self._filled = 0
         self._compared: list[CallComparison] = []
         self._first_outputs: dict[str, list[Outputs]] = {}
@@ -127,7 +129,12 @@ class Rounds:
         with candidate.answerable():
             check_inputs(windows[reference.role], windows[candidate.role])
         expected, actual = (slots[c.role].read(windows[c.role].snapshot) for c in (reference, candidate))
-        self._compared += compare_calls(list(zip(expected, actual, strict=True)), self.tolerance)
+        calls = list(zip(expected, actual, strict=True))
+        found = compare_calls(calls, self.tolerance)
+        self._compared += found
+        wrong = next((call for call, said in zip(calls, found, strict=True) if not said.passed), None)
+        if wrong is not None and self._where is None:
+            self._where = mismatch_map(*wrong, self.tolerance)
         self._note_comparison()
 
     def note(self, found: CallComparison) -> None:
@@ -205,7 +212,12 @@ class Rounds:
         found = merge(self._compared)
         message = f"{found.message}; {self._hint}" if self._hint and found.message else found.message
         self.candidate.comparison = dataclasses.replace(
-            found, message=message, weak_reference=self.weak, precision=self._precision, layout=self._layout()
+            found,
+            message=message,
+            weak_reference=self.weak,
+            precision=self._precision,
+            layout=self._layout(),
+            where=self._where,
         )
 
     def _layout(self) -> list[str]:

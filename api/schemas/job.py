@@ -56,6 +56,7 @@ def summary(view: JobView) -> dict[str, Any]:
         "cancel_requested": view.cancel_requested,
         "timeline": view.timeline,
         "failed_attempts": view.failed_attempts,
+        "webhook": view.webhook,
         "error_type": INFRASTRUCTURE_ERROR if view.state is State.FAILED else QUEUE_TIMEOUT if view.expired else None,
         "error": "cancelled on request" if cancelled and not view.expired else view.error,
     }
@@ -90,6 +91,14 @@ class FailedAttemptSchema(Schema):
     stage = fields.String(required=True, validate=one_of(Stage), metadata={"description": "How far it came."})
     at = fields.Float(required=True, metadata={"description": "When it was given up: epoch seconds."})
     reason = fields.String(required=True)
+
+
+class WebhookStateSchema(Schema):
+    """Whether a job's end has been told to the address that its submission named."""
+
+    state = fields.String(required=True, validate=one_of(("pending", "delivered", "given_up")))
+    attempts = fields.Integer(required=True)
+    last_error = fields.String(required=True, allow_none=True)
 
 
 class JobSummarySchema(Schema):
@@ -136,6 +145,9 @@ class JobSummarySchema(Schema):
         fields.Nested(FailedAttemptSchema),
         required=True,
         metadata={"description": "Empty unless the service failed and the job was tried again."},
+    )
+    webhook = fields.Nested(
+        WebhookStateSchema, allow_none=True, metadata={"description": "null until the job has ended, and without one."}
     )
     error_type = fields.String(
         allow_none=True,

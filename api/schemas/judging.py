@@ -6,7 +6,8 @@ from typing import Any
 
 from marshmallow import fields, validate
 
-from api.schemas.fields import Flag, RealNumber, Text, WholeNumber, WireSchema, one_of
+from api.schemas.fields import Flag, Part, RealNumber, Text, WholeNumber, WireSchema, one_of
+from api.schemas.webhook import WebhookSchema
 from domain.budget import Budget
 from domain.request import DEFAULT_PRIORITY, DEFAULT_TIMEOUT_S
 from domain.settings import HIGHEST_PRIORITY
@@ -75,6 +76,7 @@ class JudgingSchema(WireSchema):
         validate=one_of((NEVER, ALLOW)),
         metadata={"description": "`allow`: the same work's earlier answer may be given, marked `reused_from`."},
     )
+    webhook = Part(WebhookSchema, load_default=None, allow_none=True)
     timeout = timeout_field()
     build_timeout = WholeNumber(
         MIN_TIMEOUT_S,

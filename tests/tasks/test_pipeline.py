@@ -166,6 +166,9 @@ def test_a_wrong_candidate_is_wrong_whatever_way_it_is(
     assert report.outcome.timing is None and report.outcome.compiled
     if says != "mismatch":
         assert says in (report.outcome.message or "")
+    if says in ("mismatch", "out of tolerance"):
+        assert report.outcome.comparison is not None and report.outcome.comparison.where is not None
+        assert report.outcome.comparison.where["mismatch_count"] > 0
 
 
 def test_patched_comparison_and_clocks_change_nothing(bench: Workbench) -> None:
