@@ -50,7 +50,8 @@ def judged(
         "validation_error": None if verdict == "passed" else "it failed",
     }
     told = dict(zip(("ratio", "low", "high", "verdict"), speedup, strict=True)) if speedup else None
-    return Result.from_dict({"job_id": "j", "verdict": verdict, "kernel_exec_result": kernel, "speedup": told})
+    wire = {"job_id": "j", "verdict": verdict, "kernel_exec_result": kernel, "speedup": told}
+    return Result.from_dict({**wire, "budget": more.pop("budget", {})})
 
 
 FAST = (4.2, 4.0, 4.4, "faster")
@@ -76,6 +77,7 @@ def test_a_failure_earns_nothing_however_fast(verdict: str) -> None:
         {"inputs": {"known_beforehand": True}},
         {"inputs": {"reused_sets": 3}},
         {"inputs": {"fresh_sets_equal": True}},
+        {"budget": {"name": "quick", "left_out": ["float64_precision"]}},
         {"comparison": {"precision": {"finding": "it seems to compute in bfloat16"}}},
         {"speedup": (1.3, 0.9, 1.7, "not_distinguishable")},
         {"speedup": None},

@@ -65,8 +65,12 @@ def of_job(job: Job) -> str:
     if job.done:
         what = "submit it again" if job.state == "failed" else "it was cancelled"
         return _cut(f"job {job.job_id} is {job.state}: {job.error or 'no reason was given'}\nnext: {what}.", MOST)
+    if job.raw.get("correct_so_far") is not None:
+        stage = f"{job.stage}, {'right' if job.raw['correct_so_far'] else 'wrong'} so far"
+    else:
+        stage = job.stage
     place = "" if job.queue_position is None else f", {job.queue_position} before it"
-    return f"job {job.job_id} is {job.state} ({job.stage}{place})\nnext: ask again with status in a while."
+    return f"job {job.job_id} is {job.state} ({stage}{place})\nnext: ask again with status in a while."
 
 
 def of_part(found: Result, part: str, offset: int) -> str:
@@ -115,6 +119,10 @@ def _figures(found: Result) -> Iterator[str]:
         yield f"speed-up: {found.speedup.ratio:.3g}x, 95 % interval {interval}: {found.speedup.verdict}"
     elif found.passed and found.reference is not None:
         yield "speed-up: not measured; a flag says why"
+    if left_out := found.budget.get("left_out"):
+        yield f"not looked at with this budget: {', '.join(map(str, left_out))}"
+    if found.reused_from is not None:
+        yield f"the answer of an earlier job: {found.reused_from.get('job_id')}"
     if comparison is not None and not comparison.passed:
         yield f"wrong: {comparison.mismatch_count} of {comparison.element_count} elements, largest difference " + (
             f"{comparison.max_abs_diff}, atol {comparison.atol}, rtol {comparison.rtol}"

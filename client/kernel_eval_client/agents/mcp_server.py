@@ -38,6 +38,10 @@ Contract = Annotated[
     Field(description='{"args": [{"name", "type", "value" or "tensor_spec", "role"}], "launch": {"grid", "block"}}'),
 ]
 Entry = Annotated[str | None, Field(description="The kernel, function or entry point to call, where it is not plain.")]
+Effort = Annotated[
+    Literal["quick", "default", "precise"] | None,
+    Field(description="How much of the device to spend; quick leaves checks out, so confirm what it passes."),
+]
 Trials = Annotated[int | None, Field(ge=1, le=10000, description="Rounds of timing at most (100).")]
 Seconds = Annotated[int | None, Field(ge=5, le=600, description="Seconds of building, and of running (120).")]
 Wait = Annotated[float, Field(ge=0, le=600, description="Seconds to wait; after that the answer is the job's id.")]
@@ -60,6 +64,7 @@ class Tools:
         kernel_type: Type = None,
         io: Contract = None,
         entry: Entry = None,
+        budget: Effort = None,
         num_trials: Trials = None,
         timeout: Seconds = None,
         wait_s: Wait = WAIT_S,
@@ -68,7 +73,7 @@ class Tools:
 
         async def ask(client: AsyncClient) -> str:
             kernel = _kernel(source_code, kernel_type, io, entry)
-            submission = Submission(kernel, num_trials=num_trials, timeout=timeout)
+            submission = Submission(kernel, num_trials=num_trials, timeout=timeout, budget=budget)
             return brief.of_result(await client.judge(submission, max_wait_s=wait_s), source_code)
 
         return await self._asked(context, ask)
@@ -85,6 +90,7 @@ class Tools:
         candidate_entry: Entry = None,
         atol: float | None = None,
         rtol: float | None = None,
+        budget: Effort = None,
         num_trials: Trials = None,
         timeout: Seconds = None,
         wait_s: Wait = WAIT_S,
@@ -99,6 +105,7 @@ class Tools:
                 timeout=timeout,
                 atol=atol,
                 rtol=rtol,
+                budget=budget,
             )
             return brief.of_result(await client.judge(submission, max_wait_s=wait_s), candidate_code)
 

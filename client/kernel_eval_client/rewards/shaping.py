@@ -100,6 +100,8 @@ class Shaping:
             yield "its inputs were known beforehand"
         if inputs.get("reused_sets") or inputs.get("fresh_sets_equal"):
             yield "it was given inputs a second time, and may have kept its answers"
+        if left_out := found.budget.get("left_out"):
+            yield f"its budget did not look at {', '.join(map(str, left_out))}"
         lower = comparison.precision.get("finding") if comparison and comparison.precision else None
         if lower and not self.lower_precision:
             yield str(lower)
