@@ -5,7 +5,7 @@ from __future__ import annotations
 from apiflask import APIFlask
 from apiflask.scaffold import parser
 
-from api import admin, answers, body, documentation, health, jobs, problems, stats, submissions
+from api import admin, answers, body, documentation, health, jobs, metrics, problems, stats, submissions
 from api.access import open_access
 from api.desk import open_desk
 from domain.settings import settings
@@ -21,6 +21,6 @@ def create_app() -> APIFlask:
     problems.register(app)
     app.after_request(answers.fresh)
     open_access(app, settings(), open_desk(app).redis)
-    for noun in (submissions, jobs, health, stats, admin, documentation):
+    for noun in (submissions, jobs, health, stats, metrics, admin, documentation):
         app.register_blueprint(noun.blueprint)
     return app

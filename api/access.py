@@ -22,7 +22,7 @@ EXTENSION = "access"
 OPEN = frozenset({"health", "documentation", "openapi"})
 """Blueprints that everybody may ask. An endpoint that is nowhere in these lists is for admin."""
 
-SCOPES = {"submissions": Scope.SUBMIT, "jobs": Scope.READ, "stats": Scope.READ}
+SCOPES = {"submissions": Scope.SUBMIT, "jobs": Scope.READ, "stats": Scope.READ, "metrics": Scope.READ}
 """By blueprint."""
 
 EXCEPTIONS = {"jobs.cancel": Scope.SUBMIT, "jobs.cancel_many": Scope.SUBMIT}

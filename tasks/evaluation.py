@@ -14,6 +14,7 @@ from domain.request import Request
 from domain.result import Report
 from domain.settings import settings
 from tasks.app import app
+from tasks.child_board import board
 from tasks.records import JobRecords
 from tasks.store import connect
 from tasks.submission import TASK, publish_again
@@ -73,7 +74,9 @@ def run_pipeline(request: Request, progress: Callable[[Stage], None], cancelled:
     from tasks.workbench import workbench
 
     try:
-        return run(request, workbench(), progress, cancelled)
+        report = run(request, workbench(), progress, cancelled)
+        board.write(workbench().standbys_ready)
+        return report
     except (JobCancelled, Superseded):
         raise
     except Exception as fault:

@@ -20,6 +20,7 @@ from tasks.device import Device
 from tasks.job_view import text
 from tasks.loop import Loop
 from tasks.quarantine import FAULTS, QUARANTINED
+from tasks.readings import Reading, key
 
 EVERY_S = 3.0
 TTL_S = 10
@@ -81,10 +82,12 @@ class Heartbeat:
         max_workers: int,
         layers: Layers,
         quarantined: Callable[[], str | None] = lambda: None,
+        readings: Callable[[], Reading] = dict,
     ) -> None:
         self._redis = redis
         self._name = name
         self._quarantined = quarantined
+        self._readings = readings
         self._facts = {
             **{"name": name, "host": socket.gethostname(), "pid": os.getpid()},
             **{"device": "cuda:0" if device.is_gpu else device.name, "gpu_available": device.is_gpu},
@@ -101,7 +104,7 @@ class Heartbeat:
     def stop(self) -> None:
         self._loop.stop()
         try:
-            self._redis.delete(f"worker:{self._name}")
+            self._redis.delete(f"worker:{self._name}", key(self._name))
         except RedisError as error:
             log.warning("this worker counts as alive for %d s more: %s", TTL_S, error)
 
@@ -110,6 +113,7 @@ class Heartbeat:
         view = WorkerView(**self._facts, seen_at=time.time(), quarantined=self._quarantined())  # type: ignore[arg-type]
         with self._redis.pipeline(transaction=False) as pipe:
             pipe.set(f"worker:{self._name}", json.dumps(asdict(view)), ex=TTL_S)
+            pipe.set(key(self._name), json.dumps(self._readings()), ex=TTL_S)
             pipe.sadd(NAMES, self._name)
             pipe.execute()
 

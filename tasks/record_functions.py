@@ -13,7 +13,15 @@ read and `workers:faults` counted. Redis Cluster is not supported (nor is it by 
 
 from __future__ import annotations
 
-FUNCTIONS = """
+BUCKETS_S = (
+    *(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
+    *(1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600),
+)
+"""Upper bounds of the histograms of `observe`, each of which counts what is above the one before it."""
+
+FUNCTIONS = (
+    f"local buckets = {{{', '.join(map(str, BUCKETS_S))}}}"
+    + """
 local id = ARGV[1]
 local job = 'job:' .. id
 local clock = redis.call('TIME')
@@ -52,6 +60,12 @@ local function observe(name, seconds)
   local high = tonumber(redis.call('HGET', 'jobs:counters', field('max')) or '') or seconds
   redis.call('HSET', 'jobs:counters', field('min'), text(math.min(low, seconds)),
              field('max'), text(math.max(high, seconds)))
+  for _, bound in ipairs(buckets) do
+    if seconds <= bound then
+      count(field('le:' .. bound))
+      break
+    end
+  end
 end
 
 -- True for the worker that still holds this attempt; false for one that was given up, and once the job is terminal.
@@ -68,8 +82,14 @@ local function note(stage, at, attempt, reason)
   redis.call('HSET', job, 'timeline', before .. entry .. '}')
 end
 
+local on_the_device = {load = true, validate = true, time = true}
+
 local function move(state, stage, at)
-  redis.call('HINCRBYFLOAT', job, 'spent:' .. get('stage'), text(math.max(0, at - get('since'))))
+  local before, took = get('stage'), text(math.max(0, at - get('since')))
+  redis.call('HINCRBYFLOAT', job, 'spent:' .. before, took)
+  if on_the_device[before] then
+    redis.call('HINCRBYFLOAT', 'jobs:counters', 'run_seconds_by_worker:' .. get('worker'), took)
+  end
   redis.call('ZREM', 'jobs:state:' .. get('state'), id)
   redis.call('ZADD', 'jobs:state:' .. state, get('submitted_at'), id)
   redis.call('HSET', job, 'state', state, 'stage', stage, 'since', text(at))
@@ -85,8 +105,9 @@ local function spent(...)
   return total
 end
 
-local function finish(state, ttl)
-  local worker, batch, key = get('worker'), get('batch_id'), get('key_id')
+-- `cause`: the verdict of a completed job, else why it ended so.
+local function finish(state, cause, ttl)
+  local batch, key = get('batch_id'), get('key_id')
   if key ~= '' then redis.call('SREM', 'jobs:open:' .. key, id) end
   note('done', now, get('attempt'))
   move(state, 'done', now)
@@ -96,9 +117,9 @@ local function finish(state, ttl)
   redis.call('DEL', job .. ':request', job .. ':owner')
   weigh(0)
   redis.call('EXPIRE', job, ttl)
+  redis.call('HSET', job, 'cause', cause)
   count(state)
-  local run = spent('load', 'validate', 'time')
-  if run then redis.call('HINCRBYFLOAT', 'jobs:counters', 'run_seconds_by_worker:' .. worker, text(run)) end
+  count(table.concat({'ended', get('kernel_type'), get('operation'), state, cause}, ':'))
   if batch ~= '' and redis.call('DECR', 'batch:' .. batch .. ':open') <= 0 then
     redis.call('EXPIRE', 'batch:' .. batch, ttl)
     redis.call('EXPIRE', 'batch:' .. batch .. ':open', ttl)
@@ -140,11 +161,12 @@ end
 local function expire(ttl)
   redis.call('HSET', job, 'error_type', 'queue_timeout', 'error', 'not begun within its queue_timeout of '
              .. get('queue_timeout') .. ' s; submit it again, with a longer one or at a quieter time')
-  finish('cancelled', ttl)
+  finish('cancelled', 'queue_timeout', ttl)
 end
 
 local function fail(ttl, reason)
   redis.call('HSET', job, 'error', get('history') .. reason)
-  finish('failed', ttl)
+  finish('failed', 'infrastructure_error', ttl)
 end
 """
+)

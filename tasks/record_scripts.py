@@ -115,13 +115,13 @@ return get('cancel_requested') ~= '' and 'cancel' or 'go on'
 """
 )
 
-# id, attempt, ttl, result, names to count (JSON list)
+# id, attempt, ttl, result, names to count (JSON list), verdict
 COMPLETE = (
     FUNCTIONS
     + """
 if not held(ARGV[2]) then return 0 end
 redis.call('SET', job .. ':result', ARGV[4], 'EX', ARGV[3])
-finish('completed', ARGV[3])
+finish('completed', ARGV[6], ARGV[3])
 redis.call('HDEL', 'workers:faults', get('worker'))
 weigh(#ARGV[4])
 for _, name in ipairs(cjson.decode(ARGV[5])) do count(name) end
@@ -154,7 +154,7 @@ if not held(ARGV[2]) then return 0 end
 local reason = 'attempt ' .. ARGV[2] .. ' on ' .. get('worker') .. ': ' .. ARGV[4]
 blame(ARGV[4])
 if get('cancel_requested') ~= '' then
-  finish('cancelled', ARGV[3])
+  finish('cancelled', 'requested', ARGV[3])
   return 0
 end
 if tonumber(ARGV[2]) >= tonumber(ARGV[5]) then
@@ -177,7 +177,7 @@ CANCEL = (
     + """
 local state = get('state')
 if state == 'queued' then
-  finish('cancelled', ARGV[2])
+  finish('cancelled', 'requested', ARGV[2])
 elseif held(get('attempt')) and get('cancel_requested') == '' then
   redis.call('HSET', job, 'cancel_requested', text(now))
   redis.call('PUBLISH', 'jobs:changed', id)
@@ -191,7 +191,7 @@ FINISH_CANCELLED = (
     FUNCTIONS
     + """
 if not held(ARGV[2]) then return 0 end
-finish('cancelled', ARGV[3])
+finish('cancelled', 'requested', ARGV[3])
 return 1
 """
 )

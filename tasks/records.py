@@ -129,7 +129,7 @@ class JobRecords:
         """Store the answer about the kernel, terminal; ValueError for a body with NaN or infinity: not JSON."""
         result = json.dumps(body, allow_nan=False, separators=(",", ":"))
         names = json.dumps(counters.counted(body))
-        return bool(self._complete(args=[job_id, attempt, self._ttl_s, result, names]))
+        return bool(self._complete(args=[job_id, attempt, self._ttl_s, result, names, body["verdict"]]))
 
     def fail(self, job_id: str, attempt: int, error: str) -> bool:
         """End the job as our own fault, terminal."""
@@ -194,11 +194,13 @@ class JobRecords:
         """All counters under flat names, true over all processes; absent until first counted unless marked *.
 
         Totals: submitted*, completed*, failed*, cancelled*, requeued*, by_kernel_type:<t>, by_operation:<o>,
-        by_verdict:<status>, compile_ok/_failed (a reference counts too), build_cache_hits/_misses,
-        correctness_ok/_failed (of what compiled), profiling_ok/_failed, run_seconds_by_worker:<worker>.
+        by_verdict:<status>, ended:<t>:<o>:<state>:<verdict or cause>, compile_ok/_failed (a reference counts too),
+        build_cache_hits/_misses, correctness_ok/_failed (of what compiled), profiling_ok/_failed,
+        run_seconds_by_worker:<worker> (all that it held the device, up to the stage that runs now).
         Now: jobs* (all that are kept), by_state:<state>*, finished_last_300_s*, average_age_seconds*.
-        Of completed jobs, each with :count :sum :min :max: queue_seconds, build_seconds, device_wait_seconds,
-        run_seconds, end_to_end_seconds. `counting_since` is the epoch time of the first job.
+        Of completed jobs, each with :count :sum :min :max and :le:<s> (tasks/record_functions.py): queue_seconds,
+        build_seconds, device_wait_seconds, run_seconds, end_to_end_seconds.
+        `counting_since` is the epoch time of the first job.
         """
         return counters.read(self._redis, self.now())
 
@@ -210,6 +212,11 @@ class JobRecords:
     def queue_length(self) -> int:
         """How many jobs are queued."""
         return int(self._redis.zcard("jobs:queue"))
+
+    def oldest_queued(self) -> float | None:
+        """When the oldest job that is queued now was submitted; None where none is."""
+        oldest = self._redis.zrange(f"jobs:state:{State.QUEUED.value}", 0, 0, withscores=True)
+        return float(oldest[0][1]) if oldest else None
 
     def queued_before(self, moment: float, limit: int = SWEEP) -> list[str]:
         """The jobs that have been in the queue since before that time, oldest first."""

@@ -23,9 +23,11 @@ from domain.settings import settings
 from sandbox import layers
 from sandbox.limits import die_with_parent
 from tasks import device, self_test
+from tasks.child_board import board
 from tasks.evaluation import try_again
 from tasks.heartbeat import Heartbeat
 from tasks.quarantine import Quarantine
+from tasks.readings import Readings
 from tasks.reconciler import Reconciler
 from tasks.records import JobRecords
 from tasks.store import connect
@@ -40,13 +42,15 @@ class Attendants:
     def __init__(self, consumer: Any) -> None:
         redis, name = connect(), consumer.hostname
         ttl_s = settings().job_ttl
+        found, slots = device.detect(), consumer.pool.num_processes
+        self._readings = Readings(found, settings().state_dir / "builds")
         quarantine = Quarantine(redis, name, lambda on: take_jobs(consumer, on), self_test.failure)
         try:
             quarantine.clear()
         except RedisError as error:
             log.warning("what is known of an earlier worker of this name stays for now: %s", error)
         self._threads = (
-            Heartbeat(redis, name, device.detect(), consumer.pool.num_processes, _layers, lambda: quarantine.reason),
+            Heartbeat(redis, name, found, slots, _layers, lambda: quarantine.reason, self._readings.read),
             Reconciler(redis, JobRecords(redis, ttl_s), ttl_s),
             quarantine,
         )
@@ -56,6 +60,7 @@ class Attendants:
     def stop(self) -> None:
         for thread in self._threads:
             thread.stop()
+        self._readings.stop()
 
 
 _attendants: list[Attendants] = []
@@ -129,6 +134,7 @@ def set_up_child(**_: Any) -> None:
     # which lets the job finish.
     os.setpgid(0, 0)
     die_with_parent(os.getppid())
+    board.write(None)
 
 
 def close_workbench(**_: Any) -> None:

@@ -27,7 +27,7 @@ BODY = {"kernel": kernel(RELU, "torch")}
 GUARDED = [
     ("POST", "/evaluate"), ("POST", "/compare"), ("POST", "/"), ("POST", "/batch"), ("GET", "/jobs"),
     ("GET", "/job/x"), ("DELETE", "/job/x"), ("GET", "/stats"), ("POST", "/admin/cleanup-jobs"),
-    ("POST", "/jobs/cancel"),
+    ("POST", "/jobs/cancel"), ("GET", "/metrics"),
 ]  # fmt: skip
 ALL = tuple(Scope)
 
@@ -97,7 +97,8 @@ def test_a_route_that_nobody_thought_of_is_for_admin(keyed: APIFlask, alice: Hol
 def test_a_scope_opens_its_own_and_nothing_else(keyed: APIFlask, scope: Scope) -> None:
     one = holder(keyed, "one", scope)
     needs = {path: Scope.SUBMIT for path in ("/evaluate", "/compare", "/", "/batch", "/jobs/cancel")}
-    needs |= {"/jobs": Scope.READ, "/job/x": Scope.READ, "/stats": Scope.READ, "/admin/cleanup-jobs": Scope.ADMIN}
+    needs |= {path: Scope.READ for path in ("/jobs", "/job/x", "/stats", "/metrics")}
+    needs |= {"/admin/cleanup-jobs": Scope.ADMIN}
     for method, path in GUARDED:
         needed = Scope.SUBMIT if method == "DELETE" else needs[path]
         answer = one(method, path)

@@ -14,7 +14,7 @@ from tests.api.payloads import Json
 OPERATIONS = {
     ("post", "/evaluate"), ("post", "/compare"), ("post", "/batch"), ("post", "/"), ("get", "/job/{job_id}"),
     ("delete", "/job/{job_id}"), ("get", "/jobs"), ("get", "/health"), ("get", "/stats"),
-    ("post", "/admin/cleanup-jobs"), ("post", "/jobs/cancel"),
+    ("post", "/admin/cleanup-jobs"), ("post", "/jobs/cancel"), ("get", "/metrics"),
 }  # fmt: skip
 
 
