@@ -8,6 +8,7 @@ from apiflask.scaffold import parser
 from api import admin, answers, body, documentation, health, jobs, metrics, problems, stats, submissions
 from api.access import open_access
 from api.desk import open_desk
+from api.request_id import RequestIds
 from domain.settings import settings
 
 
@@ -23,4 +24,5 @@ def create_app() -> APIFlask:
     open_access(app, settings(), open_desk(app).redis)
     for noun in (submissions, jobs, health, stats, metrics, admin, documentation):
         app.register_blueprint(noun.blueprint)
+    app.wsgi_app = RequestIds(app.wsgi_app)  # type: ignore[method-assign]
     return app

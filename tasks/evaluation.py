@@ -15,6 +15,7 @@ from domain.result import Report
 from domain.settings import settings
 from tasks.app import app
 from tasks.child_board import board
+from tasks.log_lines import about
 from tasks.records import JobRecords
 from tasks.store import connect
 from tasks.submission import TASK, publish_again
@@ -38,15 +39,26 @@ def evaluate(task: Any, job_id: str, attempt: int) -> None:
 
 def execute(records: JobRecords, pulse: JobRecords, job_id: str, attempt: int, worker: str, pipeline: Pipeline) -> None:
     """Run one attempt. `records` outlasts a restart of Redis; `pulse` gives up quickly, as it speaks again anyway."""
+    with about(job_id=job_id, attempt=attempt):
+        _attempt(records, pulse, job_id, attempt, worker, pipeline)
+
+
+def _attempt(
+    records: JobRecords, pulse: JobRecords, job_id: str, attempt: int, worker: str, pipeline: Pipeline
+) -> None:
     claim = records.claim(job_id, worker, attempt=attempt)
     if claim is None:
         log.info("job %s: attempt %d is not to be run", job_id, attempt)
         return
+    log.info("job %s: attempt %d begins", job_id, attempt)
     try:
         with Watch(pulse, job_id, attempt, claim.request.build_seconds + claim.request.timeout) as watch:
             report = pipeline(claim.request, watch.progress, watch.cancelled)
         watch.report_rest(records)
         records.complete(job_id, attempt, report.body(job_id))
+        # The verdict and no more: what a kernel's fault says may quote its source.
+        reference = f", reference {report.reference.status}" if report.reference is not None else ""
+        log.info("job %s: attempt %d: %s%s", job_id, attempt, report.outcome.status, reference)
     except JobCancelled:
         records.finish_cancelled(job_id, attempt)
     except Superseded as superseded:

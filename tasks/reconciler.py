@@ -18,6 +18,7 @@ from redis.exceptions import RedisError
 from tasks.app import app
 from tasks.evaluation import try_again
 from tasks.heartbeat import workers
+from tasks.log_lines import about
 from tasks.loop import Loop
 from tasks.records import JobRecords
 from tasks.submission import PUBLISHED_AT, own_queue, publish_again
@@ -77,14 +78,18 @@ class Reconciler:
         unpublished = [(job_id, 0) for job_id in self._without_message()]
         sure = self._suspect(abandoned + unpublished)
         for job_id, attempt in sure:
-            if attempt:
-                log.warning("job %s: the owner of attempt %d is gone", job_id, attempt)
-                try_again(self._records, job_id, attempt, "its worker died or lost its connection")
-            else:
-                self._publish_again(job_id)
+            with about(job_id=job_id, attempt=attempt):
+                self._put_right(job_id, attempt)
         if time.monotonic() - self._cleaned_at > CLEANUP_S:
             self._records.cleanup(self._records.now() - self._ttl_s)
             self._cleaned_at = time.monotonic()
+
+    def _put_right(self, job_id: str, attempt: int) -> None:
+        if attempt:
+            log.warning("job %s: the owner of attempt %d is gone", job_id, attempt)
+            try_again(self._records, job_id, attempt, "its worker died or lost its connection")
+        else:
+            self._publish_again(job_id)
 
     def _suspect(self, lost: list[tuple[str, int]]) -> list[tuple[str, int]]:
         """Those that have looked lost for SURE_S; they are suspected no more."""

@@ -13,6 +13,7 @@ from domain.access import Key
 from domain.request import Request
 from tasks.admission import UNLIMITED, Admission, Limits, Recorded, Refusal
 from tasks.app import app
+from tasks.log_lines import about
 from tasks.records import JobRecords
 
 TASK = "evaluate"
@@ -49,7 +50,9 @@ def submit(
     if isinstance(admitted, Refusal):
         raise NotRecorded(admitted)
     if admitted.new:
-        publish(job_id, FIRST_ATTEMPT, admitted.at, request)
+        with about(job_id=job_id):
+            _log_accepted(job_id, request)
+            publish(job_id, FIRST_ATTEMPT, admitted.at, request)
     return job_id
 
 
@@ -63,11 +66,18 @@ def submit_many(
 ) -> list[Admission]:
     """Record many jobs under these ids and publish them, in their order; what became of each."""
     admitted = records.create_many(jobs, batch_id=batch_id, key=key, limits=limits)
+    reachable = True
     for (job_id, request), one in zip(jobs, admitted, strict=True):
-        if isinstance(one, Recorded) and one.new and not publish(job_id, FIRST_ATTEMPT, one.at, request):
-            # The broker is away: do not wait for it once per job.
-            break
+        if isinstance(one, Recorded) and one.new:
+            with about(job_id=job_id):
+                _log_accepted(job_id, request)
+                # Once the broker is away, it is not waited for once per job.
+                reachable = reachable and publish(job_id, FIRST_ATTEMPT, one.at, request)
     return admitted
+
+
+def _log_accepted(job_id: str, request: Request) -> None:
+    log.info("job %s: accepted, %s %s", job_id, request.operation, request.kernel.kernel_type)
 
 
 def publish_again(records: JobRecords, job_id: str, attempt: int) -> bool:

@@ -9,6 +9,8 @@ from typing import Any
 
 from billiard.exceptions import TimeLimitExceeded, WorkerLostError
 from celery.signals import (
+    after_setup_logger,
+    after_setup_task_logger,
     celeryd_after_setup,
     task_failure,
     worker_init,
@@ -19,15 +21,15 @@ from celery.signals import (
 )
 from redis.exceptions import RedisError
 
-from domain.settings import settings
+from domain.settings import JSON, settings
 from sandbox import layers
 from sandbox.limits import die_with_parent
-from tasks import device, self_test
+from tasks import device, log_lines, self_test
 from tasks.child_board import board
 from tasks.evaluation import try_again
+from tasks.gauges import Gauges
 from tasks.heartbeat import Heartbeat
 from tasks.quarantine import Quarantine
-from tasks.readings import Readings
 from tasks.reconciler import Reconciler
 from tasks.records import JobRecords
 from tasks.store import connect
@@ -43,14 +45,14 @@ class Attendants:
         redis, name = connect(), consumer.hostname
         ttl_s = settings().job_ttl
         found, slots = device.detect(), consumer.pool.num_processes
-        self._readings = Readings(found, settings().state_dir / "builds")
+        self._gauges = Gauges(found, settings().state_dir / "builds")
         quarantine = Quarantine(redis, name, lambda on: take_jobs(consumer, on), self_test.failure)
         try:
             quarantine.clear()
         except RedisError as error:
             log.warning("what is known of an earlier worker of this name stays for now: %s", error)
         self._threads = (
-            Heartbeat(redis, name, found, slots, _layers, lambda: quarantine.reason, self._readings.read),
+            Heartbeat(redis, name, found, slots, _layers, lambda: quarantine.reason, self._gauges.read),
             Reconciler(redis, JobRecords(redis, ttl_s), ttl_s),
             quarantine,
         )
@@ -60,7 +62,7 @@ class Attendants:
     def stop(self) -> None:
         for thread in self._threads:
             thread.stop()
-        self._readings.stop()
+        self._gauges.stop()
 
 
 _attendants: list[Attendants] = []
@@ -85,6 +87,13 @@ def take_jobs(consumer: Any, on: bool) -> None:
 
     for queue in (consumer.app.conf.task_default_queue, own_queue(consumer.hostname)):
         consumer.call_soon(change, queue)
+
+
+def write_json(logger: logging.Logger, **_: Any) -> None:
+    """Celery has given this logger its handlers."""
+    if settings().log_format == JSON:
+        for handler in logger.handlers:
+            handler.setFormatter(log_lines.JsonLines())
 
 
 def pin_device(**_: Any) -> None:
@@ -113,6 +122,7 @@ def look_at_sandbox(**_: Any) -> None:
 def add_own_queue(sender: str, instance: Any, **_: Any) -> None:
     """Besides the queues of its command line, a worker takes from one of its own: what another worker has failed."""
     instance.app.amqp.queues.select_add(own_queue(sender))
+    log_lines.process_fields["worker"] = sender
 
 
 def start_attendants(sender: Any, **_: Any) -> None:
@@ -151,12 +161,16 @@ def note_lost_child(exception: BaseException, args: list[Any], **_: Any) -> None
     if not isinstance(exception, WorkerLostError | TimeLimitExceeded):
         return
     job_id, attempt = args
-    try:
-        try_again(JobRecords(connect(), settings().job_ttl), job_id, attempt, str(exception))
-    except RedisError as error:
-        log.warning("job %s: its worker process died; the reconciler will queue it again: %s", job_id, error)
+    with log_lines.about(job_id=job_id, attempt=attempt):
+        try:
+            log.error("job %s: attempt %d: its worker process died: %s", job_id, attempt, exception)
+            try_again(JobRecords(connect(), settings().job_ttl), job_id, attempt, str(exception))
+        except RedisError as error:
+            log.warning("job %s: the reconciler will queue it again: %s", job_id, error)
 
 
+after_setup_logger.connect(write_json)
+after_setup_task_logger.connect(write_json)
 worker_init.connect(pin_device)
 worker_init.connect(look_at_sandbox)
 celeryd_after_setup.connect(add_own_queue)

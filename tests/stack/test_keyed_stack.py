@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -78,10 +79,12 @@ def keyed(tmp_path: Path) -> Iterator[Keyed]:
 def test_it_judges_for_who_has_a_key_and_tells_its_logs_nothing(keyed: Keyed) -> None:
     serving = keyed.serving
     wait_for(serving.ready, READY_S, "it is ready")
+    judged: dict[str, tuple[str, str]] = {}
     for expected, source in SOURCES.items():
         body = {"kernel": {"source_code": source, "kernel_type": "torch"}, "num_trials": 10}
         answer = keyed.ask("POST", "/evaluate?wait=100", json=body)
         assert (answer.status_code, answer.json().get("verdict")) == (200, expected), answer.text
+        judged[answer.json()["job_id"]] = (answer.headers["X-Request-Id"], expected)
     good = {"kernel": {"source_code": SOURCES["passed"], "kernel_type": "torch"}}
     # Refused at the door, in every way that has a body or a key in it.
     for path, body in (("/evaluate", {**good, WORD: 1, "num_trials": WORD}), ("/batch", {"jobs": [good, {"x": WORD}]})):
@@ -97,5 +100,12 @@ def test_it_judges_for_who_has_a_key_and_tells_its_logs_nothing(keyed: Keyed) ->
     log = serving.log()
     assert "API keys are required" in log
     assert job_id in log, "the logs are those of the jobs"
+    lines = [json.loads(line) for line in (serving.logs / "cuda_eval_server.log").read_text().splitlines()]
+    for judged_id, (request_id, verdict) in judged.items():
+        followed = [line for line in lines if line.get("job_id") == judged_id]
+        (accepted,) = [line for line in followed if ": accepted, " in line["message"]]
+        assert (accepted["process"], accepted["request_id"]) == ("api", request_id)
+        (ended,) = [line for line in followed if line["message"].endswith(f"attempt 1: {verdict}")]
+        assert ended["worker"].startswith("cpu0@") and ended["attempt"] == 1 and ended["stage"] != "queued"
     for secret in [*keyed.secrets, *(secret.rpartition("_")[2] for secret in keyed.secrets), keyed.key[:-1], WORD]:
         assert secret not in log

@@ -14,8 +14,9 @@ from redis import Redis
 from tasks.card_sampler import Card, CardSampler
 from tasks.child_board import PLACES, ChildBoard
 from tasks.device import CPU, Device, detect
+from tasks.gauges import Gauges, kept_bytes
 from tasks.heartbeat import Heartbeat, workers
-from tasks.readings import Readings, kept_bytes, key, readings
+from tasks.readings import key, readings
 from tests.conftest import free_port
 from tests.tasks.jobs import until
 
@@ -25,7 +26,7 @@ def test_readings_go_with_the_heartbeat(redis: Redis, tmp_path: Path) -> None:
     kept.mkdir()
     (kept / "a.tar").write_bytes(b"x" * 1000)
     (kept / ".draft-b").write_bytes(b"x" * 1000)
-    heartbeat = Heartbeat(redis, "cpu0@here", CPU, 2, {}, readings=Readings(CPU, tmp_path).read)
+    heartbeat = Heartbeat(redis, "cpu0@here", CPU, 2, {}, readings=Gauges(CPU, tmp_path).read)
     heartbeat.start()
     until(lambda: workers(redis))
     assert [worker.name for worker in workers(redis)] == ["cpu0@here"]
