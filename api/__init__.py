@@ -5,7 +5,7 @@ from __future__ import annotations
 from apiflask import APIFlask
 from apiflask.scaffold import parser
 
-from api import admin, answers, body, documentation, health, jobs, metrics, problems, stats, submissions
+from api import admin, answers, body, documentation, health, jobs, metrics, problems, stats, submissions, tracing
 from api.access import open_access
 from api.desk import open_desk
 from api.request_id import RequestIds
@@ -21,6 +21,7 @@ def create_app() -> APIFlask:
     parser.location_loader("json")(body.load)
     problems.register(app)
     app.after_request(answers.fresh)
+    app.after_request(tracing.tell)
     open_access(app, settings(), open_desk(app).redis)
     for noun in (submissions, jobs, health, stats, metrics, admin, documentation):
         app.register_blueprint(noun.blueprint)

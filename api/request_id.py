@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable
 from typing import Any
 from uuid import uuid4
@@ -11,8 +12,8 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 from tasks.log_lines import about
 
 HEADER = "X-Request-Id"
-KEY = "request_id"
-"""Of the WSGI environment."""
+KEY, BEGAN = "request_id", "request_began"
+"""Of the WSGI environment: the id, and when the request came (epoch seconds)."""
 
 _ACCEPTABLE = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
@@ -26,7 +27,7 @@ class RequestIds:
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         wanted = environ.get("HTTP_X_REQUEST_ID", "")
         request_id = wanted if _ACCEPTABLE.fullmatch(wanted) else uuid4().hex
-        environ[KEY] = request_id
+        environ[KEY], environ[BEGAN] = request_id, time.time()
 
         def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
             return start_response(status, [*headers, (HEADER, request_id)], *more)

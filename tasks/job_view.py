@@ -24,6 +24,7 @@ class JobView:
     `attempt` counts the workers that have taken the job (0: none yet). `queue_position` is 0 for the job that is next
     and None unless it is queued. `failed_attempts` are those that ended by a fault of the service: `attempt`, `worker`,
     `stage`, `at`, `reason`. `result` is the HTTP body of a completed job, `error` says why a job failed.
+    `cause` is the verdict of a completed job, else why it ended so (None before it has).
     `key_id` is the API key that the job belongs to, None when it was handed in without. `expired` jobs were cancelled
     because nobody began them within their `queue_timeout`.
     """
@@ -48,6 +49,7 @@ class JobView:
     build_timeout: int | None = None
     queue_timeout: int | None = None
     expired: bool = False
+    cause: str | None = None
 
     def overdue(self, now: float) -> bool:
         """Whether it is queued for longer than it wants to be."""
@@ -102,6 +104,7 @@ class JobView:
             build_timeout=_seconds(fields.get("build_timeout")),
             queue_timeout=_seconds(fields.get("queue_timeout")),
             expired=fields.get("error_type") == "queue_timeout",
+            cause=fields.get("cause"),
         )
 
 

@@ -8,7 +8,8 @@ time of submission, `jobs:open:<key>` those that are not terminal, `jobs:key_of`
 `jobs:deadlines` has the queued jobs that have one, by the time at which it passes. `jobs:bytes` has about what each
 job takes, its request or its result, until cleanup, and `jobs:bytes:kept` the sum. Of
 `tasks/heartbeat.py`'s, `workers` and `worker:<name>` are read; of `tasks/quarantine.py`'s, `workers:quarantined` is
-read and `workers:faults` counted. Redis Cluster is not supported (nor is it by Celery).
+read and `workers:faults` counted; into `traces:due` of `tasks/trace_queue.py` go jobs that have ended.
+Redis Cluster is not supported (nor is it by Celery).
 """
 
 from __future__ import annotations
@@ -123,6 +124,10 @@ local function finish(state, cause, ttl)
   if batch ~= '' and redis.call('DECR', 'batch:' .. batch .. ':open') <= 0 then
     redis.call('EXPIRE', 'batch:' .. batch, ttl)
     redis.call('EXPIRE', 'batch:' .. batch .. ':open', ttl)
+  end
+  if redis.call('EXISTS', 'traces:wanted') == 1 then
+    redis.call('RPUSH', 'traces:due', cjson.encode({job = id}))
+    redis.call('LTRIM', 'traces:due', -10000, -1)
   end
 end
 

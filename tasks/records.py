@@ -154,12 +154,12 @@ class JobRecords:
 
     def cancel_many(self, job_ids: Sequence[str], key_id: str | None = None) -> list[JobView]:
         """`cancel` for those of them that are known, and the key's where one is named; as they are afterwards."""
-        known = [view.job_id for view in self._look_at(job_ids) if key_id in (None, view.key_id)]
+        known = [view.job_id for view in self.views(job_ids) if key_id in (None, view.key_id)]
         with self._redis.pipeline(transaction=False) as pipe:
             for job_id in known:
                 self._cancel(args=[job_id, self._ttl_s], client=pipe)
             pipe.execute()
-        return list(self._look_at(known))
+        return list(self.views(known))
 
     def expire(self, job_id: str) -> bool:
         """End a queued job whose queue_timeout has passed, terminal; False for every other."""
@@ -261,10 +261,11 @@ class JobRecords:
         index = _index(state, batch_id, key_id)
         newest = "+inf" if before is None else f"({before:.6f}"
         found = self._redis.zrevrangebyscore(index, newest, "-inf", start=0, num=limit)
-        views = self._look_at(text(job_id) for job_id in found)
+        views = self.views(text(job_id) for job_id in found)
         return [view for view in views if state in (None, view.state) and key_id in (None, view.key_id)]
 
-    def _look_at(self, job_ids: Iterable[str]) -> Iterable[JobView]:
+    def views(self, job_ids: Iterable[str]) -> Iterable[JobView]:
+        """Those of them that are known, without their results."""
         ids = list(job_ids)
         with self._redis.pipeline(transaction=False) as pipe:
             for job_id in ids:

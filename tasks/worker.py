@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from importlib.util import find_spec
 from typing import Any
 
 from billiard.exceptions import TimeLimitExceeded, WorkerLostError
@@ -51,11 +52,15 @@ class Attendants:
             quarantine.clear()
         except RedisError as error:
             log.warning("what is known of an earlier worker of this name stays for now: %s", error)
-        self._threads = (
+        self._threads: list[Any] = [
             Heartbeat(redis, name, found, slots, _layers, lambda: quarantine.reason, self._gauges.read),
             Reconciler(redis, JobRecords(redis, ttl_s), ttl_s),
             quarantine,
-        )
+        ]
+        if settings().otlp_endpoint is not None:
+            from tasks.tracing import Tracing  # Its packages may not be there where no endpoint is.
+
+            self._threads.append(Tracing(connect(), JobRecords(redis, ttl_s)))
         for thread in self._threads:
             thread.start()
 
@@ -87,6 +92,12 @@ def take_jobs(consumer: Any, on: bool) -> None:
 
     for queue in (consumer.app.conf.task_default_queue, own_queue(consumer.hostname)):
         consumer.call_soon(change, queue)
+
+
+def look_for_telemetry(**_: Any) -> None:
+    """Before the pool starts: an endpoint that traces are to be sent to wants the packages that send them."""
+    if settings().otlp_endpoint is not None and find_spec("opentelemetry") is None:
+        raise SystemExit("OTEL_EXPORTER_OTLP_ENDPOINT is set: pip install -c constraints.txt --group telemetry")
 
 
 def write_json(logger: logging.Logger, **_: Any) -> None:
@@ -171,6 +182,7 @@ def note_lost_child(exception: BaseException, args: list[Any], **_: Any) -> None
 
 after_setup_logger.connect(write_json)
 after_setup_task_logger.connect(write_json)
+worker_init.connect(look_for_telemetry)
 worker_init.connect(pin_device)
 worker_init.connect(look_at_sandbox)
 celeryd_after_setup.connect(add_own_queue)

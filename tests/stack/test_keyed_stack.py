@@ -17,6 +17,7 @@ import pytest
 from stack.child import Child
 from stack.environment import ROOT
 from stack.redis_server import RedisServer
+from tests.otlp import Collector, collector
 from tests.stack.serving import READY_S, Serving, serve, wait_for
 from tests.tls import tls_front
 
@@ -35,6 +36,7 @@ SOURCES = {
 class Keyed:
     serving: Serving
     secrets: list[str]
+    traces: Collector
 
     @property
     def key(self) -> str:
@@ -66,14 +68,25 @@ def keyed(tmp_path: Path) -> Iterator[Keyed]:
         wait_for(server.answers, READY_S, "Redis answers")
         folder = tmp_path / "stack"
         folder.mkdir()
-        with tls_front(tmp_path, server.port) as front:
+        with tls_front(tmp_path, server.port) as front, collector() as traces:
             url = f"rediss://:{server.password}@127.0.0.1:{front.port}/0?ssl_ca_certs={front.certificate}"
             given = {"CELERY_BROKER_URL": url, "API_KEYS_FILE": str(keys), "HOST": "0.0.0.0", "LOG_LEVEL": "DEBUG"}
+            given["OTEL_EXPORTER_OTLP_ENDPOINT"] = traces.url
             with serve(folder, **given, GPU_DEVICE="cpu") as serving:
-                yield Keyed(serving, [*secrets, server.password])
+                yield Keyed(serving, [*secrets, server.password], traces)
     finally:
         child.kill()
         child.close()
+
+
+def traced(traces: Collector, job_id: str) -> set[str]:
+    """The names of the spans in a job's trace, once it has come."""
+
+    def found() -> set[str]:
+        return {span.name for span in traces.spans if span.trace == job_id.replace("-", "")}
+
+    wait_for(lambda: {"POST /evaluate", "job", "queued", "build"} <= found(), 30, f"the trace of job {job_id}")
+    return found()
 
 
 def test_it_judges_for_who_has_a_key_and_tells_its_logs_nothing(keyed: Keyed) -> None:
@@ -107,5 +120,8 @@ def test_it_judges_for_who_has_a_key_and_tells_its_logs_nothing(keyed: Keyed) ->
         assert (accepted["process"], accepted["request_id"]) == ("api", request_id)
         (ended,) = [line for line in followed if line["message"].endswith(f"attempt 1: {verdict}")]
         assert ended["worker"].startswith("cpu0@") and ended["attempt"] == 1 and ended["stage"] != "queued"
+        spans = traced(keyed.traces, judged_id)
+        assert ("time" in spans) == (verdict == "passed"), "a wrong kernel is not timed"
+    log += str(keyed.traces.spans)
     for secret in [*keyed.secrets, *(secret.rpartition("_")[2] for secret in keyed.secrets), keyed.key[:-1], WORD]:
         assert secret not in log
