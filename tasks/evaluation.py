@@ -19,6 +19,7 @@ from tasks.log_lines import about
 from tasks.records import JobRecords
 from tasks.store import connect
 from tasks.submission import TASK, publish_again
+from tasks.task_events import stage_events
 from tasks.watch import Superseded, Watch
 
 Pipeline = Callable[[Request, Callable[[Stage], None], Callable[[], bool]], Report]
@@ -32,24 +33,33 @@ class DeviceLost(Exception):
     """This process can no longer use its device, and no other job can be judged in it."""
 
 
-def evaluate(task: Any, job_id: str, attempt: int) -> None:
-    """The task. `attempt` is the one that the message is for; a message that came twice or too late does nothing."""
-    execute(patient_records(), prompt_records(), job_id, attempt, task.request.hostname, run_pipeline)
+def evaluate(task: Any, job_id: str, attempt: int) -> str:
+    """The task. `attempt` is the one that the message is for; a message that came twice or too late does nothing.
+
+    Returns the verdict, or in a word what became of the attempt: for Flower, nobody else is told.
+    """
+
+    def pipeline(request: Request, progress: Callable[[Stage], None], cancelled: Callable[[], bool]) -> Report:
+        def enter(stage: Stage) -> None:
+            stage_events().tell(task, stage)
+            progress(stage)
+
+        return run_pipeline(request, enter, cancelled)
+
+    return execute(patient_records(), prompt_records(), job_id, attempt, task.request.hostname, pipeline)
 
 
-def execute(records: JobRecords, pulse: JobRecords, job_id: str, attempt: int, worker: str, pipeline: Pipeline) -> None:
+def execute(records: JobRecords, pulse: JobRecords, job_id: str, attempt: int, worker: str, pipeline: Pipeline) -> str:
     """Run one attempt. `records` outlasts a restart of Redis; `pulse` gives up quickly, as it speaks again anyway."""
     with about(job_id=job_id, attempt=attempt):
-        _attempt(records, pulse, job_id, attempt, worker, pipeline)
+        return _attempt(records, pulse, job_id, attempt, worker, pipeline)
 
 
-def _attempt(
-    records: JobRecords, pulse: JobRecords, job_id: str, attempt: int, worker: str, pipeline: Pipeline
-) -> None:
+def _attempt(records: JobRecords, pulse: JobRecords, job_id: str, attempt: int, worker: str, pipeline: Pipeline) -> str:
     claim = records.claim(job_id, worker, attempt=attempt)
     if claim is None:
         log.info("job %s: attempt %d is not to be run", job_id, attempt)
-        return
+        return "not run"
     log.info("job %s: attempt %d begins", job_id, attempt)
     try:
         with Watch(pulse, job_id, attempt, claim.request.build_seconds + claim.request.timeout) as watch:
@@ -59,10 +69,13 @@ def _attempt(
         # The verdict and no more: what a kernel's fault says may quote its source.
         reference = f", reference {report.reference.status}" if report.reference is not None else ""
         log.info("job %s: attempt %d: %s%s", job_id, attempt, report.outcome.status, reference)
+        return report.outcome.status.value
     except JobCancelled:
         records.finish_cancelled(job_id, attempt)
+        return "cancelled"
     except Superseded as superseded:
         log.warning("%s", superseded)
+        return "given up"
     except DeviceLost as fault:
         log.critical("job %s: attempt %d: %s; ending this process", job_id, attempt, fault)
         try_again(records, job_id, attempt, str(fault))
@@ -72,6 +85,7 @@ def _attempt(
         known = isinstance(fault, InfrastructureFault)
         log.error("job %s: attempt %d failed", job_id, attempt, exc_info=None if known else fault)
         try_again(records, job_id, attempt, str(fault) if known else f"{type(fault).__name__}: {fault}")
+        return "failed"
 
 
 def try_again(records: JobRecords, job_id: str, attempt: int, reason: str) -> None:

@@ -15,6 +15,7 @@ from tasks.admission import UNLIMITED, Admission, Limits, Recorded, Refusal
 from tasks.app import app
 from tasks.log_lines import about
 from tasks.records import JobRecords
+from tasks.task_events import label, name_of
 
 TASK = "evaluate"
 FIRST_ATTEMPT = 1
@@ -82,18 +83,26 @@ def _log_accepted(job_id: str, request: Request) -> None:
 
 def publish_again(records: JobRecords, job_id: str, attempt: int) -> bool:
     """Send the message for a later attempt, to another worker than those that have failed the job if there is one."""
-    return publish(job_id, attempt, records.now(), worker=records.elsewhere(job_id))
+    shown = [part for view in records.views([job_id]) for part in (view.kernel_type, view.operation)]
+    return publish(job_id, attempt, records.now(), worker=records.elsewhere(job_id), shown=shown)
 
 
 def publish(
-    job_id: str, attempt: int, now: float, request: Request | None = None, *, worker: str | None = None
+    job_id: str,
+    attempt: int,
+    now: float,
+    request: Request | None = None,
+    *,
+    worker: str | None = None,
+    shown: Sequence[str | None] = (),
 ) -> bool:
     """Send the message for that attempt of a recorded job; False when the broker is away, and the reconciler will.
 
     `now` is by the records' clock: the message carries it, so that the reconciler knows which messages are overdue.
     With a `worker`, into its own queue.
     """
-    kind = f", {request.operation} {request.kernel.kernel_type}" if request is not None else ""
+    if request is not None:
+        shown = (name_of(request.kernel), request.kernel.kernel_type, request.operation)
     try:
         app.send_task(
             TASK,
@@ -102,7 +111,7 @@ def publish(
             queue=app.conf.task_default_queue if worker is None else own_queue(worker),
             headers={PUBLISHED_AT: now},
             # What Flower shows. The source is in no message and no event.
-            argsrepr=f"({job_id}, attempt {attempt}{kind})",
+            argsrepr=label(job_id, attempt, *shown),
             kwargsrepr="{}",
         )
     except (OperationalError, RedisError, OSError) as error:
