@@ -8,7 +8,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -68,7 +68,13 @@ def workers(redis: Redis) -> list[WorkerView]:
         redis.srem(NAMES, *gone)
         redis.hdel(FAULTS, *gone)
         redis.hdel(QUARANTINED, *gone)
-    return [WorkerView(**json.loads(note)) for note in notes if note is not None]
+    return [_read(note) for note in notes if note is not None]
+
+
+def _read(note: bytes | str) -> WorkerView:
+    """A worker of a later version may say more than this one knows."""
+    said = json.loads(note)
+    return WorkerView(**{each.name: said[each.name] for each in fields(WorkerView) if each.name in said})
 
 
 class Heartbeat:

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 def label(job_id: str, attempt: int, *what: str | None) -> str:
     """The line that stands for a job among Flower's tasks: its kernel's name, type and operation, as far as known."""
-    return ", ".join(filter(None, (*what, f"job {job_id[:SHORT_ID]}", f"attempt {attempt}")))
+    return " ".join(filter(None, (*what, f"{job_id[:SHORT_ID]}.{attempt}")))
 
 
 def name_of(kernel: Kernel) -> str | None:

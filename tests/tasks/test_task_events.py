@@ -54,8 +54,8 @@ def test_a_message_shows_the_kernel_and_no_source(redis: Redis) -> None:
     kernel = Kernel("class Model: ...", KernelType.TRITON, metadata={"kernel_name": "softmax_rows"})
     publish("0a1b2c3d-1", 1, 1.0, EVALUATE.__class__(kernel))
     raw = redis.lindex("evaluate", 0)
-    assert b"softmax_rows, triton, evaluate, job 0a1b2c3d, attempt 1" in raw and b"class Model" not in raw
-    assert label("0a1b2c3d-1", 2) == "job 0a1b2c3d, attempt 2"
+    assert b"softmax_rows triton evaluate 0a1b2c3d.1" in raw and b"class Model" not in raw
+    assert label("0a1b2c3d-1", 2) == "0a1b2c3d.2"
 
 
 @pytest.mark.parametrize(
