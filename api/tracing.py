@@ -14,7 +14,8 @@ from api.request_id import BEGAN, KEY
 from domain.settings import settings
 from tasks import trace_queue
 
-CARRIED = ("traceparent", "tracestate")
+TRACEPARENT_CHARS = 55
+"""It has no more; what is longer is none."""
 
 log = logging.getLogger(__name__)
 
@@ -35,11 +36,10 @@ def tell(response: Response) -> Response:
             "request_id": request.environ[KEY],
             "began": request.environ[BEGAN],
             "ended": time.time(),
-            "headers": {name: request.headers[name] for name in CARRIED if name in request.headers},
-            "jobs": jobs,
+            "traceparent": request.headers.get("traceparent", "")[:TRACEPARENT_CHARS],
         }
         try:
-            trace_queue.put(desk().redis, {"post": post})
+            trace_queue.put(desk().redis, [{"post": {**post, "job": job_id}} for job_id in jobs])
         except RedisError as error:
             log.info("a request will be missing in its traces: %s", error)
     return response

@@ -7,6 +7,7 @@ While no worker sends traces (`want`) records write none, and when more wait tha
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, cast
 
 from redis import Redis
@@ -19,13 +20,13 @@ WANTED_S = 60
 WAITING = 10_000
 
 Entry = dict[str, Any]
-"""`{"job": id}` for one that has ended, or `{"post": …}` as `api/tracing.py` writes it."""
+"""`{"job": id}` for one that has ended; `{"post": …}`, as `api/tracing.py` writes it, for one that was handed in."""
 
 
-def put(redis: Redis, entry: Entry) -> None:
-    """One more; one round trip."""
+def put(redis: Redis, entries: Sequence[Entry]) -> None:
+    """More of them, at least one; one round trip."""
     with redis.pipeline(transaction=False) as pipe:
-        pipe.rpush(DUE, json.dumps(entry))
+        pipe.rpush(DUE, *map(json.dumps, entries))
         pipe.ltrim(DUE, -WAITING, -1)
         pipe.execute()
 

@@ -79,23 +79,23 @@ class Spans:
         return made
 
     def of_post(self, post: Entry) -> None:
-        """The request that handed jobs in, the first span of each; an incoming trace is linked to, not joined."""
-        outer = trace.get_current_span(TraceContextTextMapPropagator().extract(post.get("headers", {})))
+        """The request that handed a job in, the first span of it; an incoming trace is linked to, not joined."""
+        carrier = {"traceparent": post["traceparent"]}
+        outer = trace.get_current_span(TraceContextTextMapPropagator().extract(carrier))
         links = [Link(outer.get_span_context())] if outer.get_span_context().is_valid else []
         attributes = {
             "http.request.method": "POST",
             "url.path": post["path"],
             "http.response.status_code": post["status"],
             "kernel_eval.request_id": post["request_id"],
+            "kernel_eval.job_id": post["job"],
         }
-        for job_id in post["jobs"]:
-            self._span(
-                *(API, job_id, POST, None, f"POST {post['path']}", post["began"], post["ended"]),
-                {**attributes, "kernel_eval.job_id": job_id},
-                kind=SpanKind.SERVER,
-                links=links,
-                failed=post["status"] >= 500,
-            )
+        self._span(
+            *(API, post["job"], POST, None, f"POST {post['path']}", post["began"], post["ended"], attributes),
+            kind=SpanKind.SERVER,
+            links=links,
+            failed=post["status"] >= 500,
+        )
 
     def of_job(self, view: JobView) -> None:
         """The job, and each stage of each attempt. An attempt that ended by a fault of ours is an error."""

@@ -165,6 +165,6 @@ def test_a_collector_that_never_answers_holds_nobody_up(redis: Redis, records: J
 def test_what_nobody_sends_is_bounded(redis: Redis, records: JobRecords, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace_queue, "WAITING", 5)
     for number in range(20):
-        trace_queue.put(redis, {"job": str(number)})
+        trace_queue.put(redis, [{"job": str(number)}])
     assert trace_queue.take(redis, 100) == [{"job": str(number)} for number in range(15, 20)]
     assert trace_queue.take(redis, 100) == []
