@@ -119,9 +119,17 @@ class Heartbeat:
         view = WorkerView(**self._facts, seen_at=time.time(), quarantined=self._quarantined())  # type: ignore[arg-type]
         with self._redis.pipeline(transaction=False) as pipe:
             pipe.set(f"worker:{self._name}", json.dumps(asdict(view)), ex=TTL_S)
-            pipe.set(key(self._name), json.dumps(self._readings()), ex=TTL_S)
+            pipe.set(key(self._name), json.dumps(self._told()), ex=TTL_S)
             pipe.sadd(NAMES, self._name)
             pipe.execute()
+
+    def _told(self) -> Reading:
+        """A worker lives, whatever becomes of its metrics."""
+        try:
+            return self._readings()
+        except Exception as error:
+            log.warning("this worker's metrics are missing: %s: %s", type(error).__name__, error)
+            return {}
 
 
 def _versions(device: Device) -> dict[str, str]:

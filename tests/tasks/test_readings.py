@@ -16,7 +16,7 @@ from tasks.child_board import PLACES, ChildBoard
 from tasks.device import CPU, Device, detect
 from tasks.gauges import Gauges, kept_bytes
 from tasks.heartbeat import Heartbeat, workers
-from tasks.readings import key, readings
+from tasks.readings import Reading, key, readings
 from tests.conftest import free_port
 from tests.tasks.jobs import until
 
@@ -35,6 +35,15 @@ def test_readings_go_with_the_heartbeat(redis: Redis, tmp_path: Path) -> None:
     heartbeat.stop()
     assert readings(redis, ["cpu0@here"]) == {}
     assert kept_bytes(tmp_path / "nowhere") == 0
+
+
+def test_a_worker_lives_whatever_becomes_of_its_metrics(redis: Redis) -> None:
+    def full() -> Reading:
+        raise OSError("no space left on device")
+
+    Heartbeat(redis, "cpu0@here", CPU, 2, {}, readings=full).beat()
+    assert [worker.name for worker in workers(redis)] == ["cpu0@here"]
+    assert readings(redis, ["cpu0@here"]) == {"cpu0@here": {}}
 
 
 def test_children_tell_their_main_process() -> None:
