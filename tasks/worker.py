@@ -96,8 +96,13 @@ def take_jobs(consumer: Any, on: bool) -> None:
 
 def look_for_telemetry(**_: Any) -> None:
     """Before the pool starts: an endpoint that traces are to be sent to wants the packages that send them."""
-    if settings().otlp_endpoint is not None and find_spec("opentelemetry") is None:
-        raise SystemExit("OTEL_EXPORTER_OTLP_ENDPOINT is set: pip install -c constraints.txt --group telemetry")
+    if settings().otlp_endpoint is None:
+        return
+    try:
+        find_spec("opentelemetry.exporter.otlp.proto.http.trace_exporter")
+    except ModuleNotFoundError as error:
+        told = "OTEL_EXPORTER_OTLP_ENDPOINT is set: pip install -c constraints.txt --group telemetry, or unset it"
+        raise SystemExit(f"{told} ({error})") from error
 
 
 def write_json(logger: logging.Logger, **_: Any) -> None:

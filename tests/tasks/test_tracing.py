@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -168,3 +171,12 @@ def test_what_nobody_sends_is_bounded(redis: Redis, records: JobRecords, monkeyp
         trace_queue.put(redis, [{"job": str(number)}])
     assert trace_queue.take(redis, 100) == [{"job": str(number)} for number in range(15, 20)]
     assert trace_queue.take(redis, 100) == []
+
+
+def test_an_endpoint_without_the_packages_stops_the_worker() -> None:
+    code = "import sys; sys.modules['opentelemetry'] = None; from tasks import worker; worker.look_for_telemetry()"
+    for endpoint, status in (("http://127.0.0.1:9", 1), ("", 0)):
+        environment = {**os.environ, "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint}
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+        assert done.returncode == status
+        assert ("--group telemetry" in done.stderr) == bool(status)
