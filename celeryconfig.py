@@ -18,14 +18,14 @@ imports = ("tasks.evaluation", "tasks.worker")
 
 # JSON only: a message that is unpickled runs code.
 accept_content = ["json"]
-# What we publish: two short strings, a job's id and its attempt. The source is in the record.
+# What we publish: nothing but that there is work (tasks/lines.py). The source is in the record.
 task_serializer = "json"
 # No results are sent (below); set so that no default of a later version brings pickle back.
 result_serializer = "json"
 # What Flower reads.
 event_serializer = "json"
-# One queue for every kind of kernel; which worker takes a job does not matter as long as all devices are alike. Beside
-# it each worker has one of its own (tasks/worker.py), for jobs that another worker has failed.
+# One queue for every kind of kernel. Beside it there is one for each model of GPU, for jobs that name it, and one for
+# each worker, for jobs that another has failed (tasks/worker.py). The order of jobs is not theirs (docs/adr/0021).
 task_default_queue = "evaluate"
 # The job record is the result. Celery's own would also subscribe each publisher to it and leak (celery#6963).
 result_backend = "disabled://"

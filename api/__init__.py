@@ -5,7 +5,22 @@ from __future__ import annotations
 from apiflask import APIFlask
 from apiflask.scaffold import parser
 
-from api import admin, answers, body, documentation, health, jobs, metrics, problems, stats, submissions, tracing
+from api import (
+    admin,
+    answers,
+    body,
+    dashboard,
+    documentation,
+    events,
+    health,
+    jobs,
+    metrics,
+    problems,
+    report,
+    stats,
+    submissions,
+    tracing,
+)
 from api.access import open_access
 from api.desk import open_desk
 from api.request_id import RequestIds
@@ -23,7 +38,7 @@ def create_app() -> APIFlask:
     app.after_request(answers.fresh)
     app.after_request(tracing.tell)
     open_access(app, settings(), open_desk(app).redis)
-    for noun in (submissions, jobs, health, stats, metrics, admin, documentation):
+    for noun in (submissions, jobs, report, events, dashboard, health, stats, metrics, admin, documentation):
         app.register_blueprint(noun.blueprint)
     app.wsgi_app = RequestIds(app.wsgi_app)  # type: ignore[method-assign]
     return app

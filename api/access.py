@@ -12,7 +12,7 @@ from flask import current_app, g, request
 from redis import Redis
 
 from api.keys import KeyFile, KeyFileError
-from api.problems import Kind, Problem
+from api.problems import Kind, Problem, page_wanted
 from domain.access import Key, Scope
 from domain.settings import OFF, Settings
 from tasks.rate import Rate
@@ -22,7 +22,15 @@ EXTENSION = "access"
 OPEN = frozenset({"health", "documentation", "openapi"})
 """Blueprints that everybody may ask. An endpoint that is nowhere in these lists is for admin."""
 
-SCOPES = {"submissions": Scope.SUBMIT, "jobs": Scope.READ, "stats": Scope.READ, "metrics": Scope.READ}
+SCOPES = {
+    "submissions": Scope.SUBMIT,
+    "jobs": Scope.READ,
+    "report": Scope.READ,
+    "events": Scope.READ,
+    "dashboard": Scope.READ,
+    "stats": Scope.READ,
+    "metrics": Scope.READ,
+}
 """By blueprint."""
 
 EXCEPTIONS = {"jobs.cancel": Scope.SUBMIT, "jobs.cancel_many": Scope.SUBMIT}
@@ -30,6 +38,7 @@ EXCEPTIONS = {"jobs.cancel": Scope.SUBMIT, "jobs.cancel_many": Scope.SUBMIT}
 
 FORWARDED = ("Forwarded", "X-Forwarded-For", "X-Real-IP")
 SAME_SITE = (None, "same-origin", "none")
+BROWSER = 'Basic realm="an API key as the password", charset="UTF-8", Bearer'
 
 _log = logging.getLogger(__name__)
 
@@ -78,7 +87,7 @@ class Access:
         """The key in the header; a stranger is None where none is required, and a Problem elsewhere."""
         kind, _, text = request.headers.get("Authorization", "").partition(" ")
         try:
-            key = self.keys.find(text.strip()) if kind.lower() == "bearer" else None
+            key = self.keys.find(self._of_browser() or (text.strip() if kind.lower() == "bearer" else ""))
         except KeyFileError as error:
             _log.error("%s", error)
             if required:
@@ -88,11 +97,23 @@ class Access:
         if key is None and required:
             detail = (
                 "the key is not known, or was revoked"
-                if kind.lower() == "bearer"
+                if kind.lower() in ("bearer", "basic")
                 else "an API key is needed: send the header `Authorization: Bearer <key>`"
             )
-            raise Problem(Kind.KEY_REQUIRED, detail, {"WWW-Authenticate": "Bearer"})
+            raise Problem(Kind.KEY_REQUIRED, detail, {"WWW-Authenticate": BROWSER if page_wanted() else "Bearer"})
         return key
+
+    def _of_browser(self) -> str:
+        """The key as a browser sends it, which cannot be told to send a header: the password of HTTP Basic.
+
+        It sends it along with whatever any page has it ask here, so that this opens nothing but reading, and only where
+        the page is ours or the person goes there.
+        """
+        shown = request.authorization
+        ours = request.headers.get("Sec-Fetch-Site") in SAME_SITE
+        if shown is None or shown.type != "basic" or request.method not in ("GET", "HEAD"):
+            return ""
+        return shown.password or "" if ours or request.headers.get("Sec-Fetch-Mode") == "navigate" else ""
 
 
 def open_access(app: APIFlask, settings: Settings, redis: Redis) -> None:
@@ -107,6 +128,12 @@ def caller() -> Key | None:
     """The key that makes the current request; None where none is needed, and for a stranger at an open endpoint."""
     found: Key | None = g.get("key")
     return found
+
+
+def keys_wanted() -> bool:
+    """Whether the current request needs a key."""
+    access: Access = current_app.extensions[EXTENSION]
+    return access.wanted()
 
 
 def stranger() -> bool:

@@ -78,12 +78,15 @@ def _of_jobs(counters: Counters) -> Iterator[Metric]:
     finished = CounterMetricFamily(
         "kernel_eval_jobs_finished",
         "Jobs that ended. The cause is a completed job's verdict; of others infrastructure_error, requested (its owner "
-        "cancelled it) or queue_timeout.",
+        "cancelled it) or queue_timeout; reused where an earlier answer was given whose verdict is no longer known.",
         labels=["kernel_type", "operation", "state", "cause"],
     )
     for name, value in _under(counters, "ended:"):
         finished.add_metric(name.split(":"), value)
     yield finished
+    reused = CounterMetricFamily("kernel_eval_jobs_reused", "Jobs that were answered as an earlier one was.")
+    reused.add_metric([], counters["reused"])
+    yield reused
     requeued = CounterMetricFamily("kernel_eval_jobs_requeued", "Attempts that ended by a fault of ours, tried again.")
     requeued.add_metric([], counters["requeued"])
     yield requeued

@@ -8,11 +8,13 @@ from flask import Flask, current_app
 from redis import BlockingConnectionPool, Redis
 
 from api.capacity import WAITERS
+from api.courier import Courier
 from api.waiting import Waiters
 from domain.settings import settings
 from tasks.hub import JobHub
 from tasks.records import JobRecords
 from tasks.store import connect
+from tasks.webhooks import Webhooks
 
 KEY = "desk"
 CONNECTIONS = 32
@@ -27,13 +29,15 @@ class Desk:
     redis: Redis
     records: JobRecords
     waiters: Waiters
+    webhooks: Webhooks
+    courier: Courier
 
 
 def open_desk(app: Flask, waiters: int = WAITERS) -> Desk:
     """Give the app its desk; connects to nothing yet."""
     redis = _pooled(connect())
     records = JobRecords(redis, settings().job_ttl)
-    opened = Desk(redis, records, Waiters(records, JobHub(redis, waiters)))
+    opened = Desk(redis, records, Waiters(records, JobHub(redis, waiters)), Webhooks(redis), Courier(redis, records))
     app.extensions[KEY] = opened
     return opened
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from apiflask import APIBlueprint, APIFlask
-from flask import Response, redirect, send_from_directory
-from werkzeug.wrappers import Response as BaseResponse
+from flask import Response, send_from_directory
 
 from api.problems import CONTENT_TYPE
 from api.schemas.problem import ProblemSchema
@@ -46,12 +45,6 @@ def _assets() -> Path:
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError("flask-swagger-ui is not installed: pip install -c constraints.txt --group api")
     return Path(spec.origin).parent / "dist"
-
-
-@blueprint.get("/")
-def home() -> BaseResponse:
-    """The browsable page, for who opens the service in a browser."""
-    return redirect("/docs")
 
 
 @blueprint.get(f"{ASSETS}/<path:name>")

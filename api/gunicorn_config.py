@@ -61,6 +61,7 @@ def on_starting(server: Any) -> None:
 
 
 def post_worker_init(worker: Any) -> None:
-    """Lets the clients that wait be answered when the process is told to stop."""
+    """Lets the clients that wait be answered when the process is told to stop, and tells others of ended jobs."""
     desk: Desk = worker.wsgi.extensions[KEY]
     desk.waiters.stopping = lambda: not worker.alive
+    desk.courier.start()

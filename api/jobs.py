@@ -41,7 +41,7 @@ class ListQuerySchema(WireSchema):
 @blueprint.doc(summary="A job's state and result", responses=_NO_JOB)
 def read(job_id: str, query_data: dict[str, Any]) -> Response:
     """200 for every known job, whatever became of it. With `wait`, held until it is terminal or the time is over."""
-    view, headers = answers.held(_known(job_id, desk().records.get(job_id)), query_data)
+    view, headers = answers.held(known(job_id), query_data)
     response = answers.job(view)
     response.headers.update(headers)
     return response
@@ -58,7 +58,7 @@ def cancel(job_id: str, query_data: dict[str, Any]) -> Response:
     """
     if caller() is not None:
         # Whose it is never changes, so looking first leaves no gap.
-        _known(job_id, desk().records.get(job_id))
+        known(job_id)
     view, headers = answers.held(_known(job_id, desk().records.cancel(job_id)), query_data)
     response = answers.job(view, 200 if view.state.terminal else 202)
     response.headers.update(headers)
@@ -116,6 +116,11 @@ def listing(query_data: dict[str, Any]) -> Response:
     page = found[:limit]
     shown = [summary(view) for view in page if wanted is None or view.state is wanted]
     return jsonify({"jobs": shown, "next_cursor": f"{page[-1].submitted_at:.6f}" if len(found) > limit else None})
+
+
+def known(job_id: str) -> JobView:
+    """The job as it is, for who asks; raises Problem where there is none for him."""
+    return _known(job_id, desk().records.get(job_id))
 
 
 def _known(job_id: str, view: JobView | None) -> JobView:

@@ -16,11 +16,14 @@ from redis.exceptions import RedisError
 from werkzeug.http import HTTP_STATUS_CODES
 
 from api.body import BodyError, MediaTypeError, Path
+from api.pages.rendering import page
 from api.schemas.fields import MISSING, UNKNOWN
 from domain.settings import MIB, settings
 
 CONTENT_TYPE = "application/problem+json"
 RETRY_AFTER_S = 5
+PAGES = frozenset({"dashboard", "report"})
+"""Blueprints whose answers are pages."""
 _SHOWN_ERRORS = 5
 _MESSAGE_CHARS = 400
 _log = logging.getLogger(__name__)
@@ -36,6 +39,7 @@ class Kind(Enum):
     UNKNOWN_JOB = 404, "No such job"
     UNSUPPORTED_MEDIA_TYPE = 415, "The body is no JSON"
     IDEMPOTENCY_KEY_REUSED = 422, "The idempotency key was used before"
+    NO_SUCH_GPU = 422, "No worker has that GPU"
     JOB_CANCELLED = 409, "The job was cancelled"
     TOO_MANY_REQUESTS = 429, "Too many requests"
     TOO_MANY_JOBS = 429, "Too many jobs at once"
@@ -43,6 +47,8 @@ class Kind(Enum):
     QUEUE_FULL = 503, "The queue is full"
     RECORDS_FULL = 503, "There is no room for more jobs"
     BROKER_UNREACHABLE = 503, "The broker cannot be reached"
+    WAITERS_FULL = 503, "Too many clients wait already"
+    GPU_AWAY = 503, "No worker has that GPU now"
     KEYS_UNREADABLE = 503, "The API keys cannot be read"
 
     @property
@@ -158,10 +164,26 @@ def respond(error: HTTPError) -> Response:
             "instance": request.path,
             "error": detail,
         }
-    response = current_app.response_class(current_app.json.dumps(body) + "\n", error.status_code)
+    if page_wanted():
+        shown = {name: str(body[name]) for name in ("title", "detail")}
+        response = page(
+            "problem.html", error.status_code, **shown, error_status=error.status_code, url=request.base_url
+        )
+        content_type = response.content_type
+    else:
+        response = current_app.response_class(current_app.json.dumps(body) + "\n", error.status_code)
+        content_type = CONTENT_TYPE
     response.headers.update(error.headers)
-    response.content_type = CONTENT_TYPE
+    response.content_type = content_type
     return response
+
+
+def page_wanted() -> bool:
+    """Whether the current request is for a page and comes from somebody who would rather read one than JSON."""
+    if request.blueprint not in PAGES:
+        return False
+    offered = ("application/json", CONTENT_TYPE, "text/html")
+    return request.accept_mimetypes.best_match(offered) == "text/html"
 
 
 def _plain_detail(error: HTTPError) -> str:

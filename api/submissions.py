@@ -31,13 +31,16 @@ from api.schemas.request import (
     read_evaluate,
     read_job,
 )
+from api.schemas.webhook import read_webhook
 from api.waiting import WaitQuerySchema
 from domain.job import State
 from domain.request import Request
 from domain.settings import MIB, settings
 from tasks.admission import Limits, Refusal
+from tasks.heartbeat import workers
 from tasks.records import JobView
 from tasks.submission import NotRecorded, submit, submit_many
+from tasks.webhooks import Webhook
 
 log = logging.getLogger(__name__)
 
@@ -52,8 +55,11 @@ _REFUSED: dict[int, Any] = {
     400: _problem("The request is not valid; every field at fault is named"),
     413: _problem("The body is larger than 64 MiB"),
     415: _problem("The body is no JSON"),
-    422: _problem("The `Idempotency-Key` was used before, for another request"),
-    503: _problem("The queue or the records are full, or the broker cannot be reached; try again after `Retry-After`"),
+    422: _problem("The `Idempotency-Key` was used before, for another request; or no worker ever had that `gpu`"),
+    503: _problem(
+        "The queue or the records are full, no worker has the `gpu` now, or the broker cannot be reached; try again "
+        "after `Retry-After`"
+    ),
 }
 _ANSWERS: dict[int, Any] = {
     200: {
@@ -86,19 +92,19 @@ def _submission(
 @_submission("/evaluate", EvaluateSchema, examples.EVALUATE, "Judge one kernel")
 def evaluate(json_data: Json, query_data: Json, headers_data: Json) -> Response:
     """Builds, runs and times one kernel. Answers 202 at once, or with `wait` the verdict."""
-    return _submit(read_evaluate(json_data), query_data, headers_data)
+    return _submit(read_evaluate(json_data), read_webhook(json_data), query_data, headers_data)
 
 
 @_submission("/compare", CompareSchema, examples.COMPARE, "Judge a kernel against a reference")
 def compare(json_data: Json, query_data: Json, headers_data: Json) -> Response:
     """Builds both kernels, checks the custom one against the reference, times both. Answers as /evaluate does."""
-    return _submit(read_compare(json_data), query_data, headers_data)
+    return _submit(read_compare(json_data), read_webhook(json_data), query_data, headers_data)
 
 
 @_submission("/", LegacyCompareSchema, examples.LEGACY, "The old name of /compare", deprecated=True)
 def legacy(json_data: Json, query_data: Json, headers_data: Json) -> Response:
     """Takes what /compare takes, and the first version's `ref_code` and `custom_code`; so does /compare."""
-    return _submit(read_compare(json_data), query_data, headers_data)
+    return _submit(read_compare(json_data), read_webhook(json_data), query_data, headers_data)
 
 
 @blueprint.post("/batch")
@@ -110,14 +116,20 @@ def batch(json_data: Json, headers_data: Json) -> Response:
     """Each body is accepted or refused on its own. Follow the accepted ones with `GET /jobs?batch_id=…`."""
     answers_: list[str | Problem] = []
     valid: list[tuple[str, Request]] = []
+    hooks: dict[str, Webhook] = {}
     for index, body in enumerate(read_batch(json_data)):
         try:
-            valid.append((chosen_id(headers_data, f"{index}"), read_job(body)))
-            answers_.append(valid[-1][0])
+            job_id, request, webhook = chosen_id(headers_data, f"{index}"), read_job(body), read_webhook(body)
+            _check_priority(request)
+            valid.append((job_id, request))
+            answers_.append(job_id)
+            if webhook is not None:
+                hooks[job_id] = webhook
         except ValidationError as error:
             answers_.append(invalid_fields(error))
     batch_id = chosen_id(headers_data, "batch")
-    refused = _submit_many(valid, batch_id)
+    attached = _attach(hooks)
+    refused = _submit_many(valid, batch_id, attached)
     entries = [
         _entry(index, refused.get(answer, answer) if isinstance(answer, str) else answer)
         for index, answer in enumerate(answers_)
@@ -137,8 +149,11 @@ def batch(json_data: Json, headers_data: Json) -> Response:
     return answer
 
 
-def _submit_many(jobs: list[tuple[str, Request]], batch_id: str) -> dict[str, Problem]:
-    """The problems that kept jobs out, by their ids; raises Problem when none of them got in."""
+def _submit_many(jobs: list[tuple[str, Request]], batch_id: str, attached: set[str]) -> dict[str, Problem]:
+    """The problems that kept jobs out, by their ids; raises Problem when none of them got in.
+
+    Of those that did not get in, the webhooks that were `attached` are forgotten.
+    """
     if not jobs:
         return {}
     key, limits = caller(), _limits()
@@ -147,6 +162,7 @@ def _submit_many(jobs: list[tuple[str, Request]], batch_id: str) -> dict[str, Pr
     refused = {
         job_id: _not_recorded(one) for (job_id, _), one in zip(jobs, admitted, strict=True) if isinstance(one, Refusal)
     }
+    desk().webhooks.detach(attached & refused.keys())
     if len(refused) == len(jobs):
         raise next(iter(refused.values()))
     return refused
@@ -158,10 +174,21 @@ def _entry(index: int, answer: str | Problem) -> dict[str, Any]:
     return {"index": index, "job_id": answer, "location": location(answer), "state": State.QUEUED.value}
 
 
-def _submit(request: Request, query: Json, headers: Json) -> Response:
+def _check_priority(request: Request) -> None:
+    """With API keys, priorities are compared between strangers, so that there is a highest one."""
+    most = settings().key_max_priority
+    if caller() is not None and request.priority > most:
+        raise ValidationError({"priority": [f"must be at most {most} here"]}, data={"priority": request.priority})
+
+
+def _submit(request: Request, webhook: Webhook | None, query: Json, headers: Json) -> Response:
+    _check_priority(request)
+    job_id = chosen_id(headers)
+    attached = _attach({job_id: webhook} if webhook is not None else {})
     try:
-        job_id = submit(desk().records, request, job_id=chosen_id(headers), key=caller(), limits=_limits())
+        submit(desk().records, request, job_id=job_id, key=caller(), limits=_limits())
     except NotRecorded as error:
+        desk().webhooks.detach(attached)
         raise _not_recorded(error.refusal) from error
     tracing.note([job_id])
     try:
@@ -178,6 +205,11 @@ def _submit(request: Request, query: Json, headers: Json) -> Response:
             {"Retry-After": str(RETRY_AFTER_S)},
         )
     return answers.submitted(view, query)
+
+
+def _attach(hooks: dict[str, Webhook]) -> set[str]:
+    """The jobs that have a webhook by this request: one that sends another's idempotency key again changes nothing."""
+    return {job_id for job_id, webhook in hooks.items() if desk().webhooks.attach(job_id, webhook)}
 
 
 def _limits() -> Limits:
@@ -199,6 +231,15 @@ def _not_recorded(refusal: Refusal) -> Problem:
         case Refusal.MEMORY_IS_FULL:
             detail = f"requests and results fill their {own.records_memory // MIB} MiB; nothing was recorded"
             return Problem(Kind.RECORDS_FULL, f"{detail}, try again when jobs have ended and results expired", later)
+        case Refusal.NO_SUCH_GPU:
+            there = ", ".join(sorted({worker.gpu_model for worker in workers(desk().redis) if worker.gpu_model}))
+            told = f"no worker has that model; there is {there or 'no worker at all'}. Name one of those, or none"
+            return Problem(
+                Kind.NO_SUCH_GPU, f"gpu: {told}", errors=[{"path": ["gpu"], "pointer": "/gpu", "message": told}]
+            )
+        case Refusal.GPU_IS_AWAY:
+            detail = "no living worker has the `gpu` that the request names, though one had; nothing was recorded"
+            return Problem(Kind.GPU_AWAY, f"{detail}, try again later, or without `gpu`", later)
         case Refusal.OTHER_REQUEST:
             detail = "this Idempotency-Key was used for another request; send that again, or choose a new key"
             return Problem(Kind.IDEMPOTENCY_KEY_REUSED, detail)

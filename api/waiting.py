@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from flask import request
@@ -63,6 +63,32 @@ class Waiters:
             return self._wait(view, seconds), True
         finally:
             self._hub.leave()
+
+    def enter(self) -> bool:
+        """Take a place for a client that is held by other means; then `leave` gives it back."""
+        return self._hub.try_enter()
+
+    def leave(self) -> None:
+        self._hub.leave()
+
+    def changes(self, view: JobView, seconds: float, quiet_s: float) -> Iterator[JobView | None]:
+        """The job as it is, then after each change; None where none came for `quiet_s`.
+
+        Ends when the job is terminal, the time is over or the process is being stopped. Whoever reads has a place.
+        """
+        deadline = time.monotonic() + seconds
+        with self._hub.watch(view.job_id) as change:
+            yield (view := self._look(view))  # It may have moved before we watched.
+            silent_since = time.monotonic()
+            while not view.state.terminal and (left := deadline - time.monotonic()) > 0 and not self.stopping():
+                if change.wait(min(left, SLICE_S, quiet_s)):
+                    change.clear()
+                    yield (view := self._look(view))
+                elif time.monotonic() - silent_since < quiet_s:
+                    continue
+                else:
+                    yield None
+                silent_since = time.monotonic()
 
     def close(self) -> None:
         """Stop listening for changes and wake who is held."""

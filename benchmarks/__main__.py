@@ -16,7 +16,8 @@ from environs import EnvError
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import overhead
+from benchmarks import jobs, overhead
+from benchmarks.baseline import baseline
 from benchmarks.latency import Latency
 from benchmarks.overhead import BenchmarkError, Throughput
 from domain.settings import settings
@@ -68,22 +69,42 @@ def _measure(console: Console) -> dict[str, Any]:
         console.print(f"{where['device']}; {where['host_cpus']} host CPUs, {where['jobs_at_once']} jobs at once\n")
         round_trip = overhead.round_trip(stack, client)
         acceptance = overhead.acceptance(stack, client)
-        throughput = overhead.throughput(stack, client)
-    console.print(_table(round_trip, acceptance, throughput))
+        enqueue = overhead.enqueue(stack)
+        throughput = overhead.throughput(stack, client, jobs.mixed(overhead.MIXED))
+        quick = [jobs.right(budget="quick") for _ in range(overhead.STREAM)]
+        ours = overhead.judged(stack, client, quick[: overhead.COMPARED])
+        stream = overhead.throughput(stack, client, quick[overhead.COMPARED :])
+    console.print("Now without the service, an interpreter for each job ...")
+    theirs = baseline(quick[: overhead.COMPARED])
+    lines = {
+        "tiny /evaluate, POST to verdict, one at a time": round_trip,
+        "POST to 202, workers busy": acceptance,
+        f"POST to 202, {enqueue.per_second:.0f} a second, {enqueue.waiting} clients waiting": enqueue.latency,
+        "small /compare at the quick budget, one at a time": ours,
+        "the same, a fresh interpreter for each (no service)": theirs,
+    }
+    console.print(_table(lines, throughput))
+    ratio = stream.per_second * theirs.mean / 1e3
+    console.print(
+        f"{stream.jobs} of those as one batch: {stream.per_second:.2f} a second, {ratio:.1f} times those interpreters "
+        f"one after the other. Of the clients that wait, {enqueue.held} were held at the beginning, for so many places"
+    )
     return {
         **where,
         "round_trip_ms": dataclasses.asdict(round_trip),
         "acceptance_ms": dataclasses.asdict(acceptance),
+        "enqueue": dataclasses.asdict(enqueue),
         "throughput": dataclasses.asdict(throughput),
+        "quick_ms": dataclasses.asdict(ours),
+        "quick_stream": dataclasses.asdict(stream),
+        "baseline_ms": dataclasses.asdict(theirs),
+        "stream_over_baseline": ratio,
     }
 
 
-def _table(round_trip: Latency, acceptance: Latency, throughput: Throughput) -> Table:
+def _table(lines: dict[str, Latency], throughput: Throughput) -> Table:
     table = Table("measured", "samples", "p50", "p95", "p99", "longest")
-    for what, latency in (
-        ("tiny /evaluate, POST to verdict, one at a time", round_trip),
-        ("POST to 202, workers busy", acceptance),
-    ):
+    for what, latency in lines.items():
         times = (latency.p50, latency.p95, latency.p99, latency.longest)
         table.add_row(what, str(latency.count), *(f"{time:.1f} ms" for time in times))
     outcomes = ", ".join(f"{count} {verdict}" for verdict, count in sorted(throughput.verdicts.items()))

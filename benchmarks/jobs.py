@@ -17,6 +17,16 @@ REFERENCE = """class Model(nn.Module):
 def get_inputs():
     return [torch.randn(256, 256)]
 """
+SLEEPING = """import time
+
+class Model(nn.Module):
+    def forward(self, x):
+        time.sleep(0.2)
+        return x
+
+def get_inputs():
+    return [torch.randn(4)]
+"""
 RIGHT = "class ModelNew(nn.Module):\n    def forward(self, x):\n        return x.clamp(min=0)\n"
 WRONG = "class ModelNew(nn.Module):\n    def forward(self, x):\n        return x.clamp(min=1)\n"
 
@@ -26,13 +36,19 @@ def tiny() -> Body:
     return {"kernel": _torch(REFERENCE), "num_trials": 1}
 
 
+def right(**options: Any) -> Body:
+    """A /compare that passes."""
+    return {"ref_kernel": _torch(REFERENCE), "custom_kernel": _torch(RIGHT), **options}
+
+
+def sleeping() -> Body:
+    """An /evaluate that keeps its worker busy and leaves the processors alone, as a kernel on a GPU does."""
+    return {"kernel": _torch(SLEEPING), "num_trials": 1}
+
+
 def mixed(count: int) -> list[Body]:
     """Evaluations, comparisons that are right and wrong, and CUDA to compile, in turn."""
     return [_KINDS[number % len(_KINDS)]() for number in range(count)]
-
-
-def _right() -> Body:
-    return {"ref_kernel": _torch(REFERENCE), "custom_kernel": _torch(RIGHT), "num_trials": 1}
 
 
 def _wrong() -> Body:
@@ -49,4 +65,4 @@ def _torch(source: str) -> Body:
     return {"source_code": f"{source}\n# {uuid4()}\n", "kernel_type": KernelType.TORCH.value}
 
 
-_KINDS = (tiny, _right, _wrong, _cuda)
+_KINDS = (tiny, lambda: right(num_trials=1), _wrong, _cuda)

@@ -9,18 +9,21 @@ from typing import Self
 
 @dataclass(frozen=True)
 class Latency:
-    """Percentiles in milliseconds, of `count` samples."""
+    """Percentiles and the mean in milliseconds, of `count` samples."""
 
     count: int
     p50: float
     p95: float
     p99: float
     longest: float
+    mean: float
 
     @classmethod
     def of(cls, seconds: Sequence[float]) -> Self:
         ordered = sorted(1e3 * sample for sample in seconds)
-        return cls(len(ordered), *(percentile(ordered, share) for share in (0.5, 0.95, 0.99, 1.0)))
+        mean = sum(ordered) / len(ordered)
+        p50, p95, p99, longest = (percentile(ordered, share) for share in (0.5, 0.95, 0.99, 1.0))
+        return cls(len(ordered), p50, p95, p99, longest, mean)
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:

@@ -58,7 +58,7 @@ def _measure(redis: Redis, url: str) -> None:
     redis.delete(app.conf.task_default_queue)
     table.add_row("queued, without its message", _each(redis, empty))
     for number in range(JOBS):
-        claim = records.claim(f"{number:036d}", "gpu0@node")
+        claim = records.claim("gpu0@node")
         if claim is None or not records.complete(f"{number:036d}", claim.attempt, report.body(f"{number:036d}")):
             raise RuntimeError(f"job {number} did not complete")
     table.add_row("completed", _each(redis, empty))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -10,6 +13,7 @@ from typing import Any
 import httpx
 
 from benchmarks import jobs
+from benchmarks.enqueue import Enqueue, of_wire
 from benchmarks.latency import Latency
 from domain.job import TERMINAL, State
 from stack.running import Stack
@@ -19,6 +23,8 @@ ROUND_TRIPS = 20
 BACKLOG = 8
 SUBMISSIONS = 100
 MIXED = 40
+STREAM = 100
+COMPARED = 10
 WAIT_S = 60
 BEAT_S = 0.1
 
@@ -68,12 +74,36 @@ def acceptance(stack: Stack, client: httpx.Client) -> Latency:
     return Latency.of(samples)
 
 
-def throughput(stack: Stack, client: httpx.Client) -> Throughput:
-    """Small jobs of every sort, accepted as one batch."""
-    answer = client.post("/batch", json={"jobs": jobs.mixed(MIXED)}).raise_for_status().json()
-    if answer["accepted"] != MIXED:
+def enqueue(stack: Stack) -> Enqueue:
+    """POST to 202 at a fixed rate beside hundreds of clients that wait, from a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.enqueue", stack.url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        stack.wait_until(lambda: process.poll() is not None, "the benchmark's clients")
+        out, _ = process.communicate()
+    if process.returncode != 0:
+        raise BenchmarkError("the clients of the benchmark failed; what they said is above")
+    return of_wire(json.loads(out))
+
+
+def judged(stack: Stack, client: httpx.Client, bodies: list[dict[str, Any]]) -> Latency:
+    """The same comparisons that `benchmarks/baseline.py` makes, one after the other."""
+    samples = []
+    for body in bodies:
+        began = time.perf_counter()
+        answer = client.post("/compare", params={"wait": WAIT_S}, json=body)
+        samples.append(time.perf_counter() - began)
+        if answer.status_code != httpx.codes.OK or answer.json()["verdict"] != "passed":
+            raise BenchmarkError(f"a kernel that should pass did not: {answer.text}")
+        stack.tick(0)
+    return Latency.of(samples)
+
+
+def throughput(stack: Stack, client: httpx.Client, sent: list[dict[str, Any]]) -> Throughput:
+    """Small jobs, accepted as one batch."""
+    answer = client.post("/batch", json={"jobs": sent}).raise_for_status().json()
+    if answer["accepted"] != len(sent):
         raise BenchmarkError(f"the service refused jobs: {answer['jobs']}")
-    query = {"batch_id": answer["batch_id"], "limit": MIXED}
+    query = {"batch_id": answer["batch_id"], "limit": len(sent)}
     while any(job["state"] not in TERMINAL for job in client.get("/jobs", params=query).json()["jobs"]):
         stack.tick(BEAT_S)
     ended = [_job(client, entry["job_id"]) for entry in answer["jobs"]]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Self
@@ -27,6 +29,12 @@ class Kernel:
     kernel_type: KernelType
     io: IOContract | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all that it is: equal for two submissions of the same kernel, whoever sent them."""
+        text = json.dumps(self.to_wire(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
 
     @classmethod
     def from_wire(cls, wire: dict[str, Any]) -> Self:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
 from typing import Any, Self
 
+from domain.budget import Budget
 from domain.kernel import Kernel
 
-DEFAULT_NUM_TRIALS = 100
+DEFAULT_NUM_TRIALS = Budget.DEFAULT.effort.num_trials
 DEFAULT_TIMEOUT_S = 120
-DEFAULT_PRECISION = 0.01
+DEFAULT_PRIORITY = 5
+DEFAULT_PRECISION = Budget.DEFAULT.effort.precision
 """Half the width of the 95 % interval at which timing stops, relative to what is measured."""
 DEFAULT_TOLERANCE = 1e-2
 """The original service's atol and rtol, where a request names none (None)."""
+
+_NO_WORK = ("timeout", "build_timeout", "queue_timeout", "priority", "gpu", "reuse")
 
 
 @dataclass(frozen=True)
@@ -21,7 +27,10 @@ class Request:
 
     `timeout` counts seconds of running, and of building too unless `build_timeout` does. `queue_timeout` is how long
     the job may wait until a worker begins it (None: as long as it takes).
-    `num_trials` bounds the rounds of windows, which end sooner where the interval is as narrow as `precision` asks.
+    `num_trials` bounds the rounds of windows, which end sooner where the interval is as narrow as `precision` asks;
+    `budget` says how much else is done (`domain/budget.py`; at the door it sets those two where they are not given).
+    Of two queued jobs the one of higher `priority` is begun first. `gpu` is the model that it is to run on (None: any),
+    `reuse` whether the answer to the same work may be given again instead.
     `profile` asks for one more call of each kernel, under a profiler, for information.
     `replay_seed` is the secret of an earlier job in hexadecimal digits, to get its inputs again.
     """
@@ -38,6 +47,10 @@ class Request:
     replay_seed: str | None = None
     build_timeout: int | None = None
     queue_timeout: int | None = None
+    budget: Budget = Budget.DEFAULT
+    priority: int = DEFAULT_PRIORITY
+    gpu: str | None = None
+    reuse: bool = False
 
     @property
     def build_seconds(self) -> int:
@@ -47,6 +60,17 @@ class Request:
     @property
     def operation(self) -> str:
         return "evaluate" if self.reference is None else "compare"
+
+    @property
+    def kind(self) -> str:
+        """Requests of one kind take about as long, as far as can be told beforehand."""
+        return f"{self.operation}:{self.kernel.kernel_type}:{self.budget}"
+
+    @property
+    def work(self) -> str:
+        """A digest of what is to be done: the same for requests that differ in when and where only."""
+        done = {name: value for name, value in self.to_wire().items() if name not in _NO_WORK}
+        return hashlib.sha256(json.dumps(done, sort_keys=True).encode()).hexdigest()[:32]
 
     @classmethod
     def from_wire(cls, wire: dict[str, Any]) -> Self:
@@ -65,6 +89,10 @@ class Request:
             replay_seed=wire.get("replay_seed"),
             build_timeout=wire.get("build_timeout"),
             queue_timeout=wire.get("queue_timeout"),
+            budget=Budget(wire.get("budget", Budget.DEFAULT)),
+            priority=wire.get("priority", DEFAULT_PRIORITY),
+            gpu=wire.get("gpu"),
+            reuse=wire.get("reuse", False),
         )
 
     def to_wire(self) -> dict[str, Any]:
@@ -81,4 +109,8 @@ class Request:
             "replay_seed": self.replay_seed,
             "build_timeout": self.build_timeout,
             "queue_timeout": self.queue_timeout,
+            "budget": self.budget.value,
+            "priority": self.priority,
+            "gpu": self.gpu,
+            "reuse": self.reuse,
         }

@@ -45,7 +45,9 @@ class Timing:
     itself (None where not measured), `launch_shift_us` what was taken off each call because launches are that much
     slower in this process than on this card as a rule, `launches` a call's by the runner's own count (None where not
     known), `precision` half the 95 % interval of `trusted_ms` relative to it (None where unknown), `stopped_by` why no
-    more windows were taken, `card` the state of the GPU around them.
+    more windows were taken, `card` the state of the GPU around them. `window_ms` is the time of a call in each window,
+    in order, for a picture of them: of many windows some, evenly, and seven digits; `left_out` are the places in it of
+    those that were disturbed. Both sides of a comparison have the same windows there, side by side.
     """
 
     method: str
@@ -64,6 +66,8 @@ class Timing:
     precision: float | None = None
     stopped_by: str | None = None
     card: dict[str, Any] | None = None
+    window_ms: list[float] = field(default_factory=list)
+    left_out: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,8 @@ class Comparison:
 
     `weak_reference` names trivial answers that the reference could not tell from right ones at this tolerance;
     `precision` holds both errors against the reference in float64, where that could be run. `layout` has a sentence for
-    each returned output whose strides are not the reference's.
+    each returned output whose strides are not the reference's. `where` is a map of the wrong elements of the first
+    wrong call (`validation.mismatch_map`); None where nothing is wrong, or not element by element.
     """
 
     passed: bool
@@ -91,6 +96,7 @@ class Comparison:
     precision: dict[str, Any] | None = None
     strict: dict[str, Any] | None = None
     layout: list[str] = field(default_factory=list)
+    where: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -98,6 +104,7 @@ class Outcome:
     """Everything found about one kernel.
 
     `launches` is what its calls launch by its own process's word, where that was asked for: information, no finding.
+    `digest` is the kernel's (`domain.kernel`).
     """
 
     status: Status
@@ -112,6 +119,7 @@ class Outcome:
     timing: Timing | None = None
     comparison: Comparison | None = None
     launches: dict[str, Any] | None = None
+    digest: str | None = None
 
 
 @dataclass(frozen=True)
@@ -126,13 +134,17 @@ class Speedup:
 
 @dataclass(frozen=True)
 class Report:
-    """A finished job: the kernel's outcome, the reference's where there was one, and where it ran."""
+    """A finished job: the kernel's outcome, the reference's where there was one, and where it ran.
+
+    `budget` is its name and what it left out (`domain/budget.py`).
+    """
 
     outcome: Outcome
     environment: dict[str, Any]
     reference: Outcome | None = None
     speedup: Speedup | None = None
     device_metrics: dict[str, Any] | None = None
+    budget: dict[str, Any] | None = None
 
     def body(self, job_id: str) -> dict[str, Any]:
         """The original service's answer, with ours added; JSON-ready."""
@@ -153,6 +165,8 @@ class Report:
             body["ref_runtime"] = asdict(timing.stats if timing else RuntimeStats())
             body["ref_result"] = _exec_result(self.reference, environment)
             body["speedup"] = asdict(self.speedup) if self.speedup else None
+        if self.budget is not None:
+            body["budget"] = self.budget
         if self.device_metrics is not None:
             body["kernel_exec_result"]["metadata"]["device_metrics"] = self.device_metrics
         writable: dict[str, Any] = _writable(body)
@@ -196,6 +210,7 @@ def _exec_result(outcome: Outcome, environment: dict[str, Any]) -> dict[str, Any
             "cuda_version": environment.get("cuda_version"),
             "kernel_name": outcome.entry,
             "kernel_type": outcome.kernel_type,
+            "digest": outcome.digest,
         },
     }
     if timing:

@@ -33,22 +33,26 @@ class Stop(StrEnum):
 class Plan:
     """Rounds of one window for each contender, until the interval is as narrow as asked for or a budget is spent.
 
-    `precision` is half the 95 % interval's width, relative to its middle; `num_trials` bounds the rounds.
+    `precision` is half the 95 % interval's width, relative to its middle; `num_trials` bounds the rounds, `min_rounds`
+    are always taken. `device_time` is the part of BUDGET_S that there is (1.0: all).
     """
 
     num_trials: int
     precision: float
     is_cuda: bool
+    min_rounds: int = MIN_ROUNDS
+    device_time: float = 1.0
 
     def stop(self, rounds: int, spent_s: float, half_width: float) -> Stop | None:
-        """Whether so many rounds are enough, and why. MIN_ROUNDS are always taken."""
-        if rounds < MIN_ROUNDS:
+        """Whether so many rounds are enough, and why."""
+        if rounds < self.min_rounds:
             return None
         if half_width <= self.precision:
             return Stop.PRECISION
         if rounds >= self.num_trials:
             return Stop.NUM_TRIALS
-        return Stop.DEVICE_TIME if spent_s >= BUDGET_S["cuda" if self.is_cuda else "cpu"] else None
+        budget_s = self.device_time * BUDGET_S["cuda" if self.is_cuda else "cpu"]
+        return Stop.DEVICE_TIME if spent_s >= budget_s else None
 
 
 def calls_that_fit(slowest_ms: float, *, bytes_per_call: int, memory: int, is_cuda: bool) -> int:

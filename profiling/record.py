@@ -23,6 +23,9 @@ EVENT_SLACK_MS = 0.02
 READY_SLACK = 1.1
 """Making ready is mostly copying, which takes a few percent more or less from time to time."""
 
+SHOWN_WINDOWS = 128
+SHOWN_DIGITS = 7
+
 LEAST_LAUNCH_MS = 1.2e-3
 """No kernel is launched behind another sooner: 1.67 µs is the least seen on an H200 (docs/measurements.md)."""
 
@@ -135,9 +138,10 @@ class TimeRecord:
 
     def timing(self, cache: str) -> Timing:
         """The timing. Its level is the referee's alone; the runner's events give only the distribution around it."""
-        net = self.net_ms
-        windows = net[undisturbed(net)] / self.calls
+        net, kept = self.net_ms, undisturbed(self.net_ms)
+        windows = net[kept] / self.calls
         counted = len(windows)
+        shown = np.unique(np.linspace(0, len(net) - 1, min(len(net), SHOWN_WINDOWS)).round().astype(int))
         level, bounded = resolved(windows)
         shape = np.concatenate(self._shapes) if self._shapes and not self._misfits else None
         flags = list(self.flags)
@@ -173,6 +177,8 @@ class TimeRecord:
             launches=self.launches,
             stopped_by=self.stopped.value if self.stopped is not None else None,
             card=self.card,
+            window_ms=[float(f"{ms:.{SHOWN_DIGITS}g}") for ms in net[shown] / self.calls],
+            left_out=[place for place, window in enumerate(shown) if not kept[window]],
         )
 
     def _single_call(self, windows: Sample) -> Believed:

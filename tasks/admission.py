@@ -11,6 +11,7 @@ from typing import Any
 from domain.access import Key
 from domain.request import Request
 from tasks.job_view import text
+from tasks.lines import line_of_gpu
 
 
 class Refusal(StrEnum):
@@ -23,6 +24,10 @@ class Refusal(StrEnum):
     """The records hold as many bytes as they may."""
     OTHER_REQUEST = "other"
     """Under this id, which follows from an idempotency key, another request is recorded."""
+    NO_SUCH_GPU = "gpu"
+    """No worker ever had the GPU which the request names."""
+    GPU_IS_AWAY = "gpu away"
+    """No worker has it now."""
 
     def __bool__(self) -> bool:
         return False
@@ -30,10 +35,14 @@ class Refusal(StrEnum):
 
 @dataclass(frozen=True)
 class Recorded:
-    """A job that is recorded since `at` (epoch seconds of the records' clock); `new` unless it was there before."""
+    """A job that is recorded since `at` (epoch seconds of the records' clock); `new` unless it was there before.
+
+    One that is `answered` has its result already, an earlier job's: nothing is to be done.
+    """
 
     at: float
     new: bool
+    answered: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,7 +59,7 @@ Admission = Recorded | Refusal
 
 
 def arguments(
-    job_id: str, request: Request, batch_id: str | None, key: Key | None, limits: Limits
+    job_id: str, request: Request, batch_id: str | None, key: Key | None, limits: Limits, ttl_s: int
 ) -> list[str | int | float]:
     """CREATE's."""
     stored = json.dumps(request.to_wire(), separators=(",", ":"))
@@ -60,12 +69,14 @@ def arguments(
         *(key.key_id if key else "", key.max_jobs if key else 0),
         *(fingerprint, limits.queue, limits.memory),
         *(request.build_timeout or "", request.queue_timeout or ""),
+        *(request.priority, request.gpu or "", request.kind, request.work, line_of_gpu(request.gpu)),
+        *("1" if request.reuse and request.replay_seed is None else "", ttl_s),
     ]
 
 
 def answer(said: list[Any]) -> Admission:
     """What CREATE says."""
     word = text(said[0])
-    if word in ("new", "known"):
-        return Recorded(float(said[1]), word == "new")
+    if word in ("new", "known", "answered"):
+        return Recorded(float(said[1]), word != "known", word == "answered")
     return Refusal(word)

@@ -170,6 +170,7 @@ class Contender:
             timing=self.timing,
             comparison=self.comparison,
             launches=self.launches,
+            digest=self.kernel.digest,
         )
 
     def _told(self, text: str) -> str:

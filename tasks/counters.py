@@ -38,7 +38,9 @@ def read(redis: Redis, now: float) -> dict[str, float]:
         pipe.zcard("jobs:all")
         pipe.zcount("jobs:finished", now - RECENT_S, "+inf")
         stored, *sizes = pipe.execute()
-    counters: dict[str, float] = dict.fromkeys(("submitted", "completed", "failed", "cancelled", "requeued"), 0)
+    counters: dict[str, float] = dict.fromkeys(
+        ("submitted", "completed", "failed", "cancelled", "requeued", "reused"), 0
+    )
     for name, value in stored.items():
         counters[text(name)] = _number(text(value))
     for state, size in zip(State, sizes, strict=False):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,18 @@ class Device:
     @property
     def is_gpu(self) -> bool:
         return self.gpu_index is not None
+
+    @property
+    def model(self) -> str:
+        """What a request's `gpu` names: the short name, "cpu", or the card's own in small letters and dashes.
+
+        A slice of a card (MIG) is no card: it is named in full.
+        """
+        if self.gpu_name is None:
+            return CPU_ONLY
+        if self.gpu_type is not None and "mig" not in self.gpu_name.lower().split():
+            return self.gpu_type
+        return re.sub(r"[^a-z0-9]+", "-", self.gpu_name.lower().removeprefix("nvidia ")).strip("-")
 
 
 CPU = Device("cpu")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from domain.fault import InfrastructureFault, JobCancelled
@@ -13,16 +13,18 @@ from domain.job import Stage
 from domain.request import Request
 from domain.result import Report
 from domain.settings import settings
+from tasks import device
 from tasks.app import app
 from tasks.child_board import board
+from tasks.lines import Claim, Message
 from tasks.log_lines import about
 from tasks.records import JobRecords
 from tasks.store import connect
-from tasks.submission import TASK, publish_again
+from tasks.submission import TASK, publish_again, publish_more
 from tasks.task_events import stage_events
 from tasks.watch import Superseded, Watch
 
-Pipeline = Callable[[Request, Callable[[Stage], None], Callable[[], bool]], Report]
+Pipeline = Callable[[Request, Callable[[Stage], None], Callable[[], bool], Callable[[bool], None]], Report]
 
 LOST_EXIT = 71
 
@@ -33,37 +35,56 @@ class DeviceLost(Exception):
     """This process can no longer use its device, and no other job can be judged in it."""
 
 
-def evaluate(task: Any, job_id: str, attempt: int) -> str:
-    """The task. `attempt` is the one that the message is for; a message that came twice or too late does nothing.
+def evaluate(task: Any, *_: Any) -> str:
+    """The task. Its message names no job: the one that is first in line is begun (`tasks/lines.py`).
 
     Returns the verdict, or in a word what became of the attempt: for Flower, nobody else is told.
     """
-
-    def pipeline(request: Request, progress: Callable[[Stage], None], cancelled: Callable[[], bool]) -> Report:
-        def enter(stage: Stage) -> None:
-            stage_events().tell(task, stage)
-            progress(stage)
-
-        return run_pipeline(request, enter, cancelled)
-
-    return execute(patient_records(), prompt_records(), job_id, attempt, task.request.hostname, pipeline)
+    # What is in a message of an earlier version is not looked at.
+    message = Message(task.request.id, task.request.delivery_info["routing_key"])
+    show = partial(stage_events().tell, task)
+    return execute(patient_records(), prompt_records(), message, task.request.hostname, run_pipeline, show)
 
 
-def execute(records: JobRecords, pulse: JobRecords, job_id: str, attempt: int, worker: str, pipeline: Pipeline) -> str:
-    """Run one attempt. `records` outlasts a restart of Redis; `pulse` gives up quickly, as it speaks again anyway."""
-    with about(job_id=job_id, attempt=attempt):
-        return _attempt(records, pulse, job_id, attempt, worker, pipeline)
+def execute(
+    records: JobRecords,
+    pulse: JobRecords,
+    message: Message,
+    worker: str,
+    pipeline: Pipeline,
+    show: Callable[[Claim, Stage], None] = lambda claim, stage: None,
+) -> str:
+    """Run one attempt. `records` outlasts a restart of Redis; `pulse` gives up quickly, as it speaks again anyway.
 
-
-def _attempt(records: JobRecords, pulse: JobRecords, job_id: str, attempt: int, worker: str, pipeline: Pipeline) -> str:
-    claim = records.claim(job_id, worker, attempt=attempt)
+    `show` is called with what was begun, and each stage that it enters.
+    """
+    claim = records.claim(worker, own_model(), message)
     if claim is None:
-        log.info("job %s: attempt %d is not to be run", job_id, attempt)
-        return "not run"
+        log.info("message %s: no job to begin", message.id)
+        return "no job"
+    if claim.lacking is not None:
+        publish_more(claim.lacking)
+    with about(job_id=claim.job_id, attempt=claim.attempt):
+        return _attempt(records, pulse, claim, pipeline, show)
+
+
+def _attempt(
+    records: JobRecords,
+    pulse: JobRecords,
+    claim: Claim,
+    pipeline: Pipeline,
+    show: Callable[[Claim, Stage], None],
+) -> str:
+    job_id, attempt = claim.job_id, claim.attempt
+
+    def enter(stage: Stage) -> None:
+        show(claim, stage)
+        watch.progress(stage)
+
     log.info("job %s: attempt %d begins", job_id, attempt)
     try:
         with Watch(pulse, job_id, attempt, claim.request.build_seconds + claim.request.timeout) as watch:
-            report = pipeline(claim.request, watch.progress, watch.cancelled)
+            report = pipeline(claim.request, enter, watch.cancelled, watch.so_far)
         watch.report_rest(records)
         records.complete(job_id, attempt, report.body(job_id))
         # The verdict and no more: what a kernel's fault says may quote its source.
@@ -90,17 +111,29 @@ def _attempt(records: JobRecords, pulse: JobRecords, job_id: str, attempt: int, 
 
 def try_again(records: JobRecords, job_id: str, attempt: int, reason: str) -> None:
     """Queue the job for another worker, or end it when it has had its attempts."""
-    if records.requeue(job_id, attempt, reason):
-        publish_again(records, job_id, attempt + 1)
+    line = records.requeue(job_id, attempt, reason)
+    if line is not None:
+        publish_again(line, job_id, attempt + 1)
 
 
-def run_pipeline(request: Request, progress: Callable[[Stage], None], cancelled: Callable[[], bool]) -> Report:
+@cache
+def own_model() -> str:
+    """The model of this process's device, by which requests name it."""
+    return device.detect().model
+
+
+def run_pipeline(
+    request: Request,
+    progress: Callable[[Stage], None],
+    cancelled: Callable[[], bool],
+    so_far: Callable[[bool], None],
+) -> Report:
     """The pipeline on this process's workbench. Imported here: it brings torch, which only pool children may load."""
     from tasks.pipeline import run
     from tasks.workbench import workbench
 
     try:
-        report = run(request, workbench(), progress, cancelled)
+        report = run(request, workbench(), progress, cancelled, so_far)
         board.write(workbench().standbys_ready)
         return report
     except (JobCancelled, Superseded):

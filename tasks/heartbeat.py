@@ -16,6 +16,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from sandbox.layers import Layers
+from tasks import setup
 from tasks.device import Device
 from tasks.job_view import text
 from tasks.loop import Loop
@@ -26,6 +27,15 @@ EVERY_S = 3.0
 TTL_S = 10
 NAMES = "workers"
 """The set of all names that ever said they live; names whose key has expired are dropped when it is read."""
+
+MODELS = "workers:gpu"
+"""A hash: the model of each worker's device, by which requests name it."""
+
+SETUPS = "workers:setup"
+"""A hash: for each worker what its answers depend on (`tasks/setup.py`)."""
+
+SEEN_MODELS = "gpus"
+"""The set of all models that a worker ever had."""
 
 PACKAGES = ("celery", "torch", "triton", "cupy-cuda13x", "cuda-bindings")
 
@@ -55,6 +65,7 @@ class WorkerView:
     versions: dict[str, str] = field(default_factory=dict)
     sandbox: dict[str, dict[str, Any]] = field(default_factory=dict)
     quarantined: str | None = None
+    gpu_model: str | None = None
 
 
 def workers(redis: Redis) -> list[WorkerView]:
@@ -68,6 +79,8 @@ def workers(redis: Redis) -> list[WorkerView]:
         redis.srem(NAMES, *gone)
         redis.hdel(FAULTS, *gone)
         redis.hdel(QUARANTINED, *gone)
+        redis.hdel(MODELS, *gone)
+        redis.hdel(SETUPS, *gone)
     return [_read(note) for note in notes if note is not None]
 
 
@@ -92,6 +105,9 @@ class Heartbeat:
     ) -> None:
         self._redis = redis
         self._name = name
+        self._model = device.model
+        versions = _versions(device)
+        self._setup = setup.digest(device, versions)
         self._quarantined = quarantined
         self._readings = readings
         self._facts = {
@@ -99,7 +115,8 @@ class Heartbeat:
             **{"device": "cuda:0" if device.is_gpu else device.name, "gpu_available": device.is_gpu},
             **{"gpu_uuid": device.name if device.is_gpu else None, "gpu_index": device.gpu_index},
             **{"gpu_name": device.gpu_name, "gpu_type": device.gpu_type},
-            **{"max_workers": max_workers, "started_at": time.time(), "versions": _versions(device)},
+            "gpu_model": device.model,
+            **{"max_workers": max_workers, "started_at": time.time(), "versions": versions},
             "sandbox": {name: asdict(layer) for name, layer in layers.items()},
         }
         self._loop = Loop("heartbeat", self.beat, EVERY_S)
@@ -121,6 +138,9 @@ class Heartbeat:
             pipe.set(f"worker:{self._name}", json.dumps(asdict(view)), ex=TTL_S)
             pipe.set(key(self._name), json.dumps(self._told()), ex=TTL_S)
             pipe.sadd(NAMES, self._name)
+            pipe.hset(MODELS, self._name, self._model)
+            pipe.hset(SETUPS, self._name, self._setup)
+            pipe.sadd(SEEN_MODELS, self._model)
             pipe.execute()
 
     def _told(self) -> Reading:

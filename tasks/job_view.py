@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from domain.job import Stage, State
-from domain.request import Request
+from domain.request import DEFAULT_PRIORITY, Request
 
 Text = bytes | str
 
@@ -26,7 +26,10 @@ class JobView:
     `stage`, `at`, `reason`. `result` is the HTTP body of a completed job, `error` says why a job failed.
     `cause` is the verdict of a completed job, else why it ended so (None before it has).
     `key_id` is the API key that the job belongs to, None when it was handed in without. `expired` jobs were cancelled
-    because nobody began them within their `queue_timeout`.
+    because nobody began them within their `queue_timeout`. `right_so_far`: of a comparison that runs, whether what was
+    compared of it is right; later calls are compared too, and the result has the last word. `place` is where it stands
+    among the queued ones, `gpu` the model that it asks for. `summary` says in short what a completed one found,
+    `webhook` whether its end has been told where that was asked for: `state`, `attempts`, `last_error`.
     """
 
     job_id: str
@@ -46,10 +49,16 @@ class JobView:
     cancel_requested: bool = False
     key_id: str | None = None
     failed_attempts: list[dict[str, Any]] = field(default_factory=list)
+    summary: dict[str, Any] | None = None
+    webhook: dict[str, Any] | None = None
     build_timeout: int | None = None
     queue_timeout: int | None = None
     expired: bool = False
     cause: str | None = None
+    right_so_far: bool | None = None
+    priority: int = DEFAULT_PRIORITY
+    gpu: str | None = None
+    place: str | None = None
 
     def overdue(self, now: float) -> bool:
         """Whether it is queued for longer than it wants to be."""
@@ -76,11 +85,13 @@ class JobView:
             timeout=request.timeout,
             build_timeout=request.build_timeout,
             queue_timeout=request.queue_timeout,
+            priority=request.priority,
+            gpu=request.gpu,
         )
 
     @classmethod
-    def read(cls, job_id: str, stored: dict[Text, Text], rank: int | None, result: Text | None) -> JobView:
-        """From the record's hash, its rank in the queue and its stored result."""
+    def read(cls, job_id: str, stored: dict[Text, Text], result: Text | None) -> JobView:
+        """From the record's hash and its stored result; its position in the queue is not there."""
         fields = {text(name): text(value) for name, value in stored.items()}
         state = State(fields["state"])
         return cls(
@@ -91,9 +102,9 @@ class JobView:
             stage=Stage(fields["stage"]),
             attempt=int(fields["attempt"]),
             submitted_at=float(fields["submitted_at"]),
-            queue_position=rank if state is State.QUEUED else None,
+            queue_position=None,
             timeline=json.loads(f"[{fields['timeline']}]"),
-            result=json.loads(result) if result is not None else None,
+            result=_own(json.loads(result), job_id, fields) if result is not None else None,
             error=fields.get("error") or None,
             worker=fields.get("worker") or None,
             batch_id=fields.get("batch_id") or None,
@@ -101,11 +112,25 @@ class JobView:
             cancel_requested="cancel_requested" in fields,
             key_id=fields.get("key_id"),
             failed_attempts=json.loads(f"[{fields.get('failed_attempts', '')}]"),
+            summary=json.loads(fields["summary"]) if "summary" in fields else None,
+            webhook=json.loads(fields["webhook"]) if "webhook" in fields else None,
             build_timeout=_seconds(fields.get("build_timeout")),
             queue_timeout=_seconds(fields.get("queue_timeout")),
             expired=fields.get("error_type") == "queue_timeout",
             cause=fields.get("cause"),
+            right_so_far=None if state.terminal or "right" not in fields else fields["right"] == "1",
+            priority=int(fields.get("priority", DEFAULT_PRIORITY)),
+            gpu=fields.get("gpu"),
+            place=fields.get("place"),
         )
+
+
+def _own(result: dict[str, Any], job_id: str, fields: dict[str, str]) -> dict[str, Any]:
+    """The result as this job's, which may be an earlier one's."""
+    if "reused_from" not in fields:
+        return result
+    reused_from = {"job_id": fields["reused_from"], "at": float(fields["reused_at"])}
+    return {**result, "job_id": job_id, "reused_from": reused_from}
 
 
 def _seconds(stored: str | None) -> int | None:

@@ -56,19 +56,11 @@ class JsonLines(logging.Formatter):
             "pid": record.process,
             "message": record.getMessage()[:MESSAGE_CHARS],
             **process_fields,
-            **_of_task(record),
             **(_subject.get() or {}),
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)[-EXCEPTION_CHARS:]
         return json.dumps(line)
-
-
-def _of_task(record: logging.LogRecord) -> dict[str, Field]:
-    """Celery's own lines about a task carry its id, which is the job's and the attempt's."""
-    data = getattr(record, "data", None)
-    job_id, dot, attempt = str(data.get("id", "")).rpartition(".") if isinstance(data, dict) else ("", "", "")
-    return {"job_id": job_id, "attempt": int(attempt)} if dot and attempt.isdigit() else {}
 
 
 def formatter(form: str) -> logging.Formatter:

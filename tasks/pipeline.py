@@ -45,8 +45,17 @@ NO_DEVICE_METRICS = {
 }
 
 
-def run(request: Request, bench: Workbench, progress: Callable[[Stage], None], cancelled: Callable[[], bool]) -> Report:
-    """Evaluates or compares. Raises JobCancelled, InfrastructureFault, or whatever `progress` raises."""
+def run(
+    request: Request,
+    bench: Workbench,
+    progress: Callable[[Stage], None],
+    cancelled: Callable[[], bool],
+    so_far: Callable[[bool], None] = lambda right: None,
+) -> Report:
+    """Evaluates or compares. Raises JobCancelled, InfrastructureFault, or whatever `progress` raises.
+
+    `so_far` is told whether the candidate of a comparison is right, before any call is timed and again after all.
+    """
     with ExitStack() as stack:
         bench.start_zygote()
         folder = stack.enter_context(bench.job_folder())
@@ -54,7 +63,7 @@ def run(request: Request, bench: Workbench, progress: Callable[[Stage], None], c
         reference = None
         if request.reference is not None:
             reference = Contender("reference", request.reference, bench.private_folder(folder / "reference"))
-        job = _Job(request, bench, progress, cancelled, candidate, reference)
+        job = _Job(request, bench, progress, cancelled, so_far, candidate, reference)
         if request.profile:
             for contender in job.contenders:
                 contender.launches = NOT_REACHED
@@ -90,6 +99,7 @@ class _Job:
         bench: Workbench,
         progress: Callable[[Stage], None],
         cancelled: Callable[[], bool],
+        so_far: Callable[[bool], None],
         candidate: Contender,
         reference: Contender | None,
     ) -> None:
@@ -97,6 +107,7 @@ class _Job:
         self.bench = bench
         self.progress = progress
         self.cancelled = cancelled
+        self.so_far = so_far
         self.candidate = candidate
         self.reference = reference
         self.contenders = [candidate] if reference is None else [reference, candidate]
@@ -164,13 +175,15 @@ class _Job:
         preparation.first_calls(example)
         rounds = Rounds(self.contenders, self.inputs, example, self.bench, self.request, deadline)
         rounds.validate()
+        self._tell(rounds)
         timekeeper = Timekeeper(rounds, self.cancelled)
         if rounds.right:
             self.progress(Stage.TIME)
             self.speedup = timekeeper.time()
             self._flag_replay()
-        if rounds.right and self.weights is not None:
-            self._try_otherwise(rounds, self.weights)
+            if rounds.right and self.weights is not None:
+                self._try_otherwise(rounds, self.weights)
+            self._tell(rounds)
         if self.request.profile or (self.speedup is not None and self.speedup.ratio > SUSPICIOUS):
             look_at_operations(self.contenders, example, self.bench, rounds.deadline)
         if self.request.profile:
@@ -192,6 +205,10 @@ class _Job:
         if isinstance(self.card_errors, list) and (own := [error for error in self.card_errors if error.of_card]):
             raise InfrastructureFault("; ".join(f"the driver reported Xid {each.xid}: {each.meaning}" for each in own))
 
+    def _tell(self, rounds: Rounds) -> None:
+        if self.reference is not None:
+            self.so_far(rounds.right)
+
     def _flag_replay(self) -> None:
         for contender in self.contenders:
             if contender.timing is not None and self.request.replay_seed is not None:
@@ -199,6 +216,9 @@ class _Job:
 
     def _try_otherwise(self, rounds: Rounds, weights: Weights) -> None:
         """What fresh sets of the drawn distribution under the first weights cannot show, once the times are known."""
+        if not self.request.budget.effort.thorough:
+            self.distributions = untried(f"the {self.request.budget} budget leaves them out")
+            return
         owner = self.contenders[0]
         if owner.session is not None:
             owner.session.until(rounds.deadline)  # Not the one that it was last asked under.
@@ -231,11 +251,12 @@ class _Job:
             where["card_errors"] = (
                 [error.summary() for error in told] if isinstance(told, list) else {"unavailable": told.reason}
             )
+        budget = self.request.budget.told(compares=self.reference is not None)
         if self.reference is None:
-            return Report(self.candidate.outcome(inputs), where, device_metrics=metrics)
+            return Report(self.candidate.outcome(inputs), where, device_metrics=metrics, budget=budget)
         reference = self.reference.outcome(inputs)
         failed = reference if self.reference.fault is not None else None
-        return Report(self.candidate.outcome(inputs, failed), where, reference, self.speedup, metrics)
+        return Report(self.candidate.outcome(inputs, failed), where, reference, self.speedup, metrics, budget)
 
     def _inputs_summary(self) -> dict[str, Any]:
         if self.inputs is None:

@@ -2,17 +2,19 @@
 
 Keys (none of them shared with Celery's): `job:<id>` the record, a hash; `job:<id>:request` until the job is terminal;
 `job:<id>:result` once it is completed; `job:<id>:owner` while somebody works on it, expiring when he stops saying so;
-`jobs:all`, `jobs:state:<state>` and `batch:<id>` by time of submission; `jobs:queue` by time of queueing;
-`jobs:finished` by time of finishing; `jobs:counters`, a hash. Of jobs that came with an API key: `jobs:key:<key>` by
-time of submission, `jobs:open:<key>` those that are not terminal, `jobs:key_of` whose each is, until cleanup.
+`jobs:all`, `jobs:state:<state>` and `batch:<id>` by time of submission; `jobs:finished` by time of finishing;
+`jobs:counters`, a hash. Of jobs that came with an API key: `jobs:key:<key>` by time of submission, `jobs:open:<key>`
+those that are not terminal, `jobs:key_of` whose each is, until cleanup.
 `jobs:deadlines` has the queued jobs that have one, by the time at which it passes. `jobs:bytes` has about what each
-job takes, its request or its result, until cleanup, and `jobs:bytes:kept` the sum. Of
-`tasks/heartbeat.py`'s, `workers` and `worker:<name>` are read; of `tasks/quarantine.py`'s, `workers:quarantined` is
-read and `workers:faults` counted; into `traces:due` of `tasks/trace_queue.py` go jobs that have ended.
-Redis Cluster is not supported (nor is it by Celery).
+job takes, its request or its result, until cleanup, and `jobs:bytes:kept` the sum. Those of the queue are in
+`tasks/line_functions.py`. Of `tasks/heartbeat.py`'s, `workers`, `workers:gpu`, `gpus` and `worker:<name>` are read; of
+`tasks/quarantine.py`'s, `workers:quarantined` is read and `workers:faults` counted. Jobs that have ended go into
+`traces:due` of `tasks/trace_queue.py`. Redis Cluster is not supported (nor is it by Celery).
 """
 
 from __future__ import annotations
+
+from tasks import line_functions
 
 BUCKETS_S = (
     *(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
@@ -20,7 +22,7 @@ BUCKETS_S = (
 )
 """Upper bounds of the histograms of `observe`, each of which counts what is above the one before it."""
 
-FUNCTIONS = (
+_CORE = (
     f"local buckets = {{{', '.join(map(str, BUCKETS_S))}}}"
     + """
 local id = ARGV[1]
@@ -106,13 +108,23 @@ local function spent(...)
   return total
 end
 
+"""
+)
+
+_MOVES = """
+local function release()
+  redis.call('HDEL', 'jobs:messages', get('message'))
+end
+
 -- `cause`: the verdict of a completed job, else why it ended so.
 local function finish(state, cause, ttl)
   local batch, key = get('batch_id'), get('key_id')
   if key ~= '' then redis.call('SREM', 'jobs:open:' .. key, id) end
   note('done', now, get('attempt'))
   move(state, 'done', now)
-  redis.call('ZREM', 'jobs:queue', id)
+  leave()
+  release()
+  settle(spent('build', 'load', 'validate', 'time') or 0)
   redis.call('ZREM', 'jobs:deadlines', id)
   redis.call('ZADD', 'jobs:finished', text(now), id)
   redis.call('DEL', job .. ':request', job .. ':owner')
@@ -121,6 +133,11 @@ local function finish(state, cause, ttl)
   redis.call('HSET', job, 'cause', cause)
   count(state)
   count(table.concat({'ended', get('kernel_type'), get('operation'), state, cause}, ':'))
+  -- Told to who asked for that (`tasks/webhooks.py`).
+  if redis.call('EXISTS', job .. ':webhook') == 1 then
+    redis.call('HSET', job, 'webhook', '{"state":"pending","attempts":0,"last_error":null}')
+    redis.call('ZADD', 'webhooks:due', text(now), id)
+  end
   if batch ~= '' and redis.call('DECR', 'batch:' .. batch .. ':open') <= 0 then
     redis.call('EXPIRE', 'batch:' .. batch, ttl)
     redis.call('EXPIRE', 'batch:' .. batch .. ':open', ttl)
@@ -141,22 +158,6 @@ local function blame(reason)
   redis.call('HINCRBY', 'workers:faults', worker, 1)
 end
 
-local function tried(worker) return string.find(get('tried'), '\\n' .. worker .. '\\n', 1, true) ~= nil end
-
--- A living worker, not quarantined, that has not failed this job yet, that with the fewest messages of its own, or ''.
-local function elsewhere()
-  local best, fewest = '', math.huge
-  if get('tried') == '' then return best end
-  for _, worker in ipairs(redis.call('SMEMBERS', 'workers')) do
-    if not tried(worker) and redis.call('EXISTS', 'worker:' .. worker) == 1
-       and redis.call('HEXISTS', 'workers:quarantined', worker) == 0 then
-      local length = redis.call('LLEN', 'evaluate.' .. worker)
-      if length < fewest then best, fewest = worker, length end
-    end
-  end
-  return best
-end
-
 -- Whether a queued job has not been begun in the time that its request gave it.
 local function overdue()
   local deadline = redis.call('ZSCORE', 'jobs:deadlines', id)
@@ -174,4 +175,5 @@ local function fail(ttl, reason)
   finish('failed', 'infrastructure_error', ttl)
 end
 """
-)
+
+FUNCTIONS = _CORE + line_functions.FUNCTIONS + _MOVES

@@ -5,13 +5,15 @@ Their keys are listed in `tasks/record_functions.py`.
 
 from __future__ import annotations
 
+from tasks.leaderboard import RANK
 from tasks.record_functions import FUNCTIONS
 
 CHANNEL = "jobs:changed"
 COUNTERS = "jobs:counters"
 
 # id, operation, kernel type, timeout, batch id or '', request, key id or '', open jobs that the key may have,
-# fingerprint of the request, jobs that may be queued, bytes that may be kept, build timeout or '', queue timeout or ''
+# fingerprint of the request, jobs that may be queued, bytes that may be kept, build timeout or '', queue timeout or '',
+# priority, GPU model or '', kind of work, digest of the work, line, '1' where an earlier answer may be given or '', ttl
 # Says what tasks/admission.py reads.
 CREATE = (
     FUNCTIONS
@@ -24,10 +26,14 @@ local key, size = ARGV[7], #ARGV[6]
 if key ~= '' and redis.call('SCARD', 'jobs:open:' .. key) >= tonumber(ARGV[8]) then return {'key'} end
 if redis.call('ZCARD', 'jobs:queue') >= tonumber(ARGV[10]) then return {'queue'} end
 if kept_bytes() + size + record_bytes > tonumber(ARGV[11]) then return {'memory'} end
+if ARGV[15] ~= '' and not somebody_has(ARGV[15]) then
+  return {redis.call('SISMEMBER', 'gpus', ARGV[15]) == 1 and 'gpu away' or 'gpu'}
+end
 local at, batch = stamp(), ARGV[5]
 redis.call('HSET', job, 'operation', ARGV[2], 'kernel_type', ARGV[3], 'timeout', ARGV[4], 'batch_id', batch,
            'state', 'queued', 'stage', 'queued', 'attempt', 0, 'submitted_at', at, 'since', at,
-           'fingerprint', ARGV[9])
+           'fingerprint', ARGV[9], 'priority', ARGV[14], 'kind', ARGV[16], 'work', ARGV[17])
+if ARGV[15] ~= '' then redis.call('HSET', job, 'gpu', ARGV[15]) end
 redis.call('SET', job .. ':request', ARGV[6])
 weigh(size)
 if ARGV[12] ~= '' then redis.call('HSET', job, 'build_timeout', ARGV[12]) end
@@ -38,7 +44,6 @@ end
 note('queued', at, 1)
 redis.call('ZADD', 'jobs:all', at, id)
 redis.call('ZADD', 'jobs:state:queued', at, id)
-redis.call('ZADD', 'jobs:queue', at, id)
 if key ~= '' then
   redis.call('HSET', job, 'key_id', key)
   redis.call('SADD', 'jobs:open:' .. key, id)
@@ -49,11 +54,26 @@ if batch ~= '' then
   redis.call('ZADD', 'batch:' .. batch, at, id)
   redis.call('INCR', 'batch:' .. batch .. ':open')
 end
+take_place(ARGV[14], expected(ARGV[16], ARGV[17]), at)
+enter(ARGV[18])
 redis.call('HSETNX', 'jobs:counters', 'counting_since', at)
 count('submitted')
 count('by_kernel_type:' .. ARGV[3])
 count('by_operation:' .. ARGV[2])
 count('submitted_ms', math.floor(at * 1000))
+if ARGV[19] ~= '' then
+  local earlier, earlier_at, result = answered(key, ARGV[17], ARGV[15])
+  if earlier then
+    redis.call('SET', job .. ':result', result, 'EX', ARGV[20])
+    redis.call('HSET', job, 'reused_from', earlier, 'reused_at', earlier_at)
+    local told = redis.call('HGET', 'job:' .. earlier, 'summary')
+    if told then redis.call('HSET', job, 'summary', told) end
+    finish('completed', redis.call('HGET', 'job:' .. earlier, 'cause') or 'reused', ARGV[20])
+    weigh(#result)
+    count('reused')
+    return {'answered', at}
+  end
+end
 redis.call('PUBLISH', 'jobs:changed', id)
 return {'new', at}
 """
@@ -69,33 +89,15 @@ return 1
 """
 )
 
-# id, worker, the attempt that the message is for or '', seconds until the owner counts as gone, ttl
-CLAIM = (
-    FUNCTIONS
-    + """
-if get('state') ~= 'queued' then return false end
-local attempt = get('attempt') + 1
-if ARGV[3] ~= '' and tonumber(ARGV[3]) ~= attempt then return false end
-if tried(ARGV[2]) and elsewhere() ~= '' then return false end
-if overdue() then
-  expire(ARGV[5])
-  return false
-end
-redis.call('HSET', job, 'attempt', attempt, 'worker', ARGV[2])
-redis.call('ZREM', 'jobs:queue', id)
-redis.call('ZREM', 'jobs:deadlines', id)
-redis.call('SET', job .. ':owner', attempt, 'EX', ARGV[4])
-note('build', now, attempt)
-move('building', 'build', now)
-return {attempt, redis.call('GET', job .. ':request')}
-"""
-)
-
-# id, attempt, state, stage, seconds since the stage began
+# id, attempt, state, stage, seconds since the stage began, whether the candidate is right so far ('1', '0') or ''
 ADVANCE = (
     FUNCTIONS
     + """
 if not held(ARGV[2]) then return 0 end
+if ARGV[6] ~= '' then
+  redis.call('HSET', job, 'right', ARGV[6])
+  redis.call('PUBLISH', 'jobs:changed', id)
+end
 if get('stage') ~= ARGV[4] then
   local at = math.max(now - ARGV[5], tonumber(get('since')))
   note(ARGV[4], at, ARGV[2])
@@ -115,22 +117,28 @@ return get('cancel_requested') ~= '' and 'cancel' or 'go on'
 """
 )
 
-# id, attempt, ttl, result, names to count (JSON list), verdict
+# id, attempt, ttl, result, names to count (JSON list), '1' where the answer may be given again or '', summary,
+# board or '', candidate, speed-up, verdict
 COMPLETE = (
     FUNCTIONS
+    + RANK
     + """
 if not held(ARGV[2]) then return 0 end
 redis.call('SET', job .. ':result', ARGV[4], 'EX', ARGV[3])
-finish('completed', ARGV[6], ARGV[3])
+redis.call('HSET', job, 'summary', ARGV[7])
+finish('completed', ARGV[11], ARGV[3])
 redis.call('HDEL', 'workers:faults', get('worker'))
 weigh(#ARGV[4])
+if ARGV[6] ~= '' then keep_answer(ARGV[3]) end
 for _, name in ipairs(cjson.decode(ARGV[5])) do count(name) end
 observe('queue_seconds', spent('queued'))
 observe('build_seconds', spent('build'))
+learn(spent('build', 'load', 'validate', 'time'), ARGV[3])
 local waited, ran = spent('wait_for_device'), spent('load', 'validate', 'time')
 if waited then observe('device_wait_seconds', waited) end
 if ran then observe('run_seconds', ran) end
 observe('end_to_end_seconds', now - get('submitted_at'))
+if ARGV[8] ~= '' then rank(ARGV[8], ARGV[9], ARGV[10], ARGV[3]) end
 return 1
 """
 )
@@ -146,7 +154,7 @@ return 1
 """
 )
 
-# id, attempt, ttl, reason, attempts allowed
+# id, attempt, ttl, reason, attempts allowed -> the line that it stands in now, or 0
 REQUEUE = (
     FUNCTIONS
     + """
@@ -163,11 +171,13 @@ if tonumber(ARGV[2]) >= tonumber(ARGV[5]) then
 end
 redis.call('HSET', job, 'history', get('history') .. reason .. '\\n')
 redis.call('DEL', job .. ':owner')
-redis.call('ZADD', 'jobs:queue', stamp(), id)
+redis.call('HDEL', job, 'right')
+release()
 note('queued', now, ARGV[2] + 1, reason)
 move('queued', 'queued', now)
+enter(line_of_choice())
 count('requeued')
-return 1
+return get('line')
 """
 )
 
@@ -193,19 +203,6 @@ FINISH_CANCELLED = (
 if not held(ARGV[2]) then return 0 end
 finish('cancelled', 'requested', ARGV[3])
 return 1
-"""
-)
-
-# id
-ELSEWHERE = FUNCTIONS + "return elsewhere()"
-
-# id: behind everything that is queued now, because its message is published again
-TO_THE_BACK = (
-    FUNCTIONS
-    + """
-if get('state') ~= 'queued' then return false end
-redis.call('ZADD', 'jobs:queue', stamp(), id)
-return get('attempt') + 1
 """
 )
 

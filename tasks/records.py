@@ -5,20 +5,22 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, replace
 from typing import Any, Literal, cast
 
 from redis import Redis
-from redis.client import Pipeline
 
 from domain.access import Key
 from domain.job import STATE_OF_STAGE, Stage, State
 from domain.request import Request
+from domain.result import Status
 from tasks import admission, counters, record_scripts
 from tasks.admission import UNLIMITED, Admission, Limits
 from tasks.job_view import JobView, text
+from tasks.leaderboard import Summary
+from tasks.lines import Claim, Lines, Message, Unreadable
 
-__all__ = ["Claim", "JobRecords", "JobView", "Pulse"]
+__all__ = ["Claim", "JobRecords", "JobView", "Message", "Pulse"]
 
 MAX_ATTEMPTS = 3
 PULSE_TTL_S = 6
@@ -27,19 +29,14 @@ SWEEP = 500
 REASON_CHARS = 2000
 ACTIVE = (State.BUILDING, State.WAITING, State.RUNNING)
 
+REUSABLE = frozenset({Status.PASSED, Status.COMPILE_ERROR, Status.WRONG_RESULT, Status.CONTRACT_MISMATCH})
+"""Verdicts that the same work gets again; a crash, a timeout, a lack of memory may have been the moment's."""
+
 Pulse = Literal["go on", "cancel", "lost"]
 
 
-@dataclass(frozen=True)
-class Claim:
-    """The right to run one attempt of a job; every move names the attempt, so a stale owner moves nothing."""
-
-    attempt: int
-    request: Request
-
-
 class JobRecords:
-    """The records of all jobs. Every method is one round trip, safe from any thread and process.
+    """The records of all jobs. Every move is one round trip, safe from any thread and process.
 
     Moves return False when the caller no longer holds the attempt (given up and queued again, or terminal): he must
     stop, and nothing he did counts. A terminal state is written exactly once.
@@ -49,9 +46,9 @@ class JobRecords:
         """Finished jobs are kept for `ttl_s` seconds."""
         self._redis = redis
         self._ttl_s = ttl_s
+        self.lines = Lines(redis, ttl_s)
         self._create = redis.register_script(record_scripts.CREATE)
         self._expire = redis.register_script(record_scripts.EXPIRE)
-        self._claim = redis.register_script(record_scripts.CLAIM)
         self._advance = redis.register_script(record_scripts.ADVANCE)
         self._pulse = redis.register_script(record_scripts.PULSE)
         self._complete = redis.register_script(record_scripts.COMPLETE)
@@ -59,8 +56,6 @@ class JobRecords:
         self._requeue = redis.register_script(record_scripts.REQUEUE)
         self._cancel = redis.register_script(record_scripts.CANCEL)
         self._finish_cancelled = redis.register_script(record_scripts.FINISH_CANCELLED)
-        self._elsewhere = redis.register_script(record_scripts.ELSEWHERE)
-        self._to_the_back = redis.register_script(record_scripts.TO_THE_BACK)
         self._cleanup = redis.register_script(record_scripts.CLEANUP)
 
     def create(
@@ -73,7 +68,9 @@ class JobRecords:
         limits: Limits = UNLIMITED,
     ) -> Admission:
         """Record a new job as queued, belonging to `key`, unless something is full; one that is there stays."""
-        return admission.answer(self._create(args=admission.arguments(job_id, request, batch_id, key, limits)))
+        return admission.answer(
+            self._create(args=admission.arguments(job_id, request, batch_id, key, limits, self._ttl_s))
+        )
 
     def create_many(
         self,
@@ -86,40 +83,37 @@ class JobRecords:
         """Record many jobs, in their order, in one round trip; for each what `create` says."""
         with self._redis.pipeline(transaction=False) as pipe:
             for job_id, request in jobs:
-                self._create(args=admission.arguments(job_id, request, batch_id, key, limits), client=pipe)
+                self._create(args=admission.arguments(job_id, request, batch_id, key, limits, self._ttl_s), client=pipe)
             return [admission.answer(said) for said in pipe.execute()]
 
     def get(self, job_id: str) -> JobView | None:
         """The job with its result; None when it was never recorded or is no longer kept."""
         with self._redis.pipeline() as pipe:
-            _look(pipe, job_id)
+            pipe.hgetall(f"job:{job_id}")
             pipe.get(f"job:{job_id}:result")
-            stored, rank, result = pipe.execute()
-        view = JobView.read(job_id, stored, rank, result) if stored else None
+            stored, result = pipe.execute()
+        view = self._placed([JobView.read(job_id, stored, result)])[0] if stored else None
         # By this machine's clock, which only decides whether Redis is asked. No worker may live that ends it.
         if view is not None and view.overdue(time.time()) and self.expire(job_id):
             return self.get(job_id)
         return view
 
-    def claim(self, job_id: str, worker: str, *, attempt: int | None = None) -> Claim | None:
-        """Take a queued job; None when it is terminal, taken, or queued for another attempt than the one named.
+    def claim(self, worker: str, gpu: str = "", message: Message | None = None) -> Claim | None:
+        """Begin the first job of the lines that this worker serves; None where there is none (`tasks/lines.py`).
 
-        None also for a worker that has failed the job before, while another one lives that has not.
+        `gpu` is the model of its device. None also for a message under which a job runs already.
         """
-        wanted = "" if attempt is None else attempt
-        claimed = self._claim(args=[job_id, worker, wanted, PULSE_TTL_S, self._ttl_s])
-        if claimed is None:
-            return None
-        number, stored = claimed
         try:
-            return Claim(number, Request.from_wire(json.loads(stored)))
-        except (KeyError, TypeError, ValueError) as error:
-            self.fail(job_id, number, f"the stored request cannot be read ({error!r}); submit the job again")
+            return self.lines.claim(worker, gpu, message, PULSE_TTL_S)
+        except Unreadable as error:
+            self.fail(error.job_id, error.attempt, str(error))
             return None
 
-    def advance(self, job_id: str, attempt: int, stage: Stage, *, ago: float = 0.0) -> bool:
-        """Enter a stage, which began `ago` seconds before this call."""
-        return bool(self._advance(args=[job_id, attempt, STATE_OF_STAGE[stage].value, stage.value, f"{ago:.6f}"]))
+    def advance(self, job_id: str, attempt: int, stage: Stage, *, ago: float = 0.0, right: bool | None = None) -> bool:
+        """Enter a stage, which began `ago` seconds before this call; `right`: the verdict so far, if any."""
+        verdict = "" if right is None else int(right)
+        state = STATE_OF_STAGE[stage].value
+        return bool(self._advance(args=[job_id, attempt, state, stage.value, f"{ago:.6f}", verdict]))
 
     def pulse(self, job_id: str, attempt: int) -> Pulse:
         """Say that this attempt is at work (at least every PULSE_TTL_S / 2) and hear whether it still should be."""
@@ -129,23 +123,26 @@ class JobRecords:
         """Store the answer about the kernel, terminal; ValueError for a body with NaN or infinity: not JSON."""
         result = json.dumps(body, allow_nan=False, separators=(",", ":"))
         names = json.dumps(counters.counted(body))
-        return bool(self._complete(args=[job_id, attempt, self._ttl_s, result, names, body["verdict"]]))
+        again = "1" if body["verdict"] in REUSABLE else ""
+        summary = Summary.of(body)
+        told = json.dumps(asdict(summary), separators=(",", ":"))
+        place = [summary.board, summary.candidate or "", repr(summary.ratio or 0.0)]
+        return bool(
+            self._complete(args=[job_id, attempt, self._ttl_s, result, names, again, told, *place, body["verdict"]])
+        )
 
     def fail(self, job_id: str, attempt: int, error: str) -> bool:
         """End the job as our own fault, terminal."""
         return bool(self._fail(args=[job_id, attempt, self._ttl_s, _told(error)]))
 
-    def requeue(self, job_id: str, attempt: int, reason: str) -> bool:
-        """Queue the job for another worker after a fault of ours; the caller then publishes its message.
+    def requeue(self, job_id: str, attempt: int, reason: str) -> str | None:
+        """Queue the job again after a fault of ours, at its place; the line, to whose queue the caller sends a message.
 
-        False also when the job ended instead: cancelled where that was asked for, failed with the reasons of all its
-        attempts after MAX_ATTEMPTS.
+        A line of another worker's while there is one that has not failed it. None also when the job ended instead:
+        cancelled where that was asked for, failed with the reasons of all its attempts after MAX_ATTEMPTS.
         """
-        return bool(self._requeue(args=[job_id, attempt, self._ttl_s, _told(reason), MAX_ATTEMPTS]))
-
-    def elsewhere(self, job_id: str) -> str | None:
-        """The living worker that a job which others have failed is to go to; None where any may take it."""
-        return text(self._elsewhere(args=[job_id])) or None
+        line = self._requeue(args=[job_id, attempt, self._ttl_s, _told(reason), MAX_ATTEMPTS])
+        return None if line == 0 else text(line)
 
     def cancel(self, job_id: str) -> JobView | None:
         """Cancel a queued job at once, ask a running one to stop, leave a terminal one; None for an unknown job."""
@@ -159,7 +156,7 @@ class JobRecords:
             for job_id in known:
                 self._cancel(args=[job_id, self._ttl_s], client=pipe)
             pipe.execute()
-        return list(self.views(known))
+        return [*self.views(known)]
 
     def expire(self, job_id: str) -> bool:
         """End a queued job whose queue_timeout has passed, terminal; False for every other."""
@@ -188,19 +185,19 @@ class JobRecords:
         forgotten = 0
         while swept := int(self._cleanup(args=["", f"{finished_before:.6f}", SWEEP])):
             forgotten += swept
+        self.lines.forget_shares()
         return forgotten
 
     def counters(self) -> dict[str, float]:
         """All counters under flat names, true over all processes; absent until first counted unless marked *.
 
-        Totals: submitted*, completed*, failed*, cancelled*, requeued*, by_kernel_type:<t>, by_operation:<o>,
+        Totals: submitted*, completed*, failed*, cancelled*, requeued*, reused*, by_kernel_type:<t>, by_operation:<o>,
         by_verdict:<status>, ended:<t>:<o>:<state>:<verdict or cause>, compile_ok/_failed (a reference counts too),
         build_cache_hits/_misses, correctness_ok/_failed (of what compiled), profiling_ok/_failed,
         run_seconds_by_worker:<worker> (all that it held the device, up to the stage that runs now).
         Now: jobs* (all that are kept), by_state:<state>*, finished_last_300_s*, average_age_seconds*.
-        Of completed jobs, each with :count :sum :min :max and :le:<s> (tasks/record_functions.py): queue_seconds,
-        build_seconds, device_wait_seconds, run_seconds, end_to_end_seconds.
-        `counting_since` is the epoch time of the first job.
+        Of completed jobs, each with :count :sum :min :max: queue_seconds, build_seconds, device_wait_seconds,
+        run_seconds, end_to_end_seconds. `counting_since` is the epoch time of the first job.
         """
         return counters.read(self._redis, self.now())
 
@@ -217,18 +214,6 @@ class JobRecords:
         """When the oldest job that is queued now was submitted; None where none is."""
         oldest = self._redis.zrange(f"jobs:state:{State.QUEUED.value}", 0, 0, withscores=True)
         return float(oldest[0][1]) if oldest else None
-
-    def queued_before(self, moment: float, limit: int = SWEEP) -> list[str]:
-        """The jobs that have been in the queue since before that time, oldest first."""
-        return [
-            text(job_id)
-            for job_id in self._redis.zrangebyscore("jobs:queue", "-inf", f"({moment:.6f}", start=0, num=limit)
-        ]
-
-    def to_the_back(self, job_id: str) -> int | None:
-        """Move a queued job behind all others; the attempt that its new message is for, None when it is not queued."""
-        attempt = self._to_the_back(args=[job_id])
-        return None if attempt is None else int(attempt)
 
     def abandoned(self) -> list[tuple[str, int]]:
         """Jobs under work whose owner has not been heard of for PULSE_TTL_S, with the attempt."""
@@ -264,26 +249,33 @@ class JobRecords:
         views = self.views(text(job_id) for job_id in found)
         return [view for view in views if state in (None, view.state) and key_id in (None, view.key_id)]
 
-    def views(self, job_ids: Iterable[str]) -> Iterable[JobView]:
+    def views(self, job_ids: Iterable[str]) -> Sequence[JobView]:
         """Those of them that are known, without their results."""
         ids = list(job_ids)
         with self._redis.pipeline(transaction=False) as pipe:
             for job_id in ids:
-                _look(pipe, job_id)
-            answers = pipe.execute()
-        for job_id, stored, rank in zip(ids, answers[::2], answers[1::2], strict=True):
-            if stored:
-                yield JobView.read(job_id, stored, rank, None)
+                pipe.hgetall(f"job:{job_id}")
+            records = zip(ids, pipe.execute(), strict=True)
+        return self._placed([JobView.read(job_id, stored, None) for job_id, stored in records if stored])
+
+    def _placed(self, views: Sequence[JobView]) -> Sequence[JobView]:
+        """With the position of those that are queued, in one more round trip."""
+        if not any(view.state is State.QUEUED for view in views):
+            return views
+        with self._redis.pipeline(transaction=False) as pipe:
+            for view in views:
+                pipe.zrank("jobs:queue", view.place or "")
+            ranks = pipe.execute()
+        # One that has been begun meanwhile was the next.
+        return [
+            replace(view, queue_position=rank or 0) if view.state is State.QUEUED else view
+            for view, rank in zip(views, ranks, strict=True)
+        ]
 
 
 def _told(reason: str) -> str:
     """Bounded, and without the half characters that UTF-8 does not have."""
     return reason[:REASON_CHARS].encode(errors="replace").decode()
-
-
-def _look(pipe: Pipeline, job_id: str) -> None:
-    pipe.hgetall(f"job:{job_id}")
-    pipe.zrank("jobs:queue", job_id)
 
 
 def _index(state: State | None, batch_id: str | None, key_id: str | None) -> str:

@@ -21,10 +21,10 @@ from tasks.trial_inputs import Arguments, TrialInputs
 from tasks.workbench import Workbench
 from validation.comparison import CallComparison, compare_calls, merge
 from validation.integrity import weak_reference
+from validation.mismatch_map import mismatch_map
 from validation.precision import precision_finding
 from validation.tolerance import requested
 
-VALIDATION_CALLS = 5
 PRECISION_S = 5.0
 RANDOM_REFERENCE = (
     "the reference itself answers the same inputs differently from call to call (dropout in training mode, other "
@@ -59,6 +59,7 @@ class Rounds:
         self.weak: list[str] = []
         self._precision: dict[str, Any] | None = None
         self._hint: str | None = None
+        self._where: dict[str, Any] | None = None
         self._filled = 0
         self._compared: list[CallComparison] = []
         self._first_outputs: dict[str, list[Outputs]] = {}
@@ -71,7 +72,8 @@ class Rounds:
 
     def validate(self) -> None:
         """A few calls on fresh inputs, nothing timed; the candidate's comparison is its first verdict."""
-        slots = self.slots(max(min(VALIDATION_CALLS, self.memory() // max(self.bytes_per_call(), 1)), 1))
+        sets = self.request.budget.effort.validation_sets
+        slots = self.slots(max(min(sets, self.memory() // max(self.bytes_per_call(), 1)), 1))
         self.fill(slots)
         windows = {c.role: self.shoot(c, slots, gated=False, marked=False) for c in self.contenders}
         for contender in self.contenders:
@@ -127,7 +129,12 @@ class Rounds:
         with candidate.answerable():
             check_inputs(windows[reference.role], windows[candidate.role])
         expected, actual = (slots[c.role].read(windows[c.role].snapshot) for c in (reference, candidate))
-        self._compared += compare_calls(list(zip(expected, actual, strict=True)), self.tolerance)
+        calls = list(zip(expected, actual, strict=True))
+        found = compare_calls(calls, self.tolerance)
+        self._compared += found
+        wrong = next((call for call, said in zip(calls, found, strict=True) if not said.passed), None)
+        if wrong is not None and self._where is None:
+            self._where = mismatch_map(*wrong, self.tolerance)
         self._note_comparison()
 
     def note(self, found: CallComparison) -> None:
@@ -150,6 +157,8 @@ class Rounds:
         """
         reference = self.contenders[0]
         if len(self.contenders) == 1 or reference.session is None or reference.kernel.kernel_type != KernelType.TORCH:
+            return
+        if not self.request.budget.effort.thorough:
             return
         reference.session.runner.deadline = min(self.deadline, time.monotonic() + PRECISION_S)
         try:
@@ -203,7 +212,12 @@ class Rounds:
         found = merge(self._compared)
         message = f"{found.message}; {self._hint}" if self._hint and found.message else found.message
         self.candidate.comparison = dataclasses.replace(
-            found, message=message, weak_reference=self.weak, precision=self._precision, layout=self._layout()
+            found,
+            message=message,
+            weak_reference=self.weak,
+            precision=self._precision,
+            layout=self._layout(),
+            where=self._where,
         )
 
     def _layout(self) -> list[str]:

@@ -13,14 +13,12 @@ from domain.access import Key
 from domain.request import Request
 from tasks.admission import UNLIMITED, Admission, Limits, Recorded, Refusal
 from tasks.app import app
+from tasks.lines import line_of_gpu
 from tasks.log_lines import about
 from tasks.records import JobRecords
-from tasks.task_events import label, name_of
+from tasks.task_events import label
 
 TASK = "evaluate"
-FIRST_ATTEMPT = 1
-PUBLISHED_AT = "published_at"
-"""A message header: epoch seconds of the records' clock."""
 
 log = logging.getLogger(__name__)
 
@@ -52,8 +50,9 @@ def submit(
         raise NotRecorded(admitted)
     if admitted.new:
         with about(job_id=job_id):
-            _log_accepted(job_id, request)
-            publish(job_id, FIRST_ATTEMPT, admitted.at, request)
+            _log_accepted(job_id, request, admitted)
+            if not admitted.answered:
+                publish(job_id, request)
     return job_id
 
 
@@ -71,60 +70,44 @@ def submit_many(
     for (job_id, request), one in zip(jobs, admitted, strict=True):
         if isinstance(one, Recorded) and one.new:
             with about(job_id=job_id):
-                _log_accepted(job_id, request)
-                # Once the broker is away, it is not waited for once per job.
-                reachable = reachable and publish(job_id, FIRST_ATTEMPT, one.at, request)
+                _log_accepted(job_id, request, one)
+                if not one.answered:
+                    # Once the broker is away, it is not waited for once per job.
+                    reachable = reachable and publish(job_id, request)
     return admitted
 
 
-def _log_accepted(job_id: str, request: Request) -> None:
-    log.info("job %s: accepted, %s %s", job_id, request.operation, request.kernel.kernel_type)
+def _log_accepted(job_id: str, request: Request, recorded: Recorded) -> None:
+    answered = ", answered as an earlier one was" if recorded.answered else ""
+    log.info("job %s: accepted, %s %s%s", job_id, request.operation, request.kernel.kernel_type, answered)
 
 
-def publish_again(records: JobRecords, job_id: str, attempt: int) -> bool:
-    """Send the message for a later attempt, to another worker than those that have failed the job if there is one."""
-    shown = [part for view in records.views([job_id]) for part in (view.kernel_type, view.operation)]
-    return publish(job_id, attempt, records.now(), worker=records.elsewhere(job_id), shown=shown)
+def publish(job_id: str, request: Request) -> bool:
+    """Send the message for a job that was recorded; False when the broker is away, and the reconciler will."""
+    return _send(line_of_gpu(request.gpu), message_id(job_id, 1), label(job_id, 1, request))
 
 
-def publish(
-    job_id: str,
-    attempt: int,
-    now: float,
-    request: Request | None = None,
-    *,
-    worker: str | None = None,
-    shown: Sequence[str | None] = (),
-) -> bool:
-    """Send the message for that attempt of a recorded job; False when the broker is away, and the reconciler will.
-
-    `now` is by the records' clock: the message carries it, so that the reconciler knows which messages are overdue.
-    With a `worker`, into its own queue.
-    """
-    if request is not None:
-        shown = (name_of(request.kernel), request.kernel.kernel_type, request.operation)
-    try:
-        app.send_task(
-            TASK,
-            args=[job_id, attempt],
-            task_id=message_id(job_id, attempt),
-            queue=app.conf.task_default_queue if worker is None else own_queue(worker),
-            headers={PUBLISHED_AT: now},
-            # What Flower shows. The source is in no message and no event.
-            argsrepr=label(job_id, attempt, *shown),
-            kwargsrepr="{}",
-        )
-    except (OperationalError, RedisError, OSError) as error:
-        log.warning("job %s is accepted but not published yet, the reconciler will: %s", job_id, error)
-        return False
-    return True
+def publish_again(line: str, job_id: str, attempt: int) -> bool:
+    """Send the message for a later attempt, to the queue of the line that the job stands in."""
+    return _send(line, message_id(job_id, attempt), label(job_id, attempt))
 
 
-def own_queue(worker: str) -> str:
-    """The queue that this worker alone takes from, besides the common one (`tasks/record_scripts.py` knows it too)."""
-    return f"{app.conf.task_default_queue}.{worker}"
+def publish_more(line: str) -> bool:
+    """Send one more message to the queue of a line that has more jobs than messages."""
+    return _send(line, f"more.{uuid4()}", f"(whoever is first in {line})")
 
 
 def message_id(job_id: str, attempt: int) -> str:
     """The Celery task id: one for each attempt, so that Flower keeps them apart."""
     return f"{job_id}.{attempt}"
+
+
+def _send(queue: str, task_id: str, shown: str) -> bool:
+    """No job is in a message: which one it starts is decided when it arrives (`tasks/lines.py`)."""
+    try:
+        # `argsrepr` is what Flower shows. The source is in no message and no event.
+        app.send_task(TASK, args=[], task_id=task_id, queue=queue, argsrepr=shown, kwargsrepr="{}")
+    except (OperationalError, RedisError, OSError) as error:
+        log.warning("message %s is not published yet, the reconciler will send another: %s", task_id, error)
+        return False
+    return True

@@ -18,7 +18,9 @@ from redis.exceptions import RedisError
 
 from domain.job import Stage
 from domain.kernel import Kernel
+from domain.request import Request
 from tasks.app import app
+from tasks.lines import Claim
 
 NAMES = ("name", "kernel_name", "function_name", "entry_point")
 """Of a kernel's metadata."""
@@ -31,9 +33,10 @@ _PLAIN = re.compile(r"[A-Za-z_][\w:<>,.-]{0,59}")
 log = logging.getLogger(__name__)
 
 
-def label(job_id: str, attempt: int, *what: str | None) -> str:
-    """The line that stands for a job among Flower's tasks: its kernel's name, type and operation, as far as known."""
-    return " ".join(filter(None, (*what, f"{job_id[:SHORT_ID]}.{attempt}")))
+def label(job_id: str, attempt: int, request: Request | None = None) -> str:
+    """The line that stands for a job among Flower's tasks: its kernel's name and type, and what is asked, if known."""
+    known = (name_of(request.kernel), request.kernel.kernel_type, request.operation) if request is not None else ()
+    return " ".join(filter(None, (*known, f"{job_id[:SHORT_ID]}.{attempt}")))
 
 
 def name_of(kernel: Kernel) -> str | None:
@@ -46,22 +49,23 @@ class StageEvents:
     """Of one process."""
 
     def __init__(self) -> None:
-        self._queue: Queue[tuple[str, str, Stage]] = Queue(WAITING)
+        self._queue: Queue[tuple[str, str, Claim, Stage]] = Queue(WAITING)
         Thread(target=self._send, name="stage events", daemon=True).start()
 
-    def tell(self, task: Any, stage: Stage) -> None:
-        """That this Celery task has entered a stage."""
+    def tell(self, task: Any, claim: Claim, stage: Stage) -> None:
+        """That a job has entered a stage, under this Celery task; its message may have been sent for another."""
         try:
-            self._queue.put_nowait((task.request.id, task.request.hostname, stage))
+            self._queue.put_nowait((task.request.id, task.request.hostname, claim, stage))
         except Full:
             log.debug("the broker is slow or away: Flower will not show every stage")
 
     def _send(self) -> None:
         while True:
-            task_id, worker, stage = self._queue.get()
+            task_id, worker, claim, stage = self._queue.get()
+            shown = label(claim.job_id, claim.attempt, claim.request)
             try:
                 with app.events.default_dispatcher(hostname=worker) as dispatcher:
-                    dispatcher.send(f"task-{stage.value}", uuid=task_id, retry=False)
+                    dispatcher.send(f"task-{stage.value}", uuid=task_id, args=shown, retry=False)
             except (KombuError, RedisError, OSError) as error:
                 log.debug("Flower will not show every stage: %s", error)
 

@@ -40,7 +40,10 @@ class Timekeeper:
         self.cancelled = cancelled
         self.contenders = rounds.contenders
         self.bench = rounds.bench
-        self.plan = Plan(rounds.request.num_trials, rounds.request.precision, self.bench.device.is_cuda)
+        asked, effort = rounds.request, rounds.request.budget.effort
+        self.plan = Plan(
+            asked.num_trials, asked.precision, self.bench.device.is_cuda, effort.min_rounds, effort.device_time
+        )
         self._streamed: set[str] = set()
         self._readings: list[Reading] = []
         self._repeated: list[str] = []

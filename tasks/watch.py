@@ -43,7 +43,8 @@ class Watch:
         self._job_id = job_id
         self._attempt = attempt
         self._allowance = seconds + SLACK_S
-        self._stages: deque[tuple[Stage, float]] = deque()
+        self._stages: deque[tuple[Stage, bool | None, float]] = deque()
+        self._stage = Stage.BUILD
         self._lock = Lock()
         self._waiting = False
         self._wake = Event()
@@ -72,12 +73,19 @@ class Watch:
         note(stage=stage.value)
         with self._lock:
             self._waiting = stage is Stage.WAIT_FOR_DEVICE
-            self._stages.append((stage, time.monotonic()))
+            self._stage = stage
+            self._stages.append((stage, None, time.monotonic()))
         self._wake.set()
         if self._lost.is_set():
             raise Superseded(f"attempt {self._attempt} of job {self._job_id} has been given up")
         if self._cancel.is_set():
             raise JobCancelled(f"job {self._job_id} was cancelled")
+
+    def so_far(self, right: bool) -> None:
+        """Whether the candidate is right as far as it was compared; shown with the stage that the job is in."""
+        with self._lock:
+            self._stages.append((self._stage, right, time.monotonic()))
+        self._wake.set()
 
     def report_rest(self, records: JobRecords) -> None:
         """After the block: the stages that could not be reported while Redis was away, through a patient connection."""
@@ -120,8 +128,9 @@ class Watch:
 
     def _report_stages(self, records: JobRecords) -> None:
         while self._stages:
-            stage, since = self._stages[0]
-            if not records.advance(self._job_id, self._attempt, stage, ago=time.monotonic() - since):
+            stage, right, since = self._stages[0]
+            ago = time.monotonic() - since
+            if not records.advance(self._job_id, self._attempt, stage, ago=ago, right=right):
                 self._lost.set()
                 return
             self._stages.popleft()

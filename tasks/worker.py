@@ -30,11 +30,11 @@ from tasks.child_board import board
 from tasks.evaluation import try_again
 from tasks.gauges import Gauges
 from tasks.heartbeat import Heartbeat
+from tasks.lines import COMMON, line_of_gpu, line_of_worker
 from tasks.quarantine import Quarantine
 from tasks.reconciler import Reconciler
 from tasks.records import JobRecords
 from tasks.store import connect
-from tasks.submission import own_queue
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ def take_jobs(consumer: Any, on: bool) -> None:
         else:
             consumer.task_consumer.cancel_by_queue(queue)
 
-    for queue in (consumer.app.conf.task_default_queue, own_queue(consumer.hostname)):
+    for queue in (COMMON, *own_queues(consumer.hostname)):
         consumer.call_soon(change, queue)
 
 
@@ -135,9 +135,15 @@ def look_at_sandbox(**_: Any) -> None:
         raise SystemExit(f"SANDBOX requires what does not hold here: {told}. docs/security.md says what each needs")
 
 
-def add_own_queue(sender: str, instance: Any, **_: Any) -> None:
-    """Besides the queues of its command line, a worker takes from one of its own: what another worker has failed."""
-    instance.app.amqp.queues.select_add(own_queue(sender))
+def own_queues(name: str) -> tuple[str, str]:
+    """Beside the common one: for jobs that ask for its GPU, and for those that another worker has failed."""
+    return line_of_gpu(device.detect().model), line_of_worker(name)
+
+
+def add_own_queues(sender: str, instance: Any, **_: Any) -> None:
+    """Besides the queues of its command line, a worker takes from these."""
+    for queue in own_queues(sender):
+        instance.app.amqp.queues.select_add(queue)
     log_lines.process_fields["worker"] = sender
 
 
@@ -172,17 +178,20 @@ def close_workbench(**_: Any) -> None:
             workbench().close()
 
 
-def note_lost_child(exception: BaseException, args: list[Any], **_: Any) -> None:
-    """In the main process: the pool child of that job died or was killed at the hard limit, by no kernel's fault."""
+def note_lost_child(exception: BaseException, task_id: str, **_: Any) -> None:
+    """In the main process: the pool child with that message died or was killed at the hard limit, no kernel's fault."""
     if not isinstance(exception, WorkerLostError | TimeLimitExceeded):
         return
-    job_id, attempt = args
-    with log_lines.about(job_id=job_id, attempt=attempt):
-        try:
-            log.error("job %s: attempt %d: its worker process died: %s", job_id, attempt, exception)
-            try_again(JobRecords(connect(), settings().job_ttl), job_id, attempt, str(exception))
-        except RedisError as error:
-            log.warning("job %s: the reconciler will queue it again: %s", job_id, error)
+    records = JobRecords(connect(), settings().job_ttl)
+    try:
+        running = records.lines.running_under(task_id)
+        if running is not None:
+            job_id, attempt = running
+            with log_lines.about(job_id=job_id, attempt=attempt):
+                log.error("job %s: attempt %d: its worker process died: %s", job_id, attempt, exception)
+                try_again(records, job_id, attempt, str(exception))
+    except RedisError as error:
+        log.warning("message %s: its worker process died; the reconciler will queue its job again: %s", task_id, error)
 
 
 after_setup_logger.connect(write_json)
@@ -190,7 +199,7 @@ after_setup_task_logger.connect(write_json)
 worker_init.connect(look_for_telemetry)
 worker_init.connect(pin_device)
 worker_init.connect(look_at_sandbox)
-celeryd_after_setup.connect(add_own_queue)
+celeryd_after_setup.connect(add_own_queues)
 worker_ready.connect(start_attendants)
 worker_shutdown.connect(stop_attendants)
 worker_process_init.connect(set_up_child)

@@ -16,10 +16,8 @@ def measures(expected: torch.Tensor, actual: torch.Tensor, tolerance: Tolerance,
     absolute and the largest relative difference; the sums of the absolute difference, of its square and of the square
     of expected; the position of the first wrong element (0 when none is).
     """
-    numeric = expected.dtype.is_floating_point or expected.dtype.is_complex
-    same, finite, difference, size = (_floating if numeric else _integral)(expected, actual)
-    scale = torch.maximum(size, _root_mean_square(size, finite)) if tolerance.of_scale else size
-    wrong = ~(same | (finite & (difference <= tolerance.atol + tolerance.rtol * scale)))
+    same, finite, difference, size = compared = _compared(expected, actual)
+    wrong = _wrong(compared, tolerance)
     strictly_wrong = ~(same | (finite & (difference <= tight.atol + tight.rtol * size)))
     difference = torch.where(finite, difference, 0.0).clamp_(max=sys.float_info.max)
     relative = torch.where(finite & (size > 0), difference / size, 0.0).clamp_(max=sys.float_info.max)
@@ -38,6 +36,17 @@ def measures(expected: torch.Tensor, actual: torch.Tensor, tolerance: Tolerance,
     return torch.stack([number.to(torch.float64) for number in numbers], dim=-1)
 
 
+def wrong_elements(expected: torch.Tensor, actual: torch.Tensor, tolerance: Tolerance) -> torch.Tensor:
+    """Which elements of the rows `measures` counts as wrong: a mask of their shape."""
+    return _wrong(_compared(expected, actual), tolerance)
+
+
+def _wrong(compared: _Compared, tolerance: Tolerance) -> torch.Tensor:
+    same, finite, difference, size = compared
+    scale = torch.maximum(size, _root_mean_square(size, finite)) if tolerance.of_scale else size
+    return ~(same | (finite & (difference <= tolerance.atol + tolerance.rtol * scale)))
+
+
 def _root_mean_square(size: torch.Tensor, finite: torch.Tensor) -> torch.Tensor:
     """Of each row's finite elements, as a column."""
     squares = torch.where(finite, size, 0.0).square_().sum(dim=-1, keepdim=True)
@@ -46,6 +55,11 @@ def _root_mean_square(size: torch.Tensor, finite: torch.Tensor) -> torch.Tensor:
 
 _Compared = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 """Equal, both finite, |actual - expected| and |expected|, of each element; the differences as float64."""
+
+
+def _compared(expected: torch.Tensor, actual: torch.Tensor) -> _Compared:
+    numeric = expected.dtype.is_floating_point or expected.dtype.is_complex
+    return (_floating if numeric else _integral)(expected, actual)
 
 
 def _floating(expected: torch.Tensor, actual: torch.Tensor) -> _Compared:

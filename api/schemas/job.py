@@ -41,7 +41,10 @@ def summary(view: JobView) -> dict[str, Any]:
         "state": view.state.value,
         "stage": view.stage.value,
         "status": _LEGACY_STATUS[view.state if view.state.terminal else view.stage],
+        "correct_so_far": view.right_so_far,
         "queue_position": view.queue_position,
+        "priority": view.priority,
+        "gpu": view.gpu,
         "submitted_at": view.submitted_at,
         "created_at": view.submitted_at,
         "timeout": view.timeout,
@@ -53,6 +56,7 @@ def summary(view: JobView) -> dict[str, Any]:
         "cancel_requested": view.cancel_requested,
         "timeline": view.timeline,
         "failed_attempts": view.failed_attempts,
+        "webhook": view.webhook,
         "error_type": INFRASTRUCTURE_ERROR if view.state is State.FAILED else QUEUE_TIMEOUT if view.expired else None,
         "error": "cancelled on request" if cancelled and not view.expired else view.error,
     }
@@ -89,6 +93,14 @@ class FailedAttemptSchema(Schema):
     reason = fields.String(required=True)
 
 
+class WebhookStateSchema(Schema):
+    """Whether a job's end has been told to the address that its submission named."""
+
+    state = fields.String(required=True, validate=one_of(("pending", "delivered", "given_up")))
+    attempts = fields.Integer(required=True)
+    last_error = fields.String(required=True, allow_none=True)
+
+
 class JobSummarySchema(Schema):
     """A job without its result."""
 
@@ -104,7 +116,19 @@ class JobSummarySchema(Schema):
     status = fields.String(
         validate=one_of(LEGACY_STATUSES), metadata={"description": "The original service's word for state and stage."}
     )
-    queue_position = fields.Integer(required=True, allow_none=True, metadata={"description": "0 is the next one."})
+    correct_so_far = fields.Boolean(
+        required=True,
+        allow_none=True,
+        metadata={
+            "description": "/compare, while it runs: whether every output compared so far is right. Known before the "
+            "timing begins; timed calls are compared too, so `true` may still become `false`. null: not known, or done."
+        },
+    )
+    queue_position = fields.Integer(
+        required=True, allow_none=True, metadata={"description": "Jobs that go before it; 0 is the next one."}
+    )
+    priority = fields.Integer()
+    gpu = fields.String(allow_none=True, metadata={"description": "The model that it asks for; null: any."})
     submitted_at = fields.Float(required=True, metadata={"description": "Epoch seconds."})
     created_at = fields.Float(metadata={"description": "submitted_at, under the original's name."})
     timeout = fields.Integer(metadata={"description": "Seconds for running."})
@@ -121,6 +145,9 @@ class JobSummarySchema(Schema):
         fields.Nested(FailedAttemptSchema),
         required=True,
         metadata={"description": "Empty unless the service failed and the job was tried again."},
+    )
+    webhook = fields.Nested(
+        WebhookStateSchema, allow_none=True, metadata={"description": "null until the job has ended, and without one."}
     )
     error_type = fields.String(
         allow_none=True,
@@ -164,6 +191,10 @@ class ResultSchema(Schema):
     ref_result = fields.Dict(metadata={"description": "/compare only."})
     speedup = fields.Dict(allow_none=True, metadata={"description": "/compare only; null when not measured."})
     environment = fields.Dict()
+    budget = fields.Dict(metadata={"description": "`name`, and in `left_out` what that budget did not look at."})
+    reused_from = fields.Dict(
+        metadata={"description": "With `reuse`: the `job_id` that this answer was given to first, and `at` when."}
+    )
     failed_attempts = fields.List(
         fields.Nested(FailedAttemptSchema), metadata={"description": "Only where the job was tried again."}
     )

@@ -6,126 +6,40 @@ from typing import Any
 
 from marshmallow import ValidationError, fields, validate
 
-from api.schemas.fields import Flag, Items, Part, RealNumber, Text, WholeNumber, WireSchema, shown
+from api.schemas.fields import Items, Part, Text, WireSchema, shown
+from api.schemas.judging import ALLOW, JudgingSchema, LookingSchema, timeout_field, tolerance_field
 from api.schemas.kernel import KernelSchema
+from domain.budget import Budget
 from domain.kernel import KernelType
-from domain.request import DEFAULT_NUM_TRIALS, DEFAULT_PRECISION, DEFAULT_TIMEOUT_S, Request
+from domain.request import Request
 from domain.settings import settings
 
-MAX_TRIALS = 10_000
-MAX_PRECISION = 0.5
-MIN_TIMEOUT_S, MAX_TIMEOUT_S = 5, 600
-MAX_QUEUE_TIMEOUT_S = 7 * 86_400
 LEGACY_TIMEOUT_S = 30
 
 EVALUATE, COMPARE = "evaluate", "compare"
 
 
-def _trials() -> fields.Field[Any]:
-    return WholeNumber(
-        1,
-        MAX_TRIALS,
-        load_default=DEFAULT_NUM_TRIALS,
-        metadata={"description": "At most so many rounds of timed windows."},
-    )
-
-
-def _precision() -> fields.Field[Any]:
-    return RealNumber(
-        load_default=DEFAULT_PRECISION,
-        validate=validate.Range(0, MAX_PRECISION, error="must be from {min} to {max}"),
-        metadata={"description": "Timing stops when half its 95 % interval is this part of the time or the speed-up."},
-    )
-
-
-def _timeout(default: int = DEFAULT_TIMEOUT_S) -> fields.Field[Any]:
-    return WholeNumber(
-        MIN_TIMEOUT_S,
-        MAX_TIMEOUT_S,
-        load_default=default,
-        metadata={"description": "Seconds of running, and as many again of building; waiting does not count."},
-    )
-
-
-def _build_timeout() -> fields.Field[Any]:
-    return WholeNumber(
-        MIN_TIMEOUT_S,
-        MAX_TIMEOUT_S,
-        load_default=None,
-        allow_none=True,
-        metadata={"description": "Seconds of building, where that is to have other than `timeout`."},
-    )
-
-
-def _queue_timeout() -> fields.Field[Any]:
-    return WholeNumber(
-        1,
-        MAX_QUEUE_TIMEOUT_S,
-        load_default=None,
-        allow_none=True,
-        metadata={"description": "Seconds after which a job that no worker has begun is cancelled. None: never."},
-    )
-
-
-def _tolerance() -> fields.Field[Any]:
-    return RealNumber(load_default=None, allow_none=True, validate=validate.Range(0, error="must not be negative"))
-
-
-def _profile() -> fields.Field[Any]:
-    return Flag(
-        load_default=False,
-        metadata={"description": "Also call each kernel under a profiler, and tell which kernels it launches."},
-    )
-
-
-def _replay_seed() -> fields.Field[Any]:
-    return Text(
-        load_default=None,
-        allow_none=True,
-        validate=validate.Regexp("^[0-9a-f]{1,64}$", error="must be 1 to 64 hexadecimal digits in lower case"),
-        metadata={"description": "`inputs.replay_seed` of an earlier job: the same inputs again, to look for a bug."},
-    )
-
-
-class EvaluateSchema(WireSchema):
+class EvaluateSchema(LookingSchema):
     """One kernel to build, run and time."""
 
     kernel = Part(KernelSchema, required=True)
-    num_trials = _trials()
-    precision = _precision()
-    timeout = _timeout()
-    build_timeout = _build_timeout()
-    queue_timeout = _queue_timeout()
-    profile = _profile()
-    replay_seed = _replay_seed()
 
 
-class CompareSchema(WireSchema):
+class CompareSchema(LookingSchema):
     """A kernel to judge against a reference. `kernel` is taken for `ref_kernel`."""
 
     ref_kernel = Part(KernelSchema, required=True)
     custom_kernel = Part(KernelSchema, required=True)
-    num_trials = _trials()
-    precision = _precision()
-    timeout = _timeout()
-    build_timeout = _build_timeout()
-    queue_timeout = _queue_timeout()
-    profile = _profile()
-    atol = _tolerance()
-    rtol = _tolerance()
-    replay_seed = _replay_seed()
+    atol = tolerance_field()
+    rtol = tolerance_field()
 
 
-class LegacyCompareSchema(WireSchema):
+class LegacyCompareSchema(JudgingSchema):
     """The first version's body: a torch reference against a torch_cuda kernel."""
 
     ref_code = Text(required=True)
     custom_code = Text(required=True)
-    num_trials = _trials()
-    precision = _precision()
-    timeout = _timeout(LEGACY_TIMEOUT_S)
-    build_timeout = _build_timeout()
-    queue_timeout = _queue_timeout()
+    timeout = timeout_field(LEGACY_TIMEOUT_S)
 
 
 class BatchSchema(WireSchema):
@@ -220,12 +134,14 @@ def read_job(body: Any) -> Request:
 
 
 def _request(kernel: dict[str, Any], reference: dict[str, Any] | None, data: dict[str, Any]) -> Request:
+    budget = Budget(data["budget"])
     return Request.from_wire(
         {
             "kernel": kernel,
             "reference": reference,
-            "num_trials": data["num_trials"],
-            "precision": data["precision"],
+            "num_trials": data.get("num_trials", budget.effort.num_trials),
+            "precision": data.get("precision", budget.effort.precision),
+            "budget": budget,
             "timeout": data["timeout"],
             "atol": data.get("atol"),
             "rtol": data.get("rtol"),
@@ -234,5 +150,8 @@ def _request(kernel: dict[str, Any], reference: dict[str, Any] | None, data: dic
             "replay_seed": data.get("replay_seed"),
             "build_timeout": data["build_timeout"],
             "queue_timeout": data["queue_timeout"],
+            "priority": data["priority"],
+            "gpu": data["gpu"].lower() if data["gpu"] is not None else None,
+            "reuse": data["reuse"] == ALLOW,
         }
     )

@@ -14,6 +14,7 @@ from kernel_eval_client.builder import (
 )
 from kernel_eval_client.client import Client
 from kernel_eval_client.contract import ArgSpec, IOContract, LaunchConfig, LaunchDim, TensorData, TensorInit, TensorSpec
+from kernel_eval_client.events import Event
 from kernel_eval_client.flow import Retry
 from kernel_eval_client.job import Job
 from kernel_eval_client.kernel import Kernel, KernelType, cuda, guess_type, multi_kernel, torch, torch_cuda, triton
@@ -27,6 +28,7 @@ __all__ = [
     "AsyncClient",
     "Client",
     "Comparison",
+    "Event",
     "Finished",
     "IOContract",
     "IOContractBuilder",

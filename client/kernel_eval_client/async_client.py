@@ -12,6 +12,7 @@ import httpx
 
 from kernel_eval_client.address import Address
 from kernel_eval_client.errors import KernelEvalError
+from kernel_eval_client.events import SILENCE_S, Event, Following
 from kernel_eval_client.flow import Flow, Protocol, Retry, Step
 from kernel_eval_client.job import Job
 from kernel_eval_client.pages import Pages
@@ -86,6 +87,31 @@ class AsyncClient:
     async def settled(self, job_id: str, *, max_wait_s: float | None = None) -> Job:
         """The job once it has ended, however it did."""
         return await self._run(self._flows.settled(job_id, max_wait_s))
+
+    async def report(self, job_id: str, *, max_wait_s: float | None = None) -> str:
+        """The service's report of a job as an HTML page, once it has ended."""
+        return await self._run(self._flows.report(job_id, max_wait_s))
+
+    async def events(self, job_id: str) -> AsyncIterator[Event]:
+        """What happens to the job as it happens, from its beginning to its end, through connections that break."""
+        following = Following(job_id, self._flows.retry, self.address.url)
+        while not following.over:
+            gone: KernelEvalError | NoAnswer | None = None
+            try:
+                connection = self._http.stream("GET", following.path, headers=following.headers(), timeout=SILENCE_S)
+                async with connection as answer:
+                    following.opened(
+                        Answer(answer.status_code, answer.headers, b"" if answer.is_success else await answer.aread())
+                    )
+                    async for line in answer.aiter_lines():
+                        if (event := following.line(line)) is not None:
+                            yield event
+            except httpx.TransportError as error:
+                gone = NoAnswer(str(error) or type(error).__name__)
+            except KernelEvalError as error:
+                gone = error
+            if not following.over:
+                await asyncio.sleep(following.pause(gone))
 
     async def cancel(self, job_id: str, *, wait_s: float = 0.0) -> Job:
         """Cancels; a running job takes a moment, which `wait_s` (at most 600) waits for."""

@@ -27,6 +27,7 @@ from kernel_eval_client.submission import Submission
 from kernel_eval_client.wire import Answer, Call, NoAnswer, error_of
 
 T = TypeVar("T")
+GOES_ON = 202
 HOLD_S = 60.0
 """How long an answer is held at most: a proxy in between may cut longer ones off."""
 
@@ -135,6 +136,15 @@ class Protocol:
         """A page of jobs, and the cursor of the next one."""
         body = yield from self._json(Call("GET", "/jobs", params=params))
         return [_job(each) for each in body.get("jobs") or ()], body.get("next_cursor")
+
+    def report(self, job_id: str, max_wait_s: float | None) -> Flow[str]:
+        """The job's report as HTML, once it has ended."""
+        call = Call("GET", f"/job/{job_id}/report")
+        answer = yield from exchange(call, self.retry, self.url)
+        if answer.status == GOES_ON:
+            yield from self.settled(job_id, max_wait_s)
+            answer = yield from exchange(call, self.retry, self.url)
+        return answer.content.decode(errors="replace")
 
     def cancel(self, job_id: str, wait_s: float) -> Flow[Job]:
         """The job, cancelled, or as it had ended before; with `wait_s` 0 it may still be stopping."""

@@ -142,7 +142,10 @@ class KernelResult:
 
 @dataclass(frozen=True)
 class Result:
-    """One verdict. `reference` and `speedup` only of comparisons; `raw` is the answer as it came."""
+    """One verdict. `reference` and `speedup` only of comparisons; `raw` is the answer as it came.
+
+    `budget` has in `left_out` what was not looked at; `reused_from` names the job that the answer was given to first.
+    """
 
     job_id: str
     verdict: str
@@ -153,6 +156,8 @@ class Result:
     gpu_type: str | None
     failed_attempts: Sequence[Mapping[str, Any]]
     raw: Mapping[str, Any] = field(repr=False)
+    budget: Mapping[str, Any] = field(default_factory=dict)
+    reused_from: Mapping[str, Any] | None = None
 
     @property
     def passed(self) -> bool:
@@ -189,6 +194,8 @@ class Result:
                 gpu_type=wire.get("gpu_type"),
                 failed_attempts=tuple(wire.get("failed_attempts") or ()),
                 raw=wire,
+                budget=wire.get("budget") or {},
+                reused_from=wire.get("reused_from"),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise AnswerError(f"this is no result of a kernel evaluation service: {error!r}") from error
@@ -247,4 +254,6 @@ class Result:
             "build_s": kernel.build.get("seconds"),
             "device_s": self.environment.get("device_seconds"),
             "failed_attempts": len(self.failed_attempts),
+            "budget": self.budget.get("name"),
+            "reused": self.reused_from is not None,
         }

@@ -6,13 +6,16 @@ import json
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from kernel_eval_client.errors import CallerError
 from kernel_eval_client.kernel import Kernel, KernelType
 
 KernelLike = Kernel | Mapping[str, Any]
 """A Kernel, or one in the wire's form."""
+
+
+Budget = Literal["quick", "default", "precise"]
 
 
 class Options(TypedDict, total=False):
@@ -27,6 +30,10 @@ class Options(TypedDict, total=False):
     rtol: float
     build_timeout: int
     queue_timeout: int
+    budget: Budget
+    priority: int
+    gpu: str
+    reuse: Literal["never", "allow"]
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,10 @@ class Submission:
     rtol: float | None = None
     build_timeout: int | None = None
     queue_timeout: int | None = None
+    budget: Budget | None = None
+    priority: int | None = None
+    gpu: str | None = None
+    reuse: Literal["never", "allow"] | None = None
     label: str | None = None
     idempotency_key: str | None = None
 

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
+from redis import Redis
 
 from domain.request import Request
+from tasks.device import CPU, Device
+from tasks.heartbeat import Heartbeat
 from tasks.records import JobRecords
 from tests.api.payloads import (
     CUDA_ADD,
@@ -39,8 +42,9 @@ def accept(client: FlaskClient, path: str, body: Json) -> str:
 
 def stored(client: FlaskClient, records: JobRecords, path: str, body: Json) -> Request:
     """What a worker would be given."""
-    claim = records.claim(accept(client, path, body), "a worker")
-    assert claim is not None
+    job_id = accept(client, path, body)
+    claim = records.claim("a worker")
+    assert claim is not None and claim.job_id == job_id
     return claim.request
 
 
@@ -85,6 +89,49 @@ def test_kernel_is_taken_for_ref_kernel(client: FlaskClient, records: JobRecords
 def test_numbers_are_read_leniently(client: FlaskClient, records: JobRecords, sent: Json, read: Any) -> None:
     request = stored(client, records, "/evaluate", {"kernel": kernel(RELU, "torch"), **sent})
     assert (request.num_trials, request.timeout) == read
+
+
+def test_when_and_where(client: FlaskClient, records: JobRecords, redis: Redis) -> None:
+    body = {"kernel": kernel(RELU, "torch")}
+    request = stored(client, records, "/evaluate", body)
+    assert (request.priority, request.gpu, request.reuse) == (5, None, False)
+    asked = {"priority": "9", "gpu": "H200", "reuse": "allow"}
+    refused = client.post("/evaluate", json={**body, **asked})
+    problem = refused.get_json()
+    assert (refused.status_code, problem["type"]) == (422, "urn:kernel-eval:problem:no-such-gpu")
+    assert problem["errors"][0]["path"] == ["gpu"]
+    assert "there is no worker at all" in problem["detail"]
+    Heartbeat(redis, "a", Device("GPU-1", 0, "NVIDIA H200", "h200"), 1, {}).beat()
+    Heartbeat(redis, "b", CPU, 1, {}).beat()
+    assert "there is cpu, h200" in client.post("/evaluate", json={**body, "gpu": "h100"}).get_json()["detail"]
+    batch = client.post("/batch", json={"jobs": [body, {**body, "gpu": "h100"}]}).get_json()
+    assert ["problem" in entry for entry in batch["jobs"]] == [False, True]
+    assert records.claim("a worker") is not None
+    job = client.get(f"/job/{accept(client, '/evaluate', {**body, **asked})}").get_json()
+    assert (job["priority"], job["gpu"], job["queue_position"]) == (9, "h200", 0)
+    assert records.claim("a worker", "cpu") is None
+    claim = records.claim("another", "h200")
+    assert claim is not None
+    redis.delete("worker:a")
+    away = client.post("/evaluate", json={**body, "gpu": "h200"})
+    assert (away.status_code, away.headers["Retry-After"]) == (503, "5")
+    assert away.get_json()["type"] == "urn:kernel-eval:problem:gpu-away"
+    assert (claim.request.priority, claim.request.gpu, claim.request.reuse) == (9, "h200", True)
+
+
+@pytest.mark.parametrize(
+    ("sent", "read"),
+    [
+        ({}, ("default", 100, 0.01)),
+        ({"budget": "quick"}, ("quick", 20, 0.05)),
+        ({"budget": "precise"}, ("precise", 1000, 0.002)),
+        ({"budget": "quick", "num_trials": 7}, ("quick", 7, 0.05)),
+        ({"budget": "precise", "precision": 0.1}, ("precise", 1000, 0.1)),
+    ],
+)
+def test_a_budget_sets_what_is_not_given(client: FlaskClient, records: JobRecords, sent: Json, read: Any) -> None:
+    request = stored(client, records, "/evaluate", {"kernel": kernel(RELU, "torch"), **sent})
+    assert (request.budget, request.num_trials, request.precision) == read
 
 
 @pytest.mark.parametrize(

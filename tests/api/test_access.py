@@ -15,6 +15,7 @@ from redis import Redis
 from werkzeug.test import TestResponse
 
 from domain.access import Scope
+from domain.settings import settings
 from tasks.device import Device
 from tasks.heartbeat import Heartbeat
 from tasks.records import JobRecords
@@ -27,7 +28,7 @@ BODY = {"kernel": kernel(RELU, "torch")}
 GUARDED = [
     ("POST", "/evaluate"), ("POST", "/compare"), ("POST", "/"), ("POST", "/batch"), ("GET", "/jobs"),
     ("GET", "/job/x"), ("DELETE", "/job/x"), ("GET", "/stats"), ("POST", "/admin/cleanup-jobs"),
-    ("POST", "/jobs/cancel"), ("GET", "/metrics"),
+    ("POST", "/jobs/cancel"), ("GET", "/"), ("GET", "/job/x/report"), ("GET", "/job/x/events"), ("GET", "/metrics"),
 ]  # fmt: skip
 ALL = tuple(Scope)
 
@@ -79,7 +80,7 @@ def test_every_route_is_guarded_but_those_that_are_listed(keyed: APIFlask) -> No
                 if answer.status_code != 401:
                     opened.add((method, rule.rule))
     assert opened == {
-        ("GET", "/"), ("GET", "/docs"), ("GET", "/docs/assets/<path:name>"), ("GET", "/openapi.json"),
+        ("GET", "/docs"), ("GET", "/docs/assets/<path:name>"), ("GET", "/openapi.json"),
         ("GET", "/health"),
     }  # fmt: skip
 
@@ -97,10 +98,9 @@ def test_a_route_that_nobody_thought_of_is_for_admin(keyed: APIFlask, alice: Hol
 def test_a_scope_opens_its_own_and_nothing_else(keyed: APIFlask, scope: Scope) -> None:
     one = holder(keyed, "one", scope)
     needs = {path: Scope.SUBMIT for path in ("/evaluate", "/compare", "/", "/batch", "/jobs/cancel")}
-    needs |= {path: Scope.READ for path in ("/jobs", "/job/x", "/stats", "/metrics")}
     needs |= {"/admin/cleanup-jobs": Scope.ADMIN}
     for method, path in GUARDED:
-        needed = Scope.SUBMIT if method == "DELETE" else needs[path]
+        needed = Scope.SUBMIT if method == "DELETE" else Scope.READ if method == "GET" else needs[path]
         answer = one(method, path)
         if needed is scope:
             assert answer.status_code not in (401, 403), (method, path)
@@ -120,7 +120,7 @@ def test_a_job_is_its_keys_alone(keyed: APIFlask, alice: Holder, bob: Holder, re
             told = [answer.get_json()["detail"] for answer in (theirs, unknown)]
             assert told[0].replace(submitted["job_id"], "") == told[1].replace(job.replace("-", "0")[5:], "")
     assert alice("GET", job).get_json()["state"] == "queued", "nobody else cancelled it"
-    claim = records.claim(submitted["job_id"], "w")
+    claim = records.claim("w")
     assert claim is not None
     records.complete(submitted["job_id"], claim.attempt, RESULT)
     assert alice("GET", job).get_json()["result"] == RESULT
@@ -228,6 +228,19 @@ def test_the_quota_of_jobs(keyed: APIFlask, redis: Redis) -> None:
     assert few("DELETE", f"/job/{first}").get_json()["state"] == "cancelled"
     assert few("POST", "/evaluate", json=BODY).status_code == 202
     assert problem(few("POST", "/evaluate", json=BODY)) == (429, "too-many-jobs")
+
+
+def test_no_key_may_be_more_urgent_than_the_settings_say(keyed: APIFlask, alice: Holder) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KEY_MAX_PRIORITY", "5")
+        settings.cache_clear()
+        refused = alice("POST", "/evaluate", json={**BODY, "priority": 6})
+        assert (refused.status_code, refused.get_json()["detail"]) == (400, "priority: must be at most 5 here")
+        assert alice("POST", "/evaluate", json={**BODY, "priority": 5}).status_code == 202
+        batch = alice("POST", "/batch", json={"jobs": [BODY, {**BODY, "priority": 9}]}).get_json()
+        assert ["problem" in entry for entry in batch["jobs"]] == [False, True]
+    settings.cache_clear()
+    assert alice("POST", "/evaluate", json={**BODY, "priority": 9}).status_code == 202
 
 
 def test_the_quota_is_exact_when_all_come_at_once(keyed: APIFlask, redis: Redis) -> None:

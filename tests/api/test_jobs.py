@@ -31,8 +31,8 @@ def submit(client: FlaskClient, body: Json = BODY) -> str:
 
 def claimed(client: FlaskClient, records: JobRecords) -> tuple[str, int]:
     job_id = submit(client)
-    claim = records.claim(job_id, "gpu0@node")
-    assert claim is not None
+    claim = records.claim("gpu0@node")
+    assert claim is not None and claim.job_id == job_id
     return job_id, claim.attempt
 
 
@@ -78,7 +78,7 @@ def test_unknown_job(client: FlaskClient, method: str, job_id: str) -> None:
 def test_waiting_ends_with_the_result(client: FlaskClient, records: JobRecords) -> None:
     def judge() -> None:
         (job,) = records.list()
-        claim = records.claim(job.job_id, "gpu0@node")
+        claim = records.claim("gpu0@node")
         assert claim is not None
         records.complete(job.job_id, claim.attempt, RESULT)
 
@@ -111,7 +111,7 @@ def test_preferences_that_are_no_wait_are_ignored(client: FlaskClient, preferenc
 def test_a_waited_job_that_we_failed(client: FlaskClient, records: JobRecords) -> None:
     def lose() -> None:
         (job,) = records.list()
-        claim = records.claim(job.job_id, "gpu0@node")
+        claim = records.claim("gpu0@node")
         assert claim is not None
         records.fail(job.job_id, claim.attempt, "the driver went away")
 
@@ -258,8 +258,9 @@ def test_full_records(client: FlaskClient, records: JobRecords, monkeypatch: pyt
 
 
 def test_cancel_a_batch_and_many(client: FlaskClient, records: JobRecords) -> None:
+    running, done = (claimed(client, records) for _ in range(2))
     batch = client.post("/batch", json={"jobs": [BODY] * 3}).get_json()
-    behind, running, done = submit(client), *(claimed(client, records) for _ in range(2))
+    behind = submit(client)
     assert client.get(f"/job/{behind}").get_json()["queue_position"] == 3
     answer = client.post("/jobs/cancel", json={"batch_id": batch["batch_id"]})
     assert (answer.status_code, answer.get_json()["cancelled"], answer.get_json()["not_found"]) == (200, 3, [])
@@ -297,7 +298,7 @@ def test_a_job_that_nobody_begins_in_time(client: FlaskClient, records: JobRecor
     assert (job["state"], job["timeout"], job["build_timeout"], job["queue_timeout"]) == ("queued", 120, 9, 60)
     assert records.expire_overdue() == 0
     redis.zincrby("jobs:deadlines", -60, job_id)
-    assert records.claim(job_id, "gpu0@node") is None
+    assert records.claim("gpu0@node") is None
     job = client.get(f"/job/{job_id}").get_json()
     assert (job["state"], job["error_type"]) == ("cancelled", "queue_timeout")
     assert "not begun within its queue_timeout of 60 s" in job["error"]

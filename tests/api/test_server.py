@@ -76,7 +76,7 @@ def test_submit_and_wait(server: Server, redis: Redis) -> None:
         while not records.queue_length():
             time.sleep(0.005)
         (job,) = records.list()
-        claim = records.claim(job.job_id, "gpu0@node")
+        claim = records.claim("gpu0@node")
         assert claim is not None
         done_at = time.monotonic()
         records.complete(job.job_id, claim.attempt, RESULT)

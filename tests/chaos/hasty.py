@@ -13,7 +13,6 @@ heartbeat.EVERY_S = 0.5
 heartbeat.TTL_S = 3
 reconciler.EVERY_S = 0.3
 reconciler.SURE_S = 1.5
-reconciler.MARGIN_S = 2.0
 reconciler.LOCK_TTL_S = 2
 quarantine.EVERY_S = 0.3
 quarantine.TEST_AGAIN_S = 3.0

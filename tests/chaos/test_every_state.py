@@ -28,13 +28,11 @@ import pytest
 from domain.job import Stage, State
 from domain.kernel import Kernel, KernelType
 from domain.request import Request
-from tasks.admission import Recorded
 from tasks.lease import device_lease
 from tasks.records import MAX_ATTEMPTS, JobView
-from tasks.submission import publish
 from tests.chaos.ledger import Ledger
 from tests.chaos.service import START_S, Service, service, wire
-from tests.tasks.jobs import until
+from tests.tasks.jobs import give_to, until
 
 INPUTS = "\ndef get_inputs():\n    return [torch.zeros(8)]\n"
 RIGHT = "def kernel_fn(x):\n    return x + 1\n" + INPUTS
@@ -101,10 +99,7 @@ class Jobs:
 def hand_to(made: Service, ledger: Ledger, worker: str, source: str, timeout: int = 60) -> str:
     """A job whose first attempt is that worker's."""
     job_id = ledger.enter(f"{worker}-{len(ledger.ends)}")
-    asked = request(source, timeout)
-    recorded = made.records.create(job_id, asked)
-    assert isinstance(recorded, Recorded)
-    publish(job_id, 1, recorded.at, asked, worker=f"{worker}@test")
+    give_to(made.redis, made.records, f"{worker}@test", job_id, request(source, timeout))
     return job_id
 
 
@@ -188,7 +183,8 @@ def test_pool_children_and_zygotes_killed_in_every_state(tmp_path: Path) -> None
         until_stage(made, jobs.running, Stage.WAIT_FOR_DEVICE)
         kill(made.zygotes("b"))
         device.release()
-        until_attempt(made, 3, *jobs.under_work())
+        # Three faults in a row: either may be testing its device first.
+        until_attempt(made, 3, *jobs.under_work(), seconds=START_S)
         # Both have failed it, so that either may be third. It is the last attempt.
         until_stage(made, jobs.running, Stage.VALIDATE)
         kill(made.zygotes(made.view(jobs.running).worker.removesuffix("@test")))  # type: ignore[union-attr]

@@ -20,6 +20,14 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield serving.url
 
 
+@pytest.fixture(scope="package")
+def gpu_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """`make serve` on the GPUs that are there."""
+    with serve(tmp_path_factory.mktemp("gpu")) as serving:
+        wait_for(serving.ready, READY_S, "it is ready")
+        yield serving.url
+
+
 @pytest.fixture
 def client(url: str) -> Iterator[Client]:
     with Client(url) as opened:

@@ -56,6 +56,14 @@ def test_a_passing_kernel(run: Command, files: Path) -> None:
     assert run.out.startswith("passed") and "a call" in run.out and "job " in run.out
 
 
+def test_how_to_judge_reaches_the_service(run: Command, files: Path) -> None:
+    chosen = ("--budget", "quick", "--priority", "7", "--gpu", "cpu", "--reuse", "never")
+    assert run("compare", files / "twice.py", files / "twice.py", *chosen, "--json") == 0
+    assert run.json()["budget"]["name"] == "quick" and run.json()["budget"]["left_out"]
+    with Client(run.url) as client:
+        assert client.job(run.json()["job_id"]).raw["priority"] == 7
+
+
 def test_a_wrong_kernel_and_its_json(run: Command, files: Path) -> None:
     assert run("compare", files / "twice.py", files / "wrong.py", "--json") == 1
     assert run.json()["verdict"] == "wrong_result"

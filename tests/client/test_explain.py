@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernel_eval_client.cli.explain import Spot, excerpt, spots
+from kernel_eval_client.explain import Spot, excerpt, spots
 
 NVRTC = """the source does not compile
 kernel.cu(3): warning #177-D: variable "y" was declared but never referenced

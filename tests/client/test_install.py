@@ -19,6 +19,7 @@ def test_its_wheel_works_elsewhere(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-build-isolation", "--no-index"]
     subprocess.run([*command, "--target", target, source], check=True, capture_output=True, cwd=tmp_path, timeout=120)
     assert (target / "kernel_eval_client" / "py.typed").exists()
+    assert len([*(target / "kernel_eval_client" / "suites" / "starter").glob("*/*/reference.py")]) == 40
     code = "import sys, kernel_eval_client as k; print(k.__file__, *{'api', 'domain', 'stack'} & sys.modules.keys())"
     environment = {"PYTHONPATH": str(target)}
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)

@@ -55,3 +55,12 @@ def test_rounds_go_on_until_something_says_enough() -> None:
 
 def test_no_precision_asked_for_takes_every_round() -> None:
     assert Plan(num_trials=50, precision=0.0, is_cuda=True).stop(49, 0.1, 1e-9) is None
+
+
+def test_a_budget_bounds_rounds_and_device_time() -> None:
+    precise = Plan(1000, 0.002, True, min_rounds=20, device_time=10.0)
+    assert precise.stop(19, 0.1, 0.0) is None
+    assert precise.stop(20, 0.1, 0.0) is Stop.PRECISION
+    assert precise.stop(20, 10 * BUDGET_S["cuda"] - 0.1, 1.0) is None
+    assert precise.stop(20, 10 * BUDGET_S["cuda"], 1.0) is Stop.DEVICE_TIME
+    assert Plan(20, 0.05, True, device_time=0.25).stop(6, 0.25 * BUDGET_S["cuda"], 1.0) is Stop.DEVICE_TIME

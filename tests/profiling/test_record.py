@@ -186,3 +186,16 @@ def test_noise_before_the_gun_is_no_head_start(early: list[float]) -> None:
     timing = made.timing("cold")
     assert timing.trusted_ms == pytest.approx(5.0)
     assert timing.flags == []
+
+
+def test_windows_are_told_one_by_one_and_which_were_left_out() -> None:
+    timing = record(10.16, 10.16, 10.26, 10.16, 10.16, 10.16, 30.16).timing("cold")
+    assert timing.window_ms == pytest.approx([5.0, 5.0, 5.05, 5.0, 5.0, 5.0, 15.0])
+    assert (timing.left_out, timing.windows) == ([6], 6)
+
+
+def test_of_many_windows_some_are_told_evenly() -> None:
+    timing = record(*(10.16 + index / 1000 for index in range(1000))).timing("cold")
+    assert len(timing.window_ms) == 128
+    assert timing.window_ms[0] == pytest.approx(5.0) and timing.window_ms[-1] == pytest.approx(5.4995)
+    assert timing.window_ms == sorted(timing.window_ms)

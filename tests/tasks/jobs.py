@@ -5,10 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from redis import Redis
+
 from domain.kernel import Kernel, KernelType
 from domain.request import Request
 from domain.result import Outcome, Report, Status
+from tasks.admission import Recorded
+from tasks.job_view import text
+from tasks.lines import COMMON, line_of_worker
 from tasks.records import JobRecords, JobView
+from tasks.submission import publish_again
 
 EVALUATE = Request(kernel=Kernel("class Model: ...", KernelType.TORCH), timeout=30)
 COMPARE = Request(kernel=Kernel("__global__", KernelType.CUDA), reference=Kernel("class Model: ...", KernelType.TORCH))
@@ -30,3 +36,19 @@ def until(true: Callable[[], object], seconds: float = 20.0) -> None:
     while not true():
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.005)
+
+
+def give_to(redis: Redis, records: JobRecords, worker: str, job_id: str, request: Request) -> None:
+    """A job whose first attempt is that worker's: it stands in his own line as if others had failed it."""
+    assert isinstance(records.create(job_id, request), Recorded)
+    own, key = line_of_worker(worker), f"job:{job_id}"
+    place = text(redis.hget(key, "place"))
+    with redis.pipeline() as pipe:
+        for common in (f"jobs:line:{COMMON}", f"jobs:line:{COMMON}:age"):
+            pipe.zrem(common, place)
+        pipe.zadd(f"jobs:line:{own}", {place: 0})
+        pipe.zadd(f"jobs:line:{own}:age", {place: seen(records, job_id).submitted_at})
+        pipe.sadd("jobs:lines", own)
+        pipe.hset(key, "line", own)
+        pipe.execute()
+    assert publish_again(own, job_id, 1)

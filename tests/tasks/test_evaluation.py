@@ -18,13 +18,16 @@ from domain.job import Stage, State
 from domain.request import Request
 from domain.result import Report
 from tasks.evaluation import Pipeline, execute
+from tasks.lines import Message
 from tasks.records import MAX_ATTEMPTS, JobRecords
+from tasks.submission import message_id
 from tasks.watch import STUCK_EXIT
 from tests.conftest import die_with_parent
 from tests.tasks.jobs import EVALUATE, report, seen, until
 
 Progress = Callable[[Stage], None]
 Cancelled = Callable[[], bool]
+SoFar = Callable[[bool], None]
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -34,10 +37,10 @@ def records(redis: Redis) -> JobRecords:
 
 
 def run(records: JobRecords, pipeline: Pipeline, attempt: int = 1) -> None:
-    execute(records, records, "a", attempt, "w", pipeline)
+    execute(records, records, Message(message_id("a", attempt)), "w", pipeline)
 
 
-def good(request: Request, progress: Progress, cancelled: Cancelled) -> Report:
+def good(request: Request, progress: Progress, cancelled: Cancelled, so_far: SoFar) -> Report:
     assert request == EVALUATE
     for stage in (Stage.BUILD, Stage.WAIT_FOR_DEVICE, Stage.LOAD, Stage.VALIDATE, Stage.TIME):
         progress(stage)
@@ -53,14 +56,49 @@ def test_a_report_completes_the_job(records: JobRecords) -> None:
     assert [entry["stage"] for entry in view.timeline] == stages
 
 
+def test_the_verdict_so_far_is_shown_while_the_job_is_timed(records: JobRecords) -> None:
+    shown: list[tuple[Stage, bool | None]] = []
+
+    def look(until_right: bool | None) -> None:
+        until(lambda: seen(records, "a").right_so_far is until_right)
+        shown.append((seen(records, "a").stage, until_right))
+
+    def told(request: Request, progress: Progress, cancelled: Cancelled, so_far: SoFar) -> Report:
+        progress(Stage.VALIDATE)
+        look(None)
+        so_far(True)
+        look(True)
+        progress(Stage.TIME)
+        until(lambda: seen(records, "a").stage is Stage.TIME)
+        look(True)
+        so_far(False)
+        look(False)
+        return report()
+
+    records.create("a", EVALUATE)
+    run(records, told)
+    stages = [Stage.VALIDATE, Stage.TIME, Stage.TIME]
+    assert shown[1:] == list(zip(stages, [True, True, False], strict=True))
+    assert seen(records, "a").right_so_far is None, "the result has the last word"
+
+
+def test_another_attempt_knows_no_verdict_yet(records: JobRecords) -> None:
+    records.create("a", EVALUATE)
+    assert records.claim("w") is not None
+    assert records.advance("a", 1, Stage.TIME, right=True)
+    assert seen(records, "a").right_so_far is True
+    assert records.requeue("a", 1, "its worker died")
+    assert seen(records, "a").right_so_far is None
+
+
 def test_a_message_that_came_twice_runs_once(records: JobRecords) -> None:
     records.create("a", EVALUATE)
     runs: list[Request] = []
 
-    def counted(request: Request, progress: Progress, cancelled: Cancelled) -> Report:
+    def counted(request: Request, progress: Progress, cancelled: Cancelled, so_far: SoFar) -> Report:
         runs.append(request)
         run(records, counted)
-        return good(request, progress, cancelled)
+        return good(request, progress, cancelled, so_far)
 
     run(records, counted)
     run(records, counted)
@@ -89,7 +127,7 @@ def test_our_faults_are_tried_again_and_then_fail(
 
 
 def test_cancelling_stops_what_runs(records: JobRecords) -> None:
-    def patient(request: Request, progress: Progress, cancelled: Cancelled) -> Report:
+    def patient(request: Request, progress: Progress, cancelled: Cancelled, so_far: SoFar) -> Report:
         progress(Stage.LOAD)
         until(cancelled)
         raise JobCancelled("as asked")
@@ -108,7 +146,7 @@ def test_cancelling_stops_what_runs(records: JobRecords) -> None:
 def test_progress_stops_what_was_cancelled_or_given_up(records: JobRecords) -> None:
     raised: list[str] = []
 
-    def going_on(request: Request, progress: Progress, cancelled: Cancelled) -> Report:
+    def going_on(request: Request, progress: Progress, cancelled: Cancelled, so_far: SoFar) -> Report:
         progress(Stage.LOAD)
         until(cancelled)
         try:
@@ -135,7 +173,7 @@ def test_progress_stops_what_was_cancelled_or_given_up(records: JobRecords) -> N
 
 
 def test_an_owner_is_heard_while_it_works(records: JobRecords, redis: Redis) -> None:
-    def slow(request: Request, progress: Progress, cancelled: Cancelled) -> Report:
+    def slow(request: Request, progress: Progress, cancelled: Cancelled, so_far: SoFar) -> Report:
         redis.delete("job:a:owner")
         until(lambda: redis.exists("job:a:owner"))
         assert records.abandoned() == []
@@ -151,20 +189,21 @@ import sys, time
 from redis import Redis
 from tasks import watch
 from tasks.evaluation import execute
+from tasks.lines import Message
 from tasks.records import JobRecords
 from domain.job import Stage
 
 watch.SLACK_S = -59.0
 records = JobRecords(Redis.from_url(sys.argv[1]), 60)
 
-def stuck(request, progress, cancelled):
+def stuck(request, progress, cancelled, so_far):
     progress(Stage.WAIT_FOR_DEVICE)
     time.sleep(2.0)
     print("waited", flush=True)
     progress(Stage.LOAD)
     time.sleep(600)
 
-execute(records, records, "a", 1, "w", stuck)
+execute(records, records, Message("a.1"), "w", stuck)
 """
 
 

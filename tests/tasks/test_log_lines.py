@@ -71,11 +71,3 @@ def test_whatever_is_in_it_it_is_one_bounded_line(kept: Kept) -> None:
     assert len(kept.lines[0]) < 16_384
     assert kept.last["message"].startswith("two\nlines")
     assert kept.last["exception"].endswith("b")
-
-
-def test_celerys_lines_about_a_task_name_its_job(kept: Kept) -> None:
-    log.info("Task evaluate[j-1.2] received", extra={"data": {"id": "j-1.2", "args": "source"}})
-    assert (kept.last["job_id"], kept.last["attempt"]) == ("j-1", 2)
-    assert "source" not in kept.lines[-1]
-    log.info("something else", extra={"data": {"id": "other"}})
-    assert "job_id" not in kept.last

@@ -72,6 +72,43 @@ def test_stages_come_in_order_and_the_folder_is_gone_afterwards(bench: Workbench
     assert not [path for path in bench.folder.iterdir() if path.name.startswith("job-")]
 
 
+def compared(bench: Workbench, candidate: dict[str, Any], **more: Any) -> tuple[Report, list[bool]]:
+    told: list[bool] = []
+    wire = {"kernel": candidate, "reference": kernel(SOFTMAX), "num_trials": 20, "timeout": 30}
+    report = run(Request.from_wire(wire | more), bench, lambda stage: None, lambda: False, told.append)
+    return report, told
+
+
+ONLY_ITS_SIZE = forward("y = torch.softmax(x, -1)\n        return torch.where(x.abs() > 8, y + 1, y)")
+"""Right on what a standard normal draws, wrong on outliers."""
+
+
+def test_quick_compares_in_full_and_says_what_it_left_out(bench: Workbench) -> None:
+    report, told = compared(bench, forward("return torch.softmax(x, -1)"), budget="quick")
+    body = report.body("j")
+    assert (body["verdict"], told) == ("passed", [True, True])
+    assert body["budget"]["name"] == "quick"
+    assert body["budget"]["left_out"] == ["other_distributions", "other_weights", "float64_precision"]
+    comparison, timing = report.outcome.comparison, report.outcome.timing
+    assert comparison is not None and timing is not None
+    # Two sets beforehand, the warming round, the rounds that count: every call of each.
+    assert comparison.calls == comparison.calls_passed == 2 + timing.calls + timing.calls_per_window
+    assert comparison.precision is None
+    distributions = report.outcome.inputs["distributions"]
+    assert distributions["judged"] == []
+    assert set(distributions["left_out"].values()) == {"the quick budget leaves them out"}
+    report, told = compared(bench, forward("return x"), budget="quick")
+    assert (report.outcome.status, told) == (Status.WRONG_RESULT, [False])
+
+
+def test_other_budgets_look_at_other_distributions_and_take_back_what_they_told(bench: Workbench) -> None:
+    quick, told = compared(bench, ONLY_ITS_SIZE, budget="quick")
+    assert (quick.outcome.status, told) == (Status.PASSED, [True, True])
+    usual, told = compared(bench, ONLY_ITS_SIZE)
+    assert (usual.outcome.status, told) == (Status.WRONG_RESULT, [True, False])
+    assert usual.body("j")["budget"] == {"name": "default", "left_out": []}
+
+
 def test_evaluate_answers_in_the_originals_shape(bench: Workbench) -> None:
     body = judged(bench, kernel("class Model(torch.nn.Module):\n    def forward(self, x):\n        return x * 2")).body(
         "j"
@@ -129,6 +166,9 @@ def test_a_wrong_candidate_is_wrong_whatever_way_it_is(
     assert report.outcome.timing is None and report.outcome.compiled
     if says != "mismatch":
         assert says in (report.outcome.message or "")
+    if says in ("mismatch", "out of tolerance"):
+        assert report.outcome.comparison is not None and report.outcome.comparison.where is not None
+        assert report.outcome.comparison.where["mismatch_count"] > 0
 
 
 def test_patched_comparison_and_clocks_change_nothing(bench: Workbench) -> None:

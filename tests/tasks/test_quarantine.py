@@ -13,15 +13,15 @@ from redis import Redis
 from domain.job import State
 from domain.kernel import Kernel, KernelType
 from domain.request import Request
-from tasks import quarantine, self_test
+from tasks import quarantine, reconciler, self_test
 from tasks.device import CPU
 from tasks.heartbeat import Heartbeat, workers
+from tasks.lines import COMMON, line_of_worker
 from tasks.quarantine import FAULTS, IN_A_ROW, QUARANTINED, Quarantine
 from tasks.reconciler import Reconciler
 from tasks.records import JobRecords
-from tasks.submission import publish
 from tests.chaos.service import START_S, service
-from tests.tasks.jobs import EVALUATE, report, seen, until
+from tests.tasks.jobs import EVALUATE, give_to, report, seen, until
 
 
 @pytest.fixture
@@ -31,9 +31,10 @@ def records(redis: Redis) -> JobRecords:
 
 def fail(records: JobRecords, worker: str, job_id: str) -> None:
     records.create(job_id, EVALUATE)
-    claim = records.claim(job_id, worker)
-    assert claim is not None
+    claim = records.claim(worker)
+    assert claim is not None and claim.job_id == job_id
     assert records.requeue(job_id, claim.attempt, "the card is gone")
+    records.cancel(job_id)
 
 
 def test_faults_in_a_row_are_counted_and_a_verdict_ends_the_row(records: JobRecords, redis: Redis) -> None:
@@ -42,7 +43,7 @@ def test_faults_in_a_row_are_counted_and_a_verdict_ends_the_row(records: JobReco
     fail(records, "other", "c")
     assert redis.hgetall(FAULTS) == {b"w": b"2", b"other": b"1"}
     records.create("good", EVALUATE)
-    claim = records.claim("good", "w")
+    claim = records.claim("w")
     assert claim is not None
     assert records.complete("good", claim.attempt, report().body("good"))
     assert redis.hgetall(FAULTS) == {b"other": b"1"}
@@ -67,17 +68,24 @@ def test_a_device_that_fails_its_test_takes_no_jobs_until_it_passes(
     Heartbeat(redis, "w", CPU, 1, {}, lambda: guard.reason).beat()
     Heartbeat(redis, "v", CPU, 1, {}).beat()
     assert [(worker.name, worker.quarantined) for worker in workers(redis)] == [("v", None), ("w", guard.reason)]
-    # Jobs that another worker has failed do not go to it, and what lies in its own queue goes elsewhere.
-    fail(records, "v", "moved")
-    assert records.elsewhere("moved") is None
-    publish("moved", 2, records.now(), worker="w")
-    looker = Reconciler(redis, records, ttl_s=60)
-    assert looker._with_one_worker() == set()
+    # Jobs that another worker has failed do not go to it, and what stands in its own line goes elsewhere.
+    records.create("moved", EVALUATE)
+    assert records.claim("v") is not None
+    assert records.requeue("moved", 1, "the card is gone") == COMMON
     monkeypatch.setattr(quarantine, "TEST_AGAIN_S", 0.0)
     guard._test_at = 0.0
     guard.look()
     assert (takes, guard.reason, redis.exists(FAULTS, QUARANTINED)) == ([False, True], None, 1)
-    assert records.elsewhere("moved") == "w"
+    own = line_of_worker("w")
+    assert records.lines.move("moved") == own
+    monkeypatch.setattr(reconciler, "SURE_S", 0.0)
+    looker = Reconciler(redis, records, ttl_s=60)
+    looker.look()
+    assert [line.name for line in records.lines.all()] == [own]
+    redis.hset(QUARANTINED, "w", "broken again")
+    Heartbeat(redis, "w", CPU, 1, {}, lambda: "broken again").beat()
+    looker.look()
+    assert [line.name for line in records.lines.all()] == [COMMON]
 
 
 def test_a_stop_during_the_test_leaves_nothing_behind(records: JobRecords, redis: Redis) -> None:
@@ -117,8 +125,7 @@ def test_a_worker_that_fails_every_job_is_quarantined_and_comes_back(tmp_path: P
         until(lambda: made.lives("a", "b"), START_S)
         jobs = [ledger.enter(f"job-{number}") for number in range(IN_A_ROW)]
         for job_id in jobs:
-            made.records.create(job_id, request)
-            publish(job_id, 1, made.records.now(), request, worker="a@test")
+            give_to(made.redis, made.records, "a@test", job_id, request)
         until(lambda: all(made.view(job_id).state.terminal for job_id in jobs), START_S)
         assert {made.view(job_id).state for job_id in jobs} == {State.COMPLETED}
         assert {made.view(job_id).worker for job_id in jobs} == {"b@test"}
@@ -131,15 +138,13 @@ def test_a_worker_that_fails_every_job_is_quarantined_and_comes_back(tmp_path: P
         assert httpx.get(f"{made.url}/stats", timeout=10).json()["workers_quarantined"] == 1
         # It takes nothing, also not from its own queue: the reconciler has it taken by the other.
         job_id = ledger.enter("meant for a")
-        made.records.create(job_id, request)
-        publish(job_id, 1, made.records.now(), request, worker="a@test")
+        give_to(made.redis, made.records, "a@test", job_id, request)
         until(lambda: made.view(job_id).state.terminal, START_S)
         assert (made.view(job_id).worker, made.view(job_id).attempt) == ("b@test", 1)
         os.unlink(blocker)
         until(lambda: quarantined() == [], START_S)
         last = ledger.enter("last")
-        made.records.create(last, request)
-        publish(last, 1, made.records.now(), request, worker="a@test")
+        give_to(made.redis, made.records, "a@test", last, request)
         until(lambda: made.view(last).state.terminal, START_S)
         assert (made.view(last).worker, made.view(last).attempt) == ("a@test", 1)
         made.kill("b")

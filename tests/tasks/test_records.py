@@ -17,8 +17,8 @@ from domain.job import Stage, State
 from domain.result import Status
 from tasks.admission import Limits, Recorded, Refusal
 from tasks.heartbeat import NAMES
+from tasks.lines import COMMON, Message, line_of_worker
 from tasks.records import MAX_ATTEMPTS, REASON_CHARS, JobRecords
-from tasks.submission import own_queue
 from tests.tasks.jobs import COMPARE, EVALUATE, report, seen
 
 
@@ -33,8 +33,8 @@ def records(redis: Redis) -> JobRecords:
 
 def run_to(records: JobRecords, job_id: str, *stages: Stage) -> int:
     """Claim the job and take it through those stages."""
-    claim = records.claim(job_id, "w")
-    assert claim is not None
+    claim = records.claim("w")
+    assert claim is not None and claim.job_id == job_id
     for stage in stages:
         assert records.advance(job_id, claim.attempt, stage)
     return claim.attempt
@@ -64,15 +64,15 @@ def test_a_new_job_is_queued_with_its_request(records: JobRecords) -> None:
     assert (view.result, view.error, view.worker, view.batch_id) == (None, None, None, None)
     assert [entry["stage"] for entry in view.timeline] == ["queued"]
     assert abs(view.submitted_at - time.time()) < 5
-    claim = records.claim("a", "w")
+    claim = records.claim("w")
     assert claim is not None
-    assert claim.request == COMPARE
+    assert (claim.job_id, claim.request) == ("a", COMPARE)
 
 
 def test_an_unknown_job_is_none(records: JobRecords) -> None:
     assert records.get("nobody") is None
     assert records.cancel("nobody") is None
-    assert records.claim("nobody", "w") is None
+    assert records.claim("w") is None
     assert not records.complete("nobody", 1, body("nobody"))
     assert records.cancel_requested("nobody", 1)
 
@@ -112,7 +112,7 @@ def test_a_terminal_state_stays(records: JobRecords) -> None:
     assert not records.finish_cancelled("a", attempt)
     assert not records.advance("a", attempt, Stage.TIME)
     assert records.pulse("a", attempt) == "lost"
-    assert records.claim("a", "w") is None
+    assert records.claim("w") is None
     view = records.cancel("a")
     assert view is not None and view.state is State.COMPLETED and view.result == body("a")
 
@@ -121,7 +121,7 @@ def test_one_of_many_claims_wins(records: JobRecords) -> None:
     for round_ in range(20):
         job_id = f"job-{round_}"
         records.create(job_id, EVALUATE)
-        claims = together(*[partial(records.claim, job_id, "w")] * 8)
+        claims = together(*[partial(records.claim, "w")] * 8)
         assert len([claim for claim in claims if claim is not None]) == 1
 
 
@@ -136,16 +136,18 @@ def test_one_of_many_ends_wins(records: JobRecords) -> None:
             partial(records.finish_cancelled, job_id, attempt),
             partial(records.requeue, job_id, attempt, "again"),
         )
-        assert ends.count(True) == 1
-        state = [State.COMPLETED, State.FAILED, State.CANCELLED, State.QUEUED][ends.index(True)]
+        won = [place for place, end in enumerate(ends) if end]
+        assert len(won) == 1
+        state = [State.COMPLETED, State.FAILED, State.CANCELLED, State.QUEUED][won[0]]
         assert seen(records, job_id).state is state
+        records.cancel(job_id)
 
 
 def test_cancel_against_claim_leaves_one_story(records: JobRecords) -> None:
     for round_ in range(20):
         job_id = f"job-{round_}"
         records.create(job_id, EVALUATE)
-        claim, view = together(partial(records.claim, job_id, "w"), partial(records.cancel, job_id))
+        claim, view = together(partial(records.claim, "w"), partial(records.cancel, job_id))
         if claim is None:
             assert view.state is State.CANCELLED
         else:
@@ -174,14 +176,20 @@ def test_a_superseded_attempt_moves_nothing(records: JobRecords) -> None:
     assert reasons == ["attempt 1 on w: lost sight of it"]
 
 
-def test_a_message_claims_only_the_attempt_it_is_for(records: JobRecords) -> None:
-    records.create("a", EVALUATE)
-    assert records.claim("a", "w", attempt=2) is None
-    claim = records.claim("a", "w", attempt=1)
-    assert claim is not None
-    records.requeue("a", 1, "again")
-    assert records.claim("a", "w", attempt=1) is None
-    assert records.claim("a", "w", attempt=2) is not None
+def test_a_message_begins_one_job_however_often_it_comes(records: JobRecords, redis: Redis) -> None:
+    records.create_many([("a", EVALUATE), ("b", EVALUATE)], batch_id=None)
+    first, second = Message("a.1"), Message("b.1")
+    claim = records.claim("w", message=first)
+    assert claim is not None and claim.job_id == "a"
+    assert records.claim("w", message=first) is None, "delivered again while its job runs"
+    assert records.lines.running_under(first.id) == ("a", 1)
+    assert records.complete("a", 1, body("a"))
+    assert records.lines.running_under(first.id) is None
+    claim = records.claim("w", message=second)
+    assert claim is not None and claim.job_id == "b"
+    assert records.requeue("b", 1, "again") == COMMON
+    assert records.lines.running_under(second.id) is None
+    assert redis.exists("jobs:messages") == 0
 
 
 def test_faults_of_ours_are_bounded_and_told(records: JobRecords) -> None:
@@ -213,7 +221,7 @@ def test_a_fault_after_a_cancellation_cancels(records: JobRecords) -> None:
 def test_a_request_that_cannot_be_read_fails_the_job(records: JobRecords, redis: Redis) -> None:
     records.create("a", EVALUATE)
     redis.set("job:a:request", "{}")
-    assert records.claim("a", "w") is None
+    assert records.claim("w") is None
     view = seen(records, "a")
     assert view.state is State.FAILED
     assert view.error is not None and "submit the job again" in view.error
@@ -233,11 +241,10 @@ def test_queue_positions_follow_the_queue(records: JobRecords) -> None:
     attempt = run_to(records, "a")
     assert [seen(records, name).queue_position for name in "abc"] == [None, 0, 1]
     records.requeue("a", attempt, "again")
-    assert [seen(records, name).queue_position for name in "abc"] == [2, 0, 1]
-    assert records.to_the_back("b") == 1
-    assert [seen(records, name).queue_position for name in "abc"] == [1, 2, 0]
-    records.cancel("c")
-    assert [seen(records, name).queue_position for name in "abc"] == [0, 1, None]
+    assert [seen(records, name).queue_position for name in "abc"] == [0, 1, 2], "it keeps its place"
+    records.cancel("b")
+    assert [seen(records, name).queue_position for name in "abc"] == [0, None, 1]
+    assert [view.queue_position for view in records.list()] == [1, None, 0]
     assert records.queue_length() == 2
 
 
@@ -250,9 +257,9 @@ def test_lists_are_newest_first_and_paged(records: JobRecords) -> None:
     second = records.list(batch_id="b", limit=100, before=first[-1].submitted_at)
     assert [view.job_id for view in first + second] == list(reversed(names))
     assert {view.batch_id for view in first} == {"b"}
-    run_to(records, "job-3")
-    assert [view.job_id for view in records.list(state=State.BUILDING)] == ["job-3"]
-    assert [view.job_id for view in records.list(state=State.BUILDING, batch_id="b")] == ["job-3"]
+    run_to(records, "job-0")
+    assert [view.job_id for view in records.list(state=State.BUILDING)] == ["job-0"]
+    assert [view.job_id for view in records.list(state=State.BUILDING, batch_id="b")] == ["job-0"]
     assert len(records.list(state=State.QUEUED)) == 10
 
 
@@ -315,7 +322,7 @@ def test_the_device_is_counted_for_whoever_held_it(records: JobRecords) -> None:
     attempt = run_to(records, "a", Stage.LOAD)
     assert records.requeue("a", attempt, "its worker died")
     held = records.counters()["run_seconds_by_worker:w"]
-    claim = records.claim("a", "other")
+    claim = records.claim("other")
     assert claim is not None
     records.advance("a", claim.attempt, Stage.LOAD)
     records.advance("a", claim.attempt, Stage.TIME)
@@ -327,9 +334,11 @@ def test_the_device_is_counted_for_whoever_held_it(records: JobRecords) -> None:
 def test_counters_are_true_under_threads(records: JobRecords) -> None:
     def live(name: str) -> None:
         for number in range(25):
-            job_id = f"{name}-{number}"
-            records.create(job_id, EVALUATE)
-            records.complete(job_id, run_to(records, job_id, Stage.LOAD), body(job_id))
+            records.create(f"{name}-{number}", EVALUATE)
+            claim = records.claim("w")
+            assert claim is not None, "as many have been recorded as were begun, and one more"
+            assert records.advance(claim.job_id, claim.attempt, Stage.LOAD)
+            assert records.complete(claim.job_id, claim.attempt, body(claim.job_id))
 
     together(*(partial(live, name) for name in "abcd"))
     counters = records.counters()
@@ -357,7 +366,7 @@ def test_a_client_that_decodes_reads_the_same(records: JobRecords, redis_url: st
         other = JobRecords(decoding, ttl_s=60)
         assert other.get("a") == records.get("a")
         assert other.list() == records.list()
-        assert other.claim("a", "w") is not None
+        assert other.claim("w") is not None
         assert other.pulse("a", 1) == "go on"
         assert other.counters().keys() == records.counters().keys()
 
@@ -385,7 +394,7 @@ def end_after_all_attempts(records: JobRecords, job_id: str) -> None:
 
 def end_by_a_request_that_cannot_be_read(records: JobRecords, job_id: str) -> None:
     records._redis.set(f"job:{job_id}:request", "{")
-    assert records.claim(job_id, "w") is None
+    assert records.claim("w") is None
 
 
 ENDS: list[Callable[[JobRecords, str], Any]] = [
@@ -472,33 +481,31 @@ def test_a_job_goes_to_a_living_worker_that_has_not_failed_it(records: JobRecord
     living(redis, "a", "b")
     redis.sadd(NAMES, "dead")
     records.create("job", EVALUATE)
-    assert records.elsewhere("job") is None, "nobody has failed it"
-    assert records.claim("job", "a", attempt=1) is not None
-    assert records.requeue("job", 1, "fault")
-    assert records.elsewhere("job") == "b"
-    assert records.claim("job", "a", attempt=2) is None
-    assert records.claim("job", "b", attempt=2) is not None
-    assert records.requeue("job", 2, "fault")
-    assert records.elsewhere("job") is None, "all that live have failed it: any may try"
-    assert records.claim("job", "a", attempt=3) is not None
+    assert records.claim("a") is not None
+    assert records.requeue("job", 1, "fault") == line_of_worker("b")
+    assert records.claim("a") is None
+    assert records.claim("b") is not None
+    assert records.requeue("job", 2, "fault") == COMMON, "all that live have failed it: any may try"
+    assert records.claim("a") is not None
 
 
 def test_the_only_worker_tries_again(records: JobRecords, redis: Redis) -> None:
     living(redis, "a")
     records.create("job", EVALUATE)
-    assert records.claim("job", "a", attempt=1) is not None
-    assert records.requeue("job", 1, "fault")
-    assert records.elsewhere("job") is None
-    assert records.claim("job", "a", attempt=2) is not None
+    assert records.claim("a") is not None
+    assert records.requeue("job", 1, "fault") == COMMON
+    assert records.claim("a") is not None
 
 
-def test_the_worker_with_the_fewest_messages_of_its_own_is_chosen(records: JobRecords, redis: Redis) -> None:
+def test_the_worker_with_the_shortest_line_of_its_own_is_chosen(records: JobRecords, redis: Redis) -> None:
     living(redis, "a", "b", "c")
-    redis.rpush(own_queue("b"), "message")
-    records.create("job", EVALUATE)
-    assert records.claim("job", "a") is not None
-    assert records.requeue("job", 1, "fault")
-    assert records.elsewhere("job") == "c"
+    for job_id in ("first", "second"):
+        records.create(job_id, EVALUATE)
+        assert records.claim("a") is not None
+    chosen = {records.requeue("first", 1, "fault"), records.requeue("second", 1, "fault")}
+    assert chosen == {line_of_worker("b"), line_of_worker("c")}
+    redis.hset("workers:quarantined", mapping={"b": "broken", "c": "broken"})
+    assert records.lines.move("first") == records.lines.move("second") == COMMON
 
 
 def test_a_queue_takes_exactly_what_it_may_from_many_at_once(records: JobRecords, redis: Redis) -> None:

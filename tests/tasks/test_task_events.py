@@ -13,12 +13,16 @@ from redis import Redis
 
 from domain.job import Stage
 from domain.kernel import Kernel, KernelType
+from domain.request import Request
 from tasks.app import app
+from tasks.lines import Claim
 from tasks.submission import publish
 from tasks.task_events import StageEvents, label, name_of
 from tests.conftest import free_port
 from tests.tasks.broker import published_to
 from tests.tasks.jobs import EVALUATE, until
+
+CLAIM = Claim("0a1b2c3d-1", 2, EVALUATE)
 
 
 def test_a_stage_becomes_the_tasks_state(redis: Redis) -> None:
@@ -32,11 +36,11 @@ def test_a_stage_becomes_the_tasks_state(redis: Redis) -> None:
                 deadline = time.monotonic() + 20
                 while (known := seen.tasks.get("j.1")) is None or known.state != stage.value.upper():
                     # Again and again: who listens has subscribed some time after it began to.
-                    events.tell(task, stage)
+                    events.tell(task, CLAIM, stage)
                     with suppress(TimeoutError):
                         listening.drain_events(timeout=0.1)
                     assert time.monotonic() < deadline
-                assert known.worker.hostname == "gpu0@node"
+                assert (known.worker.hostname, known.args) == ("gpu0@node", "torch evaluate 0a1b2c3d.2")
 
 
 def test_a_broker_that_is_away_holds_nobody_up(redis: Redis) -> None:
@@ -45,14 +49,14 @@ def test_a_broker_that_is_away_holds_nobody_up(redis: Redis) -> None:
         events = StageEvents()
         began = time.monotonic()
         for _ in range(1000):
-            events.tell(task, Stage.BUILD)
+            events.tell(task, CLAIM, Stage.BUILD)
         assert time.monotonic() - began < 5
         until(lambda: events._queue.qsize() < 32)
 
 
 def test_a_message_shows_the_kernel_and_no_source(redis: Redis) -> None:
     kernel = Kernel("class Model: ...", KernelType.TRITON, metadata={"kernel_name": "softmax_rows"})
-    publish("0a1b2c3d-1", 1, 1.0, EVALUATE.__class__(kernel))
+    publish("0a1b2c3d-1", Request(kernel))
     raw = redis.lindex("evaluate", 0)
     assert b"softmax_rows triton evaluate 0a1b2c3d.1" in raw and b"class Model" not in raw
     assert label("0a1b2c3d-1", 2) == "0a1b2c3d.2"

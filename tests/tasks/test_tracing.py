@@ -57,9 +57,9 @@ def records(redis: Redis) -> JobRecords:
 
 def judged(records: JobRecords, job_id: str) -> None:
     """In two attempts; the first is lost while it builds."""
-    first = records.claim(job_id, "gpu0@a")
+    first = records.claim("gpu0@a")
     assert first is not None and records.requeue(job_id, first.attempt, "its worker died")
-    second = records.claim(job_id, "gpu1@b")
+    second = records.claim("gpu1@b")
     assert second is not None
     for stage in (Stage.WAIT_FOR_DEVICE, Stage.LOAD, Stage.VALIDATE, Stage.TIME):
         assert records.advance(job_id, second.attempt, stage)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from kernel_eval_client.cli import batch, doctor, jobs, judging, show, watching
+from kernel_eval_client.cli import batch, doctor, jobs, judging, mcp, show, suite, watching
 from kernel_eval_client.cli.exits import Exit, exit_of
 from kernel_eval_client.cli.session import Session
 from kernel_eval_client.client import Client
@@ -17,7 +17,7 @@ from kernel_eval_client.flow import Retry
 WIDTH = 160
 """Columns where there is no terminal: a table in a file is not to be folded."""
 
-PATIENCE_S = {"batch": 300.0}
+PATIENCE_S = {"batch": 300.0, "suite": 300.0}
 FEW_S = 10.0
 """A person who waits for one answer wants to be told soon that nobody is there."""
 
@@ -28,11 +28,13 @@ COMMANDS: dict[str, Callable[[Session, argparse.Namespace], Exit]] = {
     "wait": judging.wait,
     "watch": watching.watch,
     "batch": batch.batch,
+    "suite": suite.suite,
     "status": jobs.status,
     "cancel": jobs.cancel,
     "list": jobs.listing,
     "report": jobs.report,
     "doctor": doctor.doctor,
+    "mcp": mcp.mcp,
 }
 
 

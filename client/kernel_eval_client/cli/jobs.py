@@ -47,7 +47,7 @@ def listing(session: Session, given: argparse.Namespace) -> Exit:
 def report(session: Session, given: argparse.Namespace) -> Exit:
     """The service's report of a job, into a file or to standard output."""
     try:
-        page = session.client.page(f"/job/{given.job_id}/report")
+        page = session.client.report(given.job_id)
     except UnknownJob:
         raise
     except CallerError as error:

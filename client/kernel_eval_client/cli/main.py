@@ -10,6 +10,7 @@ from pathlib import Path
 from kernel_eval_client.cli.exits import MEANINGS
 from kernel_eval_client.job import TERMINAL
 from kernel_eval_client.kernel import KernelType
+from kernel_eval_client.suites.reading import LAYOUTS
 
 STATES = sorted({"queued", "building", "waiting", "running"} | TERMINAL)
 
@@ -65,12 +66,29 @@ def parser() -> argparse.ArgumentParser:
     many.add_argument("folder", type=Path)
     many.add_argument("--reference", type=Path, help="compare all sources with this one")
     many.add_argument("--concurrency", type=int, default=16, metavar="N", help="so many at a time (16)")
+    every_problem = command("suite", "Judge every candidate of a suite of problems, and score it.")
+    every_problem.add_argument("suite", help="a folder, or `starter`: the forty problems that come along")
+    every_problem.add_argument(
+        "--candidates", type=Path, metavar="DIR", help="where they are; default: beside the problems"
+    )
+    every_problem.add_argument("--layout", choices=LAYOUTS, help="default: told by the files that are there")
+    every_problem.add_argument("--small", action="store_true", help="small sizes, for a machine without a GPU")
+    every_problem.add_argument("--only", action="append", metavar="GLOB", help="problems of this name; may be repeated")
+    every_problem.add_argument("--level", action="append", type=int, metavar="N", help="of this level; may be repeated")
+    every_problem.add_argument(
+        "--candidate", action="append", metavar="LABEL", help="candidates of this name; may be repeated"
+    )
+    every_problem.add_argument("--results", type=Path, metavar="FILE", help="default: NAME.results.jsonl, here")
+    every_problem.add_argument("--again", action="store_true", help="begin that file anew: judge all")
+    every_problem.add_argument("--list", action="store_true", help="only say what would be judged")
+    every_problem.add_argument("--concurrency", type=int, default=16, metavar="N", help="so many at a time (16)")
     again = command("watch", "Judge a source now and whenever it is saved.")
     again.add_argument("file", type=Path)
     again.add_argument("--reference", type=Path, help="compare with this source")
     again.add_argument("--runs", type=int, metavar="N", help="stop after so many")
     for each in (one, two, later, many, again):
         _judging(each)
+    _how(every_problem)
     for each in (two, again):
         _of_reference(each)
     told = command("status", "What a job is doing, and its verdict once there is one.")
@@ -79,7 +97,7 @@ def parser() -> argparse.ArgumentParser:
     until.add_argument("job_id")
     stop = command("cancel", "Cancel jobs.")
     stop.add_argument("job_ids", nargs="+", metavar="job_id")
-    for each in (one, two, many, again, until, stop):
+    for each in (one, two, many, every_problem, again, until, stop):
         each.add_argument("--max-wait", type=_seconds, metavar="S", help="seconds to wait for a verdict at most")
     listed = command("list", "Jobs, newest first.")
     listed.add_argument("--state", choices=STATES)
@@ -91,6 +109,10 @@ def parser() -> argparse.ArgumentParser:
     page.add_argument("--output", "-o", type=Path, help="the file to write; default: standard output")
     check = command("doctor", "Whether a kernel would be judged now, and how to mend what is in the way.")
     check.add_argument("--quick", action="store_true", help="without judging a small kernel")
+    tools = command("mcp", "Tools for agents: an MCP server over standard input and output, or over HTTP.")
+    tools.add_argument("--http", action="store_true", help="streamable HTTP, at /mcp")
+    tools.add_argument("--host", default="127.0.0.1", metavar="HOST", help="of --http (127.0.0.1)")
+    tools.add_argument("--port", type=int, default=8765, metavar="N", help="of --http (8765)")
     return top
 
 
@@ -109,10 +131,18 @@ def _judging(each: argparse.ArgumentParser) -> None:
     kernel.add_argument(
         "--compiler-option", action="append", default=[], metavar="OPTION", help="cuda; may be repeated"
     )
+    _how(each)
+
+
+def _how(each: argparse.ArgumentParser) -> None:
     how = each.add_argument_group("how to judge")
     how.add_argument("--num-trials", type=int, metavar="N")
     how.add_argument("--timeout", type=int, metavar="S", help="seconds of building, and of running")
     how.add_argument("--precision", type=float, metavar="P", help="stop timing at this relative half interval (0.01)")
+    how.add_argument("--budget", choices=("quick", "default", "precise"), help="how much of the device to spend")
+    how.add_argument("--priority", type=int, metavar="N", help="of two queued jobs the higher is begun first")
+    how.add_argument("--gpu", metavar="MODEL", help="the model to run on, such as h200")
+    how.add_argument("--reuse", choices=("never", "allow"), help="whether an earlier answer to the same will do")
     how.add_argument("--atol", type=float)
     how.add_argument("--rtol", type=float)
     how.add_argument("--profile", action="store_true", default=None, help="also tell what a call launches")

@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from kernel_eval_client.async_client import Finished
-from kernel_eval_client.cli.explain import excerpt, spots
 from kernel_eval_client.errors import CallerError, KernelEvalError, ServiceError
+from kernel_eval_client.explain import excerpt, spots
 from kernel_eval_client.job import Job
 from kernel_eval_client.result import Result, Speedup
 
@@ -51,7 +51,8 @@ def result(console: Console, name: str, source: str, found: Result, *, verbose: 
         console.print(Text("  printed:\n" + kernel.output, style=DIM))
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
+    """Its first line, cut where it is long."""
     line = text.partition("\n")[0]
     return line if len(line) <= SHORT else f"{line[: SHORT - 1]}…"
 
@@ -145,7 +146,7 @@ def summary(console: Console, found: Iterable[Finished]) -> None:
             Text(verdict, style=GOOD if passed else BAD),
             milliseconds(each.result.runtime_ms if each.result else None),
             speedup(each.result.speedup if each.result else None),
-            Text(_short(text or ""), style=DIM),
+            Text(short(text or ""), style=DIM),
         )
     console.print(table)
     console.print("\n" + ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())))

@@ -1,0 +1,97 @@
+"""Which addresses the service may send something to because a stranger says so, and a connection to just those.
+
+A host that the operator lists is trusted, whatever its address. Under `*` any other is allowed that is public: all of
+its addresses are looked at, and the connection goes to one of those that were, so that a name which is pointed
+elsewhere in between (DNS rebinding) leads nowhere.
+"""
+
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import socket
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+ANY = "*"
+PORTS = {"https": 443, "http": 80}
+NAT64 = ipaddress.ip_network("64:ff9b::/96")
+
+
+class Forbidden(Exception):
+    """The service does not send there; the message says why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Destination:
+    """A URL taken apart. `listed` by the operator: its address is not looked at."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+    listed: bool
+
+
+def destination(url: str, allowed: Sequence[str]) -> Destination:
+    """Where the URL leads; Forbidden where that is not allowed. Asks no name server."""
+    if any(ord(letter) <= ord(" ") or ord(letter) > ord("~") for letter in url):
+        raise Forbidden("must be printable ASCII without spaces")
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise Forbidden(f"is no URL: {error}") from error
+    host = (parts.hostname or "").rstrip(".")
+    if parts.scheme not in PORTS or not host or parts.username is not None or parts.fragment:
+        raise Forbidden("must be an https URL, without a user, a password or a fragment")
+    port = port or PORTS[parts.scheme]
+    listed = host in allowed or f"{host}:{port}" in allowed
+    if not listed and ANY not in allowed:
+        raise Forbidden(
+            f"the service sends nothing to {host}; its operator lists the hosts that it may ask in WEBHOOK_HOSTS"
+        )
+    if parts.scheme != "https" and not listed:
+        raise Forbidden("must be https: only hosts that are listed in WEBHOOK_HOSTS may be asked without")
+    if not listed:
+        _refuse_literal(host)
+    path = f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
+    return Destination(parts.scheme, host, port, path, listed)
+
+
+def connect(to: Destination, timeout_s: float) -> http.client.HTTPConnection:
+    """A connection that is open. Raises OSError, or Forbidden where the name leads to a private address."""
+    found = [str(entry[4][0]) for entry in socket.getaddrinfo(to.host, to.port, type=socket.SOCK_STREAM)]
+    private = [address for address in found if not _public(address)]
+    if private and not to.listed:
+        raise Forbidden(f"{to.host} leads to an address that is not public; list it in WEBHOOK_HOSTS to allow that")
+    connection = http.client.HTTPConnection(to.host, to.port, timeout=timeout_s)
+    opened = socket.create_connection((found[0], to.port), timeout=timeout_s)
+    if to.scheme == "https":
+        try:
+            opened = ssl.create_default_context().wrap_socket(opened, server_hostname=to.host)
+        except (OSError, ValueError):
+            opened.close()
+            raise
+    # With a socket it does not look the name up again.
+    connection.sock = opened
+    return connection
+
+
+def _refuse_literal(host: str) -> None:
+    try:
+        private = not _public(host)
+    except ValueError:
+        return  # A name: what it leads to is looked at when it is asked.
+    if private:
+        raise Forbidden("must lead to a public address; list the host in WEBHOOK_HOSTS to allow another")
+
+
+def _public(address: str) -> bool:
+    found = ipaddress.ip_address(address.partition("%")[0])
+    if found.version == 6 and (found.sixtofour or found.teredo or found in NAT64):
+        return False  # Another address within, which somebody on the way makes out of it.
+    mapped = getattr(found, "ipv4_mapped", None) or found
+    return bool(mapped.is_global and not mapped.is_multicast)

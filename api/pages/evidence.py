@@ -1,0 +1,49 @@
+"""Everything that qualifies a verdict, in one list: what was found, and about whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from api.pages import words
+
+Result = Mapping[str, Any]
+KERNEL, REFERENCE, TASK, CARD = "the kernel", "the reference", "the task", "the card"
+
+
+def flags(result: Result) -> list[tuple[str, str]]:
+    """Pairs of whose it is and what was found, each once."""
+    kernel, reference = result["kernel_exec_result"], result.get("ref_result") or {}
+    found: dict[str, str] = {}
+    for whose, text in _all(result, kernel, reference):
+        found.setdefault(text, whose)
+    return [(whose, text) for text, whose in found.items()]
+
+
+def _all(result: Result, kernel: Result, reference: Result) -> Iterator[tuple[str, str]]:
+    comparison, earlier = kernel.get("comparison") or {}, result.get("reused_from")
+    if earlier:
+        yield TASK, f"nothing was run for this job: the same work was answered before, as job {earlier.get('job_id')}"
+    for text in comparison.get("weak_reference") or ():
+        yield TASK, text
+    for whose, side in ((KERNEL, kernel), (REFERENCE, reference)):
+        for source in ("timing", "launches"):
+            for text in (side.get(source) or {}).get("flags") or ():
+                yield whose, text
+    finding = (comparison.get("precision") or {}).get("finding")
+    if finding:
+        yield KERNEL, finding
+    for text in comparison.get("layout") or ():
+        yield KERNEL, text
+    yield from _of_inputs(kernel.get("inputs") or {})
+    errors = (result.get("environment") or {}).get("card_errors")
+    for error in errors if isinstance(errors, list) else ():
+        yield CARD, f"the driver reported Xid {error.get('xid')}: {error.get('meaning')}"
+
+
+def _of_inputs(inputs: Result) -> Iterator[tuple[str, str]]:
+    if inputs.get("fresh_sets_equal"):
+        yield TASK, "the fresh input sets are all equal: nothing in them is random, so that answers could be remembered"
+    reused = inputs.get("reused_sets")
+    if reused:
+        yield TASK, f"{words.counted(reused, 'call')} got inputs that were used before, since drawing took too long"

@@ -1,0 +1,155 @@
+"""The report of a job that has ended: everything that its record says, in the order in which a reader asks."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from api.pages import evidence, facts, words
+from api.pages.heat_map import heat_map
+from api.pages.speedup import speedup_figure
+from api.pages.stages import Step, steps
+from api.pages.verdict import verdict
+from api.pages.windows import windows_figure
+from domain.job import State
+from tasks.job_view import JobView
+
+Result = Mapping[str, Any]
+STATS = (
+    ("mean", "Mean"), ("median", "Median"), ("std", "Standard deviation"), ("min", "Least"),
+    ("percentile_95", "95th percentile"), ("percentile_99", "99th percentile"), ("max", "Most"),
+)  # fmt: skip
+
+
+def shown(view: JobView, address: str, *, keyed: bool) -> dict[str, Any]:
+    """What the template `report.html` shows of the job; `address` is the service's, `keyed` that it wants API keys."""
+    told: dict[str, Any] = {
+        "view": view,
+        "verdict": verdict(view),
+        "steps": (found := steps(view.timeline)),
+        "stages_told": _stages_told(found),
+        "lasted_s": found[-1].began_s if found else 0.0,
+        "commands": _commands(view, address, keyed=keyed),
+        "result": None,
+    }
+    if view.state is State.COMPLETED and view.result is not None:
+        told |= _of_result(view.result)
+    return told
+
+
+def _of_result(result: Result) -> dict[str, Any]:
+    kernel, reference = result["kernel_exec_result"], result.get("ref_result")
+    timing, reference_timing = kernel.get("timing"), (reference or {}).get("timing")
+    sides = {"candidate": timing, "reference": reference_timing} if reference else {"kernel": timing}
+    speedup = result.get("speedup")
+    windows = windows_figure(sides)
+    heat = heat_map((kernel.get("comparison") or {}).get("where"))
+    return {
+        "result": result,
+        "kernel": kernel,
+        "reference": reference,
+        "timing": timing,
+        "reference_timing": reference_timing,
+        "comparison": kernel.get("comparison"),
+        "speedup": speedup,
+        "speedup_figure": speedup_figure(speedup) if speedup else None,
+        "speedup_told": _speedup_told(speedup) if speedup else "",
+        "windows": windows,
+        "disturbed": any(timing.get("left_out") for timing in sides.values() if timing),
+        "windows_told": _windows_told(sides) if windows else "",
+        "stats": [(title, key) for key, title in STATS],
+        "measuring": [(side, facts.measuring(one)) for side, one in sides.items() if one],
+        "heat": heat,
+        "heat_told": _heat_told(heat) if heat else "",
+        "flags": evidence.flags(result),
+        "card": facts.card((timing or reference_timing or {}).get("card")),
+        "no_card": ((timing or reference_timing or {}).get("card") or {}).get("unavailable"),
+        "environment": facts.environment(result),
+        "inputs": facts.inputs(kernel),
+        "builds": _builds(kernel, reference),
+        "texts": _texts(kernel, reference),
+        "launches": _launches(kernel, reference),
+    }
+
+
+def _builds(kernel: Result, reference: Result | None) -> list[tuple[str, facts.Facts]]:
+    named = [("candidate" if reference else "kernel", kernel), ("reference", reference)]
+    return [(side, facts.build(one)) for side, one in named if one]
+
+
+def _texts(kernel: Result, reference: Result | None) -> list[tuple[str, str]]:
+    """What compilers, kernels and their processes said, each under its heading."""
+    found = [
+        ("Why it did not compile", kernel.get("compilation_error")),
+        (
+            "Why it did not pass",
+            _unlike(kernel.get("validation_error"), (kernel.get("comparison") or {}).get("message")),
+        ),
+    ]
+    for side, one in (("kernel", kernel), ("reference", reference or {})):
+        found.append((f"The compiler about the {side}", (one.get("build") or {}).get("log")))
+        found.append((f"What the {side} printed", one.get("output")))
+    if reference and reference.get("status") != "passed":
+        found.append(
+            ("Why the reference failed", reference.get("compilation_error") or reference.get("validation_error"))
+        )
+    return [(title, text.strip()) for title, text in found if text and text.strip()]
+
+
+def _unlike(text: str | None, told: str | None) -> str | None:
+    """The text, unless it has been told."""
+    return None if text == told else text
+
+
+def _launches(kernel: Result, reference: Result | None) -> list[tuple[str, Result]]:
+    named = [("candidate" if reference else "kernel", kernel), ("reference", reference or {})]
+    return [(side, one["launches"]) for side, one in named if one.get("launches")]
+
+
+def _speedup_told(speedup: Result) -> str:
+    low, high = words.figure(speedup["low"]), speedup["high"]
+    to = f"to {words.figure(high)}" if high is not None else "upwards"
+    return f"Ratio {words.figure(speedup['ratio'])}, 95 % interval from {low} {to}; 1 is as fast as the reference."
+
+
+def _windows_told(sides: Mapping[str, Result | None]) -> str:
+    told = []
+    for side, timing in sides.items():
+        if timing and timing.get("window_ms"):
+            times = timing["window_ms"]
+            windows = words.counted(len(times), "window")
+            span = f"from {words.duration(min(times))} to {words.duration(max(times))}"
+            told.append(f"{side}: {windows} {span}, time {words.duration(timing['trusted_ms'])}")
+    return f"{'; '.join(told)}."
+
+
+def _stages_told(found: list[Step]) -> str:
+    lasted = [f"{step.means}: {words.duration(1e3 * step.lasted_s)}" for step in found if step.lasted_s is not None]
+    return f"{'; '.join(lasted)}."
+
+
+def _heat_told(heat: Any) -> str:
+    rows, columns = heat.rows, heat.columns
+    return f"All wrong elements lie in rows {rows[0]} to {rows[1]} and columns {columns[0]} to {columns[1]}."
+
+
+def _commands(view: JobView, address: str, *, keyed: bool) -> str:
+    """How to get the same again: the body is the sender's, since sources are not kept."""
+    key = ' -H "Authorization: Bearer $KERNEL_EVAL_API_KEY"' if keyed else ""
+    again = shlex.quote(f"{address}/{view.operation}?wait=600")
+    body = "-H 'Content-Type: application/json' -d @"
+    seed = ((view.result or {}).get("kernel_exec_result", {}).get("inputs") or {}).get("replay_seed")
+    lines = [
+        "# request.json is the body that was sent: the service does not keep sources once a job has ended.",
+        f"curl -X POST {again}{key} {body}request.json",
+    ]
+    if seed:
+        chosen = shlex.quote(f'. + {{"replay_seed": "{seed}"}}')
+        lines += [
+            "",
+            "# The very same inputs, to look for a bug. A time on known inputs belongs in no ranking.",
+            f"jq {chosen} request.json | curl -X POST {again}{key} {body}-",
+        ]
+    lines += ["", "# This result as JSON.", f"curl {shlex.quote(f'{address}/job/{view.job_id}')}{key}"]
+    return "\n".join(lines)

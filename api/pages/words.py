@@ -1,0 +1,82 @@
+"""Figures as a person reads them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+NONE = "–"
+_TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+_BYTES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+def figure(value: Any, digits: int = 3) -> str:
+    """A number with so many significant digits, without an exponent where that stays short."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        return NONE
+    if value == 0:
+        return "0"
+    power = math.floor(math.log10(abs(value)))
+    if power < -4 or power > 9:
+        return f"{value:.{digits - 1}e}"
+    return f"{value:,.{max(0, digits - 1 - power)}f}"
+
+
+def plain(value: Any) -> str:
+    """A number as short as it goes: a tolerance, a count that may be a mean."""
+    return f"{value:.4g}" if isinstance(value, int | float) and math.isfinite(value) else NONE
+
+
+def duration(ms: Any, digits: int = 3) -> str:
+    """A time in ms, in the unit that suits it."""
+    if not isinstance(ms, int | float) or not math.isfinite(ms):
+        return NONE
+    if ms == 0:
+        return "0 s"
+    size, unit = next(((size, unit) for size, unit in _TIMES if abs(ms) / 1e3 >= size), _TIMES[-1])
+    return f"{figure(ms / 1e3 / size, digits)} {unit}"
+
+
+def count(value: Any) -> str:
+    """A whole number."""
+    return f"{value:,.0f}" if isinstance(value, int | float) and math.isfinite(value) else NONE
+
+
+def counted(value: Any, one: str, many: str | None = None) -> str:
+    """A whole number with its noun: "1 call", "2 calls"."""
+    return f"{count(value)} {one if value == 1 else many or one + 's'}"
+
+
+def share(part: Any) -> str:
+    """A part of one, in per cent."""
+    if not isinstance(part, int | float) or not math.isfinite(part):
+        return NONE
+    percent = 100 * part
+    return f"{figure(percent, 2 if percent < 10 else 3)} %"
+
+
+def size(value: Any) -> str:
+    """Bytes."""
+    if not isinstance(value, int | float):
+        return NONE
+    for unit, name in _BYTES:
+        if value >= unit:
+            return f"{figure(value / unit)} {name}"
+    return f"{value:.0f} B"
+
+
+def name(word: Any) -> str:
+    """A name of ours as words: `sw_power_cap` is "sw power cap"."""
+    return str(word).replace("_", " ")
+
+
+def first_line(text: Any, most: int = 300) -> str:
+    """The first line that says something, at most so long."""
+    lines = [line.strip() for line in str(text or "").splitlines()]
+    line = next((line for line in lines if line), "")
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def sentence(text: str) -> str:
+    """The text with a full stop, where it has none."""
+    return text if text.endswith((".", "!", "?", "…")) else f"{text}."

@@ -1,0 +1,49 @@
+"""Where a submission wants to be told of its end: an address that the service is allowed to ask, and a secret."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from marshmallow import ValidationError, validate, validates_schema
+
+from api.destinations import Forbidden, destination
+from api.schemas.fields import ObjectSchema, Text
+from domain.settings import settings
+from tasks.webhooks import Webhook
+
+MAX_URL, MIN_SECRET, MAX_SECRET = 2048, 16, 256
+
+
+class WebhookSchema(ObjectSchema):
+    """Told by a POST when the job has ended; signed where there is a secret."""
+
+    url = Text(
+        required=True,
+        validate=validate.Length(1, MAX_URL),
+        metadata={"description": "`https`, or `http` for a host that the service lists by name."},
+    )
+    secret = Text(
+        load_default=None,
+        allow_none=True,
+        validate=validate.Length(MIN_SECRET, MAX_SECRET, error="must have {min} to {max} characters"),
+        metadata={"description": "Signs what is sent (`X-Kernel-Eval-Signature`). Kept until then, never shown."},
+    )
+
+    @validates_schema
+    def _allowed(self, data: dict[str, Any], **_: Any) -> None:
+        try:
+            destination(data["url"], settings().webhook_hosts)
+        except Forbidden as error:
+            raise ValidationError({"url": [str(error)]}) from error
+
+
+def read_webhook(body: Any) -> Webhook | None:
+    """The `webhook` of a submission's body; raises marshmallow.ValidationError with the path of what is at fault."""
+    given = body.get("webhook") if isinstance(body, dict) else None
+    if given is None:
+        return None
+    try:
+        data = WebhookSchema().load(given)
+    except ValidationError as error:
+        raise ValidationError({"webhook": error.messages}, data=body) from error
+    return Webhook(data["url"], data["secret"])

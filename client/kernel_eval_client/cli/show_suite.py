@@ -1,0 +1,106 @@
+"""A suite as a person reads it: a line for each candidate, the scores below."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from kernel_eval_client.cli.show import BAD, DIM, GOOD, milliseconds, short, speedup
+from kernel_eval_client.suites import Case, Outcome, Score, score
+from kernel_eval_client.suites.scoring import Mean, Share
+
+
+def groups(outcomes: Sequence[Outcome]) -> dict[str, Score]:
+    """All of them; and where there are several, by level and by candidate."""
+    found = {"all": score(outcomes)}
+    levels = sorted({each.level for each in outcomes if each.level is not None})
+    labels = sorted({each.candidate for each in outcomes})
+    if len(levels) > 1:
+        found |= {f"level {level}": score([each for each in outcomes if each.level == level]) for level in levels}
+    if len(labels) > 1:
+        found |= {label: score([each for each in outcomes if each.candidate == label]) for label in labels}
+    return found
+
+
+def table(console: Console, outcomes: Iterable[Outcome]) -> None:
+    """One line for each candidate."""
+    shown = Table("problem", "candidate", "verdict", "reference", "time", "speed-up", "what", box=None, pad_edge=False)
+    for column in shown.columns:
+        column.no_wrap = True
+    for each in outcomes:
+        found = each.result
+        reference = found.reference.runtime if found and found.reference else None
+        style = DIM if found is None or not each.judged else GOOD if found.passed else BAD
+        shown.add_row(
+            *(Text(each.problem), Text(each.candidate), Text(found.verdict if found else "not judged", style=style)),
+            *(milliseconds(reference), milliseconds(found.runtime_ms if found else None)),
+            speedup(found.speedup if found else None),
+            Text(short((found.error if found else each.reason) or ""), style=DIM),
+        )
+    console.print(shown)
+
+
+def scores(console: Console, found: dict[str, Score], outcomes: Iterable[Outcome]) -> None:
+    """A line for each group of `groups`, and what has to be known to read it."""
+    every = next(iter(found.values()))
+    shown = Table("", "judged", "correct", *(f"fast_{p}" for p in every.fast), "speed-up", box=None, pad_edge=False)
+    for name, one in found.items():
+        shown.add_row(
+            *(name, f"{one.problems - one.not_judged} of {one.problems}", _part(one.correct)),
+            *(_both(one.fast[p], one.surely_fast[p]) for p in one.fast),
+            _mean(one.speedup),
+        )
+    console.print()
+    console.print(shown)
+    notes = [
+        "Each problem counts once, with its best candidate. fast_p: right and more than p times as fast; in brackets,"
+    ]
+    notes.append(
+        "with the whole interval above p. speed-up: geometric mean over right answers, 95 % bootstrap interval."
+    )
+    if every.not_judged:
+        notes.append(f"{every.not_judged} problems were not judged and count neither way.")
+    devices = sorted({_device(each) for each in outcomes if each.result is not None})
+    if len(devices) > 1:
+        notes.append(
+            f"These times come from different devices, and do not belong into one score: {', '.join(devices)}."
+        )
+    elif devices:
+        notes.append(f"On {devices[0]}.")
+    console.print(Text("\n".join(notes), style=DIM))
+
+
+def listing(console: Console, cases: Iterable[Case]) -> None:
+    """Problems and candidates, without judging any."""
+    shown = Table("problem", "candidate", "type", "about", box=None, pad_edge=False)
+    for case in cases:
+        kernel = case.candidate.kernel
+        shown.add_row(
+            *(Text(case.problem.name), Text(case.candidate.label), str(kernel.kernel_type) if kernel else "–"),
+            Text(short(case.problem.about))
+            if case.refused is None
+            else Text(f"cannot be handed over: {case.refused}", DIM),
+        )
+    console.print(shown)
+
+
+def _device(outcome: Outcome) -> str:
+    environment = outcome.result.environment if outcome.result else {}
+    return str(environment.get("gpu_name") or environment.get("device") or "?")
+
+
+def _part(share: Share) -> str:
+    if share.part is None or share.low is None or share.high is None:
+        return "–"
+    return f"{share.part:.0%} ({share.low:.0%} to {share.high:.0%})"
+
+
+def _both(share: Share, surely: Share) -> str:
+    return "–" if share.part is None else f"{share.part:.0%} ({surely.part:.0%})"
+
+
+def _mean(found: Mean | None) -> str:
+    return "–" if found is None else f"{found.ratio:.2f}x ({found.low:.2f} to {found.high:.2f}), {found.of} problems"

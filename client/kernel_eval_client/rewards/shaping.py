@@ -1,0 +1,107 @@
+"""From a verdict to a reward: right answers first, speed only where it is sure and nothing is odd about it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernel_eval_client.result import Result
+
+NO_WORD = frozenset({"reference_failed"})
+"""Verdicts that say nothing about the completion: there is no reward for it, not a low one."""
+
+
+@dataclass(frozen=True)
+class Scored:
+    """The reward of one completion; None where nothing could be found out about it.
+
+    `parts` sum up to it; `held_back` says why there is no bonus for speed.
+    """
+
+    reward: float | None
+    verdict: str
+    parts: Mapping[str, float] = field(default_factory=dict)
+    held_back: tuple[str, ...] = ()
+    reason: str | None = None
+    result: Result | None = field(default=None, repr=False)
+
+    def metrics(self) -> dict[str, Any]:
+        """Plain values to log beside the reward, the same keys every time."""
+        speedup = self.result.speedup if self.result else None
+        return {
+            "verdict": self.verdict,
+            "correct": self.verdict == "passed",
+            "speedup": speedup.ratio if speedup else None,
+            "speedup_low": speedup.low if speedup else None,
+            "speed_bonus": self.parts.get("speed", 0.0),
+            "held_back": "; ".join(self.held_back),
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True)
+class Shaping:
+    """What is rewarded: `failed`, or `correct` + `speed` × log2(lower end of the speed-up, `cap` at most).
+
+    There is a bonus for speed only where the whole interval is above 1 and nothing is flagged: a flag is a reason to
+    look at a time, and a time to be looked at is none to learn from. `ignored` are flags that begin so and do not
+    count. A reference that trivial answers satisfy earns `failed`: it teaches nothing but such answers.
+    """
+
+    failed: float = 0.0
+    no_code: float = 0.0
+    correct: float = 1.0
+    speed: float = 0.5
+    cap: float = 8.0
+    lower_precision: bool = False
+    ignored: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raises ValueError where failing would pay as much as being right."""
+        if not max(self.failed, self.no_code) < self.correct or self.speed < 0 or self.cap < 1:
+            raise ValueError("failed and no_code must be below correct, speed 0 or more, cap 1 or more")
+
+    def of_nothing(self, reason: str) -> Scored:
+        """Of a completion without a source."""
+        return Scored(self.no_code, "no_code", {"no_code": self.no_code}, reason=reason)
+
+    def of_refusal(self, reason: str) -> Scored:
+        """Of a source that the service does not take: too long, or not text."""
+        return Scored(self.failed, "refused", {"failed": self.failed}, reason=reason)
+
+    def of_result(self, found: Result) -> Scored:
+        """Of a verdict."""
+        if found.verdict in NO_WORD:
+            return Scored(None, found.verdict, reason=found.error, result=found)
+        if not found.passed:
+            return Scored(self.failed, found.verdict, {"failed": self.failed}, reason=found.error, result=found)
+        comparison = found.kernel.comparison
+        if comparison is None or comparison.weak_reference:
+            why = "it was not compared" if comparison is None else "; ".join(comparison.weak_reference)
+            return Scored(self.failed, found.verdict, {"failed": self.failed}, (why,), why, found)
+        held_back = tuple(self._doubts(found))
+        bonus = 0.0
+        if not held_back and found.speedup is not None:
+            bonus = self.speed * math.log2(min(self.cap, found.speedup.low))
+        parts = {"correct": self.correct, "speed": bonus}
+        return Scored(sum(parts.values()), found.verdict, parts, held_back, result=found)
+
+    def _doubts(self, found: Result) -> Iterator[str]:
+        """Why this speed-up is none to learn from."""
+        if found.speedup is None:
+            yield "no speed-up was measured"
+        elif found.speedup.verdict != "faster" or found.speedup.low <= 1.0:
+            yield f"it is {found.speedup.verdict.replace('_', ' ')}"
+        yield from (flag for flag in found.flags if not flag.startswith(self.ignored or ("\0",)))
+        inputs, comparison = found.kernel.inputs, found.kernel.comparison
+        if inputs.get("known_beforehand"):
+            yield "its inputs were known beforehand"
+        if inputs.get("reused_sets") or inputs.get("fresh_sets_equal"):
+            yield "it was given inputs a second time, and may have kept its answers"
+        if left_out := found.budget.get("left_out"):
+            yield f"its budget did not look at {', '.join(map(str, left_out))}"
+        lower = comparison.precision.get("finding") if comparison and comparison.precision else None
+        if lower and not self.lower_precision:
+            yield str(lower)

@@ -1,0 +1,54 @@
+"""How much of the device a job may cost: what each `budget` of a request stands for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Budget(StrEnum):
+    """What a request may ask for. No level changes how an answer is compared, how secret inputs are, or the gate."""
+
+    QUICK = "quick"
+    DEFAULT = "default"
+    PRECISE = "precise"
+
+    @property
+    def effort(self) -> Effort:
+        return _EFFORTS[self]
+
+    def told(self, *, compares: bool) -> dict[str, Any]:
+        """What the answer says of it. All that a level leaves out is a comparison's."""
+        return {"name": self.value, "left_out": list(self.effort.left_out) if compares else []}
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What a level does.
+
+    `precision` is half the 95 % interval, relative, at which timing stops, and `num_trials` bounds its rounds: both
+    hold unless the request names its own. `min_rounds` are always taken, and narrowing the interval may hold the device
+    `device_time` times as long as usual. `validation_sets` are the fresh input sets compared before the timing.
+    What is not `thorough` asks nothing beyond that: `left_out` names what.
+    """
+
+    precision: float
+    num_trials: int
+    min_rounds: int
+    device_time: float
+    validation_sets: int
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def thorough(self) -> bool:
+        return not self.left_out
+
+
+OTHER_DISTRIBUTIONS, OTHER_WEIGHTS, FLOAT64 = "other_distributions", "other_weights", "float64_precision"
+
+_EFFORTS = {
+    Budget.QUICK: Effort(0.05, 20, 6, 0.25, 2, left_out=(OTHER_DISTRIBUTIONS, OTHER_WEIGHTS, FLOAT64)),
+    Budget.DEFAULT: Effort(0.01, 100, 6, 1.0, 5),
+    Budget.PRECISE: Effort(0.002, 1000, 20, 10.0, 20),
+}

@@ -1,0 +1,82 @@
+"""Bodies of completed jobs, as the pipeline makes them: a comparison that passed on a GPU, and one that is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from domain.result import Comparison, Outcome, Report, RuntimeStats, Speedup, Status, Timing
+
+STATS = RuntimeStats(0.0124, 0.0003, 0.012, 0.0131, 0.0123, 0.0129, 0.013)
+ENVIRONMENT = {
+    "host": "node7",
+    "address": "10.0.0.7",
+    "device": "cuda:0",
+    "gpu_name": "NVIDIA H200",
+    "gpu_type": "h200",
+}
+SPAN = {"low": 1755, "high": 1980}
+CARD: dict[str, Any] = {
+    "samples": 14, "unavailable": None, "sm_clock_mhz": SPAN, "max_sm_clock_mhz": 1980, "memory_clock_mhz": None,
+    "max_memory_clock_mhz": None, "temperature_c": {"low": 41, "high": 44}, "power_w": {"low": 310.5, "high": 402.0},
+    "power_limit_w": 700.0, "memory_used_bytes": {"low": 3 << 30, "high": 3 << 30}, "reasons": ["sw_power_cap"],
+    "lowered_ms": {"sw_power_cap": 12.5}, "new_ecc_errors": 0, "other_processes": [],
+}  # fmt: skip
+INPUTS = {"source": "get_inputs", "shapes": [[256, 512]], "dtypes": ["float32"], "fresh_sets": 209, "reused_sets": 3,
+          "replay_seed": "5b1f", "known_beforehand": False}  # fmt: skip
+
+
+def timing(ms: float, *flags: str, windows: int = 12) -> Timing:
+    return Timing(
+        "gated_window", STATS, ms, 240, windows, 240 * windows, 0.02, "events", "cold", list(flags),
+        single_call_ms=ms * 1.1, launches=2, precision=0.004, stopped_by="precision", card=CARD,
+        window_ms=[ms * (1 + index / 1000) for index in range(windows)], left_out=[2],
+    )  # fmt: skip
+
+
+def comparison(**more: Any) -> Comparison:
+    return Comparison(
+        True, 208, 208, 1e-6, 0.05, 2e-8, 0, 27_262_976, 0.01, 0.01, strict={"passed": True, "atol": 1e-5,
+        "rtol": 1.3e-6, "mismatch_count": 0, "relative_rms_error": 7e-8}, **more,
+    )  # fmt: skip
+
+
+def passed(ratio: float = 2.0, *flags: str, candidate: str = "c" * 64, **report: Any) -> dict[str, Any]:
+    """A comparison that passed, that many times as fast, within 10 % each way."""
+    kernel = Outcome(
+        Status.PASSED, "triton", compiled=True, entry="kernel relu", inputs=INPUTS, build={"seconds": 0.4},
+        timing=timing(0.0124, *flags), comparison=comparison(), digest=candidate,
+    )  # fmt: skip
+    reference = Outcome(
+        Status.PASSED, "torch", compiled=True, entry="class Model", timing=timing(0.0124 * ratio), digest="d" * 64
+    )
+    verdict = "faster" if ratio > 1.1 else "slower" if ratio < 0.9 else "not_distinguishable"
+    speedup = report.pop("speedup", Speedup(ratio, ratio * 0.9, ratio * 1.1, verdict))
+    return Report(kernel, ENVIRONMENT, reference, speedup).body("id")
+
+
+def evaluated(**more: Any) -> dict[str, Any]:
+    """One kernel alone that passed."""
+    kernel = Outcome(Status.PASSED, "cuda", compiled=True, entry="kernel saxpy", timing=timing(0.5), **more)
+    return Report(kernel, ENVIRONMENT).body("id")
+
+
+WHERE = {
+    "output": 0, "shape": [2, 64, 48], "slice": [1], "folded": False, "rows": 64, "columns": 48, "block": [2, 2],
+    "counts": [[4 if row >= 16 and column == 23 else 0 for column in range(24)] for row in range(32)],
+    "mismatch_count": 64, "output_mismatch_count": 70,
+}  # fmt: skip
+
+
+def wrong(message: str = "Outputs are out of tolerance") -> dict[str, Any]:
+    """A comparison whose answers are wrong, with a map of where."""
+    found = Comparison(
+        False, 5, 0, 4.0, 5000.0, 0.07, 61_039, 655_360, 0.01, 0.01, message,
+        {"output": 0, "index": [1, 32, 46], "expected": 0.95, "actual": "nan"}, where=WHERE,
+    )  # fmt: skip
+    kernel = Outcome(Status.WRONG_RESULT, "triton", compiled=True, message=message, comparison=found, inputs=INPUTS)
+    return Report(kernel, ENVIRONMENT, Outcome(Status.PASSED, "torch", compiled=True)).body("id")
+
+
+def failed(status: Status, message: str, **more: Any) -> dict[str, Any]:
+    """A kernel that came to no answers."""
+    return Report(Outcome(status, "cuda", message=message, **more), ENVIRONMENT).body("id")

@@ -1,0 +1,167 @@
+"""The pages in a real browser: accessible, of this service alone, without scripts, on a desk and on a phone."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from threading import Thread
+from typing import Any
+
+import pytest
+from apiflask import APIFlask
+from flask.testing import FlaskClient
+from redis import Redis
+from werkzeug.serving import make_server
+
+from domain.job import Stage
+from domain.result import Status
+from tasks.device import Device
+from tasks.heartbeat import Heartbeat
+from tasks.records import JobRecords
+from tests.api import results
+from tests.api.test_jobs import claimed, submit
+from tests.api.test_report import EVIL
+
+REASON = "pip install --group browser"
+sync_api = pytest.importorskip("playwright.sync_api", reason=REASON)
+axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason=REASON)
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on the PATH"),
+    # Of the browser's own loop, when it is closed.
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+DESK, PHONE = 1280, 390
+
+
+@pytest.fixture(scope="module")
+def url(app: APIFlask) -> Iterator[str]:
+    server = make_server("127.0.0.1", 0, app, threaded=True)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        # Without its sandbox: root cannot have it, and only pages of ours are shown.
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def pages(client: FlaskClient, records: JobRecords, redis: Redis) -> dict[str, str]:
+    """Paths of every kind of page, and a word on each."""
+    Heartbeat(redis, "gpu0@node", Device("GPU-1", 0, "NVIDIA H200", "h200"), 4, {}).beat()
+    bodies = [
+        results.passed(2.0, "too short for what a window can resolve"),
+        results.passed(1.9, candidate="e" * 64),
+        results.evaluated(launches={
+            "source": "cupti", "device_time_us": 11.5, "launches": 2.0, "custom_share": 0.75, "kernels_left_out": 0,
+            "kernels": [{"name": "k" * 200, "launches": 1.0, "share": 0.05, "origin": "custom"}], "flags": [],
+        }),
+        results.wrong(EVIL + "x" * 400),
+        results.failed(Status.COMPILE_ERROR, EVIL, log="kernel.cu(3): error\n" * 200),
+    ]  # fmt: skip
+    found = {"/": "Ready to judge"}
+    for body, word in zip(bodies, ("Passed", "Passed", "Passed", "Wrong result", "Does not compile"), strict=True):
+        job_id, attempt = claimed(client, records)
+        for stage in (Stage.BUILD, Stage.LOAD, Stage.VALIDATE, Stage.TIME):
+            records.advance(job_id, attempt, stage)
+        records.complete(job_id, attempt, body)
+        found[f"/job/{job_id}/report"] = word
+    found[f"/job/{submit(client)}/report?refresh=off"] = "Not done yet"
+    found["/job/nope/report"] = "No such job"
+    return found
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [DESK, PHONE])
+def test_every_page_is_accessible(browser: Any, url: str, pages: dict[str, str], scheme: str, width: int) -> None:
+    # The policy of the pages lets no script in, also not the one that looks at them.
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
+    page = context.new_page()
+    for path, word in pages.items():
+        page.goto(url + path)
+        assert page.get_by_role("heading", level=1, name=word).is_visible(), path
+        found = axe.Axe().run(page).response
+        assert [(each["id"], [node["target"] for node in each["nodes"]]) for each in found["violations"]] == [], path
+        assert len(found["passes"]) > 10
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, f"{path} is wider than the window"
+    context.close()
+
+
+def test_a_page_asks_for_nothing_else_and_breaks_no_rule_of_its_own(
+    browser: Any, url: str, pages: dict[str, str]
+) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    asked, said = [], []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("dialog", lambda dialog: said.append(dialog.message))
+    for path in pages:
+        page.goto(url + path)
+    assert {each for each in asked if not each.endswith("/favicon.ico")} == {url + path for path in pages}
+    # A browser says in its console that a page was not there, and nothing else.
+    assert [text for text in said if "404" not in text] == []
+    context.close()
+
+
+def test_without_scripts_and_from_a_file(browser: Any, url: str, pages: dict[str, str], tmp_path: Any) -> None:
+    context = browser.new_context(java_script_enabled=False, viewport={"width": DESK, "height": 900})
+    page = context.new_page()
+    path = next(path for path, word in pages.items() if word == "Wrong result")
+    page.goto(url + path)
+    saved = tmp_path / "report.html"
+    saved.write_text(page.content())
+    page.goto(saved.as_uri())
+    assert page.get_by_role("img", name="Where the output is wrong").is_visible()
+    box = page.get_by_role("img", name="Where the output is wrong").bounding_box()
+    assert box["width"] > 100 and box["height"] > 100
+    context.close()
+
+
+def test_the_page_of_a_job_becomes_its_report(browser: Any, url: str, client: FlaskClient, records: JobRecords) -> None:
+    job_id, attempt = claimed(client, records)
+    page = browser.new_page()
+    page.goto(f"{url}/job/{job_id}/report")
+    assert page.get_by_role("heading", level=1, name="Not done yet").is_visible()
+    records.complete(job_id, attempt, results.passed())
+    page.get_by_role("heading", level=1, name="Passed").wait_for(timeout=60_000)
+    page.close()
+
+
+FOLLOW = """
+jobId => new Promise((resolve, reject) => {
+  const told = [];
+  const source = new EventSource(`/job/${jobId}/events`);
+  for (const name of ["stage", "verdict", "done"])
+    source.addEventListener(name, event => {
+      told.push(name === "stage" ? JSON.parse(event.data).stage : name);
+      window.lastSeen = told.at(-1);
+    });
+  // After the last event the browser asks once more, is answered 204, and gives up.
+  source.onerror = () => { if (source.readyState === EventSource.CLOSED) resolve(told); };
+})
+"""
+
+
+def test_a_browser_follows_a_job(browser: Any, url: str, client: FlaskClient, records: JobRecords) -> None:
+    job_id, attempt = claimed(client, records)
+    page = browser.new_page()
+    page.goto(f"{url}/health")  # A page of this origin that has no policy.
+    page.evaluate(f"() => {{ window.following = ({FOLLOW})({job_id!r}); }}")
+    page.wait_for_function("window.lastSeen === 'build'")
+    records.advance(job_id, attempt, Stage.TIME)
+    page.wait_for_function("window.lastSeen === 'time'")
+    records.complete(job_id, attempt, results.passed())
+    assert page.evaluate("window.following") == ["queued", "build", "time", "done"]
+    page.close()

@@ -1,0 +1,22 @@
+"""The baseline of the benchmark judges as its name says: a right kernel is right, a wrong one is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks import jobs
+from benchmarks.baseline import baseline, judge
+
+
+def test_it_judges() -> None:
+    right = judge(jobs.right())
+    assert right["correct"] and min(right["ms"].values()) > 0
+    wrong = jobs.right()
+    wrong["custom_kernel"]["source_code"] = jobs.WRONG
+    assert not judge(wrong)["correct"]
+
+
+@pytest.mark.slow  # Starts an interpreter with torch, which is what it measures.
+def test_each_job_has_an_interpreter_of_its_own() -> None:
+    latency = baseline([jobs.right(), jobs.right()])
+    assert latency.count == 2 and latency.p50 > 100, "importing torch alone takes longer"

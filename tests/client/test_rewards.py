@@ -1,0 +1,174 @@
+"""Rewards: what is taken out of a completion, what a verdict is worth, and that no failure of ours is a reward."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kernel_eval_client import Result, Retry, errors
+from kernel_eval_client.rewards import KernelReward, Shaping, extract
+from kernel_eval_client.rewards.verl import compute_score, compute_scores, reward_of
+from tests.client.failing import BROKEN, Reply, Told, listening, problem
+from tests.client.suite_files import NEW, TWICE
+
+RIGHT = f"I double it.\n```python\n{NEW}```\n"
+WRONG = RIGHT.replace("x + x", "x * 3")
+
+
+@pytest.mark.parametrize(
+    ("completion", "source"),
+    [
+        ("no code", None),
+        ("```python\na = 1\n```", "a = 1\n"),
+        ("```python\na = 1\n```\nor rather\n```py\nb = 2\n```\n", "b = 2\n"),
+        ("```\na = 1\n```\nrun it:\n```bash\nls\n```", "a = 1\n"),
+        ("```python\na = 1\n```\n```python\ncut off", "a = 1\n"),
+        ("```python\ncut off", None),
+        ("<think>```python\na = 1\n```</think>\n```python\nb = 2\n```", "b = 2\n"),
+        ("<think>```python\na = 1\n```", None),
+        ("````python\ns = '''\n```\n'''\n````", "s = '''\n```\n'''\n"),
+        ("~~~cuda\n__global__\n~~~", "__global__\n"),
+        ([{"role": "user", "content": "```\nx\n```"}, {"role": "assistant", "content": "```\ny\n```"}], "y\n"),
+        ([{"role": "assistant", "content": [{"type": "text", "text": "```\ny\n```"}]}], "y\n"),
+        ([], None),
+    ],
+)
+def test_the_last_closed_block_is_the_source(completion: Any, source: str | None) -> None:
+    found = extract(completion)
+    assert found.source == source and (found.reason is None) == (source is not None)
+
+
+def judged(
+    verdict: str = "passed", speedup: tuple[float, float, float | None, str] | None = None, **more: Any
+) -> Result:
+    comparison = {"passed": verdict == "passed", **more.pop("comparison", {})}
+    kernel = {
+        **{"status": verdict, "compiled": True, "correctness": verdict == "passed"},
+        **{"comparison": comparison, "timing": {"method": "m", "trusted_ms": 1.0, "flags": more.pop("flags", [])}},
+        "inputs": more.pop("inputs", {}),
+        "validation_error": None if verdict == "passed" else "it failed",
+    }
+    told = dict(zip(("ratio", "low", "high", "verdict"), speedup, strict=True)) if speedup else None
+    wire = {"job_id": "j", "verdict": verdict, "kernel_exec_result": kernel, "speedup": told}
+    return Result.from_dict({**wire, "budget": more.pop("budget", {})})
+
+
+FAST = (4.2, 4.0, 4.4, "faster")
+
+
+def test_a_right_answer_earns_one_and_half_a_point_for_each_doubling() -> None:
+    assert Shaping().of_result(judged(speedup=FAST)).reward == 2.0
+    assert Shaping().of_result(judged(speedup=(0.5, 0.4, 0.6, "slower"))).reward == 1.0
+    assert Shaping().of_result(judged(speedup=(99.0, 90.0, None, "faster"))).reward == 2.5
+    assert Shaping(correct=2.0, speed=1.0, cap=4.0).of_result(judged(speedup=FAST)).reward == 4.0
+
+
+@pytest.mark.parametrize("verdict", ["wrong_result", "compile_error", "crashed", "timeout", "unsupported"])
+def test_a_failure_earns_nothing_however_fast(verdict: str) -> None:
+    found = Shaping().of_result(judged(verdict, speedup=FAST))
+    assert found.reward == 0.0 and found.reason == "it failed"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"flags": ["the time is too short for the bytes that a call surely writes"]},
+        {"inputs": {"known_beforehand": True}},
+        {"inputs": {"reused_sets": 3}},
+        {"inputs": {"fresh_sets_equal": True}},
+        {"budget": {"name": "quick", "left_out": ["float64_precision"]}},
+        {"comparison": {"precision": {"finding": "it seems to compute in bfloat16"}}},
+        {"speedup": (1.3, 0.9, 1.7, "not_distinguishable")},
+        {"speedup": None},
+    ],
+)
+def test_a_doubtful_speed_up_earns_no_bonus(more: dict[str, Any]) -> None:
+    found = Shaping().of_result(judged(**{"speedup": FAST, **more}))
+    assert found.reward == 1.0 and found.held_back and found.metrics()["speed_bonus"] == 0.0
+
+
+def test_what_is_known_to_be_harmless_can_be_ignored() -> None:
+    windows = judged(speedup=FAST, flags=["in 3 of 14 windows the kernel's own event times do not fit"])
+    assert Shaping(ignored=("in ",)).of_result(windows).reward == 2.0
+    low = judged(speedup=FAST, comparison={"precision": {"finding": "bfloat16"}})
+    assert Shaping(lower_precision=True).of_result(low).reward == 2.0
+
+
+def test_an_answer_to_a_weak_reference_earns_nothing() -> None:
+    found = Shaping().of_result(judged(speedup=FAST, comparison={"weak_reference": ["zeros would pass"]}))
+    assert found.reward == 0.0 and found.reason == "zeros would pass"
+
+
+def test_a_reference_that_failed_is_no_reward_at_all() -> None:
+    assert Shaping().of_result(judged("reference_failed")).reward is None
+
+
+@pytest.mark.parametrize("shaping", [{"failed": 1.0}, {"no_code": 2.0}, {"speed": -1.0}, {"cap": 0.5}])
+def test_a_shaping_that_pays_for_failing_is_refused(shaping: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="below correct"):
+        Shaping(**shaping)  # type: ignore[arg-type]
+
+
+def test_a_batch_is_judged_and_the_same_source_once(url: str) -> None:
+    reward = KernelReward(url, options={"num_trials": 6, "precision": 0.5})
+    completions = [RIGHT, WRONG, "no code", [{"role": "assistant", "content": RIGHT}], "```python\ndef (\n```"]
+    scored = reward.score(completions, [TWICE] * 5)
+    assert [each.verdict for each in scored] == ["passed", "wrong_result", "no_code", "passed", "compile_error"]
+    assert scored[0] is scored[3]
+    assert [each.reward for each in scored][1:3] == [0.0, 0.0] and (scored[0].reward or 0.0) >= 1.0
+    assert reward([WRONG], reference=[TWICE], prompts=["p"], trainer_state=None) == [0.0]
+    assert reward.__name__ == "kernel_reward"
+
+
+@pytest.mark.parametrize("reply", [BROKEN, problem(503, "queue-full"), problem(500, "job-failed"), problem(429)])
+def test_what_the_service_failed_is_none_or_raised(reply: Reply) -> None:
+    with listening(Told(reply)) as told:
+        none = KernelReward(told.url, retry=Retry(patience_s=0))
+        assert none([RIGHT, "no code"], reference=[TWICE, TWICE]) == [None, 0.0]
+        raising = KernelReward(told.url, errors="raise", retry=Retry(patience_s=0))
+        with pytest.raises(errors.KernelEvalError):
+            raising([RIGHT], reference=[TWICE])
+
+
+def test_a_key_that_is_refused_always_raises() -> None:
+    with listening(Told(problem(401, "key-required"))) as told, pytest.raises(errors.KeyRefused):
+        KernelReward(told.url)([RIGHT], reference=[TWICE])
+
+
+@pytest.mark.parametrize(
+    ("path", "raises"), [(["custom_kernel", "source_code"], False), (["ref_kernel", "source_code"], True), ([], True)]
+)
+def test_a_request_at_fault_is_the_completion_s_only_where_its_source_is(path: list[str], raises: bool) -> None:
+    body = {"type": "urn:kernel-eval:problem:invalid-request", "status": 400, "detail": "too long"}
+    body["errors"] = [{"path": path, "message": "is too long"}]  # type: ignore[assignment]
+    with listening(Told(Reply(400, body))) as told:
+        reward = KernelReward(told.url)
+        if raises:
+            with pytest.raises(errors.CallerError):
+                reward([RIGHT], reference=[TWICE])
+        else:
+            assert reward([RIGHT], reference=[TWICE]) == [0.0]
+
+
+def test_what_the_service_refuses_to_read_is_the_completion_s_fault(url: str) -> None:
+    completions = ["```python\n'\ud800'\n```", f"```python\n{'#' * (1 << 20)}\n```"]
+    scored = KernelReward(url).score(completions, [TWICE, TWICE])
+    assert [(each.verdict, each.reward) for each in scored] == [("refused", 0.0)] * 2
+
+
+def test_verl_s_two_forms(url: str) -> None:
+    keywords = {"url": url, "num_trials": 6, "precision": 0.5, "correct": 3.0}
+    one = compute_score("kernels", RIGHT, TWICE, {"split": "train"}, **keywords)
+    assert one["score"] >= 3.0 and one["correct"] is True and one["verdict"] == "passed"
+    two = compute_scores(
+        ["a", "b"], [WRONG, "none"], [TWICE, {"source_code": TWICE, "kernel_type": "torch"}], **keywords
+    )
+    assert [each["score"] for each in two] == [0.0, 0.0] and set(two[0]) == set(one)
+
+
+def test_verl_is_told_of_failures_and_of_words_that_mean_nothing() -> None:
+    with listening(Told(BROKEN)) as told, pytest.raises(errors.Unreachable):
+        compute_score("kernels", RIGHT, TWICE, url=told.url, retry=Retry(patience_s=0))
+    with pytest.raises(TypeError, match="nosuch"):
+        reward_of(nosuch=1)

@@ -1,0 +1,255 @@
+"""Suites: what is found in each layout, what cannot be handed over, the score, and a run that is broken off."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernel_eval_client import KernelType, Result, Speedup, errors
+from kernel_eval_client.suites import STARTER, Outcome, cases, read, score
+from kernel_eval_client.suites.book import Book, key_of
+from kernel_eval_client.suites.sizes import filled, sizes_of
+from tests.client.suite_files import (
+    CHECKED_BY_CODE,
+    flashinfer_set,
+    gpu_mode_task,
+    kernelbench_folder,
+    result_of,
+    safetensors,
+)
+
+
+def test_the_starter_suite_has_forty_problems_of_four_levels() -> None:
+    problems = read("starter")
+    assert [sum(each.level == level for each in problems) for level in (1, 2, 3, 4)] == [14, 13, 8, 5]
+    labels = {each.name: {candidate.label for candidate in each.candidates} for each in problems}
+    assert all("torch" in found for found in labels.values())
+    types = {str(c.kernel.kernel_type) for each in problems for c in each.candidates if c.kernel}
+    assert types == {"torch", "triton", "cuda", "torch_cuda"}
+    for each in problems:
+        for candidate in each.candidates:
+            assert candidate.kernel and candidate.kernel.kernel_type == candidate.label, (each.name, candidate.label)
+        assert each.reference and each.reference.kernel_type is KernelType.TORCH and each.about.endswith(".")
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_a_contract_of_the_starter_suite_has_numbers_for_sizes(small: bool) -> None:
+    (problem,) = [each for each in read("starter", small=small) if each.name == "level1/max_pool"]
+    kernel = {each.label: each.kernel for each in problem.candidates}["cuda"]
+    assert kernel is not None and kernel.io is not None
+    wire = kernel.io.to_dict()
+    assert wire["args"][1]["tensor_spec"]["shape"] == ([1, 3, 6, 8] if small else [1, 1024, 64, 64])
+    assert wire["launch"]["grid"]["x"] == "cdiv(n, 256)"
+
+
+def test_sizes_are_evaluated_and_what_is_no_size_is_named() -> None:
+    sizes = sizes_of("SIZES = {'n': 6, 'm': 4}\nSMALL = {'n': 2, 'm': 1}\n", small=False)
+    wire = {
+        "args": [{"type": "int", "value": "n*m - 4"}, {"type": "str", "value": "n"}],
+        "launch": {"grid": ["n", "k"]},
+    }
+    assert filled(wire, sizes) == {
+        "args": [{"type": "int", "value": 20}, {"type": "str", "value": "n"}],
+        "launch": {"grid": [6, "k"]},
+    }
+    with pytest.raises(errors.CallerError, match="'k' is no size"):
+        filled({"shape": ["k"]}, sizes)
+    with pytest.raises(errors.CallerError, match="no SMALL"):
+        sizes_of("SIZES = {}", small=True)
+    with pytest.raises(errors.CallerError, match="whole numbers"):
+        sizes_of("SIZES = {'n': f()}", small=False)
+
+
+def test_kernelbench_s_own_names_and_ours(tmp_path: Path) -> None:
+    folder = kernelbench_folder(tmp_path)
+    found = {each.name: {c.label for c in each.candidates} for each in read(folder)}
+    assert found == {"level1/2_twice": {"candidate", "better"}, "level1/10_relu": set(), "level2/sums": {"torch"}}
+    assert list(found) == ["level1/2_twice", "level1/10_relu", "level2/sums"]
+    (samples := tmp_path / "samples").mkdir()
+    for name in ("level_1_problem_2_sample_0_kernel.py", "level_1_problem_2_sample_1_kernel.py", "sums.cu"):
+        (samples / name).write_text("class ModelNew:\n    pass\n")
+    found = {each.name: {c.label for c in each.candidates} for each in read(folder, samples)}
+    assert found == {"level1/2_twice": {"sample_0", "sample_1"}, "level1/10_relu": set(), "level2/sums": {"candidate"}}
+
+
+def test_a_problem_without_candidates_is_a_case_that_says_so(tmp_path: Path) -> None:
+    folder = kernelbench_folder(tmp_path)
+    (case,) = [case for case in cases(read(folder)) if case.problem.name == "level1/10_relu"]
+    assert case.submission is None and case.refused == "no candidate was found"
+
+
+@pytest.mark.parametrize(
+    ("folder", "message"), [("nosuch", "no folder"), ("empty", "no problem of the layout kernelbench")]
+)
+def test_a_folder_without_problems(tmp_path: Path, folder: str, message: str) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(errors.CallerError, match=message):
+        read(tmp_path / folder)
+
+
+def test_a_gpu_mode_task_becomes_a_problem_for_each_test_and_benchmark(tmp_path: Path) -> None:
+    problems = read(gpu_mode_task(tmp_path))
+    assert [(each.name, each.timed) for each in problems] == [
+        ("add/test_0", False),
+        ("add/test_1", False),
+        ("add/benchmark_0", True),
+    ]
+    assert problems[0].options == {"atol": 1e-4, "rtol": 1e-3}
+    assert [each.label for each in problems[0].candidates] == ["submission", "wrong"]
+    source = problems[2].candidates[0].kernel
+    assert source is not None and source.metadata == {"function_name": "custom_kernel"}
+    first = problems[2].reference.source_code.splitlines() if problems[2].reference else []
+    assert first[1] == "import torch"  # The prelude took the place of a comment, so that lines keep their numbers.
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"reference.py": CHECKED_BY_CODE}, "more than a comparison element by element"),
+        ({"reference.py": "def ref_kernel(data):\n    return data\n"}, "no check_implementation"),
+        ({"task.yml": "multi_gpu: true\ntests: [{size: 1, seed: 1}]\n"}, "several GPUs"),
+        ({"task.yml": "lang: cu\ntests: [{size: 1, seed: 1}]\n"}, "written in cu"),
+    ],
+)
+def test_a_gpu_mode_task_that_cannot_be_handed_over_says_why(tmp_path: Path, changes: dict[str, str], why: str) -> None:
+    folder = gpu_mode_task(tmp_path)
+    for name, text in changes.items():
+        (folder / "add" / name).write_text(text)
+    assert all(each.reference is None and why in (each.refused or "") for each in read(folder))
+
+
+def test_a_flashinfer_definition_becomes_a_problem_for_each_workload(tmp_path: Path) -> None:
+    problems = {each.name: each for each in read(flashinfer_set(tmp_path))}
+    scaled = problems["scaled_rows/aaaa0001"]
+    assert scaled.reference is not None and scaled.reference.io is not None
+    wire = [arg.to_dict() for arg in scaled.reference.io.args]
+    assert [(arg["name"], arg["role"]) for arg in wire] == [("x", "input"), ("scale", "input"), ("y", "output")]
+    assert wire[0]["tensor_spec"]["shape"] == [5, 8] and wire[1]["value"] == 0.5
+    assert {each.label: each.refused for each in scaled.candidates}["host"] == (
+        "its entry point is main.cpp: host code in C++ behind a binding"
+    )
+    gathered = problems["gathered/bbbb0001"]
+    assert gathered.reference is not None and gathered.reference.io is not None
+    assert gathered.reference.io.args[1].to_dict()["tensor_spec"]["data"]["shape"] == [3]
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("gathered/bbbb0002", "its bounds are in no definition"),
+        ("gathered/bbbb0003", "is not here"),
+        ("gathered/bbbb0004", "outside the data set"),
+        ("gathered/bbbb0005", "no size for the axis count"),
+        ("unused", "has no workload"),
+    ],
+)
+def test_a_workload_that_cannot_be_handed_over_says_why(tmp_path: Path, name: str, why: str) -> None:
+    problems = {each.name: each for each in read(flashinfer_set(tmp_path))}
+    assert problems[name].reference is None and why in (problems[name].refused or "")
+
+
+def test_a_safetensors_file_is_read_within_bounds(tmp_path: Path) -> None:
+    from kernel_eval_client.suites.safetensors import tensor_in
+
+    path = safetensors(tmp_path / "values.safetensors", "I32", [3], b"abcdabcdabcd")
+    assert tensor_in(path, "values", 12) == ("int32", [3], b"abcdabcdabcd")
+    for key, most, message in (("values", 11, "11 are sent at most"), ("nosuch", 12, "cannot be read")):
+        with pytest.raises(errors.CallerError, match=message):
+            tensor_in(path, key, most)
+    path.write_bytes(b"\xff" * 40)
+    with pytest.raises(errors.CallerError, match="no safetensors file"):
+        tensor_in(path, "values", 12)
+
+
+def outcome(problem: str, verdict: str | None, ratio: float | None = None, **more: Any) -> Outcome:
+    speedup = None if ratio is None else Speedup(ratio, ratio * 0.9, ratio * 1.1, "faster")
+    found = None if verdict is None else result_of(verdict, speedup)
+    return Outcome(problem, more.pop("candidate", "c"), result=found, **more)
+
+
+def test_the_score_counts_each_problem_once_with_its_best_candidate() -> None:
+    found = score(
+        [
+            outcome("a", "wrong_result", candidate="one"),
+            outcome("a", "passed", 2.0, candidate="two"),
+            outcome("a", "passed", 1.2, candidate="three"),
+            outcome("b", "passed", 1.05),
+            outcome("c", "passed"),  # Right, and too short to be told from zero.
+            outcome("d", "compile_error"),
+            outcome("e", "unsupported"),
+            outcome("f", None, reason="the service failed"),
+        ]
+    )
+    assert (found.problems, found.not_judged) == (6, 2)
+    assert (found.correct.count, found.correct.of) == (3, 4)
+    assert {p: share.count for p, share in found.fast.items()} == {"0.8": 2, "1": 2, "1.5": 1, "2": 0}
+    assert {p: share.count for p, share in found.surely_fast.items()} == {"0.8": 2, "1": 1, "1.5": 1, "2": 0}
+    assert found.speedup is not None and found.speedup.of == 2
+    assert found.speedup.ratio == pytest.approx(math.sqrt(2.0 * 1.05))
+    assert found.speedup.low < found.speedup.ratio < found.speedup.high
+    assert json.loads(json.dumps(found.to_dict()))["correct"]["count"] == 3
+
+
+def test_the_interval_of_the_mean_covers_what_it_should(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of suites drawn from a known distribution: the true mean is inside 95 % of the intervals, or nearly."""
+    monkeypatch.setattr("kernel_eval_client.suites.scoring.DRAWS", 300)
+    chance, inside = random.Random(1), 0
+    for _ in range(60):
+        ratios = [math.exp(chance.gauss(math.log(1.5), 0.5)) for _ in range(30)]
+        found = score([outcome(str(n), "passed", ratio) for n, ratio in enumerate(ratios)]).speedup
+        inside += found is not None and found.low <= 1.5 <= found.high
+    assert inside >= 52
+
+
+def test_an_untimed_problem_counts_for_correctness_only() -> None:
+    found = score([outcome("a", "passed", 3.0, timed=False), outcome("b", "passed", 1.3)])
+    assert found.correct.of == 2 and found.fast["1"].of == 1
+    assert found.speedup is not None and found.speedup.ratio == pytest.approx(1.3)
+
+
+def test_nothing_judged_has_no_score() -> None:
+    found = score([outcome("a", "reference_failed")])
+    assert found.correct.part is None and found.speedup is None and found.not_judged == 1
+
+
+def test_a_book_goes_on_after_a_line_that_was_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "book.jsonl"
+    (first, second) = [case.submission for case in cases(read("starter")) if case.submission][:2]
+    assert first is not None and second is not None and key_of(first) != key_of(second)
+    with Book(path) as book:
+        book.write(key_of(first), "p", "c", result_of("passed", None))
+        book.write(key_of(second), "q", "c", {"fault": "service"})
+    whole = path.read_text()
+    path.write_text(whole + whole.splitlines()[0][:40])
+    for _ in range(2):
+        with Book(path) as book:
+            assert set(book.results) == {key_of(first)}
+    with Book(path) as book:
+        book.write(key_of(second), "q", "c", result_of("wrong_result", None))
+    with Book(path) as book:
+        assert {each.verdict for each in book.results.values()} == {"passed", "wrong_result"}
+    with Book(path, again=True) as book:
+        assert book.results == {}
+
+
+def test_a_book_with_something_else_in_it_is_refused(tmp_path: Path) -> None:
+    (path := tmp_path / "book.jsonl").write_text("not ours\n")
+    with pytest.raises(errors.CallerError, match="line 1"):
+        Book(path)
+
+
+def test_results_in_a_book_are_whole(tmp_path: Path) -> None:
+    found = result_of("passed", Speedup(1.5, 1.4, None, "faster"))
+    with Book(tmp_path / "b", again=True) as book:
+        book.write("k", "p", "c", found)
+    with Book(tmp_path / "b") as book:
+        assert book.results["k"].speedup == Result.from_dict(found.raw).speedup == found.speedup
+
+
+def test_the_suite_that_comes_along_is_where_it_says() -> None:
+    assert (STARTER / "level1" / "softmax" / "reference.py").exists()

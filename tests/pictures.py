@@ -1,0 +1,31 @@
+"""`python -m tests.pictures URL JOB`: the pictures in docs/images, of a running service and one of its jobs."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from playwright.sync_api import sync_playwright
+
+IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
+VIEWS = (("report.png", "/job/{}/report", 1120, 900, 1.5), ("report-phone.png", "/job/{}/report", 390, 844, 2.0),
+         ("dashboard.png", "/", 1120, 900, 1.5))  # fmt: skip
+
+
+def main(url: str, job_id: str) -> None:
+    """Writes them; needs a Chromium on the PATH."""
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        for name, path, width, height, scale in VIEWS:
+            size = {"width": width, "height": height}
+            page = browser.new_page(viewport=size, device_scale_factor=scale, color_scheme="light")
+            page.goto(url + path.format(job_id))
+            page.screenshot(path=IMAGES / name)
+            page.close()
+        browser.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
