@@ -87,7 +87,8 @@ class Access:
         """The key in the header; a stranger is None where none is required, and a Problem elsewhere."""
         kind, _, text = request.headers.get("Authorization", "").partition(" ")
         try:
-            key = self.keys.find(self._of_browser() or (text.strip() if kind.lower() == "bearer" else ""))
+            shown = text.strip() if kind.lower() == "bearer" else self._of_browser()
+            key = self.keys.find(shown)
         except KeyFileError as error:
             _log.error("%s", error)
             if required:
@@ -97,7 +98,7 @@ class Access:
         if key is None and required:
             detail = (
                 "the key is not known, or was revoked"
-                if kind.lower() in ("bearer", "basic")
+                if shown
                 else "an API key is needed: send the header `Authorization: Bearer <key>`"
             )
             raise Problem(Kind.KEY_REQUIRED, detail, {"WWW-Authenticate": BROWSER if page_wanted() else "Bearer"})

@@ -24,6 +24,10 @@ def _all(result: Result, kernel: Result, reference: Result) -> Iterator[tuple[st
     comparison, earlier = kernel.get("comparison") or {}, result.get("reused_from")
     if earlier:
         yield TASK, f"nothing was run for this job: the same work was answered before, as job {earlier.get('job_id')}"
+    budget = result.get("budget") or {}
+    if budget.get("left_out"):
+        skipped = ", ".join(words.name(each) for each in budget["left_out"])
+        yield TASK, f"the budget {budget.get('name')} leaves out: {skipped}"
     for text in comparison.get("weak_reference") or ():
         yield TASK, text
     for whose, side in ((KERNEL, kernel), (REFERENCE, reference)):

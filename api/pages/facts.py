@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from api.pages import words
+from api.pages import machine_code, words
 
 Facts = list[tuple[str, str]]
 Result = Mapping[str, Any]
@@ -98,9 +98,10 @@ def build(kernel: Result) -> Facts:
     told: Facts = [("Entry", str(made.get("entry") or kernel.get("metadata", {}).get("kernel_name") or words.NONE))]
     if made.get("seconds") is not None:
         told.append(("Built in", words.duration(1e3 * made["seconds"])))
-    for key, name in (("compile_cache", "Kept builds"), ("arch", "Architecture"), ("registers", "Registers a thread")):
+    for key, name in (("compile_cache", "Kept builds"), ("arch", "Architecture")):
         if made.get(key) is not None:
             told.append((name, str(made[key])))
+    told += machine_code.needs(made)
     if made.get("deferred"):
         told.append(("Built on the device, since", str(made["deferred"])))
     notes = made.get("notes") or []

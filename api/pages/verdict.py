@@ -73,6 +73,8 @@ def _passed(result: Result, kernel: Result) -> str:
         return f"{right}; it was not timed: {words.sentence(why)}"
     speedup = result.get("speedup")
     fast = _compared(speedup) if speedup else _alone(timing)
+    if comparison is not None and not speedup:
+        fast += " No speed-up is given: a time is too short, or too unsteady, for a ratio that means something."
     return f"{right}. {fast}{_doubts(result)}"
 
 

@@ -53,6 +53,8 @@ class Timing:
     precision: float | None = None
     stopped_by: str | None = None
     card: Mapping[str, Any] | None = None
+    window_ms: Sequence[float] = ()
+    left_out: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ class Comparison:
     precision: Mapping[str, Any] | None = None
     strict: Mapping[str, Any] | None = None
     layout: Sequence[str] = ()
+    where: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)

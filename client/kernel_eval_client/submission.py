@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, TypedDict
 
 from kernel_eval_client.errors import CallerError
@@ -16,6 +16,13 @@ KernelLike = Kernel | Mapping[str, Any]
 
 
 Budget = Literal["quick", "default", "precise"]
+
+
+class Webhook(TypedDict, total=False):
+    """Where the service is to tell of the job's end; `secret` signs what it sends, and may be left out."""
+
+    url: str
+    secret: str
 
 
 class Options(TypedDict, total=False):
@@ -34,6 +41,7 @@ class Options(TypedDict, total=False):
     priority: int
     gpu: str
     reuse: Literal["never", "allow"]
+    webhook: Webhook
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,7 @@ class Submission:
     priority: int | None = None
     gpu: str | None = None
     reuse: Literal["never", "allow"] | None = None
+    webhook: Webhook | None = field(default=None, repr=False)
     label: str | None = None
     idempotency_key: str | None = None
 

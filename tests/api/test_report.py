@@ -110,7 +110,7 @@ def test_a_faster_candidate(client: FlaskClient, records: JobRecords) -> None:
         (Speedup(1.0, 0.9, 1.1, "not_distinguishable"), "No difference in speed to the reference can be told"),
         (Speedup(30.0, 30.0, float("inf"), "faster"), "It is at least 30.0 times as fast as the reference."),
         (Speedup(1.5, 0.0, float("inf"), "not_distinguishable"), "95 % interval 0 upwards"),
-        (None, "A call takes 12.4 µs (± 0.40 %)."),
+        (None, "A call takes 12.4 µs (± 0.40 %). No speed-up is given"),
     ],
 )
 def test_every_kind_of_speedup(client: FlaskClient, records: JobRecords, speedup: Speedup | None, says: str) -> None:
@@ -246,6 +246,24 @@ def test_commands_hold_no_more_than_an_address(client: FlaskClient, records: Job
 def test_an_answer_that_was_given_before(client: FlaskClient, records: JobRecords) -> None:
     body = {**results.passed(), "reused_from": {"job_id": "6b55be7b", "at": 1.0}}
     assert "the same work was answered before, as job 6b55be7b" in report(client, completed(client, records, body)).text
+
+
+def test_what_was_left_out_and_what_the_machine_code_needs(client: FlaskClient, records: JobRecords) -> None:
+    body = {**results.passed(), "budget": {"name": "quick", "left_out": ["other_weights", "float64_precision"]}}
+    body["kernel_exec_result"]["build"] = {
+        "arch": "sm_90", "registers": 40, "spill_store_bytes": 0, "spill_load_bytes": 0, "static_shared_bytes": 4096,
+        "occupancy": {"theoretical": 0.75, "limited_by": "shared_memory"},
+    }  # fmt: skip
+    variant = {"registers": 255, "spill_store_bytes": 16, "spill_load_bytes": 8, "occupancy": None}
+    body["ref_result"]["build"] = {"variants": [variant], "kernels": [{"name": EVIL, "registers": 1}, "nonsense"]}
+    page = report(client, completed(client, records, body))
+    assert "the budget quick leaves out: other weights, float64 precision" in page.text
+    assert (
+        "40 registers a thread, no spills, 4.00 KiB shared memory a block,"
+        " theoretical occupancy 75.0 % (limited by shared memory)"
+    ) in page.text
+    assert "Variant 1 255 registers a thread, 16 B spilled and 8 B read back" in page.text
+    assert f"{EVIL} 1 register a thread" in page.text
 
 
 def test_many_windows_and_none(client: FlaskClient, records: JobRecords) -> None:

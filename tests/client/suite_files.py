@@ -68,13 +68,14 @@ from task import input_t, output_t
 
 
 def ref_kernel(data: input_t) -> output_t:
-    x, (y, scale) = data
+    x, (y, scale), _ = data
     return x + y * scale
 
 
 def generate_input(size: int, seed: int) -> input_t:
     generator = torch.Generator().manual_seed(seed)
-    return torch.randn(size, generator=generator), (torch.randn(size, generator=generator), 0.5)
+    y = torch.empty(size).normal_(generator=generator)
+    return torch.randn(size, generator=generator), (y, 0.5), torch.empty(size)
 
 
 check_implementation = make_match_reference(ref_kernel, rtol=1e-3, atol=1e-4)
@@ -99,8 +100,8 @@ from task import input_t, output_t
 
 
 def custom_kernel(data: input_t) -> output_t:
-    x, (y, scale) = data
-    return torch.add(x, y, alpha=scale)
+    x, (y, scale), out = data
+    return torch.add(x, y, alpha=scale, out=out)
 """
 
 
@@ -126,8 +127,11 @@ SCALED = {
         "x": {"shape": ["rows", "width"], "dtype": "float32"},
         "scale": {"shape": None, "dtype": "float32"},
     },
-    "outputs": {"y": {"shape": ["rows", "width"], "dtype": "float32"}},
-    "reference": "import torch\n\n@torch.no_grad()\ndef run(x, scale):\n    return x * scale\n",
+    "outputs": {
+        "y": {"shape": ["rows", "width"], "dtype": "float32"},
+        "negative": {"shape": ["rows", "width"], "dtype": "float32"},
+    },
+    "reference": "import torch\n\n@torch.no_grad()\ndef run(x, scale):\n    return {'negative': -x, 'y': x * scale}\n",
 }
 GATHERED = {
     "name": "gathered",
@@ -168,6 +172,7 @@ def flashinfer_set(tmp_path: Path) -> Path:
         workload("gathered", "bbbb0003", {"count": 3}, x=random, index=held("values/nosuch.safetensors")),
         workload("gathered", "bbbb0004", {"count": 3}, x=random, index=held("../../outside.safetensors")),
         workload("gathered", "bbbb0005", {}, x=random, index=random),
+        workload("gathered", "bbbb0006", {"count": 3}, x=random),
     ]
     files = {
         "definitions/rows/scaled_rows.json": json.dumps(SCALED),
@@ -175,11 +180,13 @@ def flashinfer_set(tmp_path: Path) -> Path:
         "definitions/rows/unused.json": json.dumps({**SCALED, "name": "unused"}),
         "workloads/rows/scaled_rows.jsonl": workload("scaled_rows", "aaaa0001-x", {"rows": 5}, x=random, scale=half),
         "workloads/rows/gathered.jsonl": "".join(gathered),
-        "solutions/returns.json": solution("returns", "main.py::run", "def run(x, scale):\n    return scale * x\n"),
+        "solutions/returns.json": solution("returns", "main.py::run", "def run(x, scale):\n    return scale * x, -x\n"),
         "solutions/writes.json": solution(
-            "writes", "main.py::go", "import torch\n\ndef go(x, scale, y):\n    torch.mul(x, scale, out=y)\n"
+            "writes",
+            "main.py::go",
+            "import torch\n\ndef go(x, scale, y, n):\n    torch.mul(x, scale, out=y)\n    torch.neg(x, out=n)\n",
         ),
-        "solutions/wrong.json": solution("wrong", "main.py::run", "def run(x, scale):\n    return x + scale\n"),
+        "solutions/wrong.json": solution("wrong", "main.py::run", "def run(x, scale):\n    return x + scale, -x\n"),
         "solutions/host.json": solution("host", "main.cpp::run", "int main;"),
     }
     root = write(tmp_path / "traces", files)

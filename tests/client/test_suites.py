@@ -16,6 +16,7 @@ from kernel_eval_client.suites.book import Book, key_of
 from kernel_eval_client.suites.sizes import filled, sizes_of
 from tests.client.suite_files import (
     CHECKED_BY_CODE,
+    REFERENCE,
     flashinfer_set,
     gpu_mode_task,
     kernelbench_folder,
@@ -102,7 +103,7 @@ def test_a_gpu_mode_task_becomes_a_problem_for_each_test_and_benchmark(tmp_path:
     assert problems[0].options == {"atol": 1e-4, "rtol": 1e-3}
     assert [each.label for each in problems[0].candidates] == ["submission", "wrong"]
     source = problems[2].candidates[0].kernel
-    assert source is not None and source.metadata == {"function_name": "custom_kernel"}
+    assert source is not None and source.metadata == {"function_name": "kernel_eval_entry"}
     first = problems[2].reference.source_code.splitlines() if problems[2].reference else []
     assert first[1] == "import torch"  # The prelude took the place of a comment, so that lines keep their numbers.
 
@@ -112,6 +113,7 @@ def test_a_gpu_mode_task_becomes_a_problem_for_each_test_and_benchmark(tmp_path:
     [
         ({"reference.py": CHECKED_BY_CODE}, "more than a comparison element by element"),
         ({"reference.py": "def ref_kernel(data):\n    return data\n"}, "no check_implementation"),
+        ({"reference.py": REFERENCE.replace("rtol=1e-3", "rtol=1e-3, tol_err_ratio=0.05")}, "has tol_err_ratio"),
         ({"task.yml": "multi_gpu: true\ntests: [{size: 1, seed: 1}]\n"}, "several GPUs"),
         ({"task.yml": "lang: cu\ntests: [{size: 1, seed: 1}]\n"}, "written in cu"),
     ],
@@ -128,7 +130,8 @@ def test_a_flashinfer_definition_becomes_a_problem_for_each_workload(tmp_path: P
     scaled = problems["scaled_rows/aaaa0001"]
     assert scaled.reference is not None and scaled.reference.io is not None
     wire = [arg.to_dict() for arg in scaled.reference.io.args]
-    assert [(arg["name"], arg["role"]) for arg in wire] == [("x", "input"), ("scale", "input"), ("y", "output")]
+    roles = [("x", "input"), ("scale", "input"), ("y", "output"), ("negative", "output")]
+    assert [(arg["name"], arg["role"]) for arg in wire] == roles
     assert wire[0]["tensor_spec"]["shape"] == [5, 8] and wire[1]["value"] == 0.5
     assert {each.label: each.refused for each in scaled.candidates}["host"] == (
         "its entry point is main.cpp: host code in C++ behind a binding"
@@ -146,6 +149,7 @@ def test_a_flashinfer_definition_becomes_a_problem_for_each_workload(tmp_path: P
         ("gathered/bbbb0004", "outside the data set"),
         ("gathered/bbbb0005", "no size for the axis count"),
         ("unused", "has no workload"),
+        ("gathered/bbbb0006", "the workload has no index"),
     ],
 )
 def test_a_workload_that_cannot_be_handed_over_says_why(tmp_path: Path, name: str, why: str) -> None:

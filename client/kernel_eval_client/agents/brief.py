@@ -32,6 +32,7 @@ NEXT = {
     "reference_failed": "Nothing was said about the candidate: the reference failed. Mend that, or choose another.",
 }
 SLOWER = "Right, and not surely faster. Usual gains: fewer passes over memory (fuse steps), wider loads, larger tiles."
+UNMEASURED = "Right. To learn whether it is faster, give it larger inputs: a call this short cannot be told from none."
 FASTER = "Right and faster. `part=timing` says how sure that is; flags above would say what makes it doubtful."
 ALONE = "It ran. Use compare with a reference to learn whether it is right and faster."
 
@@ -55,6 +56,8 @@ def next_step(found: Result) -> str:
         return NEXT.get(found.verdict, "Read the error above.")
     if found.reference is None:
         return ALONE
+    if found.speedup is None:
+        return UNMEASURED
     return FASTER if found.speedup is not None and found.speedup.verdict == "faster" else SLOWER
 
 

@@ -27,6 +27,18 @@ _DRAWN = ("float", "bfloat", "bool")
 """What a `random` input may be: whole numbers are indices and lengths as a rule, whose bounds no definition has."""
 
 
+_BY_NAME = """
+
+import functools as _functools
+
+
+@_functools.wraps(%s)
+def kernel_eval_entry(*args, **named):
+    found = %s(*args, **named)
+    return tuple(found[name] for name in %r) if isinstance(found, dict) else found
+"""
+
+
 class NotOurs(Exception):
     """Why something of this data set cannot be handed over."""
 
@@ -54,8 +66,16 @@ def _problem(root: Path, name: str, definition: Json, workload: Json, solutions:
         contract = _contract(root, definition, workload)
     except NotOurs as error:
         return Problem(title, None, about=about, refused=str(error))
-    reference = Kernel(str(definition.get("reference", "")), KernelType.TORCH, contract, {"function_name": "run"})
-    return Problem(title, reference, [_candidate(each, contract) for each in solutions], about=about)
+    outputs = tuple(definition.get("outputs") or ())
+    reference = _kernel(str(definition.get("reference", "")), KernelType.TORCH, contract, "run", outputs)
+    return Problem(title, reference, [_candidate(each, contract, outputs) for each in solutions], about=about)
+
+
+def _kernel(source: str, kind: KernelType, contract: IOContract, entry: str, outputs: tuple[str, ...]) -> Kernel:
+    """Where outputs are returned by name, in the definition's order: the service takes them in the order they come."""
+    if "return {" in source or "return dict(" in source:
+        source, entry = source + _BY_NAME % (entry, entry, outputs), "kernel_eval_entry"
+    return Kernel(source, kind, contract, {"function_name": entry})
 
 
 def _contract(root: Path, definition: Json, workload: Json) -> IOContract:
@@ -65,7 +85,9 @@ def _contract(root: Path, definition: Json, workload: Json) -> IOContract:
     }
     arguments, left = [], INLINE_BYTES
     for name, spec in (definition.get("inputs") or {}).items():
-        given = (workload.get("inputs") or {}).get(name) or {"type": "random"}
+        given = (workload.get("inputs") or {}).get(name)
+        if given is None:
+            raise NotOurs(f"the workload has no {name}, and a contract no argument that is left out")
         argument, used = _input(root, name, spec, given, sizes, left)
         arguments.append(argument)
         left -= used
@@ -125,7 +147,7 @@ def _solutions(folder: Path) -> dict[str, list[Json]]:
     return found
 
 
-def _candidate(solution: Json, contract: IOContract) -> Candidate:
+def _candidate(solution: Json, contract: IOContract, outputs: tuple[str, ...]) -> Candidate:
     label, spec, sources = str(solution["name"]), solution.get("spec") or {}, solution.get("sources") or []
     file, _, function = str(spec.get("entry_point", "")).partition("::")
     if not file.endswith(".py"):
@@ -133,7 +155,7 @@ def _candidate(solution: Json, contract: IOContract) -> Candidate:
     if len(sources) != 1:
         return Candidate(label, None, f"it has {len(sources)} source files; a kernel is one source")
     source = str(sources[0].get("content", ""))
-    return Candidate(label, Kernel(source, guess_type(source, file), contract, {"function_name": function or "run"}))
+    return Candidate(label, _kernel(source, guess_type(source, file), contract, function or "run", outputs))
 
 
 def _object(text: str, where: object) -> Json:

@@ -36,7 +36,58 @@ _HARMLESS = {
     "enumerate",
     "type",
 }
+_TOLERANCES = {"rtol", "atol", "reference", "max_print"}
 _DEFAULTS = {"rtol": 1e-5, "atol": 1e-8}
+
+
+_ENTRY = """
+
+def _kernel_eval_filled(data):
+    if isinstance(data, tuple) and len(data) == 5 and data[0] == "buffer to write to":
+        _, make, shape, dtype, device = data
+        return getattr(_kernel_eval_torch, make)(shape, dtype=getattr(_kernel_eval_torch, dtype), device=device)
+    return type(data)(map(_kernel_eval_filled, data)) if isinstance(data, (tuple, list)) else data
+
+
+def kernel_eval_entry(data):
+    return %s(_kernel_eval_filled(data))
+
+
+import torch as _kernel_eval_torch
+"""
+"""Buffers are made in the call: one that came with the inputs would be an input changed, which is wrong here."""
+
+_GET_INPUTS = """
+
+def get_inputs():
+    import torch as _torch
+
+    made = {}
+
+    def kept(name, make):
+        def making(*args, **more):
+            tensor = make(*args, **more)
+            made[id(tensor)] = (name, tensor)
+            return tensor
+
+        return making
+
+    def told(data):
+        if isinstance(data, _torch.Tensor) and id(data) in made and data._version == 0:
+            device = data.device.type
+            return "buffer to write to", made[id(data)][0], tuple(data.shape), str(data.dtype)[6:], device
+        return type(data)(map(told, data)) if type(data) in (tuple, list) else data
+
+    own = {name: getattr(_torch, name) for name in ("empty", "zeros", "empty_like", "zeros_like")}
+    try:
+        for name, make in own.items():
+            setattr(_torch, name, kept(name.removesuffix("_like"), make))
+        return [told(generate_input(**{%s}))]
+    finally:
+        for name, make in own.items():
+            setattr(_torch, name, make)
+"""
+"""Nothing was written into what is of version 0: it is a buffer for the answer, not an input."""
 
 
 class NotOurs(Exception):
@@ -66,15 +117,18 @@ def _problems(folder: Path, title: str, task: Mapping[str, Any], candidates: Pat
             yield Problem(f"{title}/{kind[:-1]}_{number}", None, about=about, refused=str(error))
         return
     found = [
-        Candidate(label, Kernel(_with(prelude, text), guess_type(text), None, {"function_name": "custom_kernel"}))
+        Candidate(label, _kernel(_with(prelude, text) + _ENTRY % "custom_kernel", guess_type(text)))
         for label, text in _submissions(folder, title, candidates)
     ]
     for kind, number, case in cases:
-        reference = Kernel(
-            _with(prelude, source) + _inputs(case), KernelType.TORCH, None, {"function_name": "ref_kernel"}
-        )
+        judged = _with(prelude, source) + _inputs(case) + _ENTRY % "ref_kernel"
+        reference = _kernel(judged, KernelType.TORCH)
         name = f"{title}/{kind[:-1]}_{number}"
         yield Problem(name, reference, found, None, about, kind == "benchmarks", None, tolerances)
+
+
+def _kernel(source: str, kernel_type: KernelType) -> Kernel:
+    return Kernel(source, kernel_type, None, {"function_name": "kernel_eval_entry"})
 
 
 def _yaml(path: Path) -> Mapping[str, Any]:
@@ -129,10 +183,7 @@ def _inputs(case: Mapping[str, Any]) -> str:
     """`get_inputs` for one case. Its seed is drawn anew each time: with the task's own every set would be the same."""
     arguments = ", ".join(f"{name!r}: {value!r}" for name, value in case.items() if name != "seed")
     seed = "'seed': int(_torch.randint(1 << 31, (), device='cpu'))" if "seed" in case else ""
-    return (
-        "\n\ndef get_inputs():\n    import torch as _torch\n"
-        f"    return [generate_input(**{{{', '.join(filter(None, (arguments, seed)))}}})]\n"
-    )
+    return _GET_INPUTS % ", ".join(filter(None, (arguments, seed)))
 
 
 def _submissions(folder: Path, title: str, candidates: Path | None) -> Iterator[tuple[str, str]]:
@@ -179,6 +230,8 @@ def _defines(node: ast.stmt, name: str) -> bool:
 def _literals(call: ast.Call) -> dict[str, float]:
     found = {}
     for keyword in call.keywords:
+        if keyword.arg not in _TOLERANCES:
+            raise NotOurs(f"its check has {keyword.arg}, which a comparison element by element here has not")
         if keyword.arg in ("rtol", "atol"):
             try:
                 found[keyword.arg] = float(json.loads(ast.unparse(keyword.value)))
