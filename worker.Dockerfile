@@ -19,7 +19,7 @@ COPY pyproject.toml constraints.txt ./
 RUN python3 -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15) and "Python 3.11 to 3.14 is needed")' \
  && python3 -m venv /opt/venv \
  && /opt/venv/bin/pip install --no-cache-dir ${PIP_ARGS} --constraint constraints.txt --upgrade pip \
- && /opt/venv/bin/pip install --no-cache-dir ${PIP_ARGS} --constraint constraints.txt --group worker
+ && /opt/venv/bin/pip install --no-cache-dir ${PIP_ARGS} --constraint constraints.txt --group worker --group telemetry
 
 FROM system
 # Everything here is readable by others: a submission has a user of its own.

@@ -14,13 +14,16 @@ from api import (
     events,
     health,
     jobs,
+    metrics,
     problems,
     report,
     stats,
     submissions,
+    tracing,
 )
 from api.access import open_access
 from api.desk import open_desk
+from api.request_id import RequestIds
 from domain.settings import settings
 
 
@@ -33,7 +36,9 @@ def create_app() -> APIFlask:
     parser.location_loader("json")(body.load)
     problems.register(app)
     app.after_request(answers.fresh)
+    app.after_request(tracing.tell)
     open_access(app, settings(), open_desk(app).redis)
-    for noun in (submissions, jobs, report, events, dashboard, health, stats, admin, documentation):
+    for noun in (submissions, jobs, report, events, dashboard, health, stats, metrics, admin, documentation):
         app.register_blueprint(noun.blueprint)
+    app.wsgi_app = RequestIds(app.wsgi_app)  # type: ignore[method-assign]
     return app

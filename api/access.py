@@ -29,6 +29,7 @@ SCOPES = {
     "events": Scope.READ,
     "dashboard": Scope.READ,
     "stats": Scope.READ,
+    "metrics": Scope.READ,
 }
 """By blueprint."""
 

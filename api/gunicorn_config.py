@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from gunicorn import glogging
+
 from api.capacity import PROCESSES, THREADS
 from api.desk import KEY, Desk
 from api.keys import KeyFile
 from domain.settings import settings
+from tasks import log_lines
 
 bind = f"{settings().host}:{settings().port}"
 worker_class = "gthread"
@@ -26,6 +29,19 @@ graceful_timeout = 5
 # The management socket would lie in the user's home and outlive a killed server.
 control_socket_disable = True
 loglevel = settings().log_level.lower()
+
+
+class Log(glogging.Logger):  # type: ignore[misc] # gunicorn has no type information.
+    """Gunicorn's lines, and beside them those of the application, by LOG_FORMAT."""
+
+    def setup(self, cfg: Any) -> None:
+        super().setup(cfg)
+        for handler in self.error_log.handlers:
+            handler.setFormatter(log_lines.formatter(settings().log_format))
+        log_lines.set_up(settings().log_level, settings().log_format)
+
+
+logger_class = Log
 
 
 def on_starting(server: Any) -> None:

@@ -13,7 +13,7 @@ from flask import Response, jsonify
 from marshmallow import ValidationError
 from redis.exceptions import RedisError
 
-from api import answers, examples
+from api import answers, examples, tracing
 from api.access import caller
 from api.desk import desk
 from api.idempotency import IdempotencySchema, chosen_id
@@ -158,6 +158,7 @@ def _submit_many(jobs: list[tuple[str, Request]], batch_id: str, attached: set[s
         return {}
     key, limits = caller(), _limits()
     admitted = submit_many(desk().records, jobs, batch_id=batch_id, key=key, limits=limits)
+    tracing.note(job_id for (job_id, _), one in zip(jobs, admitted, strict=True) if one)
     refused = {
         job_id: _not_recorded(one) for (job_id, _), one in zip(jobs, admitted, strict=True) if isinstance(one, Refusal)
     }
@@ -189,6 +190,7 @@ def _submit(request: Request, webhook: Webhook | None, query: Json, headers: Jso
     except NotRecorded as error:
         desk().webhooks.detach(attached)
         raise _not_recorded(error.refusal) from error
+    tracing.note([job_id])
     try:
         view = desk().records.get(job_id)
     except RedisError as error:

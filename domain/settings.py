@@ -21,6 +21,7 @@ SANDBOX_LAYERS = (
 """What `SANDBOX` may require of a worker; `sandbox.layers` finds out which of them hold."""
 
 LOOPBACK = "127.0.0.1"
+CONSOLE, JSON = "console", "json"
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 HIGHEST_PORT = 65_535
 HIGHEST_PRIORITY = 9
@@ -41,6 +42,8 @@ class Settings:
     visible_devices: str | None
     max_workers: int | None
     log_level: str
+    log_format: str
+    otlp_endpoint: str | None
     enable_device_metrics: bool
     state_dir: Path
     lease_dir: Path
@@ -94,6 +97,10 @@ def settings() -> Settings:
         visible_devices=env.str("CUDA_VISIBLE_DEVICES", None),
         max_workers=env.int("MAX_WORKERS", None, validate=validate.Range(1, 64)),
         log_level=env.str("LOG_LEVEL", "INFO", validate=_known_level).upper(),
+        log_format=env.str("LOG_FORMAT", CONSOLE, validate=validate.OneOf((CONSOLE, JSON))),
+        otlp_endpoint=env.str("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "")
+        or env.str("OTEL_EXPORTER_OTLP_ENDPOINT", "")
+        or None,
         enable_device_metrics=env.bool("ENABLE_DEVICE_METRICS", False),
         state_dir=Path(env.str("STATE_DIR", f"{tempfile.gettempdir()}/kernel-eval")),
         lease_dir=Path(env.str("LEASE_DIR", tempfile.gettempdir())),

@@ -33,6 +33,7 @@ def for_child(settings: Settings, temporary: Path, **more: str) -> dict[str, str
         "HOST": settings.host,
         "PORT": str(settings.port),
         "LOG_LEVEL": settings.log_level,
+        "LOG_FORMAT": settings.log_format,
         "STATE_DIR": str(settings.state_dir),
         "LEASE_DIR": str(settings.lease_dir),
         "JOB_TTL": str(settings.job_ttl),

@@ -9,6 +9,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from domain.settings import CONSOLE, JSON
+from stack.log_line import LogLine
+
 ALL = "cuda_eval_server"
 """`tail -f logs/cuda_eval_server.log` shows the API and every worker."""
 
@@ -21,23 +24,27 @@ NAME_WIDTH = 6
 class LogBook:
     """Writes lines as they come; remembers the last of each process for the message about its death."""
 
-    def __init__(self, folder: Path, console: Console | None) -> None:
+    def __init__(self, folder: Path, console: Console | None, form: str = CONSOLE) -> None:
+        """The files have JSON, or like the console readable lines, by `form` (LOG_FORMAT)."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self._console = console
+        self._json = form == JSON
         self._files: dict[str, RotatingFileHandler] = {}
         self._last: dict[str, list[str]] = {}
 
     def line(self, name: str, text: str, *, quiet: bool = False) -> None:
         """One line of that process; a quiet one goes to the process's own file only."""
-        self._last[name] = [*self._last.get(name, []), text][-KEPT_LINES:]
-        self._write(name, text)
+        line = LogLine.read(name, text)
+        shown = line.readable
+        self._last[name] = [*self._last.get(name, []), shown][-KEPT_LINES:]
+        self._write(name, line.json if self._json else shown)
         if quiet:
             return
-        self._write(ALL, f"{name:<{NAME_WIDTH}} | {text}")
+        self._write(ALL, line.json if self._json else f"{name:<{NAME_WIDTH}} | {shown}")
         if self._console is not None:
             label = Text(f"{name:<{NAME_WIDTH}} ", style="cyan")
-            self._console.print(label.append_text(Text(text, style="default")), soft_wrap=True)
+            self._console.print(label.append_text(Text(shown, style="default")), soft_wrap=True)
 
     def last_lines(self, name: str) -> str:
         return "\n".join(self._last.get(name, []))

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 from rich.console import Console
 
-from domain.settings import Settings
+from domain.settings import JSON, Settings
 from sandbox.identity import let_pass
 from stack import devices, environment, processes
 from stack.devices import Gpu
@@ -70,7 +70,9 @@ def running(settings: Settings, console: Console | None = None) -> Iterator[Stac
         let_pass(scratch)  # The jobs' folders lie here, and theirs is a user of its own.
         temporary = scratch / "tmp"
         temporary.mkdir(mode=0o700)
-        log = LogBook(environment.ROOT / settings.log_dir, console)
+        if not environment.is_given("LOG_FORMAT"):
+            settings = dataclasses.replace(settings, log_format=JSON)
+        log = LogBook(environment.ROOT / settings.log_dir, console, settings.log_format)
         cleanup.callback(log.close)
         cleanup.callback(lease.tidy)  # A worker that had to be killed has left its ticket.
         supervisor = Supervisor(log, settings.drain_seconds)

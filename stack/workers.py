@@ -14,9 +14,10 @@ from pathlib import Path
 from environs import EnvError
 from redis.exceptions import RedisError
 
-from domain.settings import Settings, settings
+from domain.settings import CONSOLE, JSON, Settings, settings
 from stack import devices, environment, processes
 from stack.devices import CPU_ONLY, DeviceError, Gpu
+from stack.log_line import LogLine
 from stack.stopping import Stop, ignore_signals, stop_on_signals
 from stack.supervisor import Supervisor
 from tasks.heartbeat import workers
@@ -30,8 +31,12 @@ MALFORMED = 2
 class Output:
     """The processes' lines on stdout, where a container's log is."""
 
+    def __init__(self, form: str = CONSOLE) -> None:
+        self._json = form == JSON
+
     def line(self, name: str, text: str, *, quiet: bool = False) -> None:
-        print(f"{name:<6} | {text}", flush=True)
+        line = LogLine.read(name, text)
+        print(line.json if self._json else f"{name:<6} | {line.readable}", flush=True)
 
 
 def gpus_of(own: Settings) -> list[Gpu]:
@@ -49,7 +54,7 @@ def run(own: Settings) -> int:
     """Keeps the workers running until asked to stop, and then leaves running jobs DRAIN_SECONDS; the exit status."""
     stop_on_signals()
     with tempfile.TemporaryDirectory(prefix="kernel-eval-") as temporary:
-        supervisor = Supervisor(Output(), own.drain_seconds)
+        supervisor = Supervisor(Output(own.log_format), own.drain_seconds)
         try:
             for program in processes.workers(own, gpus_of(own), Path(temporary)):
                 supervisor.start(program)

@@ -5,12 +5,8 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cache, partial
 from typing import Any
-
-from kombu.exceptions import OperationalError
-from redis.exceptions import RedisError
 
 from domain.fault import InfrastructureFault, JobCancelled
 from domain.job import Stage
@@ -19,10 +15,13 @@ from domain.result import Report
 from domain.settings import settings
 from tasks import device
 from tasks.app import app
+from tasks.child_board import board
 from tasks.lines import Claim, Message
+from tasks.log_lines import about
 from tasks.records import JobRecords
 from tasks.store import connect
-from tasks.submission import TASK, message_id, publish_again, publish_more
+from tasks.submission import TASK, publish_again, publish_more
+from tasks.task_events import stage_events
 from tasks.watch import Superseded, Watch
 
 Pipeline = Callable[[Request, Callable[[Stage], None], Callable[[], bool], Callable[[bool], None]], Report]
@@ -36,11 +35,15 @@ class DeviceLost(Exception):
     """This process can no longer use its device, and no other job can be judged in it."""
 
 
-def evaluate(task: Any, *_: Any) -> None:
-    """The task. Its message names no job: the one that is first in line is begun (`tasks/lines.py`)."""
+def evaluate(task: Any, *_: Any) -> str:
+    """The task. Its message names no job: the one that is first in line is begun (`tasks/lines.py`).
+
+    Returns the verdict, or in a word what became of the attempt: for Flower, nobody else is told.
+    """
     # What is in a message of an earlier version is not looked at.
     message = Message(task.request.id, task.request.delivery_info["routing_key"])
-    execute(patient_records(), prompt_records(), message, task.request.hostname, run_pipeline, partial(_show, task))
+    show = partial(stage_events().tell, task)
+    return execute(patient_records(), prompt_records(), message, task.request.hostname, run_pipeline, show)
 
 
 def execute(
@@ -49,30 +52,51 @@ def execute(
     message: Message,
     worker: str,
     pipeline: Pipeline,
-    show: Callable[[Claim], None] = lambda claim: None,
-) -> None:
+    show: Callable[[Claim, Stage], None] = lambda claim, stage: None,
+) -> str:
     """Run one attempt. `records` outlasts a restart of Redis; `pulse` gives up quickly, as it speaks again anyway.
 
-    `show` is called with what is begun where that is not what the message was sent for.
+    `show` is called with what was begun, and each stage that it enters.
     """
     claim = records.claim(worker, own_model(), message)
     if claim is None:
         log.info("message %s: no job to begin", message.id)
-        return
-    job_id, attempt = claim.job_id, claim.attempt
+        return "no job"
     if claim.lacking is not None:
         publish_more(claim.lacking)
-    if message.id != message_id(job_id, attempt):
-        show(claim)
+    with about(job_id=claim.job_id, attempt=claim.attempt):
+        return _attempt(records, pulse, claim, pipeline, show)
+
+
+def _attempt(
+    records: JobRecords,
+    pulse: JobRecords,
+    claim: Claim,
+    pipeline: Pipeline,
+    show: Callable[[Claim, Stage], None],
+) -> str:
+    job_id, attempt = claim.job_id, claim.attempt
+
+    def enter(stage: Stage) -> None:
+        show(claim, stage)
+        watch.progress(stage)
+
+    log.info("job %s: attempt %d begins", job_id, attempt)
     try:
         with Watch(pulse, job_id, attempt, claim.request.build_seconds + claim.request.timeout) as watch:
-            report = pipeline(claim.request, watch.progress, watch.cancelled, watch.so_far)
+            report = pipeline(claim.request, enter, watch.cancelled, watch.so_far)
         watch.report_rest(records)
         records.complete(job_id, attempt, report.body(job_id))
+        # The verdict and no more: what a kernel's fault says may quote its source.
+        reference = f", reference {report.reference.status}" if report.reference is not None else ""
+        log.info("job %s: attempt %d: %s%s", job_id, attempt, report.outcome.status, reference)
+        return report.outcome.status.value
     except JobCancelled:
         records.finish_cancelled(job_id, attempt)
+        return "cancelled"
     except Superseded as superseded:
         log.warning("%s", superseded)
+        return "given up"
     except DeviceLost as fault:
         log.critical("job %s: attempt %d: %s; ending this process", job_id, attempt, fault)
         try_again(records, job_id, attempt, str(fault))
@@ -82,6 +106,7 @@ def execute(
         known = isinstance(fault, InfrastructureFault)
         log.error("job %s: attempt %d failed", job_id, attempt, exc_info=None if known else fault)
         try_again(records, job_id, attempt, str(fault) if known else f"{type(fault).__name__}: {fault}")
+        return "failed"
 
 
 def try_again(records: JobRecords, job_id: str, attempt: int, reason: str) -> None:
@@ -89,13 +114,6 @@ def try_again(records: JobRecords, job_id: str, attempt: int, reason: str) -> No
     line = records.requeue(job_id, attempt, reason)
     if line is not None:
         publish_again(line, job_id, attempt + 1)
-
-
-def _show(task: Any, claim: Claim) -> None:
-    """Has Flower show which job runs under this message."""
-    with suppress(OperationalError, RedisError, OSError):
-        shown = f"({claim.job_id}, attempt {claim.attempt}, {claim.request.operation})"
-        task.send_event("task-started", retry=False, args=shown)
 
 
 @cache
@@ -115,7 +133,9 @@ def run_pipeline(
     from tasks.workbench import workbench
 
     try:
-        return run(request, workbench(), progress, cancelled, so_far)
+        report = run(request, workbench(), progress, cancelled, so_far)
+        board.write(workbench().standbys_ready)
+        return report
     except (JobCancelled, Superseded):
         raise
     except Exception as fault:

@@ -8,7 +8,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -21,6 +21,7 @@ from tasks.device import Device
 from tasks.job_view import text
 from tasks.loop import Loop
 from tasks.quarantine import FAULTS, QUARANTINED
+from tasks.readings import Reading, key
 
 EVERY_S = 3.0
 TTL_S = 10
@@ -80,7 +81,13 @@ def workers(redis: Redis) -> list[WorkerView]:
         redis.hdel(QUARANTINED, *gone)
         redis.hdel(MODELS, *gone)
         redis.hdel(SETUPS, *gone)
-    return [WorkerView(**json.loads(note)) for note in notes if note is not None]
+    return [_read(note) for note in notes if note is not None]
+
+
+def _read(note: bytes | str) -> WorkerView:
+    """A worker of a later version may say more than this one knows."""
+    said = json.loads(note)
+    return WorkerView(**{each.name: said[each.name] for each in fields(WorkerView) if each.name in said})
 
 
 class Heartbeat:
@@ -94,6 +101,7 @@ class Heartbeat:
         max_workers: int,
         layers: Layers,
         quarantined: Callable[[], str | None] = lambda: None,
+        readings: Callable[[], Reading] = dict,
     ) -> None:
         self._redis = redis
         self._name = name
@@ -101,6 +109,7 @@ class Heartbeat:
         versions = _versions(device)
         self._setup = setup.digest(device, versions)
         self._quarantined = quarantined
+        self._readings = readings
         self._facts = {
             **{"name": name, "host": socket.gethostname(), "pid": os.getpid()},
             **{"device": "cuda:0" if device.is_gpu else device.name, "gpu_available": device.is_gpu},
@@ -118,7 +127,7 @@ class Heartbeat:
     def stop(self) -> None:
         self._loop.stop()
         try:
-            self._redis.delete(f"worker:{self._name}")
+            self._redis.delete(f"worker:{self._name}", key(self._name))
         except RedisError as error:
             log.warning("this worker counts as alive for %d s more: %s", TTL_S, error)
 
@@ -127,11 +136,20 @@ class Heartbeat:
         view = WorkerView(**self._facts, seen_at=time.time(), quarantined=self._quarantined())  # type: ignore[arg-type]
         with self._redis.pipeline(transaction=False) as pipe:
             pipe.set(f"worker:{self._name}", json.dumps(asdict(view)), ex=TTL_S)
+            pipe.set(key(self._name), json.dumps(self._told()), ex=TTL_S)
             pipe.sadd(NAMES, self._name)
             pipe.hset(MODELS, self._name, self._model)
             pipe.hset(SETUPS, self._name, self._setup)
             pipe.sadd(SEEN_MODELS, self._model)
             pipe.execute()
+
+    def _told(self) -> Reading:
+        """A worker lives, whatever becomes of its metrics."""
+        try:
+            return self._readings()
+        except Exception as error:
+            log.warning("this worker's metrics are missing: %s: %s", type(error).__name__, error)
+            return {}
 
 
 def _versions(device: Device) -> dict[str, str]:

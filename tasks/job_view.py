@@ -24,6 +24,7 @@ class JobView:
     `attempt` counts the workers that have taken the job (0: none yet). `queue_position` is 0 for the job that is next
     and None unless it is queued. `failed_attempts` are those that ended by a fault of the service: `attempt`, `worker`,
     `stage`, `at`, `reason`. `result` is the HTTP body of a completed job, `error` says why a job failed.
+    `cause` is the verdict of a completed job, else why it ended so (None before it has).
     `key_id` is the API key that the job belongs to, None when it was handed in without. `expired` jobs were cancelled
     because nobody began them within their `queue_timeout`. `right_so_far`: of a comparison that runs, whether what was
     compared of it is right; later calls are compared too, and the result has the last word. `place` is where it stands
@@ -53,6 +54,7 @@ class JobView:
     build_timeout: int | None = None
     queue_timeout: int | None = None
     expired: bool = False
+    cause: str | None = None
     right_so_far: bool | None = None
     priority: int = DEFAULT_PRIORITY
     gpu: str | None = None
@@ -115,6 +117,7 @@ class JobView:
             build_timeout=_seconds(fields.get("build_timeout")),
             queue_timeout=_seconds(fields.get("queue_timeout")),
             expired=fields.get("error_type") == "queue_timeout",
+            cause=fields.get("cause"),
             right_so_far=None if state.terminal or "right" not in fields else fields["right"] == "1",
             priority=int(fields.get("priority", DEFAULT_PRIORITY)),
             gpu=fields.get("gpu"),

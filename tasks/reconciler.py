@@ -16,6 +16,7 @@ from redis.exceptions import RedisError
 
 from tasks.evaluation import try_again
 from tasks.heartbeat import workers
+from tasks.log_lines import about
 from tasks.loop import Loop
 from tasks.records import JobRecords
 from tasks.submission import publish_more
@@ -85,8 +86,9 @@ class Reconciler:
             if attempt is None:
                 self._move_all(name)
             elif attempt:
-                log.warning("job %s: the owner of attempt %d is gone", name, attempt)
-                try_again(self._records, name, attempt, "its worker died or lost its connection")
+                with about(job_id=name, attempt=attempt):
+                    log.warning("job %s: the owner of attempt %d is gone", name, attempt)
+                    try_again(self._records, name, attempt, "its worker died or lost its connection")
             else:
                 self._send_more(name, count)
         if time.monotonic() - self._cleaned_at > CLEANUP_S:

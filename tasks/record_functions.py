@@ -8,15 +8,23 @@ those that are not terminal, `jobs:key_of` whose each is, until cleanup.
 `jobs:deadlines` has the queued jobs that have one, by the time at which it passes. `jobs:bytes` has about what each
 job takes, its request or its result, until cleanup, and `jobs:bytes:kept` the sum. Those of the queue are in
 `tasks/line_functions.py`. Of `tasks/heartbeat.py`'s, `workers`, `workers:gpu`, `gpus` and `worker:<name>` are read; of
-`tasks/quarantine.py`'s, `workers:quarantined` is read and `workers:faults` counted. Redis Cluster is not supported (nor
-is it by Celery).
+`tasks/quarantine.py`'s, `workers:quarantined` is read and `workers:faults` counted. Jobs that have ended go into
+`traces:due` of `tasks/trace_queue.py`. Redis Cluster is not supported (nor is it by Celery).
 """
 
 from __future__ import annotations
 
 from tasks import line_functions
 
-_CORE = """
+BUCKETS_S = (
+    *(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
+    *(1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600),
+)
+"""Upper bounds of the histograms of `observe`, each of which counts what is above the one before it."""
+
+_CORE = (
+    f"local buckets = {{{', '.join(map(str, BUCKETS_S))}}}"
+    + """
 local id = ARGV[1]
 local job = 'job:' .. id
 local clock = redis.call('TIME')
@@ -55,6 +63,12 @@ local function observe(name, seconds)
   local high = tonumber(redis.call('HGET', 'jobs:counters', field('max')) or '') or seconds
   redis.call('HSET', 'jobs:counters', field('min'), text(math.min(low, seconds)),
              field('max'), text(math.max(high, seconds)))
+  for _, bound in ipairs(buckets) do
+    if seconds <= bound then
+      count(field('le:' .. bound))
+      break
+    end
+  end
 end
 
 -- True for the worker that still holds this attempt; false for one that was given up, and once the job is terminal.
@@ -71,8 +85,14 @@ local function note(stage, at, attempt, reason)
   redis.call('HSET', job, 'timeline', before .. entry .. '}')
 end
 
+local on_the_device = {load = true, validate = true, time = true}
+
 local function move(state, stage, at)
-  redis.call('HINCRBYFLOAT', job, 'spent:' .. get('stage'), text(math.max(0, at - get('since'))))
+  local before, took = get('stage'), text(math.max(0, at - get('since')))
+  redis.call('HINCRBYFLOAT', job, 'spent:' .. before, took)
+  if on_the_device[before] then
+    redis.call('HINCRBYFLOAT', 'jobs:counters', 'run_seconds_by_worker:' .. get('worker'), took)
+  end
   redis.call('ZREM', 'jobs:state:' .. get('state'), id)
   redis.call('ZADD', 'jobs:state:' .. state, get('submitted_at'), id)
   redis.call('HSET', job, 'state', state, 'stage', stage, 'since', text(at))
@@ -89,14 +109,16 @@ local function spent(...)
 end
 
 """
+)
 
 _MOVES = """
 local function release()
   redis.call('HDEL', 'jobs:messages', get('message'))
 end
 
-local function finish(state, ttl)
-  local worker, batch, key = get('worker'), get('batch_id'), get('key_id')
+-- `cause`: the verdict of a completed job, else why it ended so.
+local function finish(state, cause, ttl)
+  local batch, key = get('batch_id'), get('key_id')
   if key ~= '' then redis.call('SREM', 'jobs:open:' .. key, id) end
   note('done', now, get('attempt'))
   move(state, 'done', now)
@@ -108,17 +130,21 @@ local function finish(state, ttl)
   redis.call('DEL', job .. ':request', job .. ':owner')
   weigh(0)
   redis.call('EXPIRE', job, ttl)
+  redis.call('HSET', job, 'cause', cause)
   count(state)
+  count(table.concat({'ended', get('kernel_type'), get('operation'), state, cause}, ':'))
   -- Told to who asked for that (`tasks/webhooks.py`).
   if redis.call('EXISTS', job .. ':webhook') == 1 then
     redis.call('HSET', job, 'webhook', '{"state":"pending","attempts":0,"last_error":null}')
     redis.call('ZADD', 'webhooks:due', text(now), id)
   end
-  local run = spent('load', 'validate', 'time')
-  if run then redis.call('HINCRBYFLOAT', 'jobs:counters', 'run_seconds_by_worker:' .. worker, text(run)) end
   if batch ~= '' and redis.call('DECR', 'batch:' .. batch .. ':open') <= 0 then
     redis.call('EXPIRE', 'batch:' .. batch, ttl)
     redis.call('EXPIRE', 'batch:' .. batch .. ':open', ttl)
+  end
+  if redis.call('EXISTS', 'traces:wanted') == 1 then
+    redis.call('RPUSH', 'traces:due', cjson.encode({job = id}))
+    redis.call('LTRIM', 'traces:due', -10000, -1)
   end
 end
 
@@ -141,12 +167,12 @@ end
 local function expire(ttl)
   redis.call('HSET', job, 'error_type', 'queue_timeout', 'error', 'not begun within its queue_timeout of '
              .. get('queue_timeout') .. ' s; submit it again, with a longer one or at a quieter time')
-  finish('cancelled', ttl)
+  finish('cancelled', 'queue_timeout', ttl)
 end
 
 local function fail(ttl, reason)
   redis.call('HSET', job, 'error', get('history') .. reason)
-  finish('failed', ttl)
+  finish('failed', 'infrastructure_error', ttl)
 end
 """
 

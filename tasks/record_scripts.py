@@ -68,7 +68,7 @@ if ARGV[19] ~= '' then
     redis.call('HSET', job, 'reused_from', earlier, 'reused_at', earlier_at)
     local told = redis.call('HGET', 'job:' .. earlier, 'summary')
     if told then redis.call('HSET', job, 'summary', told) end
-    finish('completed', ARGV[20])
+    finish('completed', redis.call('HGET', 'job:' .. earlier, 'cause') or 'reused', ARGV[20])
     weigh(#result + #(told or ''))
     count('reused')
     return {'answered', at}
@@ -118,7 +118,7 @@ return get('cancel_requested') ~= '' and 'cancel' or 'go on'
 )
 
 # id, attempt, ttl, result, names to count (JSON list), '1' where the answer may be given again or '', summary,
-# board or '', candidate, speed-up
+# board or '', candidate, speed-up, verdict
 COMPLETE = (
     FUNCTIONS
     + RANK
@@ -126,7 +126,7 @@ COMPLETE = (
 if not held(ARGV[2]) then return 0 end
 redis.call('SET', job .. ':result', ARGV[4], 'EX', ARGV[3])
 redis.call('HSET', job, 'summary', ARGV[7])
-finish('completed', ARGV[3])
+finish('completed', ARGV[11], ARGV[3])
 redis.call('HDEL', 'workers:faults', get('worker'))
 weigh(#ARGV[4] + #ARGV[7])
 if ARGV[6] ~= '' then keep_answer(ARGV[3]) end
@@ -162,7 +162,7 @@ if not held(ARGV[2]) then return 0 end
 local reason = 'attempt ' .. ARGV[2] .. ' on ' .. get('worker') .. ': ' .. ARGV[4]
 blame(ARGV[4])
 if get('cancel_requested') ~= '' then
-  finish('cancelled', ARGV[3])
+  finish('cancelled', 'requested', ARGV[3])
   return 0
 end
 if tonumber(ARGV[2]) >= tonumber(ARGV[5]) then
@@ -187,7 +187,7 @@ CANCEL = (
     + """
 local state = get('state')
 if state == 'queued' then
-  finish('cancelled', ARGV[2])
+  finish('cancelled', 'requested', ARGV[2])
 elseif held(get('attempt')) and get('cancel_requested') == '' then
   redis.call('HSET', job, 'cancel_requested', text(now))
   redis.call('PUBLISH', 'jobs:changed', id)
@@ -201,7 +201,7 @@ FINISH_CANCELLED = (
     FUNCTIONS
     + """
 if not held(ARGV[2]) then return 0 end
-finish('cancelled', ARGV[3])
+finish('cancelled', 'requested', ARGV[3])
 return 1
 """
 )

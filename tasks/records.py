@@ -127,7 +127,9 @@ class JobRecords:
         summary = Summary.of(body)
         told = json.dumps(asdict(summary), separators=(",", ":"))
         place = [summary.board, summary.candidate or "", repr(summary.ratio or 0.0)]
-        return bool(self._complete(args=[job_id, attempt, self._ttl_s, result, names, again, told, *place]))
+        return bool(
+            self._complete(args=[job_id, attempt, self._ttl_s, result, names, again, told, *place, body["verdict"]])
+        )
 
     def fail(self, job_id: str, attempt: int, error: str) -> bool:
         """End the job as our own fault, terminal."""
@@ -149,12 +151,12 @@ class JobRecords:
 
     def cancel_many(self, job_ids: Sequence[str], key_id: str | None = None) -> list[JobView]:
         """`cancel` for those of them that are known, and the key's where one is named; as they are afterwards."""
-        known = [view.job_id for view in self._look_at(job_ids) if key_id in (None, view.key_id)]
+        known = [view.job_id for view in self.views(job_ids) if key_id in (None, view.key_id)]
         with self._redis.pipeline(transaction=False) as pipe:
             for job_id in known:
                 self._cancel(args=[job_id, self._ttl_s], client=pipe)
             pipe.execute()
-        return [*self._look_at(known)]
+        return [*self.views(known)]
 
     def expire(self, job_id: str) -> bool:
         """End a queued job whose queue_timeout has passed, terminal; False for every other."""
@@ -190,8 +192,9 @@ class JobRecords:
         """All counters under flat names, true over all processes; absent until first counted unless marked *.
 
         Totals: submitted*, completed*, failed*, cancelled*, requeued*, reused*, by_kernel_type:<t>, by_operation:<o>,
-        by_verdict:<status>, compile_ok/_failed (a reference counts too), build_cache_hits/_misses,
-        correctness_ok/_failed (of what compiled), profiling_ok/_failed, run_seconds_by_worker:<worker>.
+        by_verdict:<status>, ended:<t>:<o>:<state>:<verdict or cause>, compile_ok/_failed (a reference counts too),
+        build_cache_hits/_misses, correctness_ok/_failed (of what compiled), profiling_ok/_failed,
+        run_seconds_by_worker:<worker> (all that it held the device, up to the stage that runs now).
         Now: jobs* (all that are kept), by_state:<state>*, finished_last_300_s*, average_age_seconds*.
         Of completed jobs, each with :count :sum :min :max: queue_seconds, build_seconds, device_wait_seconds,
         run_seconds, end_to_end_seconds. `counting_since` is the epoch time of the first job.
@@ -206,6 +209,11 @@ class JobRecords:
     def queue_length(self) -> int:
         """How many jobs are queued."""
         return int(self._redis.zcard("jobs:queue"))
+
+    def oldest_queued(self) -> float | None:
+        """When the oldest job that is queued now was submitted; None where none is."""
+        oldest = self._redis.zrange(f"jobs:state:{State.QUEUED.value}", 0, 0, withscores=True)
+        return float(oldest[0][1]) if oldest else None
 
     def abandoned(self) -> list[tuple[str, int]]:
         """Jobs under work whose owner has not been heard of for PULSE_TTL_S, with the attempt."""
@@ -238,10 +246,11 @@ class JobRecords:
         index = _index(state, batch_id, key_id)
         newest = "+inf" if before is None else f"({before:.6f}"
         found = self._redis.zrevrangebyscore(index, newest, "-inf", start=0, num=limit)
-        views = self._look_at(text(job_id) for job_id in found)
+        views = self.views(text(job_id) for job_id in found)
         return [view for view in views if state in (None, view.state) and key_id in (None, view.key_id)]
 
-    def _look_at(self, job_ids: Iterable[str]) -> Sequence[JobView]:
+    def views(self, job_ids: Iterable[str]) -> Sequence[JobView]:
+        """Those of them that are known, without their results."""
         ids = list(job_ids)
         with self._redis.pipeline(transaction=False) as pipe:
             for job_id in ids:

@@ -61,6 +61,11 @@ class Standbys:
         self._spare = spare
         self._waiting: list[Standby] = []
 
+    @property
+    def ready(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
     def take(self, folders: list[Path], usual_ms: float | None, cancelled: Cancelled) -> list[Standby]:
         """As many as folders, that launch alike, and as on this card as a rule where that can be chosen.
 

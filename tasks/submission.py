@@ -14,7 +14,9 @@ from domain.request import Request
 from tasks.admission import UNLIMITED, Admission, Limits, Recorded, Refusal
 from tasks.app import app
 from tasks.lines import line_of_gpu
+from tasks.log_lines import about
 from tasks.records import JobRecords
+from tasks.task_events import label
 
 TASK = "evaluate"
 
@@ -46,8 +48,11 @@ def submit(
     admitted = records.create(job_id, request, batch_id=batch_id, key=key, limits=limits)
     if isinstance(admitted, Refusal):
         raise NotRecorded(admitted)
-    if admitted.new and not admitted.answered:
-        publish(job_id, request)
+    if admitted.new:
+        with about(job_id=job_id):
+            _log_accepted(job_id, request, admitted)
+            if not admitted.answered:
+                publish(job_id, request)
     return job_id
 
 
@@ -61,23 +66,30 @@ def submit_many(
 ) -> list[Admission]:
     """Record many jobs under these ids and publish them, in their order; what became of each."""
     admitted = records.create_many(jobs, batch_id=batch_id, key=key, limits=limits)
+    reachable = True
     for (job_id, request), one in zip(jobs, admitted, strict=True):
-        waits = isinstance(one, Recorded) and one.new and not one.answered
-        if waits and not publish(job_id, request):
-            # The broker is away: do not wait for it once per job.
-            break
+        if isinstance(one, Recorded) and one.new:
+            with about(job_id=job_id):
+                _log_accepted(job_id, request, one)
+                if not one.answered:
+                    # Once the broker is away, it is not waited for once per job.
+                    reachable = reachable and publish(job_id, request)
     return admitted
+
+
+def _log_accepted(job_id: str, request: Request, recorded: Recorded) -> None:
+    answered = ", answered as an earlier one was" if recorded.answered else ""
+    log.info("job %s: accepted, %s %s%s", job_id, request.operation, request.kernel.kernel_type, answered)
 
 
 def publish(job_id: str, request: Request) -> bool:
     """Send the message for a job that was recorded; False when the broker is away, and the reconciler will."""
-    kind = f"{request.operation} {request.kernel.kernel_type}"
-    return _send(line_of_gpu(request.gpu), message_id(job_id, 1), f"({job_id}, attempt 1, {kind})")
+    return _send(line_of_gpu(request.gpu), message_id(job_id, 1), label(job_id, 1, request))
 
 
 def publish_again(line: str, job_id: str, attempt: int) -> bool:
     """Send the message for a later attempt, to the queue of the line that the job stands in."""
-    return _send(line, message_id(job_id, attempt), f"({job_id}, attempt {attempt})")
+    return _send(line, message_id(job_id, attempt), label(job_id, attempt))
 
 
 def publish_more(line: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import os
 import time
@@ -14,6 +15,7 @@ from redis.exceptions import RedisError
 
 from domain.fault import JobCancelled
 from domain.job import Stage
+from tasks.log_lines import note
 from tasks.records import JobRecords
 
 PULSE_S = 0.2
@@ -50,7 +52,10 @@ class Watch:
         self._cancel = Event()
         self._lost = Event()
         self._reachable = True
-        self._thread = Thread(target=self._run, name=f"watch {job_id}", daemon=True)
+        # In a copy of the context: lines of the thread say which job they are about, and in which stage.
+        self._thread = Thread(
+            target=contextvars.copy_context().run, args=(self._run,), name=f"watch {job_id}", daemon=True
+        )
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -65,6 +70,7 @@ class Watch:
 
     def progress(self, stage: Stage) -> None:
         """Enter a stage. Raises JobCancelled or Superseded when the job is to stop."""
+        note(stage=stage.value)
         with self._lock:
             self._waiting = stage is Stage.WAIT_FOR_DEVICE
             self._stage = stage

@@ -92,6 +92,11 @@ class Workbench:
             )
         return self._zygote
 
+    @property
+    def standbys_ready(self) -> int | None:
+        """Runners whose contexts wait for a job; None on the CPU, where none is made ahead."""
+        return self._standbys.ready if self.device.is_cuda else None
+
     def build_key(self, kernel: Kernel) -> str:
         """What the build cache knows a build of this kernel for this device by."""
         return key_of([kernel.to_wire(), self.target.device, self.target.arch, self._compilers.identity])

@@ -5,10 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from importlib.util import find_spec
 from typing import Any
 
 from billiard.exceptions import TimeLimitExceeded, WorkerLostError
 from celery.signals import (
+    after_setup_logger,
+    after_setup_task_logger,
     celeryd_after_setup,
     task_failure,
     worker_init,
@@ -19,11 +22,13 @@ from celery.signals import (
 )
 from redis.exceptions import RedisError
 
-from domain.settings import settings
+from domain.settings import JSON, settings
 from sandbox import layers
 from sandbox.limits import die_with_parent
-from tasks import device, self_test
+from tasks import device, log_lines, self_test
+from tasks.child_board import board
 from tasks.evaluation import try_again
+from tasks.gauges import Gauges
 from tasks.heartbeat import Heartbeat
 from tasks.lines import COMMON, line_of_gpu, line_of_worker
 from tasks.quarantine import Quarantine
@@ -40,22 +45,29 @@ class Attendants:
     def __init__(self, consumer: Any) -> None:
         redis, name = connect(), consumer.hostname
         ttl_s = settings().job_ttl
+        found, slots = device.detect(), consumer.pool.num_processes
+        self._gauges = Gauges(found, settings().state_dir / "builds")
         quarantine = Quarantine(redis, name, lambda on: take_jobs(consumer, on), self_test.failure)
         try:
             quarantine.clear()
         except RedisError as error:
             log.warning("what is known of an earlier worker of this name stays for now: %s", error)
-        self._threads = (
-            Heartbeat(redis, name, device.detect(), consumer.pool.num_processes, _layers, lambda: quarantine.reason),
+        self._threads: list[Any] = [
+            Heartbeat(redis, name, found, slots, _layers, lambda: quarantine.reason, self._gauges.read),
             Reconciler(redis, JobRecords(redis, ttl_s), ttl_s),
             quarantine,
-        )
+        ]
+        if settings().otlp_endpoint is not None:
+            from tasks.tracing import Tracing  # Its packages may not be there where no endpoint is.
+
+            self._threads.append(Tracing(connect(), JobRecords(redis, ttl_s)))
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
         for thread in self._threads:
             thread.stop()
+        self._gauges.stop()
 
 
 _attendants: list[Attendants] = []
@@ -80,6 +92,24 @@ def take_jobs(consumer: Any, on: bool) -> None:
 
     for queue in (COMMON, *own_queues(consumer.hostname)):
         consumer.call_soon(change, queue)
+
+
+def look_for_telemetry(**_: Any) -> None:
+    """Before the pool starts: an endpoint that traces are to be sent to wants the packages that send them."""
+    if settings().otlp_endpoint is None:
+        return
+    try:
+        find_spec("opentelemetry.exporter.otlp.proto.http.trace_exporter")
+    except ModuleNotFoundError as error:
+        told = "OTEL_EXPORTER_OTLP_ENDPOINT is set: pip install -c constraints.txt --group telemetry, or unset it"
+        raise SystemExit(f"{told} ({error})") from error
+
+
+def write_json(logger: logging.Logger, **_: Any) -> None:
+    """Celery has given this logger its handlers."""
+    if settings().log_format == JSON:
+        for handler in logger.handlers:
+            handler.setFormatter(log_lines.JsonLines())
 
 
 def pin_device(**_: Any) -> None:
@@ -114,6 +144,7 @@ def add_own_queues(sender: str, instance: Any, **_: Any) -> None:
     """Besides the queues of its command line, a worker takes from these."""
     for queue in own_queues(sender):
         instance.app.amqp.queues.select_add(queue)
+    log_lines.process_fields["worker"] = sender
 
 
 def start_attendants(sender: Any, **_: Any) -> None:
@@ -135,6 +166,7 @@ def set_up_child(**_: Any) -> None:
     # which lets the job finish.
     os.setpgid(0, 0)
     die_with_parent(os.getppid())
+    board.write(None)
 
 
 def close_workbench(**_: Any) -> None:
@@ -154,11 +186,17 @@ def note_lost_child(exception: BaseException, task_id: str, **_: Any) -> None:
     try:
         running = records.lines.running_under(task_id)
         if running is not None:
-            try_again(records, *running, str(exception))
+            job_id, attempt = running
+            with log_lines.about(job_id=job_id, attempt=attempt):
+                log.error("job %s: attempt %d: its worker process died: %s", job_id, attempt, exception)
+                try_again(records, job_id, attempt, str(exception))
     except RedisError as error:
         log.warning("message %s: its worker process died; the reconciler will queue its job again: %s", task_id, error)
 
 
+after_setup_logger.connect(write_json)
+after_setup_task_logger.connect(write_json)
+worker_init.connect(look_for_telemetry)
 worker_init.connect(pin_device)
 worker_init.connect(look_at_sandbox)
 celeryd_after_setup.connect(add_own_queues)

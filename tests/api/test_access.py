@@ -28,7 +28,7 @@ BODY = {"kernel": kernel(RELU, "torch")}
 GUARDED = [
     ("POST", "/evaluate"), ("POST", "/compare"), ("POST", "/"), ("POST", "/batch"), ("GET", "/jobs"),
     ("GET", "/job/x"), ("DELETE", "/job/x"), ("GET", "/stats"), ("POST", "/admin/cleanup-jobs"),
-    ("POST", "/jobs/cancel"), ("GET", "/"), ("GET", "/job/x/report"), ("GET", "/job/x/events"),
+    ("POST", "/jobs/cancel"), ("GET", "/"), ("GET", "/job/x/report"), ("GET", "/job/x/events"), ("GET", "/metrics"),
 ]  # fmt: skip
 ALL = tuple(Scope)
 

@@ -15,7 +15,7 @@ OPERATIONS = {
     ("post", "/evaluate"), ("post", "/compare"), ("post", "/batch"), ("post", "/"), ("get", "/job/{job_id}"),
     ("delete", "/job/{job_id}"), ("get", "/jobs"), ("get", "/health"), ("get", "/stats"),
     ("post", "/admin/cleanup-jobs"), ("post", "/jobs/cancel"), ("get", "/"), ("get", "/job/{job_id}/report"),
-    ("get", "/job/{job_id}/events"),
+    ("get", "/job/{job_id}/events"), ("get", "/metrics"),
 }  # fmt: skip
 
 

@@ -173,3 +173,12 @@ def test_a_key_costs_little_and_a_stranger_is_turned_away_before_his_body(server
     answer = httpx.post(f"{server.url}/evaluate", content=bytes(8 << 20), timeout=30)
     assert (answer.status_code, answer.headers["Content-Type"]) == (401, "application/problem+json")
     print(f"median {statistics.median(took):.1f} ms")
+
+
+def test_every_process_tells_the_same_metrics(server: Server) -> None:
+    for _ in range(3):
+        assert httpx.post(f"{server.url}/evaluate", json=BODY, timeout=30).status_code == 202
+    answers = [httpx.get(f"{server.url}/metrics", timeout=30).text for _ in range(12)]  # A connection each.
+    told = [[line for line in answer.splitlines() if line.startswith("kernel_eval_jobs")] for answer in answers]
+    assert 'kernel_eval_jobs_submitted_total{kernel_type="torch"} 3.0' in told[0]
+    assert all(each == told[0] for each in told)

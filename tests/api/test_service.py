@@ -115,3 +115,13 @@ def test_stats_add_up(client: FlaskClient, records: JobRecords) -> None:
     assert stats["throughput"]["total_requests"] == 6
     assert stats["throughput"]["success_rate"] == 0.8
     assert stats["uptime_seconds"] > 0
+
+
+def test_every_answer_has_the_id_of_its_request(client: FlaskClient) -> None:
+    mine = client.get("/job/none", headers={"X-Request-Id": "trial-7:a.b_c"})
+    assert (mine.status_code, mine.headers["X-Request-Id"]) == (404, "trial-7:a.b_c")
+    made = {client.get("/stats").headers["X-Request-Id"] for _ in range(2)}
+    assert len(made) == 2
+    for bad in ("a b", "x" * 129, "<script>", ""):
+        given = client.get("/stats", headers={"X-Request-Id": bad}).headers.getlist("X-Request-Id")
+        assert len(given) == 1 and given[0] != bad and len(given[0]) == 32

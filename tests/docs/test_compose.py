@@ -20,7 +20,7 @@ DOCKERFILES = ("api.Dockerfile", "worker.Dockerfile")
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load(TEXT)["services"]
 BUILT = {name: service for name, service in SERVICES.items() if "build" in service}
 SETTINGS = set(re.findall(r'env\.\w+\("(\w+)"', (ROOT / "domain" / "settings.py").read_text(encoding="utf-8")))
-NOT_OURS = {"REDIS_PASSWORD", "FLOWER_BASIC_AUTH"}
+NOT_OURS = {"REDIS_PASSWORD", "FLOWER_BASIC_AUTH", *(name for name in SERVICES["grafana"]["environment"])}
 """Variables in a container that another program reads."""
 
 _VARIABLE = re.compile(r"(?<!\$)\$\{(\w+)(?::?[-?]([^}]*))?\}")
@@ -68,7 +68,7 @@ def test_redis_keeps_what_it_has_answered() -> None:
 
 def test_nothing_is_reached_from_outside_unless_asked_for() -> None:
     published = [port for service in SERVICES.values() for port in service.get("ports", [])]
-    assert len(published) == 3
+    assert len(published) == 5
     assert all(re.match(r"\$\{\w+_BIND:-127\.0\.0\.1\}:", port) for port in published)
     assert SERVICES["api"]["environment"]["REQUIRE_API_KEYS"] == "on"
 
@@ -83,10 +83,10 @@ def test_the_published_ports_are_those_that_are_listened_on() -> None:
 def test_no_secret_has_a_value_here() -> None:
     defaults = dict(_VARIABLE.findall(TEXT))
     secret = {name for name in defaults if re.search(r"PASSWORD|AUTH|BROKER_URL", name)}
-    assert secret == {"REDIS_PASSWORD", "FLOWER_BASIC_AUTH", "CELERY_BROKER_URL"}
-    assert defaults["REDIS_PASSWORD"] == defaults["FLOWER_BASIC_AUTH"] == ""
+    assert secret == {"REDIS_PASSWORD", "FLOWER_BASIC_AUTH", "GRAFANA_PASSWORD", "CELERY_BROKER_URL"}
+    assert defaults["REDIS_PASSWORD"] == defaults["FLOWER_BASIC_AUTH"] == defaults["GRAFANA_PASSWORD"] == ""
     assert "://" not in defaults["CELERY_BROKER_URL"]
-    for name in ("REDIS_PASSWORD", "FLOWER_BASIC_AUTH"):
+    for name in ("REDIS_PASSWORD", "FLOWER_BASIC_AUTH", "GF_SECURITY_ADMIN_PASSWORD"):
         assert f'test -n "$${name}" ||' in TEXT, "an empty one has to stop its container"
 
 

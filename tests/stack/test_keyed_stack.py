@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 from stack.child import Child
 from stack.environment import ROOT
 from stack.redis_server import RedisServer
+from tests.otlp import Collector, collector
 from tests.stack.serving import READY_S, Serving, serve, wait_for
 from tests.tls import tls_front
 
@@ -34,6 +36,7 @@ SOURCES = {
 class Keyed:
     serving: Serving
     secrets: list[str]
+    traces: Collector
 
     @property
     def key(self) -> str:
@@ -65,23 +68,36 @@ def keyed(tmp_path: Path) -> Iterator[Keyed]:
         wait_for(server.answers, READY_S, "Redis answers")
         folder = tmp_path / "stack"
         folder.mkdir()
-        with tls_front(tmp_path, server.port) as front:
+        with tls_front(tmp_path, server.port) as front, collector() as traces:
             url = f"rediss://:{server.password}@127.0.0.1:{front.port}/0?ssl_ca_certs={front.certificate}"
             given = {"CELERY_BROKER_URL": url, "API_KEYS_FILE": str(keys), "HOST": "0.0.0.0", "LOG_LEVEL": "DEBUG"}
+            given["OTEL_EXPORTER_OTLP_ENDPOINT"] = traces.url
             with serve(folder, **given, GPU_DEVICE="cpu") as serving:
-                yield Keyed(serving, [*secrets, server.password])
+                yield Keyed(serving, [*secrets, server.password], traces)
     finally:
         child.kill()
         child.close()
 
 
+def traced(traces: Collector, job_id: str) -> set[str]:
+    """The names of the spans in a job's trace, once it has come."""
+
+    def found() -> set[str]:
+        return {span.name for span in traces.spans if span.trace == job_id.replace("-", "")}
+
+    wait_for(lambda: {"POST /evaluate", "job", "queued", "build"} <= found(), 30, f"the trace of job {job_id}")
+    return found()
+
+
 def test_it_judges_for_who_has_a_key_and_tells_its_logs_nothing(keyed: Keyed) -> None:
     serving = keyed.serving
     wait_for(serving.ready, READY_S, "it is ready")
+    judged: dict[str, tuple[str, str]] = {}
     for expected, source in SOURCES.items():
         body = {"kernel": {"source_code": source, "kernel_type": "torch"}, "num_trials": 10}
         answer = keyed.ask("POST", "/evaluate?wait=100", json=body)
         assert (answer.status_code, answer.json().get("verdict")) == (200, expected), answer.text
+        judged[answer.json()["job_id"]] = (answer.headers["X-Request-Id"], expected)
     good = {"kernel": {"source_code": SOURCES["passed"], "kernel_type": "torch"}}
     # Refused at the door, in every way that has a body or a key in it.
     for path, body in (("/evaluate", {**good, WORD: 1, "num_trials": WORD}), ("/batch", {"jobs": [good, {"x": WORD}]})):
@@ -97,5 +113,15 @@ def test_it_judges_for_who_has_a_key_and_tells_its_logs_nothing(keyed: Keyed) ->
     log = serving.log()
     assert "API keys are required" in log
     assert job_id in log, "the logs are those of the jobs"
+    lines = [json.loads(line) for line in (serving.logs / "cuda_eval_server.log").read_text().splitlines()]
+    for judged_id, (request_id, verdict) in judged.items():
+        followed = [line for line in lines if line.get("job_id") == judged_id]
+        (accepted,) = [line for line in followed if ": accepted, " in line["message"]]
+        assert (accepted["process"], accepted["request_id"]) == ("api", request_id)
+        (ended,) = [line for line in followed if line["message"].endswith(f"attempt 1: {verdict}")]
+        assert ended["worker"].startswith("cpu0@") and ended["attempt"] == 1 and ended["stage"] != "queued"
+        spans = traced(keyed.traces, judged_id)
+        assert ("time" in spans) == (verdict == "passed"), "a wrong kernel is not timed"
+    log += str(keyed.traces.spans)
     for secret in [*keyed.secrets, *(secret.rpartition("_")[2] for secret in keyed.secrets), keyed.key[:-1], WORD]:
         assert secret not in log

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -41,8 +42,9 @@ def test_ctrl_c_in_the_middle_of_a_job_leaves_nothing_behind(serving: Serving) -
     serving.process.send_signal(signal.SIGINT)  # An impatient user; it changes nothing.
     assert_nothing_left(serving, processes)
     together = (serving.logs / "cuda_eval_server.log").read_text()
-    assert "api    | " in together
-    assert "0   | " in together  # cpu0 or gpu0
+    said = {line["process"]: line["message"] for line in map(json.loads, together.splitlines()) if "job_id" in line}
+    assert said["api"] == f"job {job_id}: accepted, evaluate torch"
+    assert len(said) == 2, "the API and a worker"
 
 
 def test_ctrl_c_before_it_is_ready_leaves_nothing_behind(serving: Serving) -> None:

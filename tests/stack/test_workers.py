@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from redis import Redis
 
 from stack.environment import ROOT
+from stack.workers import Output
 from tests.conftest import die_with_parent
 from tests.stack.serving import READY_S, STOP_S, wait_for
 
@@ -92,3 +94,12 @@ def test_an_image_has_what_it_imports(absent: tuple[str, ...], module: str) -> N
     code = f"import sys; sys.modules.update(dict.fromkeys({absent!r})); import {module}"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_containers_log_is_json_or_readable(capsys: pytest.CaptureFixture[str]) -> None:
+    line = '{"at": "2026-11-22T10:11:12.000+00:00", "level": "INFO", "message": "ready", "job_id": "1"}'
+    Output("json").line("gpu0", line)
+    Output("console").line("gpu0", line)
+    first, second = capsys.readouterr().out.splitlines()
+    assert json.loads(first) == {"process": "gpu0", **json.loads(line)}
+    assert second == "gpu0   | 10:11:12 INFO    ready"

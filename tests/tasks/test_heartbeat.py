@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator
@@ -41,6 +42,12 @@ def test_a_worker_is_listed_while_it_lives(redis: Redis) -> None:
     assert [worker.name for worker in workers(redis)] == ["cpu0@here"]
     second.stop()
     assert workers(redis) == []
+
+
+def test_a_worker_of_a_later_version_is_known(redis: Redis) -> None:
+    Heartbeat(redis, "gpu1@here", GPU, 4, {}).beat()
+    redis.set("worker:gpu1@here", json.dumps({**json.loads(redis.get("worker:gpu1@here") or b""), "mood": "good"}))
+    assert [worker.name for worker in workers(redis)] == ["gpu1@here"]
 
 
 def test_a_worker_that_falls_silent_is_forgotten(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,7 +67,7 @@ def test_submitting_records_and_publishes(job_records: JobRecords, redis: Redis)
     raw = redis.lrange("evaluate", -1, -1)[0]
     assert isinstance(raw, bytes)
     assert EVALUATE.kernel.source_code.encode() not in raw
-    assert "evaluate torch" in json.loads(raw)["headers"]["argsrepr"]
+    assert "torch evaluate " in json.loads(raw)["headers"]["argsrepr"]
     assert [view.job_id for view in job_records.list(batch_id="b")] == list(reversed(batch))
 
 

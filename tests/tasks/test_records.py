@@ -305,13 +305,30 @@ def test_the_counters_add_up(records: JobRecords) -> None:
         **{"by_state:queued": 0, "by_state:completed": 3, "by_state:failed": 1, "by_state:cancelled": 1},
         **{"finished_last_300_s": 5, "build_seconds:count": 3, "run_seconds:count": 2, "device_wait_seconds:count": 1},
         "end_to_end_seconds:count": 3,
+        **{"ended:torch:evaluate:completed:passed": 1, "ended:torch:evaluate:completed:compile_error": 1},
+        **{"ended:torch:evaluate:failed:infrastructure_error": 1, "ended:cuda:compare:cancelled:requested": 1},
     }
     assert {name: counters[name] for name in expected} == expected
     for name in ("build_seconds", "end_to_end_seconds"):
         low, total, high = (counters[f"{name}:{part}"] for part in ("min", "sum", "max"))
         assert 0 <= low <= total / 3 <= high <= total < 60
+        assert sum(value for field, value in counters.items() if field.startswith(f"{name}:le:")) == 3
     assert 0 <= counters["average_age_seconds"] < 60
     assert counters["run_seconds_by_worker:w"] > 0
+
+
+def test_the_device_is_counted_for_whoever_held_it(records: JobRecords) -> None:
+    records.create("a", EVALUATE)
+    attempt = run_to(records, "a", Stage.LOAD)
+    assert records.requeue("a", attempt, "its worker died")
+    held = records.counters()["run_seconds_by_worker:w"]
+    claim = records.claim("other")
+    assert claim is not None
+    records.advance("a", claim.attempt, Stage.LOAD)
+    records.advance("a", claim.attempt, Stage.TIME)
+    assert records.counters()["run_seconds_by_worker:other"] > 0, "counted before the job has ended"
+    records.finish_cancelled("a", claim.attempt)
+    assert records.counters()["run_seconds_by_worker:w"] == held > 0
 
 
 def test_counters_are_true_under_threads(records: JobRecords) -> None:

@@ -99,7 +99,7 @@ def test_a_job_is_judged_and_the_pool_child_never_loads_torch_in_the_main_proces
     assert tuple(alive.sandbox) == SANDBOX_LAYERS and alive.sandbox["no_new_privileges"]["active"] is True
     assert "sandbox: no_new_privileges holds" in (tmp_path / "worker.log").read_text()
     assert not any("libtorch" in region.path for region in worker.memory_maps())
-    assert redis.llen("evaluate") == redis.hlen("unacked") == 0
+    until(lambda: redis.llen("evaluate") == redis.hlen("unacked") == 0)
 
 
 def test_a_killed_pool_child_costs_an_attempt_not_the_job(

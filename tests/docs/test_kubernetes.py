@@ -1,0 +1,81 @@
+"""deploy/kubernetes/ against Kubernetes' own schemas, and against the compose file and the program."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.docs.test_compose import SERVICES, SETTINGS
+
+kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="a development tool")
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "deploy" / "kubernetes"
+VERSION = "1.33"
+OBJECTS: dict[str, dict[str, Any]] = {
+    f"{one['kind']} {one['metadata']['name']}": one
+    for path in sorted(FOLDER.glob("*.yaml"))
+    for one in yaml.safe_load_all(path.read_text(encoding="utf-8"))
+}
+PODS = {name: one["spec"]["template"]["spec"] for name, one in OBJECTS.items() if "template" in one["spec"]}
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_an_object_has_the_form_that_kubernetes_knows(name: str) -> None:
+    kubernetes_validate.validate(OBJECTS[name], VERSION, strict=True)
+
+
+def test_a_misspelt_field_would_be_found() -> None:
+    wrong = {**OBJECTS["Deployment kernel-eval-worker"], "spek": {}}
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(wrong, VERSION, strict=True)
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_a_pod_is_held_as_its_container_of_compose_is(name: str) -> None:
+    (container,) = PODS[name]["containers"]
+    service = SERVICES[container["name"]]
+    held = container["securityContext"]
+    assert held["readOnlyRootFilesystem"] is service["read_only"] is True
+    assert held["allowPrivilegeEscalation"] is False
+    assert held["capabilities"]["drop"] == service["cap_drop"]
+    assert held["capabilities"].get("add", []) == service.get("cap_add", [])
+    assert container["image"].split(":")[0] in str(service["image"])
+    assert PODS[name]["automountServiceAccountToken"] is False
+    if name != "StatefulSet kernel-eval-redis":
+        assert {each["name"] for each in container["env"]} <= SETTINGS
+    secret = re.compile("PASSWORD|BROKER_URL")
+    assert all("value" not in each for each in container["env"] if secret.search(each["name"]))
+
+
+def test_selectors_find_their_pods() -> None:
+    labels = [one["spec"]["template"]["metadata"]["labels"] for one in OBJECTS.values() if "template" in one["spec"]]
+    for one in OBJECTS.values():
+        spec = one["spec"]
+        selector = spec.get("podSelector", spec.get("selector"))
+        if selector is not None:
+            assert selector.get("matchLabels", selector) in labels
+
+
+def test_workers_are_scaled_by_a_metric_that_is_handed_on() -> None:
+    scaler = OBJECTS["HorizontalPodAutoscaler kernel-eval-worker"]["spec"]
+    assert f"{scaler['scaleTargetRef']['kind']} {scaler['scaleTargetRef']['name']}" in OBJECTS
+    assert "replicas" not in OBJECTS["Deployment kernel-eval-worker"]["spec"]
+    (rule,) = yaml.safe_load((FOLDER / "prometheus-adapter" / "values.yaml").read_text(encoding="utf-8"))["rules"][
+        "external"
+    ]
+    assert rule["name"]["as"] == scaler["metrics"][0]["external"]["metric"]["name"]
+    guide = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    assert '__name__="kernel_eval_jobs"' in rule["seriesQuery"] and "`kernel_eval_jobs`" in guide
+
+
+def test_a_worker_has_time_to_drain_and_one_gpu() -> None:
+    pod = PODS["Deployment kernel-eval-worker"]
+    (container,) = pod["containers"]
+    (drain,) = [int(each["value"]) for each in container["env"] if each["name"] == "DRAIN_SECONDS"]
+    assert pod["terminationGracePeriodSeconds"] > drain
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == 1

@@ -1,0 +1,87 @@
+"""A collector of traces: OTLP over HTTP on the loopback interface, everything it was sent decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+
+@dataclass(frozen=True)
+class Span:
+    """Times in ns; ids in hexadecimal digits; `parent` is empty for the first of a trace."""
+
+    service: str
+    name: str
+    trace: str
+    span: str
+    parent: str
+    began: int
+    ended: int
+    error: bool
+    attributes: dict[str, Any]
+    links: list[str]
+
+
+@dataclass
+class Collector:
+    """`status` is what it answers; it keeps what it answers 200 for."""
+
+    url: str = ""
+    status: int = 200
+    asked: int = 0
+    spans: list[Span] = field(default_factory=list)
+
+    def take(self, body: bytes) -> None:
+        for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
+            service = _plain(resource.resource.attributes)["service.name"]
+            for scope in resource.scope_spans:
+                self.spans += [
+                    Span(
+                        *(service, one.name, one.trace_id.hex(), one.span_id.hex(), one.parent_span_id.hex()),
+                        *(one.start_time_unix_nano, one.end_time_unix_nano, one.status.code == 2),
+                        _plain(one.attributes),
+                        [link.trace_id.hex() for link in one.links],
+                    )
+                    for one in scope.spans
+                ]
+
+
+def _plain(attributes: Any) -> dict[str, Any]:
+    return {each.key: getattr(each.value, each.value.WhichOneof("value")) for each in attributes}
+
+
+@contextmanager
+def collector() -> Iterator[Collector]:
+    """Listening inside the block."""
+    kept = Collector()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            kept.asked += 1
+            assert self.path == "/v1/traces"
+            if kept.status == 200:
+                kept.take(body)
+            self.send_response(kept.status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    kept.url = f"http://127.0.0.1:{server.server_port}"
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield kept
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
