@@ -109,6 +109,7 @@ local function finish(state, ttl)
   weigh(0)
   redis.call('EXPIRE', job, ttl)
   count(state)
+  redis.call('PUBLISH', 'jobs:ended', id)
   -- Told to who asked for that (`tasks/webhooks.py`).
   if redis.call('EXISTS', job .. ':webhook') == 1 then
     redis.call('HSET', job, 'webhook', '{"state":"pending","attempts":0,"last_error":null}')
