@@ -17,10 +17,8 @@ from benchmarks.latency import Latency
 RATE = 200.0
 SUBMISSIONS = 1000
 WAITING = 500
-HELD = 8
-"""Jobs that are under way or queued before the first POST, so that every worker is busy."""
 WAIT_S = 30
-SETTLE_S = 5.0
+SETTLE_S = 8.0
 CANCELLED_AT_ONCE = 500
 CONNECTIONS = 64
 
@@ -53,9 +51,9 @@ async def _measure(url: str) -> dict[str, Any]:
     connections: asyncio.Queue[Connection] = asyncio.Queue()
     for _ in range(CONNECTIONS):
         connections.put_nowait(await Connection.to(url))
-    accepted = [await _submit(connections) for _ in range(HELD)]
+    accepted = [await _submit(connections) for _ in range(WAITING)]
     pending: set[int] = set()
-    waiters = [asyncio.create_task(_wait(url, accepted[number % HELD], number, pending)) for number in range(WAITING)]
+    waiters = [asyncio.create_task(_wait(url, accepted[number], number, pending)) for number in range(WAITING)]
     await asyncio.sleep(SETTLE_S)
     held, began = len(pending), time.perf_counter()
     posts = [asyncio.create_task(_post(connections, began + number / RATE)) for number in range(SUBMISSIONS)]
@@ -94,14 +92,16 @@ async def _asked(connections: asyncio.Queue[Connection], path: str, body: Any) -
 
 
 async def _wait(url: str, job_id: str, number: int, pending: set[int]) -> None:
-    """A client that always waits, as long as it is let."""
+    """A client that waits for its own job, as long as it is let; one that finds no place comes back when it is told."""
     connection = await Connection.to(url)
     try:
-        while True:
+        ended = False
+        while not ended:
             pending.add(number)
             answer = await connection.ask("GET", f"/job/{job_id}?wait={WAIT_S}")
             pending.discard(number)
-            await asyncio.sleep(float(answer.headers.get("retry-after", "1")))
+            ended = answer.body["result"] is not None
+            await asyncio.sleep(float(answer.headers.get("retry-after", "0")))
     finally:
         connection.close()
 
