@@ -96,7 +96,7 @@ class Waiters:
 
     def _wait(self, view: JobView, seconds: float) -> JobView:
         deadline = time.monotonic() + seconds
-        with self._hub.watch(view.job_id) as change:
+        with self._hub.watch(view.job_id, end=True) as change:
             change.set()  # It may have moved before we watched.
             while (left := deadline - time.monotonic()) > 0 and not self.stopping():
                 if change.wait(min(left, SLICE_S)):

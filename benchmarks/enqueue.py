@@ -7,22 +7,20 @@ import json
 import sys
 import time
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
-import httpx
-
 from benchmarks import jobs
+from benchmarks.connection import Answer, Connection
 from benchmarks.latency import Latency
 
 RATE = 200.0
 SUBMISSIONS = 1000
 WAITING = 500
-HELD = 8
-"""Jobs that are under way or queued before the first POST, so that every worker is busy."""
 WAIT_S = 30
-SETTLE_S = 2.0
+SETTLE_S = 8.0
 CANCELLED_AT_ONCE = 500
-TIMEOUT = httpx.Timeout(60.0)
+CONNECTIONS = 64
 
 
 @dataclass(frozen=True)
@@ -50,52 +48,62 @@ def of_wire(wire: dict[str, Any]) -> Enqueue:
 
 
 async def _measure(url: str) -> dict[str, Any]:
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-    async with httpx.AsyncClient(base_url=url, timeout=TIMEOUT, limits=limits, trust_env=False) as client:
-        accepted = [await _submit(client) for _ in range(HELD)]
-        pending: set[str] = set()
-        waiters = [
-            asyncio.create_task(_wait(client, accepted[number % HELD], f"{number}", pending))
-            for number in range(WAITING)
-        ]
-        await asyncio.sleep(SETTLE_S)
-        held, began = len(pending), time.perf_counter()
-        posts = [asyncio.create_task(_post(client, began + number / RATE)) for number in range(SUBMISSIONS)]
-        answers = [await post for post in posts]
-        spent = max(ended for _, _, ended in answers) - began
-        for waiter in waiters:
-            waiter.cancel()
-        await asyncio.gather(*waiters, return_exceptions=True)
-        accepted += [job_id for job_id, _, _ in answers]
-        for first in range(0, len(accepted), CANCELLED_AT_ONCE):
-            named = {"job_ids": accepted[first : first + CANCELLED_AT_ONCE]}
-            (await client.post("/jobs/cancel", json=named)).raise_for_status()
+    connections: asyncio.Queue[Connection] = asyncio.Queue()
+    for _ in range(CONNECTIONS):
+        connections.put_nowait(await Connection.to(url))
+    accepted = [await _submit(connections) for _ in range(WAITING)]
+    pending: set[int] = set()
+    waiters = [asyncio.create_task(_wait(url, accepted[number], number, pending)) for number in range(WAITING)]
+    await asyncio.sleep(SETTLE_S)
+    held, began = len(pending), time.perf_counter()
+    posts = [asyncio.create_task(_post(connections, began + number / RATE)) for number in range(SUBMISSIONS)]
+    answers = [await post for post in posts]
+    spent = max(ended for _, _, ended in answers) - began
+    for waiter in waiters:
+        waiter.cancel()
+    await asyncio.gather(*waiters, return_exceptions=True)
+    accepted += [job_id for job_id, _, _ in answers]
+    for first in range(0, len(accepted), CANCELLED_AT_ONCE):
+        await _asked(connections, "/jobs/cancel", {"job_ids": accepted[first : first + CANCELLED_AT_ONCE]})
     latency = Latency.of([seconds for _, seconds, _ in answers])
     return {"latency": vars(latency), "per_second": SUBMISSIONS / spent, "waiting": WAITING, "held": held}
 
 
-async def _post(client: httpx.AsyncClient, due: float) -> tuple[str, float, float]:
+async def _post(connections: asyncio.Queue[Connection], due: float) -> tuple[str, float, float]:
     await asyncio.sleep(max(0.0, due - time.perf_counter()))
-    job_id = await _submit(client)
+    job_id = await _submit(connections)
     ended = time.perf_counter()
     return job_id, ended - due, ended
 
 
-async def _submit(client: httpx.AsyncClient) -> str:
-    answer = await client.post("/evaluate", json=jobs.sleeping())
-    if answer.status_code != httpx.codes.ACCEPTED:
-        raise RuntimeError(f"the service did not take a job: {answer.text}")
-    return str(answer.json()["job_id"])
+async def _submit(connections: asyncio.Queue[Connection]) -> str:
+    answer = await _asked(connections, "/evaluate", jobs.sleeping())
+    if answer.status != HTTPStatus.ACCEPTED:
+        raise RuntimeError(f"the service did not take a job: {answer.body}")
+    return str(answer.body["job_id"])
 
 
-async def _wait(client: httpx.AsyncClient, job_id: str, name: str, pending: set[str]) -> None:
-    """A client that always waits, as long as it is let."""
-    while True:
-        pending.add(name)
-        answer = await client.get(f"/job/{job_id}", params={"wait": WAIT_S})
-        pending.discard(name)
-        crowded = int(answer.headers.get("Retry-After", "0")) > 1
-        await asyncio.sleep(int(answer.headers["Retry-After"]) if crowded else 0.1)
+async def _asked(connections: asyncio.Queue[Connection], path: str, body: Any) -> Answer:
+    connection = await connections.get()
+    try:
+        return await connection.ask("POST", path, body)
+    finally:
+        connections.put_nowait(connection)
+
+
+async def _wait(url: str, job_id: str, number: int, pending: set[int]) -> None:
+    """A client that waits for its own job, as long as it is let; one that finds no place comes back when it is told."""
+    connection = await Connection.to(url)
+    try:
+        ended = False
+        while not ended:
+            pending.add(number)
+            answer = await connection.ask("GET", f"/job/{job_id}?wait={WAIT_S}")
+            pending.discard(number)
+            ended = answer.body["result"] is not None
+            await asyncio.sleep(float(answer.headers.get("retry-after", "0")))
+    finally:
+        connection.close()
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from tasks.job_view import text
-from tasks.record_scripts import CHANNEL
+from tasks.record_scripts import CHANNEL, ENDED
 
 RETRY_S = 0.2
 LOOK_S = 1.0
@@ -36,6 +36,7 @@ class JobHub:
         self._places = BoundedSemaphore(capacity)
         self._lock = Lock()
         self._waiting: defaultdict[str, set[Event]] = defaultdict(set)
+        self._awaiting_end: defaultdict[str, set[Event]] = defaultdict(set)
         self._listener: Thread | None = None
         self._stopping = Event()
         self._listening = Event()
@@ -48,19 +49,22 @@ class JobHub:
         self._places.release()
 
     @contextmanager
-    def watch(self, job_id: str) -> Iterator[Event]:
-        """An event that is set by every change of the job from now on: look at the record inside, then wait on it."""
+    def watch(self, job_id: str, *, end: bool = False) -> Iterator[Event]:
+        """An event that is set by every change of the job from now on: look at the record inside, then wait on it.
+
+        With `end` only when the job has ended: each look of hundreds who wait for that costs milliseconds.
+        """
         self._ensure_listener()
-        change = Event()
+        waiting, change = self._awaiting_end if end else self._waiting, Event()
         with self._lock:
-            self._waiting[job_id].add(change)
+            waiting[job_id].add(change)
         try:
             yield change
         finally:
             with self._lock:
-                self._waiting[job_id].discard(change)
-                if not self._waiting[job_id]:
-                    del self._waiting[job_id]
+                waiting[job_id].discard(change)
+                if not waiting[job_id]:
+                    del waiting[job_id]
 
     def close(self) -> None:
         """Stop listening and wake everybody."""
@@ -88,25 +92,26 @@ class JobHub:
 
     def _follow(self) -> None:
         with self._redis.pubsub(ignore_subscribe_messages=False) as changes:  # type: ignore[no-untyped-call]
-            changes.subscribe(CHANNEL)
+            changes.subscribe(CHANNEL, ENDED)
             while not self._stopping.is_set():
                 message = changes.get_message(timeout=LOOK_S)
                 if message is None:
                     continue
-                if message["type"] == "subscribe":
+                if message["type"] == "subscribe" and message["data"] == len((CHANNEL, ENDED)):
                     # Woken first: who waits from here on has missed nothing, and is not to be woken for it.
                     self._wake_all()
                     self._listening.set()
                 elif message["type"] == "message":
-                    self._wake(text(message["data"]))
+                    ended = text(message["channel"]) == ENDED
+                    self._wake(self._awaiting_end if ended else self._waiting, text(message["data"]))
 
-    def _wake(self, job_id: str) -> None:
+    def _wake(self, waiting: dict[str, set[Event]], job_id: str) -> None:
         with self._lock:
-            for change in self._waiting.get(job_id, ()):
+            for change in waiting.get(job_id, ()):
                 change.set()
 
     def _wake_all(self) -> None:
         with self._lock:
-            for changes in self._waiting.values():
+            for changes in [*self._waiting.values(), *self._awaiting_end.values()]:
                 for change in changes:
                     change.set()

@@ -63,7 +63,7 @@ def run(
         reference = None
         if request.reference is not None:
             reference = Contender("reference", request.reference, bench.private_folder(folder / "reference"))
-        job = _Job(request, bench, progress, cancelled, so_far, candidate, reference)
+        job = _Job(request, bench, progress, cancelled, candidate, reference, so_far)
         if request.profile:
             for contender in job.contenders:
                 contender.launches = NOT_REACHED
@@ -99,9 +99,9 @@ class _Job:
         bench: Workbench,
         progress: Callable[[Stage], None],
         cancelled: Callable[[], bool],
-        so_far: Callable[[bool], None],
         candidate: Contender,
         reference: Contender | None,
+        so_far: Callable[[bool], None] = lambda right: None,
     ) -> None:
         self.request = request
         self.bench = bench

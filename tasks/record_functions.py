@@ -133,6 +133,7 @@ local function finish(state, cause, ttl)
   redis.call('HSET', job, 'cause', cause)
   count(state)
   count(table.concat({'ended', get('kernel_type'), get('operation'), state, cause}, ':'))
+  redis.call('PUBLISH', 'jobs:ended', id)
   -- Told to who asked for that (`tasks/webhooks.py`).
   if redis.call('EXISTS', job .. ':webhook') == 1 then
     redis.call('HSET', job, 'webhook', '{"state":"pending","attempts":0,"last_error":null}')

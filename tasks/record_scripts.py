@@ -8,7 +8,9 @@ from __future__ import annotations
 from tasks.leaderboard import RANK
 from tasks.record_functions import FUNCTIONS
 
-CHANNEL = "jobs:changed"
+CHANNEL, ENDED = "jobs:changed", "jobs:ended"
+"""Where the ids of jobs are published: at every change, and once at the end."""
+
 COUNTERS = "jobs:counters"
 
 # id, operation, kernel type, timeout, batch id or '', request, key id or '', open jobs that the key may have,

@@ -49,6 +49,7 @@ KINDS = [
     (_evaluate("import os\ndef kernel_fn(x):\n    os._exit(3)\n" + INPUTS), "crashed"),
 ]
 HANG = (_evaluate("def kernel_fn(x):\n    while True:\n        pass\n" + INPUTS), "timeout")
+SPECIAL = 0.2
 HANGS = 100
 """One job in so many hangs: it holds the device until its deadline, the shortest that there is."""
 
@@ -59,4 +60,6 @@ def jobs(count: int, seed: int) -> Iterator[Job]:
     for number in range(count):
         hangs = number % HANGS == HANGS // 2
         (path, body), verdict = HANG if hangs else draw.choice(KINDS)
-        yield Job(f"{seed}-{number}", path, {**body, "num_trials": 1, "timeout": 5 if hangs else 60}, verdict)
+        # Of every urgency, and some in a line of their own.
+        how = {"priority": draw.randrange(10), **({"gpu": "cpu"} if draw.random() < SPECIAL else {})}
+        yield Job(f"{seed}-{number}", path, {**body, **how, "num_trials": 1, "timeout": 5 if hangs else 60}, verdict)

@@ -14,6 +14,8 @@ from tests.client.suite_files import flashinfer_set, gpu_mode_task, kernelbench_
 from tests.client.test_cli import QUICK, Command, run  # noqa: F401
 from tests.conftest import free_port
 
+BRIEF = (*QUICK, "--budget", "quick")
+
 
 def lines(command: Command) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
     """What was said of each candidate, and the scores."""
@@ -27,7 +29,7 @@ def verdicts(found: dict[str, dict[str, Any]]) -> dict[str, str | None]:
 
 def test_a_suite_is_scored_and_goes_on_where_it_was(run: Command, tmp_path: Path) -> None:  # noqa: F811
     folder, results = kernelbench_folder(tmp_path), tmp_path / "results.jsonl"
-    command = ("suite", folder, "--results", results, "--json", *QUICK)
+    command = ("suite", folder, "--results", results, "--json", *BRIEF)
     assert run(*command, "--level", "1") == 0
     found, scores = lines(run)
     assert verdicts(found) == {
@@ -50,7 +52,7 @@ def test_a_table_for_a_person(run: Command, tmp_path: Path) -> None:  # noqa: F8
     folder = kernelbench_folder(tmp_path)
     (folder / "level1" / "10_relu_wrong.py").write_text((folder / "level1" / "2_twice_better.py").read_text())
     results = tmp_path / "r.jsonl"
-    assert run("suite", folder, "--only", "level1/10*", "--results", results, *QUICK) == 1
+    assert run("suite", folder, "--only", "level1/10*", "--results", results, *BRIEF) == 1
     assert "wrong_result" in run.out and "fast_1.5" in run.out and "0% (0% to 79%)" in run.out
     assert "On cpu." in run.out and str(results) in run.err
 
@@ -58,7 +60,7 @@ def test_a_table_for_a_person(run: Command, tmp_path: Path) -> None:  # noqa: F8
 @pytest.mark.slow
 def test_gpu_mode_s_tasks_are_judged(run: Command, tmp_path: Path) -> None:  # noqa: F811
     folder = gpu_mode_task(tmp_path)
-    assert run("suite", folder, "--results", tmp_path / "r.jsonl", "--json", *QUICK) == 1
+    assert run("suite", folder, "--results", tmp_path / "r.jsonl", "--json", *BRIEF) == 1
     found, scores = lines(run)
     assert {name: verdict for name, verdict in verdicts(found).items() if "_0" in name} == {
         "add/test_0:submission": "passed",
@@ -75,7 +77,7 @@ def test_gpu_mode_s_tasks_are_judged(run: Command, tmp_path: Path) -> None:  # n
 @pytest.mark.slow
 def test_flashinfer_s_workloads_are_judged(run: Command, tmp_path: Path) -> None:  # noqa: F811
     root = flashinfer_set(tmp_path)
-    assert run("suite", root, "--only", "scaled*", "--results", tmp_path / "r.jsonl", "--json", *QUICK) == 1
+    assert run("suite", root, "--only", "scaled*", "--results", tmp_path / "r.jsonl", "--json", *BRIEF) == 1
     found, _ = lines(run)
     name = "scaled_rows/aaaa0001"
     assert verdicts(found) == {
@@ -92,7 +94,7 @@ def test_values_out_of_a_file_reach_the_reference(run: Command, tmp_path: Path) 
     gathers = {"definition": "gathered", "spec": {"entry_point": "a.py::run"}}
     gathers["sources"] = [{"path": "a.py", "content": "def run(x, index):\n    return x[[5, 0, 2]]\n"}]  # type: ignore[assignment]
     (root / "solutions" / "knows.json").write_text(json.dumps(gathers))
-    assert run("suite", root, "--only", "gathered/bbbb0001", "--results", tmp_path / "r", "--json", *QUICK) == 0, (
+    assert run("suite", root, "--only", "gathered/bbbb0001", "--results", tmp_path / "r", "--json", *BRIEF) == 0, (
         run.out
     )
 
@@ -121,7 +123,7 @@ def test_a_suite_that_is_not_there(run: Command, arguments: list[str], message: 
 
 def test_what_the_service_failed_is_tried_again_next_time(run: Command, url: str, tmp_path: Path) -> None:  # noqa: F811
     folder, results = kernelbench_folder(tmp_path), tmp_path / "r.jsonl"
-    command = ("suite", folder, "--only", "level2/*", "--results", results, "--json", *QUICK)
+    command = ("suite", folder, "--only", "level2/*", "--results", results, "--json", *BRIEF)
     problem = {"type": "urn:kernel-eval:problem:job-failed", "status": 500, "detail": "the worker died"}
     with listening(Told(Reply(500, problem))) as told:
         run.url = told.url

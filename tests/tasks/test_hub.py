@@ -39,6 +39,21 @@ def test_a_move_wakes_everybody_who_waits_for_that_job(hub: JobHub, redis: Redis
         assert not other.is_set()
 
 
+def test_who_waits_for_the_end_is_not_woken_before(hub: JobHub, redis: Redis) -> None:
+    records = JobRecords(redis, ttl_s=60)
+    records.create("a", EVALUATE)
+    with hub.watch("a") as change, hub.watch("a", end=True) as end:
+        assert records.claim("w") is not None
+        assert change.wait(LONG_S)
+        change.clear()
+        assert records.requeue("a", 1, "again")
+        assert change.wait(LONG_S)
+        assert not end.is_set()
+        records.cancel("a")
+        assert end.wait(LONG_S)
+    assert not hub._waiting and not hub._awaiting_end
+
+
 def test_a_change_between_look_and_wait_is_not_missed(hub: JobHub, redis: Redis) -> None:
     records = JobRecords(redis, ttl_s=60)
     records.create("a", EVALUATE)

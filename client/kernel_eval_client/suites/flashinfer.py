@@ -18,7 +18,7 @@ from kernel_eval_client.errors import CallerError
 from kernel_eval_client.kernel import Kernel, KernelType, guess_type
 from kernel_eval_client.live import DTYPES, INLINE_BYTES
 from kernel_eval_client.suites.folder import text_of
-from kernel_eval_client.suites.problem import Candidate, Problem
+from kernel_eval_client.suites.problem import Candidate, NotOurs, Problem
 from kernel_eval_client.suites.safetensors import tensor_in
 
 Json = Mapping[str, Any]
@@ -37,10 +37,6 @@ def kernel_eval_entry(*args, **named):
     found = %s(*args, **named)
     return tuple(found[name] for name in %r) if isinstance(found, dict) else found
 """
-
-
-class NotOurs(Exception):
-    """Why something of this data set cannot be handed over."""
 
 
 def problems_in(root: Path, candidates: Path | None = None) -> Iterator[Problem]:

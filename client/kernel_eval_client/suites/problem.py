@@ -10,6 +10,10 @@ from kernel_eval_client.kernel import Kernel
 from kernel_eval_client.submission import Submission
 
 
+class NotOurs(Exception):
+    """Why a problem or a candidate of another layout cannot be handed over."""
+
+
 @dataclass(frozen=True)
 class Candidate:
     """One answer to a problem. `label` is what it has in common with its like in other problems: `triton`, `sample_0`.
