@@ -71,7 +71,7 @@ if ARGV[19] ~= '' then
     local told = redis.call('HGET', 'job:' .. earlier, 'summary')
     if told then redis.call('HSET', job, 'summary', told) end
     finish('completed', redis.call('HGET', 'job:' .. earlier, 'cause') or 'reused', ARGV[20])
-    weigh(#result)
+    weigh(#result + #(told or ''))
     count('reused')
     return {'answered', at}
   end
@@ -130,7 +130,7 @@ redis.call('SET', job .. ':result', ARGV[4], 'EX', ARGV[3])
 redis.call('HSET', job, 'summary', ARGV[7])
 finish('completed', ARGV[11], ARGV[3])
 redis.call('HDEL', 'workers:faults', get('worker'))
-weigh(#ARGV[4])
+weigh(#ARGV[4] + #ARGV[7])
 if ARGV[6] ~= '' then keep_answer(ARGV[3]) end
 for _, name in ipairs(cjson.decode(ARGV[5])) do count(name) end
 observe('queue_seconds', spent('queued'))
