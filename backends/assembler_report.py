@@ -28,8 +28,9 @@ def resources(log: str) -> list[dict[str, Any]]:
     spills a thread, bytes of static shared memory a block. In the log's order."""
     found = []
     entries = list(_ENTRY.finditer(log))
-    for entry, following in zip(entries, [*entries[1:], None], strict=True):
-        part = log[entry.end() : following.start() if following else len(log)]
+    # A log without an entry is none's fault: a compile that is not for a card ends before the assembler.
+    for entry, end in zip(entries, [*(each.start() for each in entries[1:]), len(log)], strict=False):
+        part = log[entry.end() : end]
         figures = {figure: pattern.search(part) for figure, pattern in _FIGURES.items()}
         numbers = {figure: int(match[1]) if match else 0 for figure, match in figures.items()}
         found.append({"name": entry[1], "arch": entry[2], **numbers})

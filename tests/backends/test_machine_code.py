@@ -101,3 +101,7 @@ def test_occupancy(arch: str, threads: int, registers: int, shared: int, blocks:
 )
 def test_no_occupancy_where_no_block_fits(arch: str, threads: int, registers: int, shared: int) -> None:
     assert occupancy(arch, threads, registers, shared) is None
+
+
+def test_a_log_without_an_entry_has_no_kernels() -> None:
+    assert assembler_report.resources("") == assembler_report.resources("a warning\n") == []

@@ -165,10 +165,12 @@ def test_verl_s_two_forms(url: str) -> None:
         ["a", "b"], [WRONG, "none"], [TWICE, {"source_code": TWICE, "kernel_type": "torch"}], **keywords
     )
     assert [each["score"] for each in two] == [0.0, 0.0] and set(two[0]) == set(one)
+    assert not any(value is None for each in (one, *two) for value in each.values())
 
 
 def test_verl_is_told_of_failures_and_of_words_that_mean_nothing() -> None:
     with listening(Told(BROKEN)) as told, pytest.raises(errors.Unreachable):
         compute_score("kernels", RIGHT, TWICE, url=told.url, retry=Retry(patience_s=0))
+    assert reward_of(reward_router_address="a", reward_model_tokenizer=None, speed=2.0).shaping.speed == 2.0
     with pytest.raises(TypeError, match="nosuch"):
         reward_of(nosuch=1)

@@ -14,6 +14,7 @@ from kernel_eval_client import KernelType, Result, Speedup, errors
 from kernel_eval_client.suites import STARTER, Outcome, cases, read, score
 from kernel_eval_client.suites.book import Book, key_of
 from kernel_eval_client.suites.sizes import filled, sizes_of
+from stack.environment import ROOT
 from tests.client.suite_files import (
     CHECKED_BY_CODE,
     REFERENCE,
@@ -32,6 +33,11 @@ def test_the_starter_suite_has_forty_problems_of_four_levels() -> None:
     assert all("torch" in found for found in labels.values())
     types = {str(c.kernel.kernel_type) for each in problems for c in each.candidates if c.kernel}
     assert types == {"torch", "triton", "cuda", "torch_cuda"}
+    counts = {label: sum(label in found for found in labels.values()) for label in types}
+    told = (ROOT / "docs" / "suites.md").read_text(encoding="utf-8")
+    assert "14 single operators, 13 fused sequences, 8 whole blocks, 5 small" in told
+    sentence = "Each has a `torch` answer, {triton} a `triton` one, {cuda} raw `cuda`, {torch_cuda} `torch_cuda`."
+    assert sentence.format(**counts) in told
     for each in problems:
         for candidate in each.candidates:
             assert candidate.kernel and candidate.kernel.kernel_type == candidate.label, (each.name, candidate.label)

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
@@ -16,6 +17,8 @@ from kernel_eval_client.rewards.shaping import Scored, Shaping
 from kernel_eval_client.submission import Options
 
 Info = Mapping[str, Any] | None
+VERLS_OWN = frozenset({"reward_router_address", "reward_model_tokenizer"})
+"""Keywords that verl adds where it serves a reward model too."""
 
 
 def compute_score(
@@ -42,15 +45,23 @@ def compute_scores(
         [info.get("io") for info in infos],
         [info.get("kernel_type") for info in infos],
     )
-    return [{"score": _number(each), **each.metrics()} for each in scored]
+    return [{"score": _number(each), **_plain(each.metrics())} for each in scored]
 
 
 def reward_of(**keywords: Any) -> KernelReward:
     """A KernelReward out of flat keywords; raises TypeError for one that is nobody's."""
+    keywords = {name: value for name, value in keywords.items() if name not in VERLS_OWN}
     shaping = {each.name: keywords.pop(each.name) for each in fields(Shaping) if each.name in keywords}
     options = {name: keywords.pop(name) for name in Options.__annotations__ if name in keywords}
     named: dict[str, Any] = {"options": options, "errors": "raise", **keywords}
     return KernelReward(shaping=Shaping(**shaping), **named)
+
+
+def _plain(metrics: dict[str, Any]) -> dict[str, Any]:
+    """Without None: verl takes the mean of what is no text."""
+    return {
+        name: value if value is not None else "" if name == "reason" else math.nan for name, value in metrics.items()
+    }
 
 
 def _number(scored: Scored) -> float:
