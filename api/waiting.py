@@ -103,8 +103,8 @@ class Waiters:
                     change.clear()
                     view = self._look(view)
                     if view.state.terminal:
-                        break
-        return view
+                        return view
+        return self._look(view)  # Its stages woke nobody.
 
     def _look(self, view: JobView) -> JobView:
         """The job as it is now, as it was where nothing is known of it.

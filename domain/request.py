@@ -13,6 +13,9 @@ from domain.kernel import Kernel
 DEFAULT_NUM_TRIALS = Budget.DEFAULT.effort.num_trials
 DEFAULT_TIMEOUT_S = 120
 DEFAULT_PRIORITY = 5
+YIELDS_S = 10.0
+"""For each level of priority; so nobody waits for the urgent without end."""
+
 DEFAULT_PRECISION = Budget.DEFAULT.effort.precision
 """Half the width of the 95 % interval at which timing stops, relative to what is measured."""
 DEFAULT_TOLERANCE = 1e-2
@@ -60,6 +63,15 @@ class Request:
     @property
     def operation(self) -> str:
         return "evaluate" if self.reference is None else "compare"
+
+    @property
+    def yields_s(self) -> float:
+        """How long a built job lets others go first at the device: the urgent, then those that need it for less.
+
+        0 for what is usual in both; less than that goes before what came earlier.
+        """
+        usual = Budget.DEFAULT.effort.device_time
+        return YIELDS_S * (DEFAULT_PRIORITY - self.priority) + self.budget.effort.device_time - usual
 
     @property
     def kind(self) -> str:

@@ -24,19 +24,22 @@ POLL_S = 0.02
 
 
 @contextmanager
-def device_lease(device: str, cancelled: Callable[[], bool]) -> Iterator[None]:
+def device_lease(device: str, cancelled: Callable[[], bool], yields_s: float = 0.0) -> Iterator[None]:
     """Hold the device inside the block, served in the order of arrival; JobCancelled when cancelled while waiting.
 
-    Each arrival draws a ticket, a file that it keeps locked, and the oldest ticket that is still locked has the device.
+    Who `yields_s` counts as having come so much later, or earlier where it is negative; nobody is put before the
+    holder.
+    Each arrival draws a ticket, a file that it keeps locked, and the first ticket that is still locked has the device.
     Children that are forked without exec would share the lock: start them with exec.
     """
     folder, line = _folder(), re.sub(r"[^\w-]", "_", device)
-    ticket, name = _draw_ticket(folder, line)
+    ticket, name = _draw_ticket(folder, line, int(yields_s * 1e9))
     try:
-        while (ahead := sum(_alive(folder / other) for other in _tickets(folder, line) if other < name)) > 0:
+        while (ahead := _ahead(folder, line, name)) > 0 or (held := _take(folder, line, name)) is None:
             if cancelled():
                 raise JobCancelled(f"cancelled while waiting for {device}")
-            time.sleep(NEXT_POLL_S if ahead == 1 else POLL_S)
+            time.sleep(NEXT_POLL_S if ahead <= 1 else POLL_S)
+        name = held
         yield
     finally:
         (folder / name).unlink(missing_ok=True)
@@ -64,16 +67,39 @@ def _folder() -> Path:
     return settings().lease_dir / f"kernel-eval-leases-{os.getuid()}"
 
 
-def _draw_ticket(folder: Path, line: str) -> tuple[int, str]:
+def _ahead(folder: Path, line: str, name: str) -> int:
+    """How many living tickets go before that one."""
+    return sum(_alive(folder / other) for other in _tickets(folder, line) if other < name)
+
+
+def _take(folder: Path, line: str, name: str) -> str | None:
+    """That ticket's name as the holder's, none later than now, so that others may still be put before each other.
+
+    None where it is not the first. Looked at while nobody draws one: who is first then stays so, as none is put before.
+    """
+    with _locked(folder):
+        if _ahead(folder, line, name) > 0:
+            return None
+        held = f"{line}.{min(_place(name), time.monotonic_ns()):020d}"
+        (folder / name).rename(folder / held)
+        return held
+
+
+def _draw_ticket(folder: Path, line: str, yields_ns: int) -> tuple[int, str]:
     # Locked under a name that nobody counts, and only then given its place: in the line, an unlocked ticket is a dead
-    # one. Places are given under the folder's lock and never twice, so nobody is overtaken or taken for a dead one.
+    # one. Places are given under the folder's lock, never twice and never before the first one's, who may have the
+    # device: so it has one holder, and nobody is taken for a dead one.
     with _locked(folder):
         draft = folder / f".{uuid4().hex}"
         ticket = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(ticket, fcntl.LOCK_EX)
-            places = [int(other.rpartition(".")[2]) for other in _tickets(folder, line)]
-            name = f"{line}.{max(time.monotonic_ns(), 1 + max(places, default=0)):020d}"
+            waiting = sorted(_tickets(folder, line))
+            first = next((_place(other) for other in waiting if _alive(folder / other)), 0)
+            place, taken = max(time.monotonic_ns() + yields_ns, first + 1), {_place(other) for other in waiting}
+            while place in taken:
+                place += 1
+            name = f"{line}.{place:020d}"
             draft.rename(folder / name)
         except BaseException:
             draft.unlink(missing_ok=True)
@@ -107,6 +133,10 @@ def _lock_of(folder: Path) -> int | None:
             return lock
     os.close(lock)
     return None
+
+
+def _place(ticket: str) -> int:
+    return int(ticket.rpartition(".")[2])
 
 
 def _tickets(folder: Path, line: str) -> list[str]:

@@ -71,7 +71,7 @@ def run(
             job.build()
             progress(Stage.WAIT_FOR_DEVICE)
             job.warm()
-            with ExitStack() as dying, device_lease(bench.device_id, cancelled):
+            with ExitStack() as dying, device_lease(bench.device_id, cancelled, request.yields_s):
                 started = time.monotonic()
                 try:
                     bench.card_errors.clear()

@@ -108,6 +108,12 @@ def test_preferences_that_are_no_wait_are_ignored(client: FlaskClient, preferenc
     assert client.post("/evaluate", json=BODY, headers={"Prefer": preference}).status_code == 202
 
 
+def test_a_wait_that_is_over_tells_the_job_as_it_is_by_then(client: FlaskClient, records: JobRecords) -> None:
+    job_id = submit(client)
+    Timer(0.1, lambda: records.claim("gpu0@node")).start()
+    assert client.get(f"/job/{job_id}?wait=1").get_json()["state"] == "building"
+
+
 def test_a_waited_job_that_we_failed(client: FlaskClient, records: JobRecords) -> None:
     def lose() -> None:
         (job,) = records.list()

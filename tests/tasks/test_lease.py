@@ -8,13 +8,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 
 import pytest
 
+from domain.budget import Budget
 from domain.fault import JobCancelled
+from domain.kernel import Kernel, KernelType
+from domain.request import Request
 from domain.settings import settings
 from tasks.lease import device_lease, quiet
 from tests.conftest import die_with_parent
@@ -31,11 +35,12 @@ with device_lease("card", lambda: False):
 """
 
 CONTENDER = """
-import os, sys
+import os, random, sys
 from tasks.lease import device_lease
+draw = random.Random(sys.argv[2])
 log = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND)
 for _ in range(40):
-    with device_lease("card", lambda: False):
+    with device_lease("card", lambda: False, int(sys.argv[2]) * draw.uniform(-0.1, 0.1)):
         os.write(log, b"(")
         os.write(log, b")")
 """
@@ -72,10 +77,12 @@ def end(process: subprocess.Popen[str]) -> None:
         process.stdout.close()
 
 
-def test_processes_exclude_each_other(state: Path) -> None:
+@pytest.mark.parametrize("yields", [False, True])
+def test_processes_exclude_each_other(state: Path, yields: bool) -> None:
+    """Also where they go before each other at random."""
     log = state / "log"
     log.touch()
-    contenders = [start(CONTENDER, str(log)) for _ in range(4)]
+    contenders = [start(CONTENDER, str(log), f"{number if yields else 0}") for number in range(4)]
     assert [contender.wait(timeout=60) for contender in contenders] == [0] * 4
     assert log.read_text() == "()" * 160
     assert left(state) == ["log"]
@@ -194,3 +201,55 @@ def tickets(state: Path, device: str) -> int:
 
 def left(state: Path) -> list[str]:
     return [path.name for path in state.iterdir()]
+
+
+def test_who_yields_goes_behind_those_that_come_soon_and_nobody_before_the_holder(state: Path) -> None:
+    order: list[str] = []
+    over = Event()
+
+    def hold(name: str, yields_s: float) -> None:
+        with device_lease("card", lambda: False, yields_s):
+            order.append(name)
+            over.wait()
+
+    threads = []
+    for name, yields_s in (("holder", 30.0), ("patient", 20.0), ("usual", 0.0), ("urgent", -20.0), ("later", 0.0)):
+        threads.append(Thread(target=hold, args=(name, yields_s)))
+        threads[-1].start()
+        until(partial(in_line, state, len(threads)))
+        until(lambda: order == ["holder"])
+    over.set()
+    for thread in threads:
+        thread.join()
+    assert order == ["holder", "urgent", "usual", "later", "patient"]
+
+
+def test_who_yields_is_passed_by_for_that_time_and_no_longer(state: Path) -> None:
+    order: list[str] = []
+    over = Event()
+
+    def hold(name: str, yields_s: float) -> None:
+        with device_lease("card", lambda: False, yields_s):
+            order.append(name)
+            over.wait()
+
+    threads = [Thread(target=hold, args=(name, yields_s)) for name, yields_s in (("holder", 0.0), ("patient", 0.2))]
+    for count, thread in enumerate(threads, start=1):
+        thread.start()
+        until(partial(in_line, state, count))
+    came = time.monotonic()
+    until(lambda: time.monotonic() > came + 0.25)
+    threads.append(Thread(target=hold, args=("late", 0.0)))
+    threads[-1].start()
+    until(partial(in_line, state, 3))
+    over.set()
+    for thread in threads:
+        thread.join()
+    assert order == ["holder", "patient", "late"]
+
+
+def test_the_usual_yields_nothing() -> None:
+    usual = Request(kernel=Kernel("", KernelType.TORCH))
+    assert usual.yields_s == 0
+    assert replace(usual, priority=6).yields_s < replace(usual, budget=Budget.QUICK).yields_s < 0
+    assert 0 < replace(usual, budget=Budget.PRECISE).yields_s < replace(usual, priority=4).yields_s

@@ -71,7 +71,7 @@ def test_an_answer_is_given_again_and_says_where_from(records: JobRecords, redis
     changed = {name for name in after if after[name] != before.get(name) and "average_age" not in name}
     assert changed == {
         *("submitted", "completed", "reused", "jobs", "by_state:completed", "finished_last_300_s"),
-        *("by_kernel_type:torch", "by_operation:evaluate"),
+        *("by_kernel_type:torch", "by_operation:evaluate", "ended:torch:evaluate:completed:passed"),
     }
     assert redis.exists("jobs:open:k") == 0
     assert 0 < redis.ttl(f"job:{job_id}:result") <= 60
