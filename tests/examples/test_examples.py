@@ -12,6 +12,8 @@ from domain.result import Status
 from stack.example import FOLDER, KERNELS, Example, every_example
 
 EXAMPLES = every_example()
+PROGRAMS = "rl"
+"""Programs over the client, tried by tests/client/test_frameworks.py."""
 
 
 def kernels(example: Example) -> list[dict[str, object]]:
@@ -29,7 +31,7 @@ def test_an_example_is_complete(example: Example) -> None:
 
 
 def test_every_folder_is_an_example_and_every_file_of_it_is_used() -> None:
-    folders = {path.name for path in FOLDER.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    folders = {path.name for path in FOLDER.iterdir() if path.is_dir() and path.name not in ("__pycache__", PROGRAMS)}
     assert folders == {example.name for example in EXAMPLES}
     for folder in (FOLDER / name for name in folders):
         used = {"request.json", "expect.json", *_source_files(folder)}

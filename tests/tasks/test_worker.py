@@ -102,6 +102,7 @@ def test_a_job_is_judged_and_the_pool_child_never_loads_torch_in_the_main_proces
     until(lambda: redis.llen("evaluate") == redis.hlen("unacked") == 0)
 
 
+@pytest.mark.slow  # As a fault of the short campaign of tests/chaos; the next one too.
 def test_a_killed_pool_child_costs_an_attempt_not_the_job(
     worker: psutil.Process, records: JobRecords, redis: Redis
 ) -> None:
@@ -146,6 +147,7 @@ def test_a_killed_worker_is_replaced_and_its_job_run_again(
     assert workers(redis) == []
 
 
+@pytest.mark.slow
 def test_a_job_outlives_a_restart_of_redis(tmp_path: Path) -> None:
     port = free_port()
     url = f"redis://127.0.0.1:{port}/0"
