@@ -26,6 +26,7 @@ from domain.settings import JSON, settings
 from sandbox import layers
 from sandbox.limits import die_with_parent
 from tasks import device, log_lines, self_test
+from tasks.bench_folder import BenchFolder
 from tasks.child_board import board
 from tasks.evaluation import try_again
 from tasks.gauges import Gauges
@@ -125,10 +126,14 @@ def pin_device(**_: Any) -> None:
 
 def look_at_sandbox(**_: Any) -> None:
     """Before the pool starts: what SANDBOX requires has to hold the submissions."""
+    # A folder with a lock: if this process is killed meanwhile, the next owner of one removes it.
+    folder = BenchFolder(settings().state_dir / "work")
     try:
-        _layers.update(layers.probed(settings().state_dir / "work", gpu=device.detect().is_gpu))
+        _layers.update(layers.probed(folder.path, gpu=device.detect().is_gpu))
     except layers.CannotConfine as error:
         raise SystemExit(f"{error}") from error
+    finally:
+        folder.close()
     lacking = layers.missing(_layers, settings().sandbox)
     if lacking:
         told = "; ".join(f"{name} ({why})" for name, why in lacking.items())
