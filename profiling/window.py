@@ -7,6 +7,9 @@
 4. "Done" is advisory: the referee copies every output to private memory, and only then stops the clock. Two processes'
    contexts are time-sliced, so that a runner which says "done" early is charged its true time all the same
    (docs/measurements.md).
+
+On the host, where processes do run at the same time, the runner and all that it has started are frozen while inputs are
+written and while outputs are copied (`sandbox.freezer`); the clock stops with them.
 """
 
 from __future__ import annotations
@@ -100,6 +103,8 @@ class Range:
             raise GateClosed from None
         self.device.synchronize()
         with _undisturbed():
+            if not self.device.is_cuda:
+                runner.freeze()
             begun = time.perf_counter_ns()
             self.device.copy(slots.image, arena.bytes[: slots.size])
             self.device.flush_cache()
@@ -110,12 +115,15 @@ class Range:
                 heard = self._heard(gate)
             else:
                 runner.send({"op": "go"})
+                runner.thaw()
                 heard = False
             if not heard:
                 self._expect("done")
+            frozen = None if self.device.is_cuda else runner.freeze()
             snapshot.copy_(arena.bytes[slots.inputs_end : slots.size])
             self.device.synchronize()
-            end = time.perf_counter_ns()
+            end = frozen or time.perf_counter_ns()
+        runner.thaw()
         if heard:
             self._expect("done")
         call_ms = finite_numbers(self._expect("times").get("call_ms"))

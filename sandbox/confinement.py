@@ -14,7 +14,7 @@ from pathlib import Path
 
 from sandbox import identity, landlock, namespaces, seccomp
 from sandbox.file_access import SHARED_MEMORY, USE_SHARED_MEMORY, gpu_nodes, is_card, out_of_reach, readable
-from sandbox.limits import die_with_parent, limit, limit_processes, no_new_privileges
+from sandbox.limits import die_with_parent, keep_descendants, limit, limit_processes, no_new_privileges
 
 OUT_OF_THE_WAY = 100
 
@@ -66,6 +66,7 @@ class Confinement:
             limit_processes()
         die_with_parent(parent)  # Forgotten when the user changes.
         no_new_privileges()
+        keep_descendants()
         _settle_in(folder)
         if self.lands:
             self._restrict_files(folder, gpu=gpu)

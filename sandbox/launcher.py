@@ -20,6 +20,7 @@ from sandbox.census import end_all_of
 from sandbox.cgroup import Cgroup
 from sandbox.channel import Channel, ChannelClosed, Message, ProtocolError
 from sandbox.environment import clean_environment
+from sandbox.freezer import NotFrozen, freeze, thaw
 from sandbox.output import Output
 from sandbox.reported_fault import reported
 from sandbox.usage import Usage
@@ -27,6 +28,7 @@ from sandbox.usage import Usage
 ZYGOTE_START_S = 120.0
 TICK_S = 0.05
 HANG_UP_S = 0.5
+FREEZE_S = 2.0
 BRINGS_A_SUBMISSION = ("build", "load")
 
 
@@ -46,6 +48,7 @@ class Runner:
         self._group = group
         self._status: int | None = None
         self._entered = False
+        self._frozen: frozenset[int] = frozenset()
         self._pidfd = os.pidfd_open(pid)
 
     def request(self, message: Message, descriptors: tuple[int, ...] = ()) -> Message:
@@ -134,6 +137,24 @@ class Runner:
         if number == signal.SIGKILL:
             return KernelFault(Status.OUT_OF_MEMORY, "the kernel's process was killed by the system: too much memory")
         return KernelFault(Status.CRASHED, f"the kernel's process crashed: {_signal_name(number)}")
+
+    def freeze(self) -> int:
+        """Stops it and all that it has started, until `thaw`; returns from when on (time.perf_counter_ns) none ran.
+
+        Raises KernelFault for processes that do not stop.
+        """
+        try:
+            frozen = freeze(self.pid, FREEZE_S)
+        except NotFrozen:
+            self.kill()
+            raise KernelFault(Status.CRASHED, "the kernel's processes could not be stopped for a moment") from None
+        self._frozen = frozen.pids
+        return frozen.since_ns
+
+    def thaw(self) -> None:
+        """Lets what was frozen go on."""
+        thaw(self._frozen)
+        self._frozen = frozenset()
 
     def stop(self) -> None:
         """Sends the signals that end the runner and its session, and does not wait: `kill` does."""

@@ -26,6 +26,11 @@ def die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
+def keep_descendants() -> None:
+    """What its children leave behind becomes its own, so that whoever looks below it sees all that it has started."""
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
 def no_new_privileges() -> None:
     """No program gives this process more rights than it has, now or later."""
     prctl(PR_SET_NO_NEW_PRIVS, 1)

@@ -203,7 +203,8 @@ class Runner:
     def window(self, message: Message) -> Message:
         """One window over the layout: queue every call behind the gate (or wait for the gun), hand in, say done.
 
-        Answers are handed in after the last call, or each before the next where calls answer in the same memory. A
+        Answers are handed in after the last call, or each before the next where calls answer in the same memory, and on
+        the host: kept, they would cost each call fresh pages, of which a program that drops its answers pays none. A
         marked window has the kernel's own clock read between calls. Both kernels of a round get the same seed.
         """
         seed_everything(int(message["seed"]))
@@ -236,9 +237,10 @@ class Runner:
         """Calls the layout's calls and hands their answers in; marks between them where they are wanted."""
         marks = [mark(self.target)] if marked else []
         results = []
+        one_by_one = self.reuses_memory or not self.target.is_cuda
         for args, slots in self.calls:
             result = self._loaded.call(args)
-            if self.reuses_memory and slots:
+            if one_by_one and slots:
                 deliver([self._outputs(result, args)], [slots])
             else:
                 results.append(result)

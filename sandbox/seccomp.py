@@ -13,6 +13,7 @@ import struct
 from collections.abc import Iterable
 from functools import cache
 
+from sandbox.limits import PR_SET_CHILD_SUBREAPER
 from sandbox.system_calls import MACHINE, call, number, prctl
 
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # AUDIT_ARCH_*
@@ -82,7 +83,7 @@ def rules(*, own_user: bool, truncation_elsewhere: bool) -> bytes:
     for name in ("socket", "socketpair"):
         found += _rule(name, _only(0, [_AF_UNIX]) if own_user else _unix_stream())
     found += _rule("personality", _only(0, _PERSONALITIES))
-    found += _rule("prctl", _unless(0, [_PR_SET_SECCOMP]))
+    found += _rule("prctl", _unless(0, [_PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER]))
     if not own_user:
         found += b"".join(_rule(name, [_give(errno.EPERM)]) for name in CHANGES_OF_FILES_OF_ITS_USER)
         # Landlock does not know sockets that are files, and those of the worker's user are open to it. As where nobody

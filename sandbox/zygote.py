@@ -24,8 +24,7 @@ from sandbox import census
 from sandbox.channel import Channel, ChannelClosed
 from sandbox.confinement import Confinement
 from sandbox.file_access import OUR_CODE
-from sandbox.limits import PR_SET_CHILD_SUBREAPER, die_with_parent
-from sandbox.system_calls import prctl
+from sandbox.limits import die_with_parent, keep_descendants
 
 PRELOADED = ("numpy", "torch", "torch.utils.cpp_extension", "triton", "triton.language", "cupy", "cuda.bindings.driver")
 FIRST_DESCRIPTOR = 4
@@ -100,7 +99,7 @@ def fork_runner(control: Channel, confinement: Confinement, folder: Path, *, gpu
 def reap(pid: int, user: int, runners: set[int]) -> int:
     """Waits for a runner that the launcher has killed, ends what it left behind, returns its wait status.
 
-    What left its runner's session was adopted by the zygote (subreaper), and its own children are when it dies.
+    All that the runner has started was its own and is the zygote's now (both are subreapers).
     """
     _, status = os.waitpid(pid, 0)
     runners.discard(pid)
@@ -116,7 +115,7 @@ def reap(pid: int, user: int, runners: set[int]) -> int:
 
 def main() -> None:
     die_with_parent(os.getppid())
-    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    keep_descendants()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Libraries start threads of their own (OpenBLAS), which know how to be forked; ours is the only Python thread.
     warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork", category=DeprecationWarning)

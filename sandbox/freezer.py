@@ -1,0 +1,79 @@
+"""Stops a stranger's processes, all of them and for sure, and lets them go on.
+
+On a GPU the contexts of two processes take turns; on the host nothing keeps a stranger from computing on inputs while
+they are being written, or from writing answers while they are being read, but that it does not run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from dataclasses import dataclass
+
+from sandbox.census import family
+
+AT_REST = b"TtDZX"
+"""States that run nothing of the stranger's: stopped, in a system call whose end stops it, dead (proc_pid_stat(5))."""
+
+POLL_S = 20e-6
+
+
+class NotFrozen(Exception):
+    """Some of the processes do not stop."""
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """Those that were stopped, and from when on (time.perf_counter_ns) none of them ran."""
+
+    pids: frozenset[int]
+    since_ns: int
+
+
+def freeze(pid: int, within_s: float) -> Frozen:
+    """Stops a process and all that it has started, and returns when all are at rest. Raises NotFrozen.
+
+    Its children stay its own (`sandbox.confinement`), and whoever is at rest starts no new ones: when one round over
+    the family finds nobody awake and nobody new, there is nobody else. A process alone is stopped by the signal, a few
+    microseconds after it was sent; to look for others takes longer, which those who have some are charged.
+    """
+    _signal(pid, signal.SIGSTOP)
+    since_ns = time.perf_counter_ns()
+    until = time.monotonic() + within_s
+    stopped = {pid}
+    while True:
+        members = family(pid)
+        new = members - stopped
+        for one in new:
+            _signal(one, signal.SIGSTOP)
+        stopped |= new
+        if not new and all(map(_at_rest, members)):
+            return Frozen(frozenset(stopped), since_ns if len(stopped) == 1 else time.perf_counter_ns())
+        if time.monotonic() > until:
+            thaw(stopped)
+            raise NotFrozen
+        time.sleep(POLL_S)
+
+
+def thaw(pids: frozenset[int] | set[int]) -> None:
+    """Lets them go on; those that are gone are none of our business."""
+    for pid in pids:
+        _signal(pid, signal.SIGCONT)
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _at_rest(pid: int) -> bool:
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            place = f"/proc/{pid}/task/{thread}/stat"
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(place, "rb") as stat:
+                # The name before it is the stranger's to choose: it may hold brackets.
+                if stat.read().rpartition(b") ")[2][:1] not in AT_REST:
+                    return False
+    return True

@@ -1,0 +1,118 @@
+"""Whoever is frozen does nothing, nor does anybody that it has started; afterwards all go on."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sandbox.freezer import Frozen, freeze, thaw
+from tests.conftest import die_with_parent
+
+WITHIN_S = 20.0
+LOOKS = 20
+
+COUNTING = """
+import ctypes, mmap, os, sys, threading
+
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # as a runner is: what its children leave behind is its own
+shared = mmap.mmap(os.open(sys.argv[1], os.O_RDWR), 4)
+
+def count(place):
+    while True:
+        shared[place] = (shared[place] + 1) % 256
+
+def child(place, *, orphaned=False):
+    if os.fork() == 0:
+        if orphaned:
+            os.setsid()
+            if os.fork():
+                os._exit(0)
+        count(place)
+
+if sys.argv[2] == "family":
+    child(1)
+    child(2, orphaned=True)
+threading.Thread(target=count, args=(3,), daemon=True).start()
+count(0)
+"""
+
+
+@pytest.fixture
+def counters(tmp_path: Path) -> Iterator[mmap.mmap]:
+    (tmp_path / "shared").write_bytes(bytes(4))
+    with open(tmp_path / "shared", "r+b") as file, mmap.mmap(file.fileno(), 4) as shared:
+        yield shared
+
+
+def started(kind: str, counters: mmap.mmap, folder: Path, places: set[int]) -> subprocess.Popen[bytes]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", COUNTING, str(folder / "shared"), kind], preexec_fn=die_with_parent
+    )
+    moves(counters, places)
+    return process
+
+
+def moves(counters: mmap.mmap, places: set[int]) -> None:
+    """Waits until each of them has counted on."""
+    until = time.monotonic() + WITHIN_S
+    for place in places:
+        seen = counters[place]
+        while counters[place] == seen:
+            assert time.monotonic() < until, f"{place} does not count"
+
+
+def still(counters: mmap.mmap) -> bool:
+    """Whether none counts while others have their turn on the processors."""
+    seen = bytes(counters)
+    for _ in range(LOOKS):
+        subprocess.run(["true"], check=True)
+    return bytes(counters) == seen
+
+
+def end(process: subprocess.Popen[bytes], frozen: Frozen) -> None:
+    for pid in frozen.pids - {process.pid}:
+        os.kill(pid, signal.SIGKILL)
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.parametrize(
+    ("kind", "places", "members"), [("alone", {0, 3}, 1), ("family", {0, 1, 2, 3}, 3)], ids=lambda given: str(given)
+)
+def test_all_of_it_stands_still_and_goes_on(
+    counters: mmap.mmap, tmp_path: Path, kind: str, places: set[int], members: int
+) -> None:
+    process = started(kind, counters, tmp_path, places)
+    frozen = freeze(process.pid, WITHIN_S)
+    try:
+        assert still(counters)
+        # A process that has ended and was not waited for yet counts as one of the family.
+        assert process.pid in frozen.pids and len(frozen.pids) >= members
+        thaw(frozen.pids)
+        moves(counters, places)
+    finally:
+        end(process, frozen)
+
+
+def test_who_has_started_others_is_charged_the_search_for_them(counters: mmap.mmap, tmp_path: Path) -> None:
+    alone = started("alone", counters, tmp_path, {0})
+    before = time.perf_counter_ns()
+    frozen = freeze(alone.pid, WITHIN_S)
+    alone_ns, whole_alone_ns = frozen.since_ns - before, time.perf_counter_ns() - before
+    end(alone, frozen)
+    family = started("family", counters, tmp_path, {0, 1, 2})
+    before = time.perf_counter_ns()
+    frozen = freeze(family.pid, WITHIN_S)
+    family_ns, whole_family_ns = frozen.since_ns - before, time.perf_counter_ns() - before
+    end(family, frozen)
+    # Stamped before the search in one, after it in the other.
+    assert alone_ns < whole_alone_ns / 2
+    assert family_ns > whole_family_ns / 2
