@@ -11,7 +11,11 @@ from domain.value import TensorRef
 from sandbox.arena import aligned, describe, view, write
 
 GUARD = 256
-"""Bytes at least behind every tensor that belong to none: poison, so that a store past the end shows."""
+"""Bytes at least behind every tensor that belong to none.
+
+Behind inputs they are poison, so that a load past the end shows in the answer; behind outputs random, so that a store
+past the end shows, be it of what was loaded past an input's end.
+"""
 POISON = 0xFF
 """Fills output slots before every window: NaN in every float type, so that an element left unwritten shows."""
 
@@ -50,6 +54,8 @@ class Slots:
             self.outputs.append(answer)
         self.size = self._end
         self.image = torch.full((self.size,), POISON, dtype=torch.uint8, device=device)
+        for guard in self._guards(self.image[self.inputs_end :]):
+            guard.random_(0, 256)
 
     @property
     def output_bytes(self) -> int:
@@ -114,15 +120,19 @@ class Slots:
         return values.replace(value, torch.Tensor, self._reserve)
 
     def overrun(self, snapshot: torch.Tensor) -> bool:
-        """Whether a snapshot's guards, the poisoned bytes between outputs, were written."""
+        """Whether a snapshot's guards, the bytes between outputs, were written."""
+        drawn = self._guards(self.image[self.inputs_end :])
+        return any(not torch.equal(*pair) for pair in zip(self._guards(snapshot), drawn, strict=True))
+
+    def _guards(self, outputs: torch.Tensor) -> list[torch.Tensor]:
+        """What lies behind each output of a call in that copy of the output region, for all calls at once."""
         if not self.outputs[0]:
-            return False
+            return []
         stride = self.output_bytes // self.calls
-        calls = snapshot[: stride * self.calls].view(self.calls, stride)
+        calls = outputs[: stride * self.calls].view(self.calls, stride)
         ends = [ref.offset + ref.span - self.inputs_end for ref in self.outputs[0]]
         starts = [ref.offset - self.inputs_end for ref in self.outputs[0][1:]]
-        guards = [calls[:, end:start] for end, start in zip(ends, [*starts, stride], strict=True)]
-        return any(bool((guard != POISON).any()) for guard in guards)
+        return [calls[:, end:start] for end, start in zip(ends, [*starts, stride], strict=True)]
 
     def _reserve(self, tensor: torch.Tensor) -> TensorRef:
         ref = describe(tensor, self._end)

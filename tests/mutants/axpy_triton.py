@@ -47,5 +47,8 @@ class Model(torch.nn.Module):
             "the store has no mask and writes behind the output",
             "scale * x + y, mask=mask", "scale * x + y",
         ),
+        "one-too-many": Mutant("one element too many is read and written", "mask = i < n", "mask = i < n + 1"),
+        "no-mask": Mutant("nothing is masked: what is read past the inputs is written past the output",
+                          "mask = i < n", "mask = i >= 0"),
     },
 )  # fmt: skip
