@@ -32,6 +32,7 @@ class Compilers:
     def __init__(self, parent: Path) -> None:
         self.folder: str | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._told = False
         try:
             found = toolchain.prepared(parent)
             self.folder = str(found) if found is not None else None
@@ -49,9 +50,16 @@ class Compilers:
         return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
 
     def precompile(self) -> None:
-        """Has a process of low priority make the headers that are not there yet; returns at once."""
-        if self._process is None and self.folder is not None and settings().precompile_headers:
-            command = [sys.executable, "-P", "-m", "tasks.compilers", self.folder]
+        """Has a process of low priority make the headers that are not there yet; returns at once.
+
+        Called again, it says in the log where that has failed: builds go on without, and take longer.
+        """
+        if self._process is not None:
+            if self._process.poll() and not self._told:
+                self._told = True
+                log.warning("no headers are precompiled: the process for it ended with %s", self._process.returncode)
+        elif self.folder is not None and settings().precompile_headers:
+            command = [sys.executable, "-m", "tasks.compilers", self.folder]
             self._process = subprocess.Popen(
                 command,
                 cwd=ROOT,
