@@ -238,10 +238,8 @@ def test_the_texts_that_clients_look_for(client: FlaskClient) -> None:
     assert "io_contract" in refuse(client, "/evaluate", {"kernel": kernel(TRITON_ADD, "triton")})["error"]
     assert "io_contract" in refuse(client, "/evaluate", {"ref_kernel": kernel(TRITON_ADD, "triton")})["error"]
     for kernel_type, source in (("triton", TRITON_ADD), ("cuda", CUDA_ADD), ("multi_kernel", RELU)):
-        bare = {
-            **kernel(source, kernel_type),
-            "metadata": {"entry_point": "f"} if kernel_type == "multi_kernel" else {},
-        }
+        metadata = {"entry_point": "f"} if kernel_type == "multi_kernel" else {}
+        bare = {**kernel(source, kernel_type), "metadata": metadata}
         told = refuse(client, "/evaluate", {"kernel": bare})["validation_errors"][0]["message"]
         shown = json.loads("{" + told[told.index('"io": {') : told.rindex("}") + 1] + "}")
         assert client.post("/evaluate", json={"kernel": {**bare, **shown}}).status_code == 202, told
@@ -267,7 +265,7 @@ RAW: list[tuple[bytes, str]] = [
     (b'{"a": 1} {"b": 2}', "not JSON"),
     (
         b'{"a": "\x01"}',
-        "not JSON: Invalid control character at line 1, column 8; a line break or a tab inside a string",
+        "not JSON: Invalid control character at line 1, column 8; a line break or a tab inside",
     ),
     (b'{"a": "x\ny"}', "write \\n or \\t there, or let jq or json.dumps make the body"),
     (b'{"a": "' + b"\\" * 999, "not JSON"),
