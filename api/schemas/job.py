@@ -7,6 +7,7 @@ from typing import Any
 from apiflask import Schema
 from marshmallow import fields
 
+from api.pages import evidence
 from api.pages.verdict import verdict
 from api.schemas.fields import one_of
 from domain.job import Stage, State
@@ -75,7 +76,8 @@ def result(view: JobView) -> dict[str, Any] | None:
     if view.result is None:
         return None
     tried = {"failed_attempts": view.failed_attempts} if view.failed_attempts else {}
-    return {**view.result, **_in_words(view), "summary": view.summary, **tried}
+    flags = [f"{whose}: {text}" for whose, text in evidence.flags(view.result)]
+    return {**view.result, **_in_words(view), "flags": flags, "summary": view.summary, **tried}
 
 
 def _in_words(view: JobView) -> dict[str, Any]:
@@ -229,6 +231,9 @@ class ResultSchema(Schema):
     verdict = fields.String(required=True)
     told = told_field()
     summary = summary_field()
+    flags = fields.List(
+        fields.String(), metadata={"description": "All that qualifies the verdict, each with whose it is."}
+    )
     report = report_field()
     ignored = ignored_field()
     pod_name = fields.String(allow_none=True)
