@@ -33,7 +33,7 @@ def never_written(contender: Contender, outputs: list[torch.Tensor]) -> str | No
         if io is not None and io.args[index].role == "output" and (share := untouched(tensor)) > 0:
             return (
                 f"{round(share * tensor.numel())} of the {tensor.numel()} elements of {io.args[index].name!r} were "
-                "never written in that call and hold what outputs begin as: check the grid and the mask of the last block"
+                "never written in that call and hold what outputs begin as: check the grid and the last block's mask"
             )
     return None
 
