@@ -10,6 +10,7 @@ from backends.backend import Artifact, Backend, Executable, Target
 from backends.cuda_argument import check_arguments, doubtful_pointers
 from backends.cuda_build import Build
 from backends.cuda_signature import Parameter
+from backends.trace import NO_DEVICE, RUN_ELSEWHERE
 from domain.contract import IOContract
 from domain.fault import KernelFault
 from domain.kernel import Kernel, KernelType
@@ -31,7 +32,7 @@ class CudaBackend(Backend):
         io = _contract(kernel)
         build = Build(kernel, target.arch or DEFAULT_ARCH)
         if target.arch is None:
-            build.notes.append(f"this worker has no CUDA device: compiled for {build.arch}, not run")
+            build.notes.append(f"{NO_DEVICE}: compiled for {build.arch}, not run")
         attempt = build.compile()
         check_arguments(attempt.name, attempt.parameters, io.args)
         build.notes += doubtful_pointers(attempt.parameters, io.args)
@@ -58,8 +59,7 @@ class CudaBackend(Backend):
         if not target.is_cuda:
             raise KernelFault(
                 Status.UNSUPPORTED,
-                f"compiled for {artifact.facts.get('arch', DEFAULT_ARCH)} but not run: this worker has no CUDA device; "
-                "send the kernel to a worker with a GPU",
+                f"compiled for {artifact.facts.get('arch', DEFAULT_ARCH)} but not run: {NO_DEVICE}; {RUN_ELSEWHERE}",
                 compiled=True,
             )
         import torch

@@ -26,7 +26,7 @@ from backends.backend import Target
 from backends.built_extensions import BuiltExtensions
 from backends.compiler import NOTE, RESOURCES
 from backends.cuda_home import cuda_home
-from backends.trace import NO_DEVICE
+from backends.trace import NO_DEVICE, RUN_ELSEWHERE
 from domain.fault import KernelFault
 from domain.result import Status
 
@@ -203,7 +203,7 @@ class _OnlyCompiled(ModuleType):
 
 
 def _not_run(names: list[str], log: str = "") -> KernelFault:
-    message = f"compiled but not run: {NO_DEVICE} (extension {', '.join(names)})"
+    message = f"compiled but not run: {NO_DEVICE} (extension {', '.join(names)}); {RUN_ELSEWHERE}"
     return KernelFault(Status.UNSUPPORTED, message, log, compiled=True)
 
 

@@ -17,6 +17,7 @@ from domain.result import Status
 from domain.value import CodecError
 
 NO_DEVICE = "this worker has no CUDA device"
+RUN_ELSEWHERE = "send it to a service whose workers have GPUs (GET /health lists the devices)"
 
 _MESSAGE_CHARS = 2000
 _OWN_FOLDER = Path(__file__).parent

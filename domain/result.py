@@ -41,7 +41,8 @@ class Timing:
     """How fast, and how that was measured.
 
     `trusted_ms` is the referee's own window divided by its calls; `stats` describe single calls and come from the
-    runner's events only where their sum fits that window (`distribution` says which). `single_call_ms` is a call by
+    runner's events only where their sum fits that window (`distribution`: events, else windows; none where only a bound
+    of the time is known, which all of them repeat). `single_call_ms` is a call by
     itself (None where not measured), `launch_shift_us` what was taken off each call because launches are that much
     slower in this process than on this card as a rule, `launches` a call's by the runner's own count (None where not
     known), `precision` half the 95 % interval of `trusted_ms` relative to it (None where unknown), `stopped_by` why no
@@ -146,6 +147,17 @@ class Report:
     device_metrics: dict[str, Any] | None = None
     budget: dict[str, Any] | None = None
 
+    def _no_speedup(self) -> str:
+        """Why there is none, and what helps."""
+        if self.outcome.status is not Status.PASSED:
+            return "only times of right answers are compared"
+        if self.outcome.timing is None:
+            return "the kernel was not timed"
+        return (
+            "what is left of the reference's windows when their overhead is taken off cannot be told from zero: give "
+            "it more work a call, raise num_trials, or run on a machine that does nothing else"
+        )
+
     def body(self, job_id: str) -> dict[str, Any]:
         """The original service's answer, with ours added; JSON-ready."""
         environment = self.environment
@@ -165,6 +177,7 @@ class Report:
             body["ref_runtime"] = asdict(timing.stats if timing else RuntimeStats())
             body["ref_result"] = _exec_result(self.reference, environment)
             body["speedup"] = asdict(self.speedup) if self.speedup else None
+            body["no_speedup"] = None if self.speedup else self._no_speedup()
         if self.budget is not None:
             body["budget"] = self.budget
         if self.device_metrics is not None:
@@ -187,13 +200,18 @@ def _writable(value: Any) -> Any:
     return value
 
 
+def _right(status: Status) -> bool | None:
+    """None where nobody can tell, as it cannot be run here."""
+    return None if status is Status.UNSUPPORTED else status is Status.PASSED
+
+
 def _exec_result(outcome: Outcome, environment: dict[str, Any]) -> dict[str, Any]:
     timing, comparison = outcome.timing, outcome.comparison
     detail = "\n".join(part for part in (outcome.message, outcome.log) if part) or None
     result: dict[str, Any] = {
         "status": outcome.status.value,
         "compiled": outcome.compiled,
-        "correctness": outcome.status is Status.PASSED,
+        "correctness": _right(outcome.status),
         "runtime": timing.stats.mean if timing else 0.0,
         "compilation_error": detail if not outcome.compiled else None,
         "validation_error": detail if outcome.compiled and outcome.status is not Status.PASSED else None,

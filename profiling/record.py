@@ -65,8 +65,7 @@ class TimeRecord:
     card: dict[str, Any] | None = None
     stopped: Stop | None = None
     slowed: float = 1.0
-    _shapes: list[Sample] = field(default_factory=list)
-    _misfits: list[Misfit] = field(default_factory=list)
+    _marked: list[tuple[float, list[float]]] = field(default_factory=list)
 
     def warm_up(self, window: Window, null: Clock) -> None:
         """A window that gives the distribution alone; on a GPU its marks make it longer than the others."""
@@ -143,11 +142,12 @@ class TimeRecord:
         counted = len(windows)
         shown = np.unique(np.linspace(0, len(net) - 1, min(len(net), SHOWN_WINDOWS)).round().astype(int))
         level, bounded = resolved(windows)
-        shape = np.concatenate(self._shapes) if self._shapes and not self._misfits else None
+        shapes, misfits = self._marks()
+        shape = np.concatenate(shapes) if shapes and not misfits and not bounded else None
         flags = list(self.flags)
         if bounded:
             flags.append("too short for what a window can resolve here: the time is an upper bound, not a measurement")
-        if (misfit := events_misfit(self._misfits, len(self._misfits) + len(self._shapes))) is not None:
+        if (misfit := events_misfit(misfits, len(self._marked))) is not None:
             flags.append(misfit)
         if (flag := self._head_start.flag) is not None:
             flags.append(flag)
@@ -159,6 +159,7 @@ class TimeRecord:
             flags.append(f"{len(net) - counted} of {len(net)} windows were disturbed from outside and left out")
         # A distribution that reaches below zero would be one of noise.
         alone = windows if not bounded and windows.min() > 0 else np.full(1, level)
+        source = "events" if shape is not None else "windows" if len(alone) > 1 else "none"
         narrow = half_width(windows)
         return Timing(
             method=METHODS[self.is_cuda, self.gated],
@@ -168,7 +169,7 @@ class TimeRecord:
             windows=counted,
             calls=counted * self.calls,
             resolution_us=(max(self.null_ms) - min(self.null_ms)) * 1e3 / self.calls,
-            distribution="windows" if shape is None else "events",
+            distribution=source,
             cache=cache,
             flags=flags,
             single_call_ms=statistics.median(self.single_ms) if self.single_ms else None,
@@ -190,12 +191,22 @@ class TimeRecord:
         return believed(level, standard_error(windows), float(np.median(single)), standard_error(single))
 
     def _note_marks(self, window: Window, null: Clock) -> None:
-        """Call times relative to their window's mean, or that they do not fit the clock. One call has no shape."""
-        if not window.call_ms or self.calls == 1:
-            return
-        net, total = window.elapsed_ms - null.elapsed_ms, sum(window.call_ms)
-        whole = len(window.call_ms) == self.calls and total > 0 and min(window.call_ms) >= 0
-        if whole and abs(total - max(net, 0.0)) <= EVENT_SLACK * max(net, 0.0) + EVENT_SLACK_MS:
-            self._shapes.append(np.asarray(window.call_ms) / np.mean(window.call_ms))
-        else:
-            self._misfits.append(Misfit(net, total))
+        """The runner's own times of its calls, beside the window's. One call has no shape."""
+        if window.call_ms and self.calls > 1:
+            self._marked.append((window.elapsed_ms - null.elapsed_ms, window.call_ms))
+
+    def _marks(self) -> tuple[list[Sample], list[Misfit]]:
+        """Call times relative to their window's mean; and the windows whose call times do not fit the clock."""
+        slack_ms = EVENT_SLACK_MS
+        if not self.is_cuda and self.null_ms:
+            # What a window costs by itself differs by that much on the host, so that no clock knows better.
+            slack_ms = max(slack_ms, max(self.null_ms) - min(self.null_ms))
+        shapes, misfits = [], []
+        for net_ms, call_ms in self._marked:
+            net, total = max(net_ms, 0.0), sum(call_ms)
+            whole = len(call_ms) == self.calls and total > 0 and min(call_ms) >= 0
+            if whole and abs(total - net) <= EVENT_SLACK * net + slack_ms:
+                shapes.append(np.asarray(call_ms) / np.mean(call_ms))
+            else:
+                misfits.append(Misfit(net_ms, total))
+        return shapes, misfits

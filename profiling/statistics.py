@@ -134,10 +134,11 @@ def _at_least(reference_low_ms: float, candidate_high_ms: float) -> Speedup | No
 def resolved(times_ms: Sample) -> tuple[float, bool]:
     """The mean, and False; or, where it is not clear of zero, an upper bound for it and True.
 
-    Clear is two standard errors; the bound is as far above the mean, so that a kernel gains nothing by being too short.
+    Clear is a 95 % interval that does not reach it (`half_width` under 1). The bound is two standard errors above the
+    mean, so that a kernel gains nothing by being too short.
     """
     mean, error = float(times_ms.mean()), standard_error(times_ms)
-    if mean > 2 * error:
+    if mean > (reach(times_ms.size) if times_ms.size > 1 else 0.0) * error:
         return mean, False
     return max(mean, 0.0) + 2 * error, True
 

@@ -26,6 +26,18 @@ def check_written(owner: Contender, outputs: list[torch.Tensor]) -> None:
             )
 
 
+def never_written(contender: Contender, outputs: list[torch.Tensor]) -> str | None:
+    """How much of a wrong call's outputs is as it was before the call; None where the kernel has written all of it."""
+    io = contender.kernel.io
+    for index, tensor in zip(contender.output_arguments, outputs, strict=False):
+        if io is not None and io.args[index].role == "output" and (share := untouched(tensor)) > 0:
+            return (
+                f"{round(share * tensor.numel())} of the {tensor.numel()} elements of {io.args[index].name!r} were "
+                "never written in that call and hold what outputs begin as: check the grid and the last block's mask"
+            )
+    return None
+
+
 def check_guards(slots: Slots, window: Window) -> None:
     if slots.overrun(window.snapshot):
         raise KernelFault(

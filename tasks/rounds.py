@@ -15,7 +15,7 @@ from domain.value import leaves
 from profiling.slots import Slots, bytes_per_call
 from profiling.window import Window
 from profiling.written_bytes import in_place_bytes, returned_bytes
-from tasks.conduct import check_guards, check_inputs, check_written
+from tasks.conduct import check_guards, check_inputs, check_written, never_written
 from tasks.contender import Contender
 from tasks.trial_inputs import Arguments, TrialInputs
 from tasks.workbench import Workbench
@@ -135,6 +135,7 @@ class Rounds:
         wrong = next((call for call, said in zip(calls, found, strict=True) if not said.passed), None)
         if wrong is not None and self._where is None:
             self._where = mismatch_map(*wrong, self.tolerance)
+            self._hint = self._hint or never_written(candidate, wrong[1])
         self._note_comparison()
 
     def note(self, found: CallComparison) -> None:

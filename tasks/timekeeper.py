@@ -27,6 +27,10 @@ SINGLE_ROUNDS = 4
 MAX_REPEATS = 3
 COPIED_EACH = "calls answer in the same memory: each answer is copied before the next call, on the kernel's time"
 
+INTERPRETED = (
+    "run by Triton's interpreter on the CPU, and never compiled: the time says nothing about the speed on a GPU"
+)
+
 LAUNCHES_UNKNOWN = (
     "what a launch costs in this process could not be measured: nothing is taken off, and a call may be off by 0.2 µs"
 )
@@ -226,6 +230,7 @@ class Timekeeper:
         found = [
             *flags.throttled_windows(self._repeated, self._kept, len(record.elapsed_ms)),
             flags.others_on_the_card(state),
+            INTERPRETED if contender.facts.get("interpreted") else None,
             *(self.rounds.weak if contender is self.rounds.candidate else ()),
         ]
         record.flags += [flag for flag in found if flag is not None]

@@ -94,9 +94,12 @@ def _message(total: CallComparison, right: int, calls: int, mean: float) -> str:
     if total.fault is not None:
         return f"{total.fault} ({passed})"
     text = (
-        f"Outputs are out of tolerance: {total.mismatch_count} of {total.element_count} elements ({passed}), "
-        f"max difference {total.max_abs_diff:.6e}, avg difference {mean:.6e}, {total.tolerance}"
+        f"Outputs are out of tolerance: {total.mismatch_count} of {total.element_count} elements"
+        f"{f' of {calls} calls' if calls > 1 else ''} ({passed}), "
     )
+    if total.nonfinite_count < total.mismatch_count:
+        text += f"max difference {total.max_abs_diff:.6e}, avg difference {mean:.6e}, "
+    text += str(total.tolerance)
     if total.nonfinite_count:
         text += f"; {total.nonfinite_count} are NaN or infinite on one side only"
     if total.first_mismatch is not None:

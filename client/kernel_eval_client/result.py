@@ -99,7 +99,7 @@ class KernelResult:
 
     status: str
     compiled: bool
-    correctness: bool
+    correctness: bool | None
     runtime: float | None
     timing: Timing | None
     comparison: Comparison | None

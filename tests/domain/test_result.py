@@ -40,6 +40,20 @@ def test_a_comparison_without_times_has_the_originals_zeros():
     assert set(body["ref_runtime"].values()) == {0.0} and body["speedup"] is None
 
 
+def test_where_there_is_no_speedup_a_sentence_says_why():
+    right, wrong = Outcome(Status.PASSED, "torch", timing=timing()), Outcome(Status.WRONG_RESULT, "torch")
+    untimed = Outcome(Status.PASSED, "torch")
+    told = [Report(one, {}, reference=right).body("id")["no_speedup"] for one in (right, wrong, untimed)]
+    assert ["cannot be told from zero" in told[0], "right answers" in told[1], "not timed" in told[2]] == [True] * 3
+    found = Report(right, {}, right, Speedup(2.0, 1.0, 3.0, "faster")).body("id")
+    assert found["no_speedup"] is None and "no_speedup" not in Report(right, {}).body("id")
+
+
+def test_nobody_can_say_of_what_was_not_run_whether_it_is_right():
+    result = Report(Outcome(Status.UNSUPPORTED, "cuda", compiled=True), {}).body("id")["kernel_exec_result"]
+    assert (result["compiled"], result["correctness"]) == (True, None)
+
+
 def test_numbers_that_json_does_not_have_become_null():
     outcome = Outcome(Status.PASSED, "torch", compiled=True, timing=timing(card={"x": [math.nan, {"y": -math.inf}]}))
     body = Report(outcome, {}, outcome, Speedup(math.inf, 1.0, 2.0, "faster")).body("id")

@@ -52,6 +52,24 @@ def test_a_time_that_cannot_be_told_from_zero_is_an_upper_bound_and_says_so() ->
     assert 0 < timing.trusted_ms < 0.01
     assert timing.stats.mean == timing.stats.min == timing.trusted_ms
     assert any("upper bound" in flag for flag in timing.flags)
+    assert timing.distribution == "none"
+
+
+def test_an_interval_that_reaches_zero_is_no_measurement() -> None:
+    # Two standard errors clear of zero, which of three windows says little.
+    timing = record(0.16, 0.26, 0.40).timing("cold")
+    assert timing.precision is None and any("upper bound" in flag for flag in timing.flags)
+
+
+def test_on_the_host_null_windows_that_differ_excuse_event_times_that_do_not_fit() -> None:
+    def made(*null_ms: float) -> TimeRecord:
+        host = TimeRecord(2, is_cuda=False, gated=False)
+        for null in null_ms:
+            host.add(window(5.0, [1.0, 1.0]), Clock(null, 0.1))
+        return host
+
+    assert not any("do not fit" in flag for flag in made(0.1, 6.0, 3.0, 2.0).timing("host").flags)
+    assert any("do not fit" in flag for flag in made(0.1, 0.1, 0.1, 0.1).timing("host").flags)
 
 
 def test_windows_around_zero_do_not_make_the_others_outliers() -> None:

@@ -47,4 +47,6 @@ def test_guards_are_of_no_pattern() -> None:
     slots = layout(torch.float32)
     drawn = torch.stack([region(slots, "output", call, GUARD) for call in range(CALLS)])
     assert len(drawn.unique()) > 50
-    assert not torch.equal(drawn, torch.stack([region(layout(torch.float32), "output", c, GUARD) for c in range(CALLS)]))
+    assert not torch.equal(
+        drawn, torch.stack([region(layout(torch.float32), "output", c, GUARD) for c in range(CALLS)])
+    )

@@ -201,7 +201,7 @@ return call(435, ctypes.create_string_buffer(struct.pack('Q', 0x10000000) + byte
     "a mount": "return checked(libc.mount(b'none', os.getcwd().encode(), b'tmpfs', 0, None)) or 'mounted'",
     "another root folder": "os.mkdir('jail')\nos.chroot('jail')\nreturn 'changed'",
     "another layout of memory": "return call(135, 0x0040000) or 'changed'",
-    "descendants let go": "return checked(libc.prctl(36, 0, 0, 0, 0)) or 'they are the zygote\'s'",
+    "descendants let go": "return checked(libc.prctl(36, 0, 0, 0, 0)) or 'let go'",
     "a filter of its own": "return checked(libc.prctl(22, 2, ctypes.create_string_buffer(16), 0, 0)) or 'installed'",
 }
 

@@ -262,16 +262,26 @@ ADD = kernel(
 )
 
 
-@pytest.mark.parametrize(("bug", "status"), [("", Status.PASSED), (" - 1", Status.WRONG_RESULT)])
-def test_a_triton_kernel_against_a_torch_reference(bench: Workbench, bug: str, status: Status) -> None:
+@pytest.mark.parametrize(
+    ("bug", "status", "says"),
+    [
+        ("", Status.PASSED, ""),
+        (" - 1", Status.WRONG_RESULT, "1 of the 1000 elements of 'out' were never written"),
+        (" + 1", Status.WRONG_RESULT, "wrote outside its outputs"),  # What it wrote there it had read past its inputs.
+    ],
+)
+def test_a_triton_kernel_against_a_torch_reference(bench: Workbench, bug: str, status: Status, says: str) -> None:
     report = judged(bench, kernel(TRITON_ADD.format(bug=bug), "triton", io=TRITON_IO), ADD)
     assert report.outcome.status is status, report.outcome
+    assert says in (report.outcome.message or "")
     assert report.outcome.entry == "kernel add"
 
 
 def test_a_triton_kernel_alone(bench: Workbench) -> None:
     outcome = judged(bench, kernel(TRITON_ADD.format(bug=""), "triton", io=TRITON_IO)).outcome
     assert outcome.status is Status.PASSED and outcome.inputs["source"] == "io contract"
+    assert outcome.timing is not None
+    assert [("interpreter" in flag) for flag in outcome.timing.flags].count(True) == (not bench.target.is_cuda)
 
 
 def test_contracts_that_disagree_are_refused_by_name(bench: Workbench) -> None:

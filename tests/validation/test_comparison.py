@@ -258,11 +258,22 @@ def test_the_message_has_the_numbers_and_the_tolerance() -> None:
     calls = [one(expected, actual, 1e-5, 1e-5), one(expected, expected.clone(), 1e-5, 1e-5)]
     result = merge(calls)
     assert result.message == (
-        "Outputs are out of tolerance: 1 of 16 elements (calls passed 1/2), max difference 5.000000e-01, "
+        "Outputs are out of tolerance: 1 of 16 elements of 2 calls (calls passed 1/2), max difference 5.000000e-01, "
         "avg difference 3.125000e-02, atol=1e-05, rtol=1e-05; first at output 0, index [1, 2]: expected 0.0, got 0.5"
     )
     assert (result.calls, result.calls_passed, result.passed) == (2, 1, False)
     assert result.mean_abs_diff == 0.5 / 16
+
+
+def test_where_all_that_is_wrong_is_not_finite_no_difference_is_told() -> None:
+    expected = torch.zeros(8)
+    actual = expected.clone()
+    actual[7] = torch.nan
+    told = merge([one(expected, actual, 1e-5, 1e-5)]).message
+    assert told == (
+        "Outputs are out of tolerance: 1 of 8 elements (calls passed 0/1), atol=1e-05, rtol=1e-05; "
+        "1 are NaN or infinite on one side only; first at output 0, index [7]: expected 0.0, got nan"
+    )
 
 
 def test_one_wrong_call_among_many_fails_the_job() -> None:
