@@ -25,10 +25,10 @@ OPEN = frozenset({"health", "documentation", "openapi"})
 SCOPES = {
     "submissions": Scope.SUBMIT,
     "jobs": Scope.READ,
-    "batches": Scope.READ,
     "report": Scope.READ,
     "events": Scope.READ,
     "dashboard": Scope.READ,
+    "batches": Scope.READ,
     "stats": Scope.READ,
     "metrics": Scope.READ,
 }

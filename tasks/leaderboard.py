@@ -11,7 +11,7 @@ boards by the time of their last change.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from redis import Redis
@@ -91,7 +91,9 @@ class Summary:
 
     @classmethod
     def read(cls, stored: bytes | str) -> Summary:
-        return cls(**json.loads(stored))
+        """Of this version's, of one before or of one after."""
+        known = {each.name for each in fields(cls)}
+        return cls(**{name: value for name, value in json.loads(stored).items() if name in known})
 
     @property
     def board(self) -> str:

@@ -27,9 +27,9 @@ from tests.conftest import free_port
 BODY = {"kernel": kernel(RELU, "torch")}
 GUARDED = [
     ("POST", "/evaluate"), ("POST", "/compare"), ("POST", "/"), ("POST", "/batch"), ("GET", "/jobs"),
+    ("GET", "/batch/x"),
     ("GET", "/job/x"), ("DELETE", "/job/x"), ("GET", "/stats"), ("POST", "/admin/cleanup-jobs"),
     ("POST", "/jobs/cancel"), ("GET", "/"), ("GET", "/job/x/report"), ("GET", "/job/x/events"), ("GET", "/metrics"),
-    ("GET", "/batch/x"),
 ]  # fmt: skip
 ALL = tuple(Scope)
 

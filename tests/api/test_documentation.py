@@ -13,9 +13,10 @@ from tests.api.payloads import RELU, Json, kernel
 
 OPERATIONS = {
     ("post", "/evaluate"), ("post", "/compare"), ("post", "/batch"), ("post", "/"), ("get", "/job/{job_id}"),
+    ("get", "/batch/{batch_id}"),
     ("delete", "/job/{job_id}"), ("get", "/jobs"), ("get", "/health"), ("get", "/stats"),
     ("post", "/admin/cleanup-jobs"), ("post", "/jobs/cancel"), ("get", "/"), ("get", "/job/{job_id}/report"),
-    ("get", "/job/{job_id}/events"), ("get", "/metrics"), ("get", "/batch/{batch_id}"),
+    ("get", "/job/{job_id}/events"), ("get", "/metrics"),
 }  # fmt: skip
 
 
