@@ -45,7 +45,7 @@ def unknown(batch_id: str) -> Problem:
     """Another key's is answered as one that never was."""
     return Problem(
         Kind.UNKNOWN_BATCH,
-        f"no batch {batch_id[:100]!r} is known: it never was, none of its bodies was accepted, or the time for which "
-        "its jobs are kept is over",
+        f"no batch {batch_id[:100]!r} is known: it was never handed in, none of its bodies was accepted, or the "
+        "time for which its jobs are kept is over",
         batch_id=batch_id[:100],
     )

@@ -97,7 +97,7 @@ def cancel_many(json_data: dict[str, Any]) -> Response:
 @blueprint.get("/jobs")
 @blueprint.input(ListQuerySchema, location="query")
 @blueprint.output(JobListSchema)
-@blueprint.doc(summary="Jobs, newest first")
+@blueprint.doc(summary="Jobs, newest first", responses={404: "No such batch"})
 def listing(query_data: dict[str, Any]) -> Response:
     """A page of the jobs that are kept, without their results; of one state or one batch if asked for.
 
