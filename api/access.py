@@ -28,6 +28,7 @@ SCOPES = {
     "report": Scope.READ,
     "events": Scope.READ,
     "dashboard": Scope.READ,
+    "batches": Scope.READ,
     "stats": Scope.READ,
     "metrics": Scope.READ,
 }
