@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from domain.listing import Listing, NoListing
+
 
 class Status(StrEnum):
     """The verdict about one kernel. Every value but PASSED is a failure of the kernel, none is one of the service."""
@@ -105,7 +107,7 @@ class Outcome:
     """Everything found about one kernel.
 
     `launches` is what its calls launch by its own process's word, where that was asked for: information, no finding.
-    `digest` is the kernel's (`domain.kernel`).
+    `digest` is the kernel's (`domain.kernel`), `listings` its code as text where that was asked for.
     """
 
     status: Status
@@ -121,6 +123,7 @@ class Outcome:
     comparison: Comparison | None = None
     launches: dict[str, Any] | None = None
     digest: str | None = None
+    listings: list[Listing | NoListing] | None = None
 
 
 @dataclass(frozen=True)
@@ -222,6 +225,7 @@ def _exec_result(outcome: Outcome, environment: dict[str, Any]) -> dict[str, Any
         "inputs": outcome.inputs,
         "build": outcome.build,
         "launches": outcome.launches,
+        "artifacts": None if outcome.listings is None else [one.told() for one in outcome.listings],
         "metadata": {
             "gpu_id": environment.get("gpu_id"),
             "gpu_type": environment.get("gpu_type"),

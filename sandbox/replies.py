@@ -8,6 +8,9 @@ from typing import Any
 
 import torch
 
+from backends.listings import MAX_CHARS, MAX_CODES, Found, Lacking
+from domain.listing import Form
+
 MAX_FACTS = 64
 MAX_LAUNCHES = 10**6
 MAX_FACT_CHARS = 2048
@@ -53,6 +56,34 @@ def tensors(value: Any) -> list[torch.Tensor] | None:
 def launches(wire: Any) -> int | None:
     """A call's launches; None for what is no such count."""
     return wire if type(wire) is int and 0 <= wire <= MAX_LAUNCHES else None
+
+
+def listings(answer: dict[str, Any]) -> list[Found | Lacking]:
+    """Texts of code, and those that cannot be had; without whatever is no such thing."""
+    most = MAX_CODES * len(Form)
+    found, lacking = (
+        [one for one in _list(answer.get(key))[:most] if _is_of_code(one)] for key in ("found", "lacking")
+    )
+    texts = [
+        Found(
+            one["kernel"],
+            Form(one["form"]),
+            one["text"][:MAX_CHARS],
+            truncated=one.get("truncated") is True or len(one["text"]) > MAX_CHARS,
+            variant=_text(one["variant"]) if one.get("variant") is not None else None,
+        )
+        for one in found
+        if isinstance(one.get("text"), str)
+    ]
+    return [*texts, *(Lacking(one["kernel"], Form(one["form"]), _text(one.get("reason"))) for one in lacking)]
+
+
+def _list(wire: Any) -> list[Any]:
+    return wire if isinstance(wire, list) else []
+
+
+def _is_of_code(wire: Any) -> bool:
+    return isinstance(wire, dict) and isinstance(wire.get("kernel"), str) and wire.get("form") in list(Form)
 
 
 def facts(wire: Any) -> dict[str, Any]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
 import torch
 
 from backends.backend import Artifact, Target
+from backends.listings import Found, Lacking
 from domain import value as values
 from domain.dtype import ITEM_BYTES
 from domain.fault import KernelFault
 from domain.kernel import Kernel
+from domain.listing import Form
 from domain.result import Status
 from domain.value import CodecError, TensorRef
 from sandbox import arena as arenas
@@ -20,7 +23,7 @@ from sandbox.arena import Arena, aligned, view, write
 from sandbox.channel import Message, ProtocolError, finite_numbers
 from sandbox.launch_trace import LaunchTrace, read_trace
 from sandbox.launcher import Runner
-from sandbox.replies import MAX_FACTS, Loaded, Probe, State, facts, launches, tensors
+from sandbox.replies import MAX_FACTS, Loaded, Probe, State, facts, launches, listings, tensors
 
 LAUNCHES_AGREE_MS = 30e-6
 """Tries of one context differ by 2 to 8 ns where nothing else runs (docs/measurements.md)."""
@@ -47,6 +50,10 @@ class Session:
             deferred=str(deferred) if deferred is not None else None,
             log=str(answer.get("log") or ""),
         )
+
+    def listings(self, forms: Iterable[Form]) -> list[Found | Lacking]:
+        """Has a builder read the code that lies in its folder; by its own word."""
+        return listings(self.runner.request({"op": "listings", "forms": [form.value for form in forms]}))
 
     def until(self, deadline: float) -> None:
         """The runner is killed at that time (time.monotonic) and no sooner."""
