@@ -100,7 +100,9 @@ def _of_triton(folder: Path) -> Iterator[_Code]:
         with suppress(NoText, OSError, ValueError, KeyError, TypeError):
             compiled_with = json.loads(_read(note, _MAX_NOTE_BYTES))
             chosen = (int(compiled_with["num_warps"]), int(compiled_with["num_stages"]))
-            texts = {form: [note.with_suffix(f".{form}")] for form in Form if form is not Form.SASS}
+            texts: dict[Form, list[Path]] = {
+                form: [note.with_suffix(f".{form}")] for form in Form if form is not Form.SASS
+            }
             variant = f"num_warps={chosen[0]}, num_stages={chosen[1]}"
             found.append((note.stem, chosen, str(note), _Code(note.stem, texts, [cubin], variant=variant)))
     yield from (code for *_, code in sorted(found, key=lambda each: each[:3]))

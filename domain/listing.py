@@ -1,4 +1,4 @@
-"""A kernel's code as text, in a form that it has on its way from source to machine: what a request's `artifacts` ask for."""
+"""A kernel's code as text, in a form that it has between source and machine: what a request's `artifacts` ask for."""
 
 from __future__ import annotations
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 from domain.listing import Listing, NoListing
+
+CANDIDATE, REFERENCE = "candidate", "reference"
+"""The sides of a job; a kernel that is judged alone is the candidate."""
 
 
 class Status(StrEnum):
@@ -125,6 +128,17 @@ class Outcome:
     digest: str | None = None
     listings: list[Listing | NoListing] | None = None
 
+    def without_texts(self, reason: str) -> Outcome:
+        """The same, with none of the listings, and that as the reason."""
+        if self.listings is None:
+            return self
+        return replace(
+            self,
+            listings=[
+                NoListing(one.form, reason, one.kernel) if isinstance(one, Listing) else one for one in self.listings
+            ],
+        )
+
 
 @dataclass(frozen=True)
 class Speedup:
@@ -149,6 +163,22 @@ class Report:
     speedup: Speedup | None = None
     device_metrics: dict[str, Any] | None = None
     budget: dict[str, Any] | None = None
+
+    @property
+    def texts(self) -> dict[str, bytes]:
+        """The listings of both kernels, compressed, by side and name: `candidate/add.ptx`."""
+        sides = {CANDIDATE: self.outcome, REFERENCE: self.reference}
+        return {
+            f"{side}/{one.name}": one.packed
+            for side, outcome in sides.items()
+            for one in (outcome.listings if outcome is not None else None) or ()
+            if isinstance(one, Listing)
+        }
+
+    def without_texts(self, reason: str) -> Report:
+        """The same, with none of the listings, and that as the reason."""
+        reference = self.reference.without_texts(reason) if self.reference is not None else None
+        return replace(self, outcome=self.outcome.without_texts(reason), reference=reference)
 
     def _no_speedup(self) -> str:
         """Why there is none, and what helps."""

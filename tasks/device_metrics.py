@@ -4,6 +4,8 @@ from __future__ import annotations
 
 NOT_COLLECTED = {
     "status": "unavailable",
-    "reason": "this version does not collect device metrics; unset ENABLE_DEVICE_METRICS, and profile with ncu by hand. "
-    "What is known without counters is in `build`, and with `profile` in `launches`",
+    "reason": (
+        "this version does not read hardware counters; unset ENABLE_DEVICE_METRICS, and profile with ncu by hand. What "
+        "is known without counters is in `build` and, with `profile`, in `launches` (docs/DEVICE_METRICS_GUIDE.md)"
+    ),
 }

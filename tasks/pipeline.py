@@ -15,7 +15,7 @@ from typing import Any
 from domain.fault import InfrastructureFault, JobCancelled, KernelFault
 from domain.job import Stage
 from domain.request import Request
-from domain.result import Report, Speedup, Status
+from domain.result import CANDIDATE, REFERENCE, Report, Speedup, Status
 from profiling.card import CardUnavailable
 from profiling.card_errors import CardError
 from tasks.afterwards import NOT_REACHED, SUSPICIOUS, look_at_launches, look_at_operations
@@ -56,10 +56,10 @@ def run(
     with ExitStack() as stack:
         bench.start_zygote()
         folder = stack.enter_context(bench.job_folder())
-        candidate = Contender("candidate", request.kernel, bench.private_folder(folder / "candidate"))
+        candidate = Contender(CANDIDATE, request.kernel, bench.private_folder(folder / "candidate"))
         reference = None
         if request.reference is not None:
-            reference = Contender("reference", request.reference, bench.private_folder(folder / "reference"))
+            reference = Contender(REFERENCE, request.reference, bench.private_folder(folder / "reference"))
         job = _Job(request, bench, progress, cancelled, candidate, reference, so_far)
         for contender in job.contenders:
             stack.callback(contender.clear)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from types import MappingProxyType
 from typing import Any, Literal, cast
 
 from redis import Redis
@@ -119,16 +120,24 @@ class JobRecords:
         """Say that this attempt is at work (at least every PULSE_TTL_S / 2) and hear whether it still should be."""
         return cast(Pulse, text(self._pulse(args=[job_id, attempt, PULSE_TTL_S])))
 
-    def complete(self, job_id: str, attempt: int, body: dict[str, Any]) -> bool:
-        """Store the answer about the kernel, terminal; ValueError for a body with NaN or infinity: not JSON."""
+    def complete(
+        self, job_id: str, attempt: int, body: dict[str, Any], texts: Mapping[str, bytes] = MappingProxyType({})
+    ) -> bool:
+        """Store the answer about the kernel, terminal; ValueError for a body with NaN or infinity: not JSON.
+
+        `texts` are kept beside it, by name (`tasks/artifacts.py`).
+        """
         result = json.dumps(body, allow_nan=False, separators=(",", ":"))
         names = json.dumps(counters.counted(body))
         again = "1" if body["verdict"] in REUSABLE else ""
         summary = Summary.of(body)
         told = json.dumps(asdict(summary), separators=(",", ":"))
         place = [summary.board, summary.candidate or "", repr(summary.ratio or 0.0)]
+        beside = [part for named in texts.items() for part in named]
         return bool(
-            self._complete(args=[job_id, attempt, self._ttl_s, result, names, again, told, *place, body["verdict"]])
+            self._complete(
+                args=[job_id, attempt, self._ttl_s, result, names, again, told, *place, body["verdict"], *beside]
+            )
         )
 
     def fail(self, job_id: str, attempt: int, error: str) -> bool:
