@@ -77,7 +77,7 @@ def _codes(folder: Path) -> Iterator[_Code]:
 
 def _raw(folder: Path) -> Iterator[_Code]:
     if (folder / cuda.CUBIN).is_file():
-        with suppress(NoText, OSError, ValueError, KeyError, TypeError):
+        with suppress(NoText, OSError, ValueError, KeyError, TypeError, RecursionError):
             name = str(json.loads(_read(folder / cuda.PLAN, _MAX_NOTE_BYTES))["name"])
             yield _Code(name, {Form.PTX: [folder / cuda.PTX]}, [folder / cuda.CUBIN])
 
@@ -97,7 +97,7 @@ def _of_triton(folder: Path) -> Iterator[_Code]:
         cubin = note.with_suffix(".cubin")
         if note.name.startswith("__grp__") or not cubin.is_file():
             continue
-        with suppress(NoText, OSError, ValueError, KeyError, TypeError):
+        with suppress(NoText, OSError, ValueError, KeyError, TypeError, RecursionError):
             compiled_with = json.loads(_read(note, _MAX_NOTE_BYTES))
             chosen = (int(compiled_with["num_warps"]), int(compiled_with["num_stages"]))
             texts: dict[Form, list[Path]] = {
