@@ -30,7 +30,6 @@ from sandbox.flop_count import counted
 from sandbox.launch_count import counted_launches
 from sandbox.launch_latency import launch_times_ms
 from sandbox.layout import Call, laid_out
-from sandbox.listed import listed
 from sandbox.marks import mark, milliseconds
 from sandbox.null_kernel import NullKernel
 from sandbox.tracing import traced
@@ -51,7 +50,6 @@ class Runner:
         self.output_arguments: tuple[int, ...] = ()
         self.reuses_memory = False
         self.pad: torch.Tensor | None = None
-        self.listings = partial(listed, folder)
 
     def build(self, message: Message) -> Message:
         """Compiles in this process, with no GPU visible."""
