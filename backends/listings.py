@@ -12,18 +12,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from backends import cuda, extension
+from backends import cuda, extension, triton_cache
 from backends.compiler import PTX
 from backends.disassembler import NoText, disassembled, extracted
 from domain.listing import Form
 
-TRITON_CACHE = "triton"
-"""In a job's folder (`sandbox.confinement`)."""
 MAX_CODES = 16
 """Kernels, variants and extensions of one folder that are told of."""
 MAX_CHARS = 1 << 20
 """Of one text; the rest is left out, and said to be."""
-_MAX_NOTE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -78,7 +75,7 @@ def _codes(folder: Path) -> Iterator[_Code]:
 def _raw(folder: Path) -> Iterator[_Code]:
     if (folder / cuda.CUBIN).is_file():
         with suppress(NoText, OSError, ValueError, KeyError, TypeError, RecursionError):
-            name = str(json.loads(_read(folder / cuda.PLAN, _MAX_NOTE_BYTES))["name"])
+            name = str(json.loads(_read(folder / cuda.PLAN, triton_cache.MAX_NOTE_BYTES))["name"])
             yield _Code(name, {Form.PTX: [folder / cuda.PTX]}, [folder / cuda.CUBIN])
 
 
@@ -91,21 +88,10 @@ def _extensions(folder: Path) -> Iterator[_Code]:
 
 
 def _of_triton(folder: Path) -> Iterator[_Code]:
-    """By name, and in the order of what they were compiled with: the cache's folders are named by digests."""
-    found = []
-    for note in sorted((folder / TRITON_CACHE).glob("*/*.json")):
-        cubin = note.with_suffix(".cubin")
-        if note.name.startswith("__grp__") or not cubin.is_file():
-            continue
-        with suppress(NoText, OSError, ValueError, KeyError, TypeError, RecursionError):
-            compiled_with = json.loads(_read(note, _MAX_NOTE_BYTES))
-            chosen = (int(compiled_with["num_warps"]), int(compiled_with["num_stages"]))
-            texts: dict[Form, list[Path]] = {
-                form: [note.with_suffix(f".{form}")] for form in Form if form is not Form.SASS
-            }
-            variant = f"num_warps={chosen[0]}, num_stages={chosen[1]}"
-            found.append((note.stem, chosen, str(note), _Code(note.stem, texts, [cubin], variant=variant)))
-    yield from (code for *_, code in sorted(found, key=lambda each: each[:3]))
+    for one in triton_cache.compiled(folder):
+        texts = {form: [one.file(f".{form}")] for form in (Form.PTX, Form.LLIR, Form.TTGIR, Form.TTIR)}
+        variant = f"num_warps={one.num_warps}, num_stages={one.num_stages}"
+        yield _Code(one.name, texts, [one.file(".cubin")], variant=variant)
 
 
 def _listing(code: _Code, form: Form, folder: Path) -> Found | Lacking | None:

@@ -48,6 +48,14 @@ class Probe:
     launches: int | None = None
 
 
+@dataclass(frozen=True)
+class Code:
+    """What a folder holds of compiled code: texts and those that cannot be had, and what Triton's kernels need."""
+
+    texts: list[Found | Lacking]
+    kernels: list[dict[str, Any]]
+
+
 def tensors(value: Any) -> list[torch.Tensor] | None:
     """A list of tensors; None for whatever else a runner may send in its place."""
     return value if isinstance(value, list) and all(isinstance(one, torch.Tensor) for one in value) else None
@@ -58,8 +66,8 @@ def launches(wire: Any) -> int | None:
     return wire if type(wire) is int and 0 <= wire <= MAX_LAUNCHES else None
 
 
-def listings(answer: dict[str, Any]) -> list[Found | Lacking]:
-    """Texts of code, and those that cannot be had; without whatever is no such thing."""
+def code(answer: dict[str, Any]) -> Code:
+    """Without whatever is no such thing."""
     most = MAX_CODES * len(Form)
     found, lacking = (
         [one for one in _list(answer.get(key))[:most] if _is_of_code(one)] for key in ("found", "lacking")
@@ -75,7 +83,9 @@ def listings(answer: dict[str, Any]) -> list[Found | Lacking]:
         for one in found
         if isinstance(one.get("text"), str)
     ]
-    return [*texts, *(Lacking(one["kernel"], Form(one["form"]), _text(one.get("reason"))) for one in lacking)]
+    reasons = [Lacking(one["kernel"], Form(one["form"]), _text(one.get("reason"))) for one in lacking]
+    kernels = [_group(one) for one in _list(answer.get("kernels"))[:MAX_CODES] if isinstance(one, dict)]
+    return Code([*texts, *reasons], kernels)
 
 
 def _list(wire: Any) -> list[Any]:

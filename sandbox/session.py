@@ -10,7 +10,6 @@ from typing import Any
 import torch
 
 from backends.backend import Artifact, Target
-from backends.listings import Found, Lacking
 from domain import value as values
 from domain.dtype import ITEM_BYTES
 from domain.fault import KernelFault
@@ -23,7 +22,7 @@ from sandbox.arena import Arena, aligned, view, write
 from sandbox.channel import Message, ProtocolError, finite_numbers
 from sandbox.launch_trace import LaunchTrace, read_trace
 from sandbox.launcher import Runner
-from sandbox.replies import MAX_FACTS, Loaded, Probe, State, facts, launches, listings, tensors
+from sandbox.replies import MAX_FACTS, Code, Loaded, Probe, State, code, facts, launches, tensors
 
 LAUNCHES_AGREE_MS = 30e-6
 """Tries of one context differ by 2 to 8 ns where nothing else runs (docs/measurements.md)."""
@@ -51,9 +50,10 @@ class Session:
             log=str(answer.get("log") or ""),
         )
 
-    def listings(self, forms: Iterable[Form]) -> list[Found | Lacking]:
+    def code(self, forms: Iterable[Form]) -> Code:
         """Has a builder read the code that lies in its folder; by its own word."""
-        return listings(self.runner.request({"op": "listings", "forms": [form.value for form in forms]}))
+        wanted = [form.value for form in forms]
+        return code(self.runner.request({"op": "listings", "forms": wanted, "arch": self.target.arch}))
 
     def until(self, deadline: float) -> None:
         """The runner is killed at that time (time.monotonic) and no sooner."""

@@ -6,10 +6,12 @@ written by the submission's own processes; so its word is bounded and cleaned he
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from backends import triton_cache
 from backends.listings import Found, Lacking
 from domain.fault import InfrastructureFault, KernelFault
 from domain.kernel import KernelType
@@ -29,17 +31,29 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _IN_NO_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
-def read_listings(
-    contender: Contender, forms: Iterable[Form], bench: Workbench, cancelled: Callable[[], bool]
-) -> list[Listing | NoListing]:
-    """For each form at least one entry, if only the reason why there is nothing. Raises JobCancelled."""
+def look_at_code(contender: Contender, forms: Iterable[Form], bench: Workbench, cancelled: Callable[[], bool]) -> None:
+    """Notes for each form at least one entry, if only the reason why there is nothing. Raises JobCancelled.
+
+    Of kernels that Triton compiled at a call, what their machine code needs is noted too, asked for or not.
+    """
     wanted = list(forms)
-    if not contender.outcome({}).compiled:
-        return [NoListing(form, "the kernel was not compiled") for form in wanted]
+    kept: list[Listing | NoListing] = [NoListing(form, "the kernel was not compiled") for form in wanted]
+    if contender.outcome({}).compiled:
+        # By os.path: where the folder has been closed to us, there is none.
+        there = os.path.isdir(contender.folder / triton_cache.FOLDER)
+        at_calls = there and "variants" not in contender.facts
+        if wanted or at_calls:
+            kept = _read(contender, wanted, bench, cancelled, with_needs=at_calls)
+    contender.listings = kept if wanted else None
+
+
+def _read(
+    contender: Contender, wanted: list[Form], bench: Workbench, cancelled: Callable[[], bool], *, with_needs: bool
+) -> list[Listing | NoListing]:
     session = None
     try:
         session = bench.session(contender.folder, gpu=False, deadline=deadline_in(READ_S), cancelled=cancelled)
-        told = session.listings(wanted)
+        told = session.code(wanted)
     except (KernelFault, InfrastructureFault) as fault:
         late = isinstance(fault, KernelFault) and fault.status is Status.TIMEOUT
         reason = f"reading it took more than {READ_S:g} s" if late else f"reading it failed: {_plain(contender, fault)}"
@@ -47,14 +61,17 @@ def read_listings(
     finally:
         if session is not None:
             session.close()
-    return _kept(contender, wanted, told)
+    if with_needs and told.kernels:
+        kernels = contender.facts.get("kernels")
+        contender.facts["kernels"] = [*(kernels if isinstance(kernels, list) else []), *told.kernels]
+    return _kept(contender, wanted, told.texts)
 
 
 def _kept(contender: Contender, wanted: list[Form], told: list[Found | Lacking]) -> list[Listing | NoListing]:
     kept: list[Listing | NoListing] = []
     names: set[str] = set()
     left = MAX_KEPT_BYTES
-    for one in sorted(told, key=lambda each: wanted.index(each.form)):
+    for one in sorted((each for each in told if each.form in wanted), key=lambda each: wanted.index(each.form)):
         kernel = _plain(contender, one.kernel)
         if isinstance(one, Lacking):
             kept.append(NoListing(one.form, _plain(contender, one.reason), kernel))

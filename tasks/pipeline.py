@@ -24,7 +24,7 @@ from tasks.contender import Contender, Stopped
 from tasks.device_metrics import NOT_COLLECTED
 from tasks.environment import environment
 from tasks.lease import device_lease
-from tasks.listings import read_listings
+from tasks.listings import look_at_code
 from tasks.other_distributions import OtherDistributions, untried
 from tasks.preparation import Preparation
 from tasks.rounds import Rounds
@@ -84,8 +84,8 @@ def run(
         finally:
             job.close()
         job.blame_card()
-        for contender in job.contenders if request.artifacts else ():
-            contender.listings = read_listings(contender, request.artifacts, bench, cancelled)
+        for contender in job.contenders:
+            look_at_code(contender, request.artifacts, bench, cancelled)
         return job.report()
 
 

@@ -70,10 +70,8 @@ def _rows(made: Made, named: str) -> list[Row]:
 
 
 def _name(code: Made, number: int) -> str:
-    if code.get("name"):
-        return str(code["name"])
     chosen = ", ".join(f"{key}={code[key]}" for key in ("num_warps", "num_stages") if code.get(key) is not None)
-    return f"Variant {number}" + (f": {chosen}" if chosen else "")
+    return str(code.get("name") or f"Variant {number}") + (f": {chosen}" if chosen else "")
 
 
 def _row(code: Made, name: str) -> Row:

@@ -58,7 +58,7 @@ def _items(value: Any) -> list[Any]:
 
 def _name(told: Mapping[str, Any], number: int) -> str:
     chosen = ", ".join(f"{key}={told[key]}" for key in ("num_warps", "num_stages") if told.get(key) is not None)
-    return str(told.get("name") or f"variant {number}" + (f": {chosen}" if chosen else ""))
+    return str(told.get("name") or f"variant {number}") + (f": {chosen}" if chosen else "")
 
 
 def _whole(value: Any) -> int | None:

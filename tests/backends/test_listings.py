@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from backends import disassembler, listings
+from backends import disassembler, listings, triton_cache
 from backends.compiler import _with_passes
 from backends.listings import Found, Lacking
 from domain.listing import Form
@@ -69,6 +69,15 @@ def test_every_stage_of_triton(compiled_by_triton: Path) -> None:
     assert "tt.load" in texts[Form.TTIR].text and "ttg.num-warps" in texts[Form.TTGIR].text
     assert "define" in texts[Form.LLIR].text and ".entry add" in texts[Form.PTX].text
     assert "EXIT" in texts[Form.SASS].text
+
+
+def test_what_triton_compiled_is_told_as_it_was_when_it_was_compiled(compiled_by_triton: Path) -> None:
+    ahead = built(kernel(HEAD + TUNED, "triton", contract(*TENSORS, N, grid=CDIV)), compiled_by_triton, H200)
+    assert len(ahead.facts["variants"]) == 2 and all(one["registers"] > 0 for one in ahead.facts["variants"])
+    needed = triton_cache.needed(compiled_by_triton, "sm_90", 16)
+    assert needed == [{"name": "add", **variant} for variant in ahead.facts["variants"]]
+    (first,) = triton_cache.needed(compiled_by_triton, None, 1)
+    assert first["registers"] == needed[0]["registers"] and "occupancy" not in first
 
 
 def test_configurations_of_one_kernel_are_told_apart(compiled_by_triton: Path) -> None:

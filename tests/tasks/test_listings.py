@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from backends import nvrtc
 from domain.listing import Form, Listing, NoListing, unpack
 from domain.request import Request
 from domain.result import Outcome, Report, Status
@@ -14,6 +16,7 @@ from tasks import listings
 from tasks.pipeline import run
 from tasks.workbench import Workbench
 from tests.backends.test_cuda import IO, SCALE
+from tests.backends.test_machine_code import compiled
 from tests.bench import own_workbench
 from tests.tasks.test_building import MODEL
 
@@ -118,6 +121,33 @@ def test_what_a_submission_wrote_itself_is_bounded_and_cleaned(bench: Workbench)
     assert "kernel.py" in text and str(bench.folder) not in text
     assert "its file cannot be read" in reasons(found)[Form.TTIR] or "not there" in reasons(found)[Form.TTIR]
     assert "did not read the machine code" in reasons(found)[Form.SASS]
+
+
+def test_of_what_triton_compiled_at_a_call_the_needs_are_told_unasked(bench: Workbench) -> None:
+    code = base64.b64encode(compiled("sm_90a").cubin)  # Three kernels: as none of Triton's has, so no figures.
+    one = base64.b64encode(nvrtc.compile_source(SCALE, ["-arch=sm_90a"], {}).cubin)
+    source = f"""
+import base64, json
+from pathlib import Path
+for name, cubin in (("one", {one!r}), ("three", {code!r})):
+    place = Path("triton") / name
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "k.json").write_text(json.dumps({{"num_warps": 4, "num_stages": 3, "shared": 512}}))
+    (place / "k.cubin").write_bytes(base64.b64decode(cubin))
+{MODEL}"""
+    found = judged(bench, torch(source)).outcome
+    assert found.status is Status.PASSED and found.listings is None
+    first, second = sorted(found.build["kernels"], key=lambda each: "registers" not in each)
+    assert (first["name"], first["num_warps"], first["shared_bytes"]) == ("k", 4, 512) and first["registers"] > 0
+    assert "registers" not in second
+
+
+CLOSED = "import os\nos.makedirs('triton', exist_ok=True)\nos.chmod('.', 0)\n" + MODEL
+
+
+def test_a_folder_that_was_closed_to_us_is_a_reason(bench: Workbench) -> None:
+    found = judged(bench, torch(CLOSED), "ptx").outcome
+    assert found.listings is not None and texts(found) == {} and set(reasons(found)) == {Form.PTX}
 
 
 MANY = (
