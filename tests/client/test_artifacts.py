@@ -14,9 +14,11 @@ from kernel_eval_client import Artifact, Client, MachineCode, Result, errors
 from kernel_eval_client.agents import brief, mcp_server
 from kernel_eval_client.cli import show
 from kernel_eval_client.cli.main import main
+from kernel_eval_client.launched import in_a_line
 from tests.backends.test_cuda import IO, SCALE
 from tests.client.conftest import Asked
 from tests.client.test_mcp import call
+from tests.client.test_service import TWICE
 
 KERNEL = {"source_code": SCALE, "kernel_type": "cuda", "io": IO}
 EVIL = "\x1b]0;mine\x07 \x9b31m"
@@ -74,6 +76,36 @@ def test_a_name_that_is_more_than_a_name_is_none(name: str) -> None:
 )
 def test_what_machine_code_needs(build: dict[str, Any], expected: list[MachineCode]) -> None:
     assert MachineCode.all_of(build, "f") == expected
+
+
+@pytest.mark.parametrize(
+    ("launches", "told"),
+    [
+        (None, None),
+        ({"status": "unavailable", "reason": "no profiler"}, "not known: no profiler"),
+        ({"launches": 0.0, "kernels": []}, "0 a call: nothing"),
+        (
+            {"launches": 2.5, "kernels_left_out": 1, "kernels": [
+                {"name": "axpy", "share": 0.75, "origin": "custom"}, {"name": "gemm", "share": 0.2, "library": "BLAS"},
+                {"name": "copy", "share": 0.04, "origin": "memory"}, {"name": "fill", "share": 0.01},
+            ]},
+            "2.5 a call: 75% axpy (custom), 20% gemm (BLAS), 4% copy (memory), and 2 more",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_launched_in_a_line(launches: dict[str, Any] | None, told: str | None) -> None:
+    assert in_a_line(launches) == told
+
+
+def test_a_profiled_job_tells_what_it_launches(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "twice.py"
+    source.write_text(TWICE.source_code)
+    assert main(["evaluate", str(source), "--profile", "--num-trials", "6", "--url", url]) == 0
+    told = capsys.readouterr().out
+    assert "launches" in told and "% aten::mul (PyTorch)" in told
+    with Client(url) as client:
+        (job,) = client.jobs(state="completed", limit=1)
+        assert "aten::mul" in brief.of_result(client.wait(job.job_id))
 
 
 def test_on_the_command_line(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

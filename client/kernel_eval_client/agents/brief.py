@@ -10,6 +10,7 @@ from kernel_eval_client.artifact import Artifact
 from kernel_eval_client.errors import CallerError, KernelEvalError, KeyRefused, RateLimited, ServiceError, UnknownJob
 from kernel_eval_client.explain import excerpt, spots
 from kernel_eval_client.job import Job
+from kernel_eval_client.launched import in_a_line
 from kernel_eval_client.machine_code import MachineCode
 from kernel_eval_client.result import Result
 
@@ -152,10 +153,16 @@ def _figures(found: Result) -> Iterator[str]:
         )
         if comparison.first_mismatch:
             yield f"first mismatch: {_cut(json.dumps(dict(comparison.first_mismatch)), 200)}"
-    for code in found.kernel.machine_code[:_KERNELS]:
-        yield _cut(_code(code), 200)
+    yield from _on_device(found)
     if found.kernel.inputs.get("inferred"):
         yield _cut(str(found.kernel.inputs["inferred"]), 200)
+
+
+def _on_device(found: Result) -> Iterator[str]:
+    if (launched := in_a_line(found.kernel.launches)) is not None:
+        yield _cut(f"launches {launched}", 300)
+    for code in found.kernel.machine_code[:_KERNELS]:
+        yield _cut(_code(code), 200)
 
 
 def _code(code: MachineCode) -> str:

@@ -12,6 +12,7 @@ from kernel_eval_client.async_client import Finished
 from kernel_eval_client.errors import CallerError, KernelEvalError, ServiceError
 from kernel_eval_client.explain import excerpt, spots
 from kernel_eval_client.job import Job
+from kernel_eval_client.launched import in_a_line
 from kernel_eval_client.machine_code import MachineCode
 from kernel_eval_client.result import Result, Speedup
 
@@ -84,6 +85,8 @@ def _facts(found: Result) -> Iterator[tuple[str, str]]:
         yield "outputs", f"{wrong} (atol {comparison.atol}, rtol {comparison.rtol})"
     for sentence in comparison.weak_reference if comparison else ():
         yield "weak", sentence
+    if (launched := in_a_line(found.kernel.launches)) is not None:
+        yield "launches", plain(launched)
     if found.kernel.inputs.get("inferred"):
         yield "inputs", str(found.kernel.inputs["inferred"])
     device = found.environment.get("gpu_name") or found.environment.get("device") or "?"
