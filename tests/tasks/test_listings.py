@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -67,6 +68,35 @@ def test_both_sides_and_what_has_no_code_of_its_own(bench: Workbench) -> None:
     uncompiled = judged(bench, torch("import nowhere"), "ptx", "sass").outcome
     assert uncompiled.status is Status.COMPILE_ERROR
     assert set(reasons(uncompiled).values()) == {"the kernel was not compiled"}
+
+
+EXTENSION = '''
+from torch.utils.cpp_extension import load_inline
+
+cuda = """
+__global__ void twice(const float* x, float* y) { y[threadIdx.x] = 2 * x[threadIdx.x]; }
+torch::Tensor run(torch::Tensor x) {
+    auto y = torch::empty_like(x);
+    twice<<<1, 64>>>(x.data_ptr<float>(), y.data_ptr<float>());
+    return y;
+}
+"""
+module = load_inline("twice_ext", ["torch::Tensor run(torch::Tensor x);"], [cuda], functions=["run"])
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        return module.run(x)
+'''
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc")
+def test_an_extension_and_the_same_out_of_the_cache(bench: Workbench) -> None:
+    kernel = {"source_code": EXTENSION, "kernel_type": "torch_cuda"}
+    first, again = (judged(bench, kernel, "ptx", "sass", timeout=300).outcome for _ in range(2))
+    assert (first.build["compile_cache"], again.build["compile_cache"]) == ("miss", "hit")
+    assert texts(first) == texts(again) and set(texts(first)) == {"twice_ext.ptx", "twice_ext.sass"}
+    assert "twice" in texts(first)["twice_ext.ptx"] and "STG" in texts(first)["twice_ext.sass"]
 
 
 TRITON = """
