@@ -9,6 +9,7 @@ from api import (
     admin,
     answers,
     artifacts,
+    batches,
     body,
     dashboard,
     documentation,
@@ -30,7 +31,7 @@ from domain.settings import settings
 
 def create_app() -> APIFlask:
     """The WSGI application, by the settings of the environment; it connects to Redis with the first request."""
-    app = APIFlask(__name__, title=documentation.TITLE, version=documentation.VERSION, docs_oauth2_redirect_path=None)
+    app = APIFlask(__name__, title=documentation.TITLE, version=documentation.VERSION, docs_path=None)
     app.config["MAX_CONTENT_LENGTH"] = settings().max_body
     app.json.sort_keys = False  # type: ignore[attr-defined]
     documentation.configure(app)
@@ -39,7 +40,10 @@ def create_app() -> APIFlask:
     app.after_request(answers.fresh)
     app.after_request(tracing.tell)
     open_access(app, settings(), open_desk(app).redis)
-    for noun in (submissions, jobs, artifacts, report, events, dashboard, health, stats, metrics, admin, documentation):
+    for noun in (
+        *(submissions, jobs, batches, artifacts, report, events, dashboard),
+        *(health, stats, metrics, admin, documentation),
+    ):
         app.register_blueprint(noun.blueprint)
     app.wsgi_app = RequestIds(app.wsgi_app)  # type: ignore[method-assign]
     return app

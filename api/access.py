@@ -29,6 +29,7 @@ SCOPES = {
     "report": Scope.READ,
     "events": Scope.READ,
     "dashboard": Scope.READ,
+    "batches": Scope.READ,
     "stats": Scope.READ,
     "metrics": Scope.READ,
 }

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping, Sequence
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 from flask import Response, jsonify, request
@@ -20,9 +22,9 @@ CROWDED_RETRY_S = 5
 """Asked of a client that found every place to wait taken and was answered at once."""
 
 
-def job(view: JobView, status: int = 200) -> Response:
+def job(view: JobView, status: int = 200, besides: Mapping[str, Any] = MappingProxyType({})) -> Response:
     """The job as it is."""
-    response = jsonify(body(view))
+    response = jsonify({**body(view), **besides})
     response.status_code = status
     if not view.state.terminal:
         response.headers["Retry-After"] = str(POLL_AFTER_S)
@@ -33,22 +35,32 @@ def held(view: JobView, query: dict[str, Any]) -> tuple[JobView, dict[str, str]]
     """The job after the wait that the client asked for, and the headers that say how that went."""
     seconds = wanted(query)
     after, placed = desk().waiters.hold(view, seconds)
-    headers = {}
-    if seconds and "wait" not in query and placed:
-        headers["Preference-Applied"] = f"wait={seconds:g}"
+    return after, _waited(query, seconds, placed=placed)
+
+
+def all_held(views: Sequence[JobView], query: dict[str, Any]) -> tuple[list[JobView], dict[str, str]]:
+    """The same for many jobs, without their results."""
+    seconds = wanted(query)
+    after, placed = desk().waiters.hold_all(views, seconds)
+    return after, _waited(query, seconds, placed=placed)
+
+
+def _waited(query: dict[str, Any], seconds: float, *, placed: bool) -> dict[str, str]:
     if not placed:
-        headers["Retry-After"] = str(CROWDED_RETRY_S)
-    return after, headers
+        return {"Retry-After": str(CROWDED_RETRY_S)}
+    return {"Preference-Applied": f"wait={seconds:g}"} if seconds and "wait" not in query else {}
 
 
-def submitted(view: JobView, query: dict[str, Any]) -> Response:
+def submitted(view: JobView, query: dict[str, Any], ignored: list[str]) -> Response:
     """202 with the job, or after the wait that was asked for: 200 with the original service's body.
 
-    Raises Problem when the job failed (our fault) or was cancelled meanwhile.
+    Both name the fields of the body that were `ignored`. Raises Problem when the job failed (our fault) or was
+    cancelled meanwhile.
     """
     view, headers = held(view, query)
+    besides = {"ignored": ignored} if ignored else {}
     if view.state is State.COMPLETED and view.result is not None:
-        response = jsonify(result(view))
+        response = jsonify({**(result(view) or {}), **besides})
         if view.result.get("gpu_type"):
             headers["X-GPU-Type"] = view.result["gpu_type"]
     elif view.state is State.FAILED:
@@ -57,7 +69,7 @@ def submitted(view: JobView, query: dict[str, Any]) -> Response:
         told = view.error if view.expired else "cancelled while you waited"
         raise Problem(Kind.JOB_CANCELLED, f"job {view.job_id} was {told}", headers, **_ids(view))
     else:
-        response = job(view, 202)
+        response = job(view, 202, besides)
     response.headers.update({"Location": location(view.job_id), **headers})
     return response
 

@@ -18,6 +18,7 @@ MAX_VALUES = 1_000_000
 _PIECE = 1 << 20
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_CONTROL = "Invalid control character"
 _TEXT_TYPES = ("", "text/plain", "application/x-www-form-urlencoded", "application/octet-stream")
 
 Path = tuple[str | int, ...]
@@ -71,7 +72,7 @@ def parse(raw: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise BodyError(f"the body is not UTF-8: {error.reason} at byte {error.start}") from error
     except json.JSONDecodeError as error:
-        raise BodyError(f"the body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from error
+        raise BodyError(_not_json(error)) from error
     except BodyError:
         raise
     except ValueError as error:
@@ -80,6 +81,13 @@ def parse(raw: bytes) -> dict[str, Any]:
         raise BodyError(f"the body is a JSON {_NAMES[type(value)]}; send a JSON object")
     _check_leaves(value)
     return value
+
+
+def _not_json(error: json.JSONDecodeError) -> str:
+    what = error.msg.removesuffix(" at")
+    raw = "; a line break or a tab inside a string: write \\n or \\t there" if what == _CONTROL else ""
+    maker = ", or let jq or json.dumps make the body" if raw else "; jq or json.dumps makes a body that is"
+    return f"the body is not JSON: {what} at line {error.lineno}, column {error.colno}{raw}{maker}"
 
 
 class _Repeated(dict[str, Any]):

@@ -47,8 +47,10 @@ _TRITON = {
         },
     }
 }
+_REFERENCE = {"source_code": _TORCH_ADD, "kernel_type": "torch"}
+_TRITON_COMPARISON = {"ref_kernel": _REFERENCE, "custom_kernel": _TRITON["kernel"]}
 _COMPARISON = {
-    "ref_kernel": {"source_code": _TORCH_ADD, "kernel_type": "torch"},
+    "ref_kernel": _REFERENCE,
     "custom_kernel": {
         "source_code": _CUDA_ADD,
         "kernel_type": "cuda",
@@ -62,7 +64,10 @@ EVALUATE: dict[str, Any] = {
     "torch": {"summary": "A PyTorch module; its inputs are inferred", "value": _TORCH},
     "triton": {"summary": "A Triton kernel with its contract", "value": _TRITON},
 }
-COMPARE: dict[str, Any] = {"cuda": {"summary": "CUDA C++ against PyTorch", "value": _COMPARISON}}
+COMPARE: dict[str, Any] = {
+    "triton": {"summary": "Triton against PyTorch", "value": _TRITON_COMPARISON},
+    "cuda": {"summary": "CUDA C++ against PyTorch", "value": _COMPARISON},
+}
 LEGACY: dict[str, Any] = {
     "legacy": {
         "summary": "The first version's body",

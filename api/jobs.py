@@ -8,7 +8,7 @@ from apiflask import APIBlueprint
 from flask import Response, jsonify
 from marshmallow import validate
 
-from api import answers, examples
+from api import answers, batches, examples
 from api.access import caller
 from api.desk import desk
 from api.problems import Kind, Problem
@@ -17,7 +17,6 @@ from api.schemas.job import CancelAnswerSchema, JobListSchema, JobSchema, summar
 from api.schemas.request import CancelSchema, read_cancel
 from api.waiting import WaitQuerySchema
 from domain.job import State
-from domain.settings import settings
 from tasks.records import JobView
 
 blueprint = APIBlueprint("jobs", __name__, tag="Jobs")
@@ -68,21 +67,24 @@ def cancel(job_id: str, query_data: dict[str, Any]) -> Response:
 @blueprint.post("/jobs/cancel")
 @blueprint.input(CancelSchema, validation=False, examples=examples.CANCEL)
 @blueprint.output(CancelAnswerSchema, description="What is known of each job now; some may still be stopping")
-@blueprint.doc(summary="Cancel a batch, or many jobs")
+@blueprint.doc(summary="Cancel a batch, or many jobs", responses={404: "No such batch"})
 def cancel_many(json_data: dict[str, Any]) -> Response:
     """Cancels what is queued at once, asks what runs to stop, leaves what is terminal. `DELETE` for many."""
     batch_id, job_ids = read_cancel(json_data)
     key = caller()
     key_id = key.key_id if key else None
     if batch_id is not None:
-        found = desk().records.list(batch_id=batch_id, key_id=key_id, limit=settings().max_batch)
-        job_ids = [view.job_id for view in found]
-    views = desk().records.cancel_many(job_ids, key_id)
+        job_ids = [view.job_id for view in batches.known(batch_id)]
+    after = desk().records.cancel_many(job_ids, key_id)
+    views = [view for view, _ in after]
     known = {view.job_id for view in views}
+    cancelled = sum(asked and view.state is State.CANCELLED for view, asked in after)
+    stopping = sum(not view.state.terminal for view in views)
     return jsonify(
         {
-            "cancelled": sum(view.state is State.CANCELLED for view in views),
-            "stopping": sum(view.cancel_requested and not view.state.terminal for view in views),
+            "cancelled": cancelled,
+            "stopping": stopping,
+            "ended": len(views) - cancelled - stopping,
             "jobs": [
                 {"job_id": view.job_id, "state": view.state.value, "cancel_requested": view.cancel_requested}
                 for view in views
@@ -95,7 +97,7 @@ def cancel_many(json_data: dict[str, Any]) -> Response:
 @blueprint.get("/jobs")
 @blueprint.input(ListQuerySchema, location="query")
 @blueprint.output(JobListSchema)
-@blueprint.doc(summary="Jobs, newest first")
+@blueprint.doc(summary="Jobs, newest first", responses={404: "No such batch"})
 def listing(query_data: dict[str, Any]) -> Response:
     """A page of the jobs that are kept, without their results; of one state or one batch if asked for.
 
@@ -113,6 +115,8 @@ def listing(query_data: dict[str, Any]) -> Response:
         limit=limit + 1,
         before=query_data.get("cursor"),
     )
+    if batch_id and not found and "cursor" not in query_data:
+        raise batches.unknown(batch_id)
     page = found[:limit]
     shown = [summary(view) for view in page if wanted is None or view.state is wanted]
     return jsonify({"jobs": shown, "next_cursor": f"{page[-1].submitted_at:.6f}" if len(found) > limit else None})

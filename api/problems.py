@@ -36,6 +36,7 @@ class Kind(Enum):
     KEY_REQUIRED = 401, "An API key is needed"
     SCOPE_MISSING = 403, "The API key does not cover this"
     LOCAL_ONLY = 403, "Only for the service's own machine"
+    UNKNOWN_BATCH = 404, "No such batch"
     UNKNOWN_JOB = 404, "No such job"
     UNKNOWN_ARTIFACT = 404, "No such artifact"
     UNSUPPORTED_MEDIA_TYPE = 415, "The body is no JSON"

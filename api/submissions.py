@@ -18,21 +18,24 @@ from api.access import caller
 from api.desk import desk
 from api.idempotency import IdempotencySchema, chosen_id
 from api.problems import CONTENT_TYPE, RETRY_AFTER_S, Kind, Problem, invalid_fields
+from api.schemas.batch import BatchAnswerSchema, line, progress
 from api.schemas.fields import WireSchema
-from api.schemas.job import BatchAnswerSchema, JobSchema, ResultSchema, location
+from api.schemas.job import JobSchema, ResultSchema, location
 from api.schemas.problem import ProblemSchema
 from api.schemas.request import (
     BatchSchema,
     CompareSchema,
     EvaluateSchema,
     LegacyCompareSchema,
+    ignored,
+    ignored_around,
     read_batch,
     read_compare,
     read_evaluate,
     read_job,
 )
 from api.schemas.webhook import read_webhook
-from api.waiting import WaitQuerySchema
+from api.waiting import WaitQuerySchema, wanted
 from domain.job import State
 from domain.request import Request
 from domain.settings import MIB, settings
@@ -70,6 +73,13 @@ _ANSWERS: dict[int, Any] = {
     409: _problem("The job was cancelled while you waited"),
     500: _problem("The service failed to judge the kernel (waited for)"),
 }
+_BATCH_ANSWERS: dict[int, Any] = {
+    200: {
+        "description": "Waited for, and all that were accepted have ended",
+        "content": {"application/json": {"schema": BatchAnswerSchema}},
+    },
+    **_REFUSED,
+}
 Json = dict[str, Any]
 Decorator = Callable[[Callable[..., Response]], Callable[..., Response]]
 
@@ -92,32 +102,37 @@ def _submission(
 @_submission("/evaluate", EvaluateSchema, examples.EVALUATE, "Judge one kernel")
 def evaluate(json_data: Json, query_data: Json, headers_data: Json) -> Response:
     """Builds, runs and times one kernel. Answers 202 at once, or with `wait` the verdict."""
-    return _submit(read_evaluate(json_data), read_webhook(json_data), query_data, headers_data)
+    return _submit(read_evaluate(json_data), json_data, query_data, headers_data)
 
 
 @_submission("/compare", CompareSchema, examples.COMPARE, "Judge a kernel against a reference")
 def compare(json_data: Json, query_data: Json, headers_data: Json) -> Response:
     """Builds both kernels, checks the custom one against the reference, times both. Answers as /evaluate does."""
-    return _submit(read_compare(json_data), read_webhook(json_data), query_data, headers_data)
+    return _submit(read_compare(json_data), json_data, query_data, headers_data)
 
 
 @_submission("/", LegacyCompareSchema, examples.LEGACY, "The old name of /compare", deprecated=True)
 def legacy(json_data: Json, query_data: Json, headers_data: Json) -> Response:
     """Takes what /compare takes, and the first version's `ref_code` and `custom_code`; so does /compare."""
-    return _submit(read_compare(json_data), read_webhook(json_data), query_data, headers_data)
+    return _submit(read_compare(json_data), json_data, query_data, headers_data)
 
 
 @blueprint.post("/batch")
+@blueprint.input(WaitQuerySchema, location="query")
 @blueprint.input(IdempotencySchema, location="headers")
 @blueprint.input(BatchSchema, validation=False, examples=examples.BATCH)
 @blueprint.output(BatchAnswerSchema, 202, description="Answered body by body, in order")
-@blueprint.doc(summary="Submit up to 1000 bodies at once", responses=_REFUSED)
-def batch(json_data: Json, headers_data: Json) -> Response:
-    """Each body is accepted or refused on its own. Follow the accepted ones with `GET /jobs?batch_id=…`."""
+@blueprint.doc(summary="Submit up to 1000 bodies at once", responses=_BATCH_ANSWERS)
+def batch(json_data: Json, query_data: Json, headers_data: Json) -> Response:
+    """Each body is accepted or refused on its own. Follow the accepted ones with `GET /batch/<batch_id>`.
+
+    With `wait`, held until all accepted ones have ended, or the time is over.
+    """
     answers_: list[str | Problem] = []
     valid: list[tuple[str, Request]] = []
     hooks: dict[str, Webhook] = {}
-    for index, body in enumerate(read_batch(json_data)):
+    bodies = read_batch(json_data)
+    for index, body in enumerate(bodies):
         try:
             job_id, request, webhook = chosen_id(headers_data, f"{index}"), read_job(body), read_webhook(body)
             _check_priority(request)
@@ -129,27 +144,48 @@ def batch(json_data: Json, headers_data: Json) -> Response:
             answers_.append(invalid_fields(error))
     batch_id = chosen_id(headers_data, "batch")
     attached = _attach(hooks)
-    refused = _submit_many(valid, batch_id, attached)
+    indexes = [index for index, answer in enumerate(answers_) if isinstance(answer, str)]
+    refused = _submit_many(valid, batch_id, attached, indexes)
     entries = [
-        _entry(index, refused.get(answer, answer) if isinstance(answer, str) else answer)
-        for index, answer in enumerate(answers_)
+        _entry(index, body, refused.get(answer, answer) if isinstance(answer, str) else answer)
+        for index, (body, answer) in enumerate(zip(bodies, answers_, strict=True))
     ]
-    accepted = sum("job_id" in entry for entry in entries)
-    answer = jsonify(
-        {
-            "batch_id": batch_id if accepted else None,
-            "accepted": accepted,
-            "refused": len(entries) - accepted,
-            "jobs": entries,
-        }
-    )
-    answer.status_code = 202
+    taken = [entry["job_id"] for entry in entries if "job_id" in entry]
+    around = ignored_around(json_data)
+    told = {
+        "batch_id": batch_id if taken else None,
+        "accepted": len(taken),
+        "refused": len(entries) - len(taken),
+        **({"ignored": around} if around else {}),
+    }
+    found, headers = _waited(taken, query_data)
+    told |= progress(found) if found else {}
+    lines = {view.job_id: line(view) for view in found}
+    answer = jsonify({**told, "jobs": [{**entry, **lines.get(entry.get("job_id", ""), {})} for entry in entries]})
+    answer.status_code = 200 if told.get("done") else 202
+    answer.headers.update(headers)
+    if taken:
+        answer.headers["Location"] = f"/batch/{batch_id}"
     if refused:
         answer.headers["Retry-After"] = str(RETRY_AFTER_S)
     return answer
 
 
-def _submit_many(jobs: list[tuple[str, Request]], batch_id: str, attached: set[str]) -> dict[str, Problem]:
+def _waited(job_ids: list[str], query: Json) -> tuple[list[JobView], dict[str, str]]:
+    """The jobs after the wait that the client asked for, and what to say of it; none where it asked for none."""
+    if not job_ids or not wanted(query):
+        return [], {}
+    try:
+        return answers.all_held(desk().records.views(job_ids), query)
+    except RedisError as error:
+        # They are recorded, so they are accepted: an error would make the client submit them again.
+        log.warning("a batch of %d jobs is answered without their records: %s", len(job_ids), error)
+        return [], {}
+
+
+def _submit_many(
+    jobs: list[tuple[str, Request]], batch_id: str, attached: set[str], indexes: list[int]
+) -> dict[str, Problem]:
     """The problems that kept jobs out, by their ids; raises Problem when none of them got in.
 
     Of those that did not get in, the webhooks that were `attached` are forgotten.
@@ -157,7 +193,7 @@ def _submit_many(jobs: list[tuple[str, Request]], batch_id: str, attached: set[s
     if not jobs:
         return {}
     key, limits = caller(), _limits()
-    admitted = submit_many(desk().records, jobs, batch_id=batch_id, key=key, limits=limits)
+    admitted = submit_many(desk().records, jobs, batch_id=batch_id, key=key, limits=limits, indexes=indexes)
     tracing.note(job_id for (job_id, _), one in zip(jobs, admitted, strict=True) if one)
     refused = {
         job_id: _not_recorded(one) for (job_id, _), one in zip(jobs, admitted, strict=True) if isinstance(one, Refusal)
@@ -168,10 +204,12 @@ def _submit_many(jobs: list[tuple[str, Request]], batch_id: str, attached: set[s
     return refused
 
 
-def _entry(index: int, answer: str | Problem) -> dict[str, Any]:
+def _entry(index: int, body: Any, answer: str | Problem) -> dict[str, Any]:
     if isinstance(answer, Problem):
         return {"index": index, "problem": answer.body(f"/batch#/jobs/{index}")}
-    return {"index": index, "job_id": answer, "location": location(answer), "state": State.QUEUED.value}
+    strange = ignored(body)
+    told = {"index": index, "job_id": answer, "location": location(answer), "state": State.QUEUED.value}
+    return {**told, "ignored": strange} if strange else told
 
 
 def _check_priority(request: Request) -> None:
@@ -181,7 +219,8 @@ def _check_priority(request: Request) -> None:
         raise ValidationError({"priority": [f"must be at most {most} here"]}, data={"priority": request.priority})
 
 
-def _submit(request: Request, webhook: Webhook | None, query: Json, headers: Json) -> Response:
+def _submit(request: Request, body: Json, query: Json, headers: Json) -> Response:
+    webhook = read_webhook(body)
     _check_priority(request)
     job_id = chosen_id(headers)
     attached = _attach({job_id: webhook} if webhook is not None else {})
@@ -204,7 +243,7 @@ def _submit(request: Request, webhook: Webhook | None, query: Json, headers: Jso
             "the broker has lost what it had recorded, so nothing was accepted; try again in a few seconds",
             {"Retry-After": str(RETRY_AFTER_S)},
         )
-    return answers.submitted(view, query)
+    return answers.submitted(view, query, ignored(body, request.operation))
 
 
 def _attach(hooks: dict[str, Webhook]) -> set[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from flask import request
@@ -63,6 +63,26 @@ class Waiters:
             return self._wait(view, seconds), True
         finally:
             self._hub.leave()
+
+    def hold_all(self, views: Sequence[JobView], seconds: float) -> tuple[list[JobView], bool]:
+        """The same for many jobs, without their results: once all are terminal, or the time is over."""
+        now = {view.job_id: view for view in views}
+        left = [view for view in views if not view.state.terminal]
+        if not left or seconds <= 0:
+            return [*now.values()], True
+        if not self._hub.try_enter():
+            return [*now.values()], False
+        deadline = time.monotonic() + seconds
+        try:
+            while left and (rest := deadline - time.monotonic()) > 0 and not self.stopping():
+                self._wait(left[-1], rest)  # Most of the others end before the one that came last.
+                now |= {view.job_id: view for view in self._records.views(view.job_id for view in left)}
+                left = [view for view in map(now.__getitem__, now) if not view.state.terminal]
+        except RedisError as error:
+            log.warning("%d jobs are waited for without their records: %s", len(left), error)
+        finally:
+            self._hub.leave()
+        return [*now.values()], True
 
     def enter(self) -> bool:
         """Take a place for a client that is held by other means; then `leave` gives it back."""

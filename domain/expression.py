@@ -33,6 +33,10 @@ _FUNCTIONS: dict[str, Callable[..., Number]] = {
 
 _FORMS = {"cdiv": "cdiv(a, b)", "min": "min(a, b, …)", "max": "max(a, b, …)", "next_power_of_2": "next_power_of_2(n)"}
 
+_ALLOWED = (
+    "write numbers, names of scalar arguments, + - * // %, " + ", ".join(_FORMS.values()) + ', as in "cdiv(n, BLOCK)"'
+)
+
 _OPERATORS: dict[type[ast.operator], Callable[[Number, Number], Number]] = {
     ast.Add: lambda a, b: a + b,
     ast.Sub: lambda a, b: a - b,
@@ -57,7 +61,7 @@ def parse(text: str) -> ast.expr:
             if not isinstance(node.value, (int, float)) or isinstance(node.value, bool):
                 raise ExpressionError("constants are numbers")
         elif not isinstance(node, (ast.BinOp, ast.Name, ast.Load, ast.operator, ast.UnaryOp, ast.USub)):
-            raise ExpressionError(f"{type(node).__name__} is not allowed in a launch expression")
+            raise ExpressionError(f"{type(node).__name__} is not allowed in a launch expression; {_ALLOWED}")
         elif isinstance(node, ast.BinOp) and type(node.op) not in _OPERATORS:
             raise ExpressionError("operators are + - * // %")
     return tree

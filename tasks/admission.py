@@ -59,9 +59,15 @@ Admission = Recorded | Refusal
 
 
 def arguments(
-    job_id: str, request: Request, batch_id: str | None, key: Key | None, limits: Limits, ttl_s: int
+    job_id: str,
+    request: Request,
+    batch_id: str | None,
+    key: Key | None,
+    limits: Limits,
+    ttl_s: int,
+    index: int | None = None,
 ) -> list[str | int | float]:
-    """CREATE's."""
+    """CREATE's; `index` is the place in its batch."""
     stored = json.dumps(request.to_wire(), separators=(",", ":"))
     fingerprint = hashlib.sha256(stored.encode()).hexdigest()[:32]
     return [
@@ -71,6 +77,7 @@ def arguments(
         *(request.build_timeout or "", request.queue_timeout or ""),
         *(request.priority, request.gpu or "", request.kind, request.work, line_of_gpu(request.gpu)),
         *("1" if request.reuse and request.replay_seed is None else "", ttl_s),
+        "" if index is None else index,
     ]
 
 

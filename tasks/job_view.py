@@ -29,7 +29,8 @@ class JobView:
     because nobody began them within their `queue_timeout`. `right_so_far`: of a comparison that runs, whether what was
     compared of it is right; later calls are compared too, and the result has the last word. `place` is where it stands
     among the queued ones, `gpu` the model that it asks for. `summary` says in short what a completed one found,
-    `webhook` whether its end has been told where that was asked for: `state`, `attempts`, `last_error`.
+    `webhook` whether its end has been told where that was asked for: `state`, `attempts`, `last_error`. `batch_index`
+    is its place among the bodies of its batch.
     """
 
     job_id: str
@@ -46,6 +47,7 @@ class JobView:
     worker: str | None
     batch_id: str | None
     timeout: int
+    batch_index: int | None = None
     cancel_requested: bool = False
     key_id: str | None = None
     failed_attempts: list[dict[str, Any]] = field(default_factory=list)
@@ -108,6 +110,7 @@ class JobView:
             error=fields.get("error") or None,
             worker=fields.get("worker") or None,
             batch_id=fields.get("batch_id") or None,
+            batch_index=int(fields["batch_index"]) if "batch_index" in fields else None,
             timeout=int(fields["timeout"]),
             cancel_requested="cancel_requested" in fields,
             key_id=fields.get("key_id"),

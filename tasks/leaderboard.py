@@ -11,7 +11,7 @@ boards by the time of their last change.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from redis import Redis
@@ -20,6 +20,7 @@ from domain.result import Status
 from tasks.job_view import text
 
 LENGTH = 10
+ERROR_CHARS = 300
 BOARDS = 50
 
 # board, candidate, speed-up, ttl
@@ -47,7 +48,10 @@ end
 
 @dataclass(frozen=True)
 class Summary:
-    """What is said of a completed job in a list. `kernel` is the entry that was called; digests as in the result."""
+    """What is said of a completed job in a list. `kernel` is the entry that was called; digests as in the result.
+
+    `precision` is that of the time; `error` the first line of why the kernel did not pass, None where it did.
+    """
 
     verdict: str
     kernel: str | None
@@ -60,6 +64,8 @@ class Summary:
     candidate: str | None
     reference: str | None
     known_beforehand: bool = False
+    precision: float | None = None
+    error: str | None = None
 
     @classmethod
     def of(cls, body: dict[str, Any]) -> Summary:
@@ -79,11 +85,15 @@ class Summary:
             candidate=metadata.get("digest"),
             reference=reference.get("digest"),
             known_beforehand=bool((kernel.get("inputs") or {}).get("known_beforehand")),
+            precision=timing.get("precision"),
+            error=_first_line(kernel.get("compilation_error") or kernel.get("validation_error")),
         )
 
     @classmethod
     def read(cls, stored: bytes | str) -> Summary:
-        return cls(**json.loads(stored))
+        """Of this version's, of one before or of one after."""
+        known = {each.name for each in fields(cls)}
+        return cls(**{name: value for name, value in json.loads(stored).items() if name in known})
 
     @property
     def board(self) -> str:
@@ -91,6 +101,11 @@ class Summary:
         measured = self.verdict == Status.PASSED and self.ratio is not None and self.high is not None
         known = bool(self.reference and self.candidate)
         return f"{self.device}:{self.reference}" if measured and known and not self.known_beforehand else ""
+
+
+def _first_line(text: str | None) -> str | None:
+    line = next((line.strip() for line in (text or "").splitlines() if line.strip()), None)
+    return line if line is None or len(line) <= ERROR_CHARS else f"{line[: ERROR_CHARS - 1]}…"
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ COUNTERS = "jobs:counters"
 
 # id, operation, kernel type, timeout, batch id or '', request, key id or '', open jobs that the key may have,
 # fingerprint of the request, jobs that may be queued, bytes that may be kept, build timeout or '', queue timeout or '',
-# priority, GPU model or '', kind of work, digest of the work, line, '1' where an earlier answer may be given or '', ttl
+# priority, GPU model or '', kind of work, digest of the work, line, '1' where an earlier answer may be given or '',
+# ttl, place in the batch or ''
 # Says what tasks/admission.py reads.
 CREATE = (
     FUNCTIONS
@@ -38,6 +39,7 @@ redis.call('HSET', job, 'operation', ARGV[2], 'kernel_type', ARGV[3], 'timeout',
 if ARGV[15] ~= '' then redis.call('HSET', job, 'gpu', ARGV[15]) end
 redis.call('SET', job .. ':request', ARGV[6])
 weigh(size)
+if ARGV[21] ~= '' then redis.call('HSET', job, 'batch_index', ARGV[21]) end
 if ARGV[12] ~= '' then redis.call('HSET', job, 'build_timeout', ARGV[12]) end
 if ARGV[13] ~= '' then
   redis.call('HSET', job, 'queue_timeout', ARGV[13])
@@ -185,7 +187,7 @@ return get('line')
 """
 )
 
-# id, ttl
+# id, ttl -> whether it had not ended: it is cancelled now, or will be
 CANCEL = (
     FUNCTIONS
     + """
@@ -196,7 +198,7 @@ elseif held(get('attempt')) and get('cancel_requested') == '' then
   redis.call('HSET', job, 'cancel_requested', text(now))
   redis.call('PUBLISH', 'jobs:changed', id)
 end
-return 1
+return (state == 'queued' or held(get('attempt'))) and 1 or 0
 """
 )
 

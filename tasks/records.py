@@ -80,11 +80,18 @@ class JobRecords:
         batch_id: str | None,
         key: Key | None = None,
         limits: Limits = UNLIMITED,
+        indexes: Sequence[int] = (),
     ) -> list[Admission]:
-        """Record many jobs, in their order, in one round trip; for each what `create` says."""
+        """Record many jobs, in their order, in one round trip; for each what `create` says.
+
+        `indexes` are their places in the batch, where some of its bodies were refused: 0, 1, 2, … without.
+        """
+        places = (indexes or range(len(jobs))) if batch_id else [None] * len(jobs)
         with self._redis.pipeline(transaction=False) as pipe:
-            for job_id, request in jobs:
-                self._create(args=admission.arguments(job_id, request, batch_id, key, limits, self._ttl_s), client=pipe)
+            for (job_id, request), index in zip(jobs, places, strict=True):
+                self._create(
+                    args=admission.arguments(job_id, request, batch_id, key, limits, self._ttl_s, index), client=pipe
+                )
             return [admission.answer(said) for said in pipe.execute()]
 
     def get(self, job_id: str) -> JobView | None:
@@ -158,14 +165,17 @@ class JobRecords:
         self._cancel(args=[job_id, self._ttl_s])
         return self.get(job_id)
 
-    def cancel_many(self, job_ids: Sequence[str], key_id: str | None = None) -> list[JobView]:
-        """`cancel` for those of them that are known, and the key's where one is named; as they are afterwards."""
+    def cancel_many(self, job_ids: Sequence[str], key_id: str | None = None) -> list[tuple[JobView, bool]]:
+        """`cancel` for those of them that are known, and the key's where one is named.
+
+        Each as it is afterwards, and whether it had not ended before.
+        """
         known = [view.job_id for view in self.views(job_ids) if key_id in (None, view.key_id)]
         with self._redis.pipeline(transaction=False) as pipe:
             for job_id in known:
                 self._cancel(args=[job_id, self._ttl_s], client=pipe)
-            pipe.execute()
-        return [*self.views(known)]
+            open_ = dict(zip(known, pipe.execute(), strict=True))
+        return [(view, bool(open_[view.job_id])) for view in self.views(known)]
 
     def expire(self, job_id: str) -> bool:
         """End a queued job whose queue_timeout has passed, terminal; False for every other."""

@@ -63,9 +63,10 @@ def submit_many(
     batch_id: str | None = None,
     key: Key | None = None,
     limits: Limits = UNLIMITED,
+    indexes: Sequence[int] = (),
 ) -> list[Admission]:
     """Record many jobs under these ids and publish them, in their order; what became of each."""
-    admitted = records.create_many(jobs, batch_id=batch_id, key=key, limits=limits)
+    admitted = records.create_many(jobs, batch_id=batch_id, key=key, limits=limits, indexes=indexes)
     reachable = True
     for (job_id, request), one in zip(jobs, admitted, strict=True):
         if isinstance(one, Recorded) and one.new:

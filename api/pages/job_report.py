@@ -144,6 +144,7 @@ def _commands(view: JobView, address: str, *, keyed: bool) -> str:
     seed = ((view.result or {}).get("kernel_exec_result", {}).get("inputs") or {}).get("replay_seed")
     lines = [
         "# request.json is the body that was sent: the service does not keep sources once a job has ended.",
+        "# Where it was no file, write what stood behind -d into one.",
         f"curl -X POST {again}{key} {body}request.json",
     ]
     if seed:

@@ -7,6 +7,8 @@ from typing import Any
 from apiflask import Schema
 from marshmallow import fields
 
+from api.pages import evidence
+from api.pages.verdict import verdict
 from api.schemas.fields import one_of
 from domain.job import Stage, State
 from domain.listing import Form
@@ -55,25 +57,62 @@ def summary(view: JobView) -> dict[str, Any]:
         "attempt": view.attempt,
         "worker": view.worker,
         "batch_id": view.batch_id,
+        "batch_index": view.batch_index,
         "cancel_requested": view.cancel_requested,
         "timeline": view.timeline,
         "failed_attempts": view.failed_attempts,
         "webhook": view.webhook,
         "error_type": INFRASTRUCTURE_ERROR if view.state is State.FAILED else QUEUE_TIMEOUT if view.expired else None,
         "error": "cancelled on request" if cancelled and not view.expired else view.error,
+        "summary": view.summary,
     }
 
 
 def body(view: JobView) -> dict[str, Any]:
     """The body of a job."""
-    return {**summary(view), "result": result(view)}
+    return {**summary(view), **_in_words(view), "result": result(view)}
 
 
 def result(view: JobView) -> dict[str, Any] | None:
     """The answer about the kernel; of a job that was tried again it says what went wrong before."""
-    if view.result is None or not view.failed_attempts:
-        return view.result
-    return {**view.result, "failed_attempts": view.failed_attempts}
+    if view.result is None:
+        return None
+    tried = {"failed_attempts": view.failed_attempts} if view.failed_attempts else {}
+    flags = [f"{whose}: {text}" for whose, text in evidence.flags(view.result)]
+    return {**view.result, **_in_words(view), "flags": flags, "summary": view.summary, **tried}
+
+
+def _in_words(view: JobView) -> dict[str, Any]:
+    return {"told": verdict(view).sentence, "report": f"{location(view.job_id)}/report"}
+
+
+def told_field() -> fields.String:
+    """Of a job and of its result."""
+    return fields.String(metadata={"description": "What was found, in a sentence."})
+
+
+def report_field() -> fields.String:
+    """Likewise."""
+    return fields.String(metadata={"description": "The path of the page for a person."})
+
+
+def summary_field() -> fields.Dict:
+    """Likewise."""
+    return fields.Dict(
+        allow_none=True,
+        metadata={
+            "description": "In short: `verdict`, `time_ms`, `precision` of the time, `ratio`, `low` and `high` of the "
+            "speed-up, number of `flags`, first line of the `error`. null: no verdict."
+        },
+    )
+
+
+def ignored_field() -> fields.List[Any]:
+    """Of what answers a submission."""
+    return fields.List(
+        fields.String(),
+        metadata={"description": "Fields of the body that mean nothing here, each with what it looks like. Or absent."},
+    )
 
 
 class StepSchema(Schema):
@@ -141,6 +180,9 @@ class JobSummarySchema(Schema):
     attempt = fields.Integer(metadata={"description": "Workers that have taken the job."})
     worker = fields.String(allow_none=True)
     batch_id = fields.String(allow_none=True)
+    batch_index = fields.Integer(
+        allow_none=True, metadata={"description": "Which of the batch's bodies it was, from 0."}
+    )
     cancel_requested = fields.Boolean()
     timeline = fields.List(fields.Nested(StepSchema), required=True)
     failed_attempts = fields.List(
@@ -162,11 +204,15 @@ class JobSummarySchema(Schema):
     error = fields.String(
         allow_none=True, metadata={"description": "Why a job failed or was cancelled; null in every other state."}
     )
+    summary = summary_field()
 
 
 class JobSchema(JobSummarySchema):
     """A job; `result` is the body that waiting for it would have answered."""
 
+    told = told_field()
+    report = report_field()
+    ignored = ignored_field()
     result = fields.Dict(required=True, allow_none=True)
 
 
@@ -208,6 +254,13 @@ class ResultSchema(Schema):
     job_id = fields.String(required=True)
     status = fields.String(required=True, metadata={"description": '"success": a verdict was reached, whatever it is.'})
     verdict = fields.String(required=True)
+    told = told_field()
+    summary = summary_field()
+    flags = fields.List(
+        fields.String(), metadata={"description": "All that qualifies the verdict, each with whose it is."}
+    )
+    report = report_field()
+    ignored = ignored_field()
     pod_name = fields.String(allow_none=True)
     pod_ip = fields.String(allow_none=True)
     gpu_type = fields.String()
@@ -236,26 +289,10 @@ class CancelledSchema(Schema):
 class CancelAnswerSchema(Schema):
     """The jobs that were named and are known, and those that are not."""
 
-    cancelled = fields.Integer(required=True, metadata={"description": "Of the jobs, those that are cancelled now."})
+    cancelled = fields.Integer(required=True, metadata={"description": "Those that this request has cancelled."})
+    ended = fields.Integer(
+        required=True, metadata={"description": "Those that it did not: they had ended, cancelled ones included."}
+    )
     stopping = fields.Integer(required=True, metadata={"description": "Those that run and will stop shortly."})
     jobs = fields.List(fields.Nested(CancelledSchema), required=True)
     not_found = fields.List(fields.String(), required=True)
-
-
-class BatchEntrySchema(Schema):
-    """The answer to one body of a batch: a job's id, or the problem with the body."""
-
-    index = fields.Integer(required=True)
-    job_id = fields.String()
-    location = fields.String()
-    state = fields.String()
-    problem = fields.Dict()
-
-
-class BatchAnswerSchema(Schema):
-    """The answer to a batch, in the order of its bodies."""
-
-    batch_id = fields.String(required=True, allow_none=True, metadata={"description": "null: nothing was accepted."})
-    accepted = fields.Integer(required=True)
-    refused = fields.Integer(required=True)
-    jobs = fields.List(fields.Nested(BatchEntrySchema), required=True)

@@ -18,6 +18,12 @@ PYTHON_ENTRIES = ("function_name", "class_name", "entry_point")
 TEXT_METADATA = (*PYTHON_ENTRIES, "kernel_name", "method_name")
 LIST_METADATA = ("compiler_options", "compile_options", "name_expressions")
 
+SHORT_CONTRACT = (
+    '{"args": [{"name": "x", "type": "tensor", "tensor_spec": {"shape": [1024]}}, {"name": "out", "type": "tensor", '
+    '"role": "output", "tensor_spec": {"shape": [1024]}}, {"name": "n", "type": "int", "value": 1024}], '
+    '"launch": {"grid": ["cdiv(n, 256)"]}}'
+)
+
 _MODEL_CLASS = re.compile(r"^class\s+(Model|ModelNew)\b", re.MULTILINE)
 
 
@@ -57,7 +63,8 @@ class KernelSchema(ObjectSchema):
     def _contract(self, data: dict[str, Any], **_: Any) -> None:
         if data.get("io") is None and _needs_contract(data):
             raise ValidationError(
-                f"is missing; {data['kernel_type']} needs an io_contract here: its arguments, and how it is launched",
+                f"is missing; a {data['kernel_type']} kernel needs its IO contract (io_contract) in this field, such "
+                f'as "io": {SHORT_CONTRACT}; /docs and /openapi.json have whole requests',
                 "io",
             )
 

@@ -35,3 +35,4 @@ class ProblemSchema(Schema):
     validation_errors = fields.List(fields.Nested(ValidationErrorSchema))
     errors = fields.List(fields.Nested(FieldErrorSchema))
     job_id = fields.String()
+    batch_id = fields.String()

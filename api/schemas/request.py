@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+from itertools import islice
 from typing import Any
 
 from marshmallow import ValidationError, fields, validate
@@ -15,6 +17,9 @@ from domain.request import Request
 from domain.settings import settings
 
 LEGACY_TIMEOUT_S = 30
+_SHOWN_NAMES, _SHOWN_CHARS = 16, 60
+_ALIKE = 0.75
+"""Of two names, by difflib's measure: `num_trails` and `num_trials` have 0.9."""
 
 EVALUATE, COMPARE = "evaluate", "compare"
 
@@ -65,6 +70,35 @@ _evaluate, _compare, _legacy, _batch = EvaluateSchema(), CompareSchema(), Legacy
 _cancel = CancelSchema()
 
 
+def ignored(body: Any, operation: str | None = None) -> list[str]:
+    """The names in a body that nothing reads, each with the field it looks like; the original's contract lets them in.
+
+    Without an operation, the body is one of a batch.
+    """
+    if not isinstance(body, dict):
+        return []
+    judged = _operation(body) if operation is None else operation
+    schema = _evaluate if judged == EVALUATE else _legacy if _is_legacy(body) else _compare
+    read = {*schema.fields, *(() if operation else ("operation",))}
+    first, other = ("kernel", "ref_kernel") if judged == EVALUATE else ("ref_kernel", "kernel")
+    if first in read and first not in body:
+        read.add(other)
+    return _strange(body, read)
+
+
+def ignored_around(batch: dict[str, Any]) -> list[str]:
+    """The same of what stands around a batch's bodies."""
+    return _strange(batch, set(_batch.fields))
+
+
+def _strange(body: dict[str, Any], read: set[str]) -> list[str]:
+    told = []
+    for name in islice((name for name in body if name not in read), _SHOWN_NAMES):
+        near = get_close_matches(name, read - body.keys(), 1, _ALIKE) if len(name) <= _SHOWN_CHARS else []
+        told.append(f"{name} (did you mean {near[0]}?)" if near else name[:_SHOWN_CHARS])
+    return told
+
+
 def read_evaluate(body: dict[str, Any]) -> Request:
     """The request of an /evaluate body; raises marshmallow.ValidationError with every field at fault."""
     if "kernel" not in body and "ref_kernel" in body:
@@ -77,12 +111,18 @@ def read_evaluate(body: dict[str, Any]) -> Request:
 
 def read_compare(body: dict[str, Any]) -> Request:
     """The request of a /compare body, old form or new; raises marshmallow.ValidationError with every field at fault."""
-    if {"ref_code", "custom_code"} & body.keys() and not {"ref_kernel", "custom_kernel", "kernel"} & body.keys():
+    if _is_legacy(body):
         return _read_legacy(body)
     if "ref_kernel" not in body and "kernel" in body:
         body = {**body, "ref_kernel": body["kernel"]}
     data = _compare.load(body)
     return _request(data["custom_kernel"], data["ref_kernel"], data)
+
+
+def _is_legacy(body: dict[str, Any]) -> bool:
+    return bool(
+        {"ref_code", "custom_code"} & body.keys() and not {"ref_kernel", "custom_kernel", "kernel"} & body.keys()
+    )
 
 
 def _read_legacy(body: dict[str, Any]) -> Request:
@@ -123,14 +163,18 @@ def read_job(body: Any) -> Request:
     """The request of one body in a batch: by its `operation`, or by the kernels it has."""
     if not isinstance(body, dict):
         raise ValidationError(f"must be a JSON object, not {shown(body)}")
-    operation = body.get("operation")
-    if operation is None:
-        operation = COMPARE if {"custom_kernel", "custom_code", "ref_code"} & body.keys() else EVALUATE
+    operation = _operation(body)
     if operation == EVALUATE:
         return read_evaluate(body)
     if operation == COMPARE:
         return read_compare(body)
     raise ValidationError({"operation": [f'must be "{EVALUATE}" or "{COMPARE}", not {shown(operation)}']}, data=body)
+
+
+def _operation(body: dict[str, Any]) -> Any:
+    if (given := body.get("operation")) is not None:
+        return given
+    return COMPARE if {"custom_kernel", "custom_code", "ref_code"} & body.keys() else EVALUATE
 
 
 def _request(kernel: dict[str, Any], reference: dict[str, Any] | None, data: dict[str, Any]) -> Request:

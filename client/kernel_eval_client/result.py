@@ -156,6 +156,7 @@ class Result:
     """One verdict. `reference` and `speedup` only of comparisons; `raw` is the answer as it came.
 
     `budget` has in `left_out` what was not looked at; `reused_from` names the job that the answer was given to first.
+    `told` is the verdict in a sentence, `report` the path of the page for a person; None of a service without.
     """
 
     job_id: str
@@ -169,6 +170,8 @@ class Result:
     raw: Mapping[str, Any] = field(repr=False)
     budget: Mapping[str, Any] = field(default_factory=dict)
     reused_from: Mapping[str, Any] | None = None
+    told: str | None = None
+    report: str | None = None
 
     @property
     def passed(self) -> bool:
@@ -212,6 +215,8 @@ class Result:
                 raw=wire,
                 budget=wire.get("budget") or {},
                 reused_from=wire.get("reused_from"),
+                told=wire.get("told"),
+                report=wire.get("report"),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise AnswerError(f"this is no result of a kernel evaluation service: {error!r}") from error

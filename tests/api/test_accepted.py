@@ -29,6 +29,8 @@ from tests.api.payloads import (
     tensor,
 )
 
+TORCH = kernel(RELU, "torch")
+
 
 def accept(client: FlaskClient, path: str, body: Json) -> str:
     answer = client.post(path, json=body)
@@ -167,6 +169,29 @@ def test_unknown_keys_around_the_kernel_are_ignored(client: FlaskClient) -> None
     args = [{**tensor("x", [4], note="?"), "comment": "ignored"}, tensor("y", [4], "output")]
     body = {"kernel": kernel(CUDA_ADD, "cuda", args, grid={"x": 1, "w": 9}, stream=3), "num_warmup": 3, "index": 0}
     accept(client, "/evaluate", body)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "ignored"),
+    [
+        ("/evaluate", {"kernel": TORCH, "num_trails": 9}, ["num_trails (did you mean num_trials?)"]),
+        ("/evaluate", {"kernel": TORCH, "num_trials": 9, "webhook": None, "index": 0}, ["index"]),
+        ("/evaluate", {"ref_kernel": TORCH, "atol": 0.1}, ["atol"]),
+        ("/evaluate", {"kernel": TORCH, "x" * 100: 1}, ["x" * 60]),
+        ("/compare", {"kernel": TORCH, "custom_kernel": TORCH, "Rtol": 1}, ["Rtol (did you mean rtol?)"]),
+        ("/compare", {"kernel": TORCH, "ref_kernel": TORCH, "custom_kernel": TORCH}, ["kernel"]),
+        ("/", {**LEGACY, "atol": 1}, ["atol"]),
+    ],
+)
+def test_ignored_fields_are_named(client: FlaskClient, path: str, body: Json, ignored: list[str]) -> None:
+    assert client.post(path, json=body).get_json()["ignored"] == ignored
+    entries = client.post("/batch", json={"jobs": [body], "retry": 1}).get_json()
+    assert (entries["ignored"], entries["jobs"][0]["ignored"]) == (["retry"], ignored)
+
+
+def test_nothing_is_named_where_nothing_is_ignored(client: FlaskClient) -> None:
+    batch = client.post("/batch", json={"jobs": [{"operation": "evaluate", "kernel": TORCH}]}).get_json()
+    assert "ignored" not in batch and "ignored" not in batch["jobs"][0]
 
 
 RAW = bytes(range(64))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from threading import Timer
 from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
 
+from api.schemas.batch import BatchAnswerSchema, BatchEntrySchema, BatchLineSchema, BatchViewSchema
 from tasks.records import JobRecords
-from tests.api.payloads import LEGACY, RELU, TEST_DATA, TRITON_ADD, kernel
+from tests.api import results
+from tests.api.payloads import LEGACY, RELU, TEST_DATA, TRITON_ADD, Json, kernel
 
 GOOD = kernel(RELU, "torch")
 ONE, TWO = {"kernel": GOOD}, {"ref_kernel": GOOD, "custom_kernel": GOOD}
@@ -85,3 +88,66 @@ def test_a_thousand(client: FlaskClient, records: JobRecords) -> None:
 def test_half_of_a_legacy_body_is_told_what_is_missing(client: FlaskClient) -> None:
     entry = client.post("/batch", json={"jobs": [{"ref_code": "x"}]}).get_json()["jobs"][0]
     assert entry["problem"]["detail"].startswith("custom_code: is missing")
+
+
+def judge(records: JobRecords, body: Json) -> str:
+    """The job that is next ends with that result."""
+    claim = records.claim("gpu0@node")
+    assert claim is not None and records.complete(claim.job_id, claim.attempt, body)
+    return claim.job_id
+
+
+def test_what_became_of_it(client: FlaskClient, records: JobRecords) -> None:
+    answer = client.post("/batch", json={"jobs": [{}, TWO, ONE, ONE, ONE]})
+    at = answer.headers["Location"]
+    jobs = [entry.get("job_id") for entry in answer.get_json()["jobs"]]
+    assert at == f"/batch/{answer.get_json()['batch_id']}"
+    assert judge(records, results.passed(2.0, "odd")) == jobs[1]
+    broken = results.evaluated()
+    broken["verdict"], broken["kernel_exec_result"]["compilation_error"] = "compile_error", "\n  SyntaxError: x\nmore"
+    assert judge(records, broken) == jobs[2]
+    records.cancel(jobs[3])
+    body = client.get(at).get_json()
+    assert (body["done"], body["states"], body["verdicts"]) == (
+        False,
+        {"completed": 2, "cancelled": 1, "queued": 1},
+        {"passed": 1, "compile_error": 1},
+    )
+    assert [(job["index"], job["job_id"], job["state"], job["verdict"], job["error"]) for job in body["jobs"]] == [
+        (1, jobs[1], "completed", "passed", None),
+        (2, jobs[2], "completed", "compile_error", "SyntaxError: x"),
+        (3, jobs[3], "cancelled", None, "cancelled on request"),
+        (4, jobs[4], "queued", None, None),
+    ]
+    first = body["jobs"][0]
+    assert set(body) == set(BatchViewSchema().fields) and set(first) == set(BatchLineSchema().fields)
+    assert (first["time_ms"], first["precision"], first["flags"]) == (0.0124, 0.004, 1)
+    assert first["speedup"] == {"ratio": 2.0, "low": 1.8, "high": 2.2}
+    listed = client.get(f"/jobs?batch_id={body['batch_id']}").get_json()["jobs"]
+    assert [(job["batch_index"], (job["summary"] or {}).get("verdict")) for job in listed] == [
+        (4, None), (3, None), (2, "compile_error"), (1, "passed"),
+    ]  # fmt: skip
+
+
+def test_waiting_for_all_of_it(client: FlaskClient, records: JobRecords) -> None:
+    body = client.post("/batch?wait=0.05", json={"jobs": [ONE, ONE, None]})
+    assert (body.status_code, body.get_json()["done"], body.get_json()["states"]) == (202, False, {"queued": 2})
+    at = body.headers["Location"]
+    assert client.get(f"{at}?wait=0.05").get_json()["done"] is False
+    Timer(0.1, lambda: [judge(records, results.evaluated()) for _ in range(2)]).start()
+    assert client.get(f"{at}?wait=20").get_json()["verdicts"] == {"passed": 2}
+    Timer(0.1, lambda: [judge(records, results.evaluated()) for _ in range(2)]).start()
+    answer = client.post("/batch", json={"jobs": [ONE, None, ONE]}, headers={"Prefer": "wait=20"})
+    assert (answer.status_code, answer.headers["Preference-Applied"]) == (200, "wait=20")
+    assert [entry.get("verdict") for entry in answer.get_json()["jobs"]] == ["passed", None, "passed"]
+    assert answer.get_json()["jobs"][1]["problem"]["status"] == 400
+    assert set(answer.get_json()) == set(BatchAnswerSchema().fields) - {"ignored"}
+    assert set(answer.get_json()["jobs"][0]) == set(BatchEntrySchema().fields) - {"ignored", "problem"}
+    refused = client.post("/batch?wait=20", json={"jobs": [None]})
+    assert (refused.status_code, refused.get_json()["batch_id"]) == (202, None)
+
+
+def test_of_an_unknown_batch(client: FlaskClient) -> None:
+    for path in ("/batch/none", "/batch/none?wait=5", "/jobs?batch_id=none"):
+        answer = client.get(path)
+        assert (answer.status_code, answer.get_json()["type"]) == (404, "urn:kernel-eval:problem:unknown-batch")

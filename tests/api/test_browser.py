@@ -170,3 +170,12 @@ def test_a_browser_follows_a_job(browser: Any, url: str, client: FlaskClient, re
     records.complete(job_id, attempt, results.passed())
     assert page.evaluate("window.following") == ["queued", "build", "time", "done"]
     page.close()
+
+
+def test_the_browsable_document_shows_every_group(browser: Any, url: str, redis: Redis) -> None:
+    shown = browser.new_page()
+    shown.goto(f"{url}/docs")
+    shown.get_by_text("Judge a kernel against a reference").wait_for()
+    assert {"Submissions", "Jobs", "Service"} <= set(shown.locator(".opblock-tag a span").all_inner_texts())
+    assert not shown.get_by_text("needs JavaScript").is_visible()
+    shown.close()

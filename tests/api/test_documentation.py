@@ -9,10 +9,11 @@ import pytest
 from apiflask import APIFlask
 from flask.testing import FlaskClient
 
-from tests.api.payloads import Json
+from tests.api.payloads import RELU, Json, kernel
 
 OPERATIONS = {
     ("post", "/evaluate"), ("post", "/compare"), ("post", "/batch"), ("post", "/"), ("get", "/job/{job_id}"),
+    ("get", "/batch/{batch_id}"),
     ("delete", "/job/{job_id}"), ("get", "/jobs"), ("get", "/health"), ("get", "/stats"),
     ("post", "/admin/cleanup-jobs"), ("post", "/jobs/cancel"), ("get", "/"), ("get", "/job/{job_id}/report"),
     ("get", "/job/{job_id}/events"), ("get", "/metrics"), ("get", "/job/{job_id}/artifacts"),
@@ -63,9 +64,13 @@ def test_the_examples_are_accepted(client: FlaskClient) -> None:
     for path, item in document(client)["paths"].items():
         content: Any = item.get("post", {}).get("requestBody", {}).get("content", {})
         for example in content.get("application/json", {}).get("examples", {}).values():
+            if "batch_id" in example["value"]:
+                batch = client.post("/batch", json={"jobs": [{"kernel": kernel(RELU, "torch")}]}).get_json()
+                example["value"]["batch_id"] = batch["batch_id"]
             answer = client.post(path, json=example["value"])
             assert answer.status_code in (200, 202), answer.get_data(as_text=True)
             assert answer.get_json().get("refused", 0) == 0
+            assert "ignored" not in answer.get_json()
 
 
 def test_the_page_asks_nothing_of_the_network(client: FlaskClient) -> None:
@@ -77,3 +82,9 @@ def test_the_page_asks_nothing_of_the_network(client: FlaskClient) -> None:
         with client.get(link) as answer:
             assert answer.status_code == 200, link
     assert client.get("/docs/assets/../../etc/passwd").status_code == 404
+
+
+def test_who_runs_no_scripts_is_shown_the_document(client: FlaskClient) -> None:
+    page = client.get("/docs").get_data(as_text=True)
+    (told,) = re.findall(r"<noscript>(.*?)</noscript>", page, re.DOTALL)
+    assert "curl -s http://localhost/openapi.json" in told and page.index(told) < page.index("<script")

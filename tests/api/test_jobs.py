@@ -54,7 +54,12 @@ def test_state_and_status_of_every_stage(client: FlaskClient, records: JobRecord
     records.complete(job_id, attempt, RESULT)
     answer = client.get(f"/job/{job_id}")
     job = answer.get_json()
-    assert (job["state"], job["stage"], job["status"], job["result"]) == ("completed", "done", "completed", RESULT)
+    assert (job["state"], job["stage"], job["status"]) == ("completed", "done", "completed")
+    assert job["result"].items() >= RESULT.items()
+    for name in ("told", "summary", "report"):
+        assert job["result"][name] == job[name]
+    assert job["told"].startswith("It compiles and runs.") and job["report"] == f"/job/{job_id}/report"
+    assert (job["summary"]["verdict"], job["summary"]["error"]) == ("passed", None)
     assert (job["worker"], job["error"], job["queue_position"]) == ("gpu0@node", None, None)
     assert job["created_at"] == job["submitted_at"]
     assert [step["stage"] for step in job["timeline"]][0::6] == ["queued", "done"]
@@ -89,7 +94,8 @@ def test_waiting_ends_with_the_result(client: FlaskClient, records: JobRecords) 
     ):
         Timer(0.1, judge).start()
         answer = client.post(path, json=body, **options)
-        assert (answer.status_code, answer.get_json()) == (200, RESULT)
+        assert answer.status_code == 200 and answer.get_json().items() >= RESULT.items()
+        assert answer.get_json()["report"] == f"{answer.headers['Location']}/report"
         assert answer.headers["X-GPU-Type"] == "h200"
         assert answer.headers["Location"].startswith("/job/")
         assert answer.headers.get("Preference-Applied") == ("wait=20" if options else None)
@@ -270,10 +276,12 @@ def test_cancel_a_batch_and_many(client: FlaskClient, records: JobRecords) -> No
     assert client.get(f"/job/{behind}").get_json()["queue_position"] == 3
     answer = client.post("/jobs/cancel", json={"batch_id": batch["batch_id"]})
     assert (answer.status_code, answer.get_json()["cancelled"], answer.get_json()["not_found"]) == (200, 3, [])
+    again = client.post("/jobs/cancel", json={"batch_id": batch["batch_id"]}).get_json()
+    assert (again["cancelled"], again["stopping"], again["ended"]) == (0, 0, 3)
     assert client.get(f"/job/{behind}").get_json()["queue_position"] == 0
     records.complete(*done, RESULT)
     answer = client.post("/jobs/cancel", json={"job_ids": [behind, running[0], done[0], "nobody", behind]}).get_json()
-    assert (answer["cancelled"], answer["stopping"], answer["not_found"]) == (1, 1, ["nobody"])
+    assert (answer["cancelled"], answer["stopping"], answer["ended"], answer["not_found"]) == (1, 1, 1, ["nobody"])
     assert [(job["state"], job["cancel_requested"]) for job in answer["jobs"]] == [
         ("cancelled", False),
         ("building", True),
@@ -281,7 +289,8 @@ def test_cancel_a_batch_and_many(client: FlaskClient, records: JobRecords) -> No
     ]
     for body in ({}, {"job_ids": []}, {"job_ids": ["a"], "batch_id": "b"}, {"job_ids": ["a"] * 5 + [""]}):
         assert client.post("/jobs/cancel", json=body).status_code == 400, body
-    assert client.post("/jobs/cancel", json={"batch_id": "nobody's"}).get_json()["jobs"] == []
+    unknown = client.post("/jobs/cancel", json={"batch_id": "nobody's"})
+    assert (unknown.status_code, unknown.get_json()["title"]) == (404, "No such batch")
 
 
 def test_one_idempotency_key_is_one_job(client: FlaskClient, records: JobRecords, redis: Redis) -> None:

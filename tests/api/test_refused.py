@@ -225,6 +225,12 @@ def test_launches(client: FlaskClient, launch: Json, field: str) -> None:
     names(problem, f"kernel -> io -> launch -> {field}")
 
 
+def test_a_lambda_as_a_grid_is_told_what_is_a_grid(client: FlaskClient) -> None:
+    code = kernel(CUDA_ADD, "cuda", [X, scalar("n", 4)], grid="lambda meta: (triton.cdiv(n, meta['B']),)")
+    told = refuse(client, "/evaluate", {"kernel": code})["error"]
+    assert "Lambda is not allowed" in told and 'as in "cdiv(n, BLOCK)"' in told
+
+
 @pytest.mark.parametrize("launch", [[], "4", 4])
 def test_launch_is_an_object(client: FlaskClient, launch: Any) -> None:
     code = {**kernel(CUDA_ADD, "cuda"), "io": {"args": [X], "launch": launch}}
@@ -234,6 +240,12 @@ def test_launch_is_an_object(client: FlaskClient, launch: Any) -> None:
 def test_the_texts_that_clients_look_for(client: FlaskClient) -> None:
     assert "io_contract" in refuse(client, "/evaluate", {"kernel": kernel(TRITON_ADD, "triton")})["error"]
     assert "io_contract" in refuse(client, "/evaluate", {"ref_kernel": kernel(TRITON_ADD, "triton")})["error"]
+    for kernel_type, source in (("triton", TRITON_ADD), ("cuda", CUDA_ADD), ("multi_kernel", RELU)):
+        metadata = {"entry_point": "f"} if kernel_type == "multi_kernel" else {}
+        bare = {**kernel(source, kernel_type), "metadata": metadata}
+        told = refuse(client, "/evaluate", {"kernel": bare})["validation_errors"][0]["message"]
+        shown = json.loads("{" + told[told.index('"io": {') : told.rindex("}") + 1] + "}")
+        assert client.post("/evaluate", json={"kernel": {**bare, **shown}}).status_code == 202, told
     assert "/compare" in refuse(client, "/evaluate", {"ref_kernel": GOOD, "custom_kernel": GOOD})["error"]
     problem = refuse(client, "/evaluate", {"kernel": GOOD, "num_trials": 0, "timeout": 2})
     assert problem["error"] == "num_trials: must be between 1 and 10000; timeout: must be between 5 and 600"
@@ -254,7 +266,11 @@ RAW: list[tuple[bytes, str]] = [
     (b'{"kernel": }', "not JSON"),
     (b"{'kernel': 1}", "not JSON"),
     (b'{"a": 1} {"b": 2}', "not JSON"),
-    (b'{"a": "\x01"}', "not JSON"),
+    (
+        b'{"a": "\x01"}',
+        "not JSON: Invalid control character at line 1, column 8; a line break or a tab inside",
+    ),
+    (b'{"a": "x\ny"}', "write \\n or \\t there, or let jq or json.dumps make the body"),
     (b'{"a": "' + b"\\" * 999, "not JSON"),
     (b'"' * 1001, "not JSON"),
     (b"[]", "array"),

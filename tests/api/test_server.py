@@ -81,9 +81,9 @@ def test_submit_and_wait(server: Server, redis: Redis) -> None:
         done_at = time.monotonic()
         records.complete(job.job_id, claim.attempt, RESULT)
         answer = waiting.result()
-        assert (answer.status_code, answer.json()) == (200, RESULT)
+        assert answer.status_code == 200 and answer.json().items() >= RESULT.items()
         assert time.monotonic() - done_at < 1.0
-        assert client.get(answer.headers["Location"]).json()["result"] == RESULT
+        assert client.get(answer.headers["Location"]).json()["result"] == answer.json()
 
 
 def test_a_chunked_body_and_its_cap(server: Server) -> None:

@@ -71,25 +71,47 @@ def test_every_command_is_in_the_guide() -> None:
     assert set(re.findall(r"^    (\w+)(?: +[A-Z]|$)", parser().format_help(), re.MULTILINE)) == commands
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
-def test_the_printed_requests_are_answered(url: str) -> None:
-    """All of the guide's in one shell, as one variable is used in a later one."""
-    requests = blocks(DOCS / "API_GUIDE.md", "bash")
+needs_tools = pytest.mark.skipif(not (shutil.which("curl") and shutil.which("jq")), reason="curl or jq is not there")
+
+
+def answered(requests: list[str], url: str) -> list[str]:
+    """What each block prints, all in one shell, as one variable is used in a later one."""
     marked = "\necho; echo NEXT\n".join(requests).replace("http://localhost:8000", url)
-    done = subprocess.run(["bash", "-euc", marked], capture_output=True, text=True, timeout=240)
-    answers = [
-        [json.loads(line) for line in part.replace("}\n{", "}\x00{").strip().split("\x00")]
-        for part in done.stdout.split("NEXT")
+    done = subprocess.run(["bash", "-euc", marked], capture_output=True, text=True, timeout=240, cwd=ROOT)
+    answers = [part.strip() for part in done.stdout.split("NEXT")]
+    assert len(answers) == len(requests), done.stderr
+    return answers
+
+
+@pytest.mark.slow
+@needs_tools
+def test_the_printed_requests_are_answered(url: str) -> None:
+    answers = answered(blocks(DOCS / "API_GUIDE.md", "bash"), url)
+    *answers, batch, cancelled, refused = answers
+    health, evaluated, compared, from_file, from_folder, job = map(json.loads, answers)
+    assert health["status"] == "healthy"
+    assert evaluated["verdict"] == compared["verdict"] == from_file["verdict"] == "passed"
+    assert from_folder["verdict"] == "wrong_result" and from_folder["told"].startswith("It compiles, but its answers")
+    assert job["state"] == "completed" and job["result"]["verdict"] == "passed"
+    whole, *lines = batch.splitlines()
+    assert json.loads(whole)["verdicts"] == {"passed": 1, "compile_error": 1}
+    assert [line.split("\t")[:3] for line in lines] == [
+        ["0", "completed", "passed"],
+        ["1", "completed", "compile_error"],
     ]
-    assert len(answers) == len(requests) == 7, done.stderr
-    health, evaluated, compared, job, batch, cancelled, refused = answers
-    assert health[0]["status"] == "healthy"
-    assert evaluated[0]["verdict"] == compared[0]["verdict"] == "passed"
-    assert job[0]["state"] == "completed" and job[0]["result"]["verdict"] == "passed"
-    assert batch[0]["accepted"] == 2 and len(batch[1]["jobs"]) >= 4
-    assert cancelled[0]["job_id"] == job[0]["job_id"]
-    assert refused[0]["type"].endswith("invalid-request")
+    assert json.loads(cancelled)["job_id"] == job["job_id"]
+    assert json.loads(refused)["type"].endswith("invalid-request")
+    assert len(json.loads(refused)["errors"]) == 4
+
+
+@pytest.mark.slow
+@needs_tools
+def test_the_requests_of_the_readme_are_answered(url: str) -> None:
+    printed = [block for block in blocks(ROOT / "README.md", "bash") if "localhost:8000" in block]
+    evaluated, compared = map(json.loads, answered(printed, url))
+    assert evaluated["verdict"] == compared["verdict"] == "passed" and compared["error"] is None
+    assert compared["time_ms"] > 0 and compared["told"].startswith("It compiles, and its answers are right")
+    assert compared["report"].endswith("/report") and isinstance(compared["flags"], list)
 
 
 def test_the_printed_settings_start_the_tools() -> None:

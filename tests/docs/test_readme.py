@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,7 +28,7 @@ PACKAGES = ("profiling", "validation", "domain", "sandbox", "tasks", "api", "bac
 REQUEST_KEYS = {"kernel": "/evaluate", "ref_kernel": "/compare", "ref_code": "/compare", "jobs": "/batch"}
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_CURL = re.compile(r"localhost:\d+(/\w*).*? -d '(\{.*?\})'$", re.MULTILINE | re.DOTALL)
+_CURL = re.compile(r"localhost:\d+(/\w*).*? -d '(\{.*?\})'(?:$| \|)", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _CODE = re.compile(r"`([^`\n]+)`")
 _PATH = re.compile(r"(?:[\w.-]+/)+(?:[\w-]+\.\w+)?|[\w-]+\.(?:py|md|toml|txt)")
@@ -95,6 +98,35 @@ def test_the_readme_and_the_reference_print_requests() -> None:
 def test_a_printed_request_is_accepted(app: APIFlask, redis: Redis, path: str, body: dict[str, Any]) -> None:
     answer = app.test_client().post(path, json=body)
     assert answer.status_code == 202, answer.get_data(as_text=True)
+
+
+PIPED = [
+    pytest.param(block, id=f"{document.stem}-{number}")
+    for document in PRESENT
+    for number, (_, block) in enumerate(_BLOCK.findall(text_of(document)))
+    if "-d @-" in block
+]
+_KEPT = """curl() { cat > "$BODY"; printf '%s\\n' "$@" > "$ARGUMENTS"; echo '{}'; }"""
+"""What stands for the curl of a printed pipeline: it keeps what it was to send."""
+
+
+def test_the_documents_print_pipelines() -> None:
+    assert {str(piped.id).partition("-")[0] for piped in PIPED} == {"README", "API_GUIDE"}
+
+
+@pytest.mark.parametrize("block", PIPED)
+def test_a_printed_pipeline_makes_a_request(app: APIFlask, redis: Redis, tmp_path: Path, block: str) -> None:
+    if "jq " in block and shutil.which("jq") is None:
+        pytest.skip("jq is not installed")
+    body, arguments = tmp_path / "body", tmp_path / "arguments"
+    own = {**os.environ, "BODY": str(body), "ARGUMENTS": str(arguments)}
+    subprocess.run(["bash", "-euo", "pipefail", "-c", f"{_KEPT}\n{block}"], cwd=ROOT, env=own, check=True, timeout=30)
+    path = next(
+        line.partition("localhost:8000")[2] for line in arguments.read_text().splitlines() if "localhost" in line
+    )
+    answer = app.test_client().post(path.partition("?")[0], data=body.read_bytes())
+    assert answer.status_code == 202, answer.get_data(as_text=True)
+    assert "ignored" not in answer.get_json()
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=relative)

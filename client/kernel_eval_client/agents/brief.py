@@ -28,15 +28,20 @@ NEXT = {
     "compile_error": "Mend the lines named above and send the whole source again.",
     "runtime_error": "Mend the lines named above. An illegal address is an index out of bounds: mask loads and stores.",
     "wrong_result": "Compare with the reference at the first mismatch: wrong at the end of a dimension is a missing"
-    " mask, wrong everywhere a wrong formula, wrong by little too low a precision. `part=comparison` has the figures.",
+    " mask, wrong everywhere a wrong formula, wrong by little too low a precision. `comparison` has the figures.",
     "timeout": "It did not end: look for a loop or a wait without an end, or raise `timeout`.",
     "crashed": "Its process died: look for writes out of bounds, or for code that ends the process.",
     "out_of_memory": "Make intermediate results smaller, or work block by block.",
     "unsupported": "It was not run here: this worker has no device for it, or its outputs change shape between calls.",
     "contract_mismatch": "The IO contract does not fit the kernel: names, order and types of its arguments are compared"
-    " with the signature. list_examples has kernels with contracts that fit.",
+    " with the signature. The examples have contracts that fit.",
     "reference_failed": "Nothing was said about the candidate: the reference failed. Mend that, or choose another.",
 }
+WITH_TOOLS = {
+    "wrong_result": " Ask for it with `part=comparison`.",
+    "contract_mismatch": " `list_examples` has them.",
+}
+"""What a reader of ours can do besides; NEXT is also for those who have no tools (docs/errors.md)."""
 SLOWER = "Right, and not surely faster. Usual gains: fewer passes over memory (fuse steps), wider loads, larger tiles."
 UNMEASURED = "Right. To learn whether it is faster, give it larger inputs: a call this short cannot be told from none."
 FASTER = "Right and faster. `part=timing` says how sure that is; flags above would say what makes it doubtful."
@@ -59,7 +64,7 @@ def of_result(found: Result, source: str = "") -> str:
 def next_step(found: Result) -> str:
     """What to try."""
     if not found.passed:
-        return NEXT.get(found.verdict, "Read the error above.")
+        return NEXT.get(found.verdict, "Read the error above.") + WITH_TOOLS.get(found.verdict, "")
     if found.reference is None:
         return ALONE
     if found.speedup is None:
