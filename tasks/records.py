@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from types import MappingProxyType
+from itertools import chain
 from typing import Any, Literal, cast
 
 from redis import Redis
@@ -128,24 +128,17 @@ class JobRecords:
         return cast(Pulse, text(self._pulse(args=[job_id, attempt, PULSE_TTL_S])))
 
     def complete(
-        self, job_id: str, attempt: int, body: dict[str, Any], texts: Mapping[str, bytes] = MappingProxyType({})
+        self, job_id: str, attempt: int, body: dict[str, Any], texts: Mapping[str, bytes] | None = None
     ) -> bool:
-        """Store the answer about the kernel, terminal; ValueError for a body with NaN or infinity: not JSON.
-
-        `texts` are kept beside it, by name (`tasks/artifacts.py`).
-        """
+        """Store the answer, terminal, and `texts` by name beside it; ValueError for NaN or infinity: not JSON."""
         result = json.dumps(body, allow_nan=False, separators=(",", ":"))
         names = json.dumps(counters.counted(body))
         again = "1" if body["verdict"] in REUSABLE else ""
         summary = Summary.of(body)
         told = json.dumps(asdict(summary), separators=(",", ":"))
         place = [summary.board, summary.candidate or "", repr(summary.ratio or 0.0)]
-        beside = [part for named in texts.items() for part in named]
-        return bool(
-            self._complete(
-                args=[job_id, attempt, self._ttl_s, result, names, again, told, *place, body["verdict"], *beside]
-            )
-        )
+        own = [job_id, attempt, self._ttl_s, result, names, again, told, *place, body["verdict"]]
+        return bool(self._complete(args=[*own, *chain.from_iterable((texts or {}).items())]))
 
     def fail(self, job_id: str, attempt: int, error: str) -> bool:
         """End the job as our own fault, terminal."""
