@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from itertools import chain
 from typing import Any, Literal, cast
 
 from redis import Redis
@@ -138,7 +137,8 @@ class JobRecords:
         told = json.dumps(asdict(summary), separators=(",", ":"))
         place = [summary.board, summary.candidate or "", repr(summary.ratio or 0.0)]
         own = [job_id, attempt, self._ttl_s, result, names, again, told, *place, body["verdict"]]
-        return bool(self._complete(args=[*own, *chain.from_iterable((texts or {}).items())]))
+        beside = [part for named in (texts or {}).items() for part in named]
+        return bool(self._complete(args=[*own, *beside]))
 
     def fail(self, job_id: str, attempt: int, error: str) -> bool:
         """End the job as our own fault, terminal."""
