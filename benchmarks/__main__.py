@@ -1,4 +1,7 @@
-"""`python -m benchmarks [--out FILE]`: starts a service of its own, measures it, stops it, shows a table."""
+"""`python -m benchmarks [--out FILE]`: starts a service of its own, measures it, stops it, shows a table.
+
+Each part says what it does and is bounded in time, so that on two cores all of it takes about four minutes.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +22,13 @@ from rich.table import Table
 
 from benchmarks import jobs, overhead
 from benchmarks.baseline import baseline
+from benchmarks.enqueue import RATE, SUBMISSIONS, WAITING
 from benchmarks.latency import Latency
 from benchmarks.overhead import BenchmarkError, Throughput
 from domain.settings import settings
 from stack import verdicts
 from stack.devices import DeviceError
+from stack.environment import ROOT
 from stack.processes import CPU_WORKERS, GPU_WORKERS
 from stack.redis_server import NoRedisServer, free_port
 from stack.running import StartError, running
@@ -34,8 +40,8 @@ REQUEST_S = 90.0
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--out", type=Path, help="also write the figures to this file, as JSON")
-    out = parser.parse_args().out
+    parser.add_argument("--out", type=Path, help="file of the figures as JSON (default: benchmarks.json in LOG_DIR)")
+    given: Path | None = parser.parse_args().out
     console = Console(highlight=False, soft_wrap=True)
     if not console.is_terminal:
         console.width = verdicts.WIDTH
@@ -51,31 +57,45 @@ def main() -> int:
     except (StartError, DeviceError, NoRedisServer, BenchmarkError, httpx.HTTPError) as error:
         console.print(str(error), style="red", markup=False)
         return 1
-    if out is not None:
-        out.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    out = given or ROOT / settings().log_dir / "benchmarks.json"
+    out.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    console.print(f"All figures as JSON: {out}")
     return 0
 
 
 def _measure(console: Console) -> dict[str, Any]:
     """Prints the table and gives its figures."""
     own = dataclasses.replace(settings().private(), port=free_port())
-    console.print("Starting Redis, the API and the workers ...")
+    began = time.monotonic()
+
+    def told(what: str) -> None:
+        console.print(f"{time.monotonic() - began:4.0f} s  {what} ...")
+
+    told("starting Redis, the API and the workers")
     with running(own) as stack, httpx.Client(base_url=stack.url, timeout=REQUEST_S, trust_env=False) as client:
         where: dict[str, Any] = {
             "device": described(stack.gpus),
             "host_cpus": os.cpu_count(),
             "jobs_at_once": (own.max_workers or (GPU_WORKERS if stack.gpus else CPU_WORKERS)) * (len(stack.gpus) or 1),
         }
-        console.print(f"{where['device']}; {where['host_cpus']} host CPUs, {where['jobs_at_once']} jobs at once\n")
-        round_trip = overhead.round_trip(stack, client)
-        acceptance = overhead.acceptance(stack, client)
-        enqueue = overhead.enqueue(stack)
-        throughput = overhead.throughput(stack, client, jobs.mixed(overhead.MIXED))
+        console.print(f"{where['device']}; {where['host_cpus']} host CPUs, {where['jobs_at_once']} jobs at once")
+        console.print(f"Each part is bounded: what has not been measured after {overhead.PART_S:.0f} s is left out.\n")
         quick = [jobs.right(budget="quick") for _ in range(overhead.STREAM)]
-        ours = overhead.judged(stack, client, quick[: overhead.COMPARED])
-        stream = overhead.throughput(stack, client, quick[overhead.COMPARED :])
-    console.print("Now without the service, an interpreter for each job ...")
-    theirs = baseline(quick[: overhead.COMPARED])
+        alone, streamed = quick[: overhead.COMPARED], quick[overhead.COMPARED :]
+        told(f"{overhead.ROUND_TRIPS} tiny evaluations, one at a time")
+        round_trip = overhead.round_trip(stack, client)
+        told(f"{overhead.SUBMISSIONS} submissions while the workers are busy")
+        acceptance = overhead.acceptance(stack, client)
+        told(f"{SUBMISSIONS} submissions at {RATE:.0f} a second beside {WAITING} waiting clients")
+        enqueue = overhead.enqueue(stack)
+        told(f"{overhead.MIXED} mixed jobs as one batch")
+        throughput = overhead.throughput(stack, client, jobs.mixed(overhead.MIXED))
+        told(f"{len(alone)} small comparisons at the quick budget, one at a time")
+        ours = overhead.judged(stack, client, alone)
+        told(f"{len(streamed)} of those as one batch")
+        stream = overhead.throughput(stack, client, streamed)
+    told(f"{len(alone)} of those without the service, an interpreter for each")
+    theirs = baseline(alone, overhead.PART_S)
     lines = {
         "tiny /evaluate, POST to verdict, one at a time": round_trip,
         "POST to 202, workers busy": acceptance,
@@ -87,7 +107,8 @@ def _measure(console: Console) -> dict[str, Any]:
     ratio = stream.per_second * theirs.mean / 1e3
     console.print(
         f"{stream.jobs} of those as one batch: {stream.per_second:.2f} a second, {ratio:.1f} times those interpreters "
-        f"one after the other. Of the clients that wait, {enqueue.held} were held at the beginning, for so many places"
+        f"one after the other. Of the clients that wait, {enqueue.held} were held at the beginning; they and those "
+        f"that submit took {enqueue.own_cpu:.0%} of a processor for themselves"
     )
     return {
         **where,

@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from typing import Any
 
@@ -28,13 +28,15 @@ class Enqueue:
     """Latencies from the moment that a POST was due, so that a slow answer delays none of those after it.
 
     `held` of the `waiting` clients were held by the service when the first POST went out; the others had been told to
-    come back later, as there are places for so many only.
+    come back later, as there are places for so many only. `own_cpu` is what these clients themselves took of one
+    processor while they submitted: they share the machine with the service.
     """
 
     latency: Latency
     per_second: float
     waiting: int
     held: int
+    own_cpu: float
 
 
 def main(url: str) -> None:
@@ -55,10 +57,11 @@ async def _measure(url: str) -> dict[str, Any]:
     pending: set[int] = set()
     waiters = [asyncio.create_task(_wait(url, accepted[number], number, pending)) for number in range(WAITING)]
     await asyncio.sleep(SETTLE_S)
-    held, began = len(pending), time.perf_counter()
+    held, began, before = len(pending), time.perf_counter(), time.process_time()
     posts = [asyncio.create_task(_post(connections, began + number / RATE)) for number in range(SUBMISSIONS)]
     answers = [await post for post in posts]
     spent = max(ended for _, _, ended in answers) - began
+    own_cpu = (time.process_time() - before) / spent
     for waiter in waiters:
         waiter.cancel()
     await asyncio.gather(*waiters, return_exceptions=True)
@@ -66,7 +69,7 @@ async def _measure(url: str) -> dict[str, Any]:
     for first in range(0, len(accepted), CANCELLED_AT_ONCE):
         await _asked(connections, "/jobs/cancel", {"job_ids": accepted[first : first + CANCELLED_AT_ONCE]})
     latency = Latency.of([seconds for _, seconds, _ in answers])
-    return {"latency": vars(latency), "per_second": SUBMISSIONS / spent, "waiting": WAITING, "held": held}
+    return asdict(Enqueue(latency, SUBMISSIONS / spent, WAITING, held, own_cpu))
 
 
 async def _post(connections: asyncio.Queue[Connection], due: float) -> tuple[str, float, float]:

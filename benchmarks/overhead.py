@@ -28,6 +28,9 @@ COMPARED = 10
 WAIT_S = 60
 BEAT_S = 0.1
 
+PART_S = 30.0
+"""A measurement ends with the sample that it has then: on two cores a job takes seconds, on a GPU all are taken."""
+
 
 class BenchmarkError(RuntimeError):
     """What was measured is not what was meant to be measured."""
@@ -35,8 +38,12 @@ class BenchmarkError(RuntimeError):
 
 @dataclass(frozen=True)
 class Throughput:
-    """Jobs from the first one's acceptance to the last one's end, by the service's own clock; how each came out."""
+    """Jobs from the first one's acceptance to the last one's end, by the service's own clock; how each came out.
 
+    Of the `sent` ones those that were not done within `PART_S` were cancelled and do not count.
+    """
+
+    sent: int
     jobs: int
     seconds: float
     per_second: float
@@ -45,15 +52,9 @@ class Throughput:
 
 def round_trip(stack: Stack, client: httpx.Client) -> Latency:
     """POST of a tiny kernel to its verdict, one after the other on an idle, warm service."""
-    samples = []
-    for _ in range(WARM_UPS + ROUND_TRIPS):
-        body, began = jobs.tiny(), time.perf_counter()
-        answer = client.post("/evaluate", params={"wait": WAIT_S}, json=body)
-        samples.append(time.perf_counter() - began)
-        if answer.status_code != httpx.codes.OK or answer.json()["verdict"] != "passed":
-            raise BenchmarkError(f"a kernel that should pass did not: {answer.text}")
-        stack.tick(0)
-    return Latency.of(samples[WARM_UPS:])
+    for _ in range(WARM_UPS):
+        _judged(stack, client, "/evaluate", jobs.tiny())
+    return _one_after_the_other(stack, client, "/evaluate", [jobs.tiny() for _ in range(ROUND_TRIPS)])
 
 
 def acceptance(stack: Stack, client: httpx.Client) -> Latency:
@@ -87,15 +88,7 @@ def enqueue(stack: Stack) -> Enqueue:
 
 def judged(stack: Stack, client: httpx.Client, bodies: list[dict[str, Any]]) -> Latency:
     """The same comparisons that `benchmarks/baseline.py` makes, one after the other."""
-    samples = []
-    for body in bodies:
-        began = time.perf_counter()
-        answer = client.post("/compare", params={"wait": WAIT_S}, json=body)
-        samples.append(time.perf_counter() - began)
-        if answer.status_code != httpx.codes.OK or answer.json()["verdict"] != "passed":
-            raise BenchmarkError(f"a kernel that should pass did not: {answer.text}")
-        stack.tick(0)
-    return Latency.of(samples)
+    return _one_after_the_other(stack, client, "/compare", bodies)
 
 
 def throughput(stack: Stack, client: httpx.Client, sent: list[dict[str, Any]]) -> Throughput:
@@ -104,12 +97,43 @@ def throughput(stack: Stack, client: httpx.Client, sent: list[dict[str, Any]]) -
     if answer["accepted"] != len(sent):
         raise BenchmarkError(f"the service refused jobs: {answer['jobs']}")
     query = {"batch_id": answer["batch_id"], "limit": len(sent)}
-    while any(job["state"] not in TERMINAL for job in client.get("/jobs", params=query).json()["jobs"]):
+    over, found = time.monotonic() + PART_S, _listed(client, query)
+    while not all(job["state"] in TERMINAL for job in found):
+        if time.monotonic() > over and any(job["state"] in TERMINAL for job in found):
+            client.post("/jobs/cancel", json={"batch_id": answer["batch_id"]}).raise_for_status()
+            over = float("inf")
         stack.tick(BEAT_S)
-    ended = [_job(client, entry["job_id"]) for entry in answer["jobs"]]
+        found = _listed(client, query)
+    ended = [_job(client, entry["job_id"]) for entry in found if entry["state"] != State.CANCELLED]
     seconds = max(job["timeline"][-1]["at"] for job in ended) - min(job["submitted_at"] for job in ended)
     verdicts = Counter((job["result"] or {}).get("verdict", job["state"]) for job in ended)
-    return Throughput(len(ended), seconds, len(ended) / seconds, dict(verdicts))
+    return Throughput(len(sent), len(ended), seconds, len(ended) / seconds, dict(verdicts))
+
+
+def _one_after_the_other(stack: Stack, client: httpx.Client, path: str, bodies: list[dict[str, Any]]) -> Latency:
+    """As many as fit into `PART_S`, and one at least."""
+    over, samples = time.monotonic() + PART_S, [_judged(stack, client, path, bodies[0])]
+    for body in bodies[1:]:
+        if time.monotonic() > over:
+            break
+        samples.append(_judged(stack, client, path, body))
+    return Latency.of(samples)
+
+
+def _judged(stack: Stack, client: httpx.Client, path: str, body: dict[str, Any]) -> float:
+    """Seconds from the POST to its verdict."""
+    began = time.perf_counter()
+    answer = client.post(path, params={"wait": WAIT_S}, json=body)
+    seconds = time.perf_counter() - began
+    if answer.status_code != httpx.codes.OK or answer.json()["verdict"] != "passed":
+        raise BenchmarkError(f"a kernel that should pass did not: {answer.text}")
+    stack.tick(0)
+    return seconds
+
+
+def _listed(client: httpx.Client, query: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = client.get("/jobs", params=query).raise_for_status().json()["jobs"]
+    return found
 
 
 def _submit(client: httpx.Client) -> str:

@@ -31,8 +31,11 @@ def workers(settings: Settings, gpus: list[Gpu], temporary: Path) -> list[Progra
     concurrency = settings.max_workers or (GPU_WORKERS if gpus else CPU_WORKERS)
     # Pinned by UUID, which means the same device whatever order CUDA counts in.
     pinned = {f"gpu{gpu.index}": gpu.uuid for gpu in gpus} or {"cpu0": ""}
+    # Kernels run on the same cores there: threads of the referee that spin while they wait for each other make a small
+    # job take up to five times as long on a busy machine (docs/measurements.md).
+    sleeping = {} if gpus else {"OMP_WAIT_POLICY": "passive"}
     return [
-        _worker(name, concurrency, settings, for_child(settings, temporary, CUDA_VISIBLE_DEVICES=visible))
+        _worker(name, concurrency, settings, for_child(settings, temporary, CUDA_VISIBLE_DEVICES=visible, **sleeping))
         for name, visible in pinned.items()
     ]
 

@@ -79,10 +79,18 @@ if ARGV[19] ~= '' then
     return {'answered', at}
   end
 end
-redis.call('PUBLISH', 'jobs:changed', id)
 return {'new', at}
 """
 )
+
+# id -> the record, its result, its rank among the queued, each false where there is none; false for an unknown job
+LOOK = """
+local job = 'job:' .. ARGV[1]
+local stored = redis.call('HGETALL', job)
+if #stored == 0 then return false end
+local place = redis.call('HGET', job, 'place') or ''
+return {stored, redis.call('GET', job .. ':result'), redis.call('ZRANK', 'jobs:queue', place)}
+"""
 
 # id, ttl: end a queued job whose time to be begun is over
 EXPIRE = (

@@ -48,6 +48,7 @@ class JobRecords:
         self._ttl_s = ttl_s
         self.lines = Lines(redis, ttl_s)
         self._create = redis.register_script(record_scripts.CREATE)
+        self._look = redis.register_script(record_scripts.LOOK)
         self._expire = redis.register_script(record_scripts.EXPIRE)
         self._advance = redis.register_script(record_scripts.ADVANCE)
         self._pulse = redis.register_script(record_scripts.PULSE)
@@ -95,13 +96,13 @@ class JobRecords:
 
     def get(self, job_id: str) -> JobView | None:
         """The job with its result; None when it was never recorded or is no longer kept."""
-        with self._redis.pipeline() as pipe:
-            pipe.hgetall(f"job:{job_id}")
-            pipe.get(f"job:{job_id}:result")
-            stored, result = pipe.execute()
-        view = self._placed([JobView.read(job_id, stored, result)])[0] if stored else None
+        found = self._look(args=[job_id])
+        if found is None:
+            return None
+        flat, result, rank = found
+        view = _placed(JobView.read(job_id, dict(zip(flat[::2], flat[1::2], strict=True)), result), rank)
         # By this machine's clock, which only decides whether Redis is asked. No worker may live that ends it.
-        if view is not None and view.overdue(time.time()) and self.expire(job_id):
+        if view.overdue(time.time()) and self.expire(job_id):
             return self.get(job_id)
         return view
 
@@ -268,21 +269,19 @@ class JobRecords:
             for job_id in ids:
                 pipe.hgetall(f"job:{job_id}")
             records = zip(ids, pipe.execute(), strict=True)
-        return self._placed([JobView.read(job_id, stored, None) for job_id, stored in records if stored])
-
-    def _placed(self, views: Sequence[JobView]) -> Sequence[JobView]:
-        """With the position of those that are queued, in one more round trip."""
+            views = [JobView.read(job_id, stored, None) for job_id, stored in records if stored]
         if not any(view.state is State.QUEUED for view in views):
             return views
         with self._redis.pipeline(transaction=False) as pipe:
             for view in views:
                 pipe.zrank("jobs:queue", view.place or "")
             ranks = pipe.execute()
-        # One that has been begun meanwhile was the next.
-        return [
-            replace(view, queue_position=rank or 0) if view.state is State.QUEUED else view
-            for view, rank in zip(views, ranks, strict=True)
-        ]
+        return [_placed(view, rank) for view, rank in zip(views, ranks, strict=True)]
+
+
+def _placed(view: JobView, rank: int | None) -> JobView:
+    """With its position where it is queued; one that has been begun meanwhile was the next."""
+    return replace(view, queue_position=rank or 0) if view.state is State.QUEUED else view
 
 
 def _told(reason: str) -> str:

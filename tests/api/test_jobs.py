@@ -9,6 +9,7 @@ import pytest
 from flask.testing import FlaskClient
 from redis import Redis
 
+from api.capacity import PROCESSES, THREADS
 from api.desk import KEY, Desk
 from domain.job import Stage
 from domain.settings import settings
@@ -225,7 +226,7 @@ def test_no_place_to_wait(client: FlaskClient) -> None:
     finally:
         for _ in range(places):
             hub.leave()
-    assert places == 192
+    assert places * PROCESSES >= 500 and places < THREADS, "hundreds may wait, and threads are left for who submits"
 
 
 def test_full_queue(client: FlaskClient, records: JobRecords, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from redis import Redis
 
 from domain.job import State
 from tasks import reconciler, records
+from tasks.app import app
 from tasks.device import CPU
 from tasks.heartbeat import Heartbeat
 from tasks.lines import COMMON, line_of_gpu, line_of_worker
@@ -69,6 +71,12 @@ def test_submitting_records_and_publishes(job_records: JobRecords, redis: Redis)
     assert EVALUATE.kernel.source_code.encode() not in raw
     assert "torch evaluate " in json.loads(raw)["headers"]["argsrepr"]
     assert [view.job_id for view in job_records.list(batch_id="b")] == list(reversed(batch))
+
+
+def test_threads_that_publish_share_one_lookup_of_the_backend() -> None:
+    """It costs 5 ms in each thread, and a wave of submissions meets many new ones."""
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(lambda: app.backend).result() is app.backend
 
 
 def test_a_lost_message_is_replaced(looker: Reconciler, job_records: JobRecords, redis: Redis) -> None:

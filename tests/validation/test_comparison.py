@@ -18,6 +18,7 @@ from tests.validation import oracle
 from validation import comparison
 from validation.comparison import CallComparison, compare, compare_calls, merge
 from validation.dtypes import torch_dtype
+from validation.elements import measures
 from validation.poison import fill
 from validation.tolerance import Tolerance, requested
 
@@ -380,6 +381,21 @@ def test_calls_compared_together_are_as_compared_alone(name: str, monkeypatch: p
     assert all(close(*pair) for pair in zip(together, alone, strict=True))
     assert 0 < sum(call.passed for call in together) < len(calls)
     assert compare_calls([], Tolerance(1e-2, 1e-2)) == []
+
+
+def test_on_the_cpu_equal_outputs_of_many_calls_are_told_by_their_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fifty passes over each element made a comparison of small kernels take seconds."""
+    measured = []
+
+    def counted(expected: torch.Tensor, *others: Any) -> torch.Tensor:
+        measured.append(len(expected))
+        return measures(expected, *others)
+
+    monkeypatch.setattr(comparison, "measures", counted)
+    same = torch.tensor([1.0, math.nan, math.inf])
+    found = compare_calls([([same], [same.clone()]), ([same], [same + 5]), ([same], [same.clone()])], Tolerance())
+    assert [call.passed for call in found] == [True, False, True]
+    assert measured == [1]
 
 
 def test_large_outputs_take_bounded_memory() -> None:
