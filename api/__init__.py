@@ -8,6 +8,7 @@ from apiflask.scaffold import parser
 from api import (
     admin,
     answers,
+    artifacts,
     batches,
     body,
     dashboard,
@@ -39,7 +40,10 @@ def create_app() -> APIFlask:
     app.after_request(answers.fresh)
     app.after_request(tracing.tell)
     open_access(app, settings(), open_desk(app).redis)
-    for noun in (submissions, jobs, batches, report, events, dashboard, health, stats, metrics, admin, documentation):
+    for noun in (
+        *(submissions, jobs, batches, artifacts, report, events, dashboard),
+        *(health, stats, metrics, admin, documentation),
+    ):
         app.register_blueprint(noun.blueprint)
     app.wsgi_app = RequestIds(app.wsgi_app)  # type: ignore[method-assign]
     return app

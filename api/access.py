@@ -25,6 +25,7 @@ OPEN = frozenset({"health", "documentation", "openapi"})
 SCOPES = {
     "submissions": Scope.SUBMIT,
     "jobs": Scope.READ,
+    "artifacts": Scope.READ,
     "report": Scope.READ,
     "events": Scope.READ,
     "dashboard": Scope.READ,

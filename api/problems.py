@@ -38,6 +38,7 @@ class Kind(Enum):
     LOCAL_ONLY = 403, "Only for the service's own machine"
     UNKNOWN_BATCH = 404, "No such batch"
     UNKNOWN_JOB = 404, "No such job"
+    UNKNOWN_ARTIFACT = 404, "No such artifact"
     UNSUPPORTED_MEDIA_TYPE = 415, "The body is no JSON"
     IDEMPOTENCY_KEY_REUSED = 422, "The idempotency key was used before"
     NO_SUCH_GPU = 422, "No worker has that GPU"

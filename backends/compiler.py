@@ -26,6 +26,10 @@ NOTE = ".headers"
 """Behind the object's name: the file that says which headers were used."""
 RESOURCES = ".resources"
 """Likewise: what the kernels in it need, as JSON."""
+PTX = ".ptx"
+"""Likewise: its device code as PTX, which the object itself has only where a flag asks for it."""
+MAX_PTX_BYTES = 4 << 20
+"""Of a source; what is longer is cut."""
 
 STOCK, LEAN, PRECOMPILED = "stock", "lean", "lean, precompiled"
 _REFUSED = "-Winvalid-pch"
@@ -75,7 +79,7 @@ def _lean(
     (named / NAMED).write_text("".join(f"#include <{name}>\n" for name in needed), encoding="utf-8")
     folders = [f"-I{named}", f"-I{headers}"]
     if tool == "nvcc":
-        return LEAN, _compiled(*_with_passes([config[tool], *folders, *arguments]))
+        return LEAN, _compiled(*_with_passes([config[tool], *folders, *arguments], target))
     precompiled = toolchain / "pch" / variant(arguments)
     ahead = [f"-I{precompiled}"] if (precompiled / f"{INCLUDED}.gch").is_file() else []
     forced = [f"-D{HOST}", _REFUSED, *ahead, *folders, "-include", INCLUDED, "-include", NAMED]
@@ -90,11 +94,14 @@ def _compiled(status: int, text: str) -> str:
     return text
 
 
-def _with_passes(command: list[str]) -> tuple[int, str]:
-    """Device and host side by side, where that can be done."""
+def _with_passes(command: list[str], target: Path) -> tuple[int, str]:
+    """Device and host side by side, where that can be done; the PTX that comes about is kept beside the object."""
     folder = Path(tempfile.mkdtemp(prefix="nvcc-"))
     try:
-        return Steps(command, folder).run()
+        done = Steps(command, folder).run()
+        made = b"".join(path.read_bytes() for path in sorted(folder.glob(f"*{PTX}")))
+        Path(f"{target}{PTX}").write_bytes(made[:MAX_PTX_BYTES])
+        return done
     except UnknownSteps:
         return _run(command)
     finally:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from backends.backend import Artifact, Backend, Executable, Target
 from backends.cuda_argument import check_arguments, doubtful_pointers
 from backends.cuda_build import Build
-from backends.cuda_signature import Parameter
+from backends.cuda_signature import Parameter, without_table
 from backends.trace import NO_DEVICE, RUN_ELSEWHERE
 from domain.contract import IOContract
 from domain.fault import KernelFault
@@ -19,7 +19,8 @@ from domain.result import Status
 DEFAULT_ARCH = "sm_90"
 """What a worker without a GPU compiles for: the answer is then whether the source compiles."""
 
-_CUBIN, _PLAN = "kernel.cubin", "kernel.json"
+CUBIN, PTX, PLAN = "kernel.cubin", "kernel.ptx", "kernel.json"
+"""What a build leaves: machine code, what that was made of, and what is launched."""
 
 
 class CudaBackend(Backend):
@@ -48,8 +49,9 @@ class CudaBackend(Backend):
                 "the source declares `extern __shared__` and the contract no launch.shared_mem: 8 bytes a thread are "
                 "provided, at least 1024; give launch.shared_mem in bytes to choose"
             )
-        (folder / _CUBIN).write_bytes(attempt.compilation.cubin)
-        (folder / _PLAN).write_text(json.dumps(plan))
+        (folder / CUBIN).write_bytes(attempt.compilation.cubin)
+        (folder / PTX).write_text(without_table(attempt.compilation.ptx), encoding="utf-8")
+        (folder / PLAN).write_text(json.dumps(plan))
         return Artifact(facts=build.facts(attempt), log=attempt.warnings)
 
     def load(
@@ -67,12 +69,12 @@ class CudaBackend(Backend):
         from backends.cuda_launch import CudaExecutable, load_function
 
         device = torch.device(target.device).index or 0
-        plan = json.loads((folder / _PLAN).read_text())
+        plan = json.loads((folder / PLAN).read_text())
         return CudaExecutable(
             plan["name"],
             [Parameter.from_wire(parameter) for parameter in plan["parameters"]],
             _contract(kernel),
-            load_function((folder / _CUBIN).read_bytes(), plan["symbol"], device),
+            load_function((folder / CUBIN).read_bytes(), plan["symbol"], device),
             device,
             cooperative=plan["cooperative"],
             uses_dynamic_shared=plan["dynamic_shared"],

@@ -141,6 +141,11 @@ def read_table(ptx: str) -> list[Parameter] | None:
     return [_parameter(own, target) for own, target in zip(words[1:half], words[half:-1], strict=True)]
 
 
+def without_table(ptx: str) -> str:
+    """The PTX without what the snippet added: the sender's own code."""
+    return re.sub(rf"^[^\n]*\b{_TABLE}\[[^\n]*\n", "", ptx, flags=re.MULTILINE)
+
+
 def _parameter(own: int, target: int) -> Parameter:
     kind, size, _ = _word(own)
     if kind != "pointer":

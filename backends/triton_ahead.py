@@ -13,19 +13,17 @@ from triton.compiler.errors import CompilationError
 from triton.runtime import driver
 from triton.runtime.errors import PTXASError
 
-from backends import machine_code
-from backends.occupancy import occupancy
+from backends import triton_cache
+from backends.occupancy import WARP
 from backends.triton_launch import TritonLaunch, compile_fault
 from domain.contract import IOContract
-
-WARP_SIZE = 32
 
 
 class _AbsentDevice:
     """Triton's driver as far as compiling asks for it: which architecture to compile for."""
 
     def __init__(self, arch: str) -> None:
-        self._target = GPUTarget("cuda", int(re.sub(r"\D", "", arch)), WARP_SIZE)
+        self._target = GPUTarget("cuda", int(re.sub(r"\D", "", arch)), WARP)
 
     def get_current_target(self) -> GPUTarget:
         return self._target
@@ -85,17 +83,6 @@ def _stand_in(argument: Any) -> Any:
 
 
 def _resources(kernel: Any, arch: str) -> dict[str, Any]:
-    """One configuration's: what it was compiled with, and what its machine code needs (where that can be read)."""
     metadata = kernel.metadata
-    facts: dict[str, Any] = {
-        "num_warps": metadata.num_warps,
-        "num_stages": metadata.num_stages,
-        "shared_bytes": metadata.shared,
-    }
-    try:
-        (code,) = machine_code.kernels(kernel.asm["cubin"])
-    except (AttributeError, KeyError, TypeError, ValueError):
-        return facts
-    fits = occupancy(arch, metadata.num_warps * WARP_SIZE, code.registers, metadata.shared)
-    held = {} if fits is None else {"occupancy": fits["theoretical"], "limited_by": fits["limited_by"]}
-    return facts | {"registers": code.registers, "local_bytes": code.local_bytes} | held
+    cubin = getattr(kernel, "asm", {}).get("cubin")
+    return triton_cache.needs(cubin, arch, metadata.num_warps, metadata.num_stages, metadata.shared)

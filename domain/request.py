@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from domain.budget import Budget
 from domain.kernel import Kernel
+from domain.listing import Form
 
 DEFAULT_NUM_TRIALS = Budget.DEFAULT.effort.num_trials
 DEFAULT_TIMEOUT_S = 120
@@ -34,7 +35,8 @@ class Request:
     `budget` says how much else is done (`domain/budget.py`; at the door it sets those two where they are not given).
     Of two queued jobs the one of higher `priority` is begun first. `gpu` is the model that it is to run on (None: any),
     `reuse` whether the answer to the same work may be given again instead.
-    `profile` asks for one more call of each kernel, under a profiler, for information.
+    `profile` asks for one more call of each kernel, under a profiler, for information, `artifacts` for its code in
+    those forms.
     `replay_seed` is the secret of an earlier job in hexadecimal digits, to get its inputs again.
     """
 
@@ -54,6 +56,7 @@ class Request:
     priority: int = DEFAULT_PRIORITY
     gpu: str | None = None
     reuse: bool = False
+    artifacts: tuple[Form, ...] = ()
 
     @property
     def build_seconds(self) -> int:
@@ -105,6 +108,7 @@ class Request:
             priority=wire.get("priority", DEFAULT_PRIORITY),
             gpu=wire.get("gpu"),
             reuse=wire.get("reuse", False),
+            artifacts=tuple(sorted({Form(form) for form in wire.get("artifacts", ())})),
         )
 
     def to_wire(self) -> dict[str, Any]:
@@ -125,4 +129,5 @@ class Request:
             "priority": self.priority,
             "gpu": self.gpu,
             "reuse": self.reuse,
+            "artifacts": [form.value for form in self.artifacts],
         }

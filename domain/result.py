@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
+
+from domain.listing import Listing, NoListing
+
+CANDIDATE, REFERENCE = "candidate", "reference"
+"""The sides of a job; a kernel that is judged alone is the candidate."""
 
 
 class Status(StrEnum):
@@ -105,7 +110,7 @@ class Outcome:
     """Everything found about one kernel.
 
     `launches` is what its calls launch by its own process's word, where that was asked for: information, no finding.
-    `digest` is the kernel's (`domain.kernel`).
+    `digest` is the kernel's (`domain.kernel`), `listings` its code as text where that was asked for.
     """
 
     status: Status
@@ -121,6 +126,18 @@ class Outcome:
     comparison: Comparison | None = None
     launches: dict[str, Any] | None = None
     digest: str | None = None
+    listings: list[Listing | NoListing] | None = None
+
+    def without_texts(self, reason: str) -> Outcome:
+        """The same, with none of the listings, and that as the reason."""
+        if self.listings is None:
+            return self
+        return replace(
+            self,
+            listings=[
+                NoListing(one.form, reason, one.kernel) if isinstance(one, Listing) else one for one in self.listings
+            ],
+        )
 
 
 @dataclass(frozen=True)
@@ -146,6 +163,22 @@ class Report:
     speedup: Speedup | None = None
     device_metrics: dict[str, Any] | None = None
     budget: dict[str, Any] | None = None
+
+    @property
+    def texts(self) -> dict[str, bytes]:
+        """The listings of both kernels, compressed, by side and name: `candidate/add.ptx`."""
+        sides = {CANDIDATE: self.outcome, REFERENCE: self.reference}
+        return {
+            f"{side}/{one.name}": one.packed
+            for side, outcome in sides.items()
+            for one in (outcome.listings if outcome is not None else None) or ()
+            if isinstance(one, Listing)
+        }
+
+    def without_texts(self, reason: str) -> Report:
+        """The same, with none of the listings, and that as the reason."""
+        reference = self.reference.without_texts(reason) if self.reference is not None else None
+        return replace(self, outcome=self.outcome.without_texts(reason), reference=reference)
 
     def _no_speedup(self) -> str:
         """Why there is none, and what helps."""
@@ -222,6 +255,7 @@ def _exec_result(outcome: Outcome, environment: dict[str, Any]) -> dict[str, Any
         "inputs": outcome.inputs,
         "build": outcome.build,
         "launches": outcome.launches,
+        "artifacts": None if outcome.listings is None else [one.told() for one in outcome.listings],
         "metadata": {
             "gpu_id": environment.get("gpu_id"),
             "gpu_type": environment.get("gpu_type"),

@@ -8,6 +8,9 @@ from typing import Any
 
 import torch
 
+from backends.listings import MAX_CHARS, MAX_CODES, Found, Lacking
+from domain.listing import Form
+
 MAX_FACTS = 64
 MAX_LAUNCHES = 10**6
 MAX_FACT_CHARS = 2048
@@ -45,6 +48,14 @@ class Probe:
     launches: int | None = None
 
 
+@dataclass(frozen=True)
+class Code:
+    """What a folder holds of compiled code: texts and those that cannot be had, and what Triton's kernels need."""
+
+    texts: list[Found | Lacking]
+    kernels: list[dict[str, Any]]
+
+
 def tensors(value: Any) -> list[torch.Tensor] | None:
     """A list of tensors; None for whatever else a runner may send in its place."""
     return value if isinstance(value, list) and all(isinstance(one, torch.Tensor) for one in value) else None
@@ -53,6 +64,36 @@ def tensors(value: Any) -> list[torch.Tensor] | None:
 def launches(wire: Any) -> int | None:
     """A call's launches; None for what is no such count."""
     return wire if type(wire) is int and 0 <= wire <= MAX_LAUNCHES else None
+
+
+def code(answer: dict[str, Any]) -> Code:
+    """Without whatever is no such thing."""
+    most = MAX_CODES * len(Form)
+    found, lacking = (
+        [one for one in _list(answer.get(key))[:most] if _is_of_code(one)] for key in ("found", "lacking")
+    )
+    texts = [
+        Found(
+            one["kernel"],
+            Form(one["form"]),
+            one["text"][:MAX_CHARS],
+            truncated=one.get("truncated") is True or len(one["text"]) > MAX_CHARS,
+            variant=_text(one["variant"]) if one.get("variant") is not None else None,
+        )
+        for one in found
+        if isinstance(one.get("text"), str)
+    ]
+    reasons = [Lacking(one["kernel"], Form(one["form"]), _text(one.get("reason"))) for one in lacking]
+    kernels = [_group(one) for one in _list(answer.get("kernels"))[:MAX_CODES] if isinstance(one, dict)]
+    return Code([*texts, *reasons], kernels)
+
+
+def _list(wire: Any) -> list[Any]:
+    return wire if isinstance(wire, list) else []
+
+
+def _is_of_code(wire: Any) -> bool:
+    return isinstance(wire, dict) and isinstance(wire.get("kernel"), str) and wire.get("form") in list(Form)
 
 
 def facts(wire: Any) -> dict[str, Any]:

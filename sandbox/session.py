@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
@@ -13,6 +14,7 @@ from domain import value as values
 from domain.dtype import ITEM_BYTES
 from domain.fault import KernelFault
 from domain.kernel import Kernel
+from domain.listing import Form
 from domain.result import Status
 from domain.value import CodecError, TensorRef
 from sandbox import arena as arenas
@@ -20,7 +22,7 @@ from sandbox.arena import Arena, aligned, view, write
 from sandbox.channel import Message, ProtocolError, finite_numbers
 from sandbox.launch_trace import LaunchTrace, read_trace
 from sandbox.launcher import Runner
-from sandbox.replies import MAX_FACTS, Loaded, Probe, State, facts, launches, tensors
+from sandbox.replies import MAX_FACTS, Code, Loaded, Probe, State, code, facts, launches, tensors
 
 LAUNCHES_AGREE_MS = 30e-6
 """Tries of one context differ by 2 to 8 ns where nothing else runs (docs/measurements.md)."""
@@ -47,6 +49,11 @@ class Session:
             deferred=str(deferred) if deferred is not None else None,
             log=str(answer.get("log") or ""),
         )
+
+    def code(self, forms: Iterable[Form]) -> Code:
+        """Has a builder read the code that lies in its folder; by its own word."""
+        wanted = [form.value for form in forms]
+        return code(self.runner.request({"op": "listings", "forms": wanted, "arch": self.target.arch}))
 
     def until(self, deadline: float) -> None:
         """The runner is killed at that time (time.monotonic) and no sooner."""

@@ -12,6 +12,7 @@ from typing import Any
 from backends.backend import Artifact
 from domain.fault import KernelFault
 from domain.kernel import Kernel
+from domain.listing import Listing, NoListing
 from domain.result import Comparison, Outcome, Status, Timing
 from profiling.slots import Slots
 from profiling.window import Range
@@ -49,6 +50,7 @@ class Contender:
         self.timing: Timing | None = None
         self.comparison: Comparison | None = None
         self.launches: dict[str, Any] | None = None
+        self.listings: list[Listing | NoListing] | None = None
         self.standby: Standby | None = None
         self.session: Session | None = None
         self.loaded: Loaded | None = None
@@ -137,6 +139,11 @@ class Contender:
             self.output = self.session.runner.output.text()
             self.session = None
 
+    def clear(self) -> None:
+        """Removes the folder of its runner, which lies outside the job's."""
+        if self.standby is not None:
+            remove(self.standby.folder)
+
     def outcome(self, inputs: dict[str, Any], failed_reference: Outcome | None = None) -> Outcome:
         """The verdict about this kernel as far as the job came."""
         status, message, log = Status.PASSED, None, ""
@@ -156,23 +163,24 @@ class Contender:
             status=status,
             kernel_type=self.kernel.kernel_type.value,
             compiled=compiled,
-            message=self._told(message) if message else None,
-            log=self._told(log),
-            output=self._told(self.output),
+            message=self.told(message) if message else None,
+            log=self.told(log),
+            output=self.told(self.output),
             entry=self.entry,
             inputs=inputs,
             build={
                 "seconds": self.build_s,
                 "deferred": self.artifact.deferred,
-                "log": self._told(self.artifact.log),
+                "log": self.told(self.artifact.log),
                 **self.facts,
             },
             timing=self.timing,
             comparison=self.comparison,
             launches=self.launches,
+            listings=self.listings,
             digest=self.kernel.digest,
         )
 
-    def _told(self, text: str) -> str:
+    def told(self, text: str) -> str:
         """Without the paths of this machine."""
         return without_machine_paths(without_machine_paths(text, self.folder), self._built_in)

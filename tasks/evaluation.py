@@ -15,6 +15,7 @@ from domain.result import Report
 from domain.settings import settings
 from tasks import device
 from tasks.app import app
+from tasks.artifacts import fitting
 from tasks.child_board import board
 from tasks.lines import Claim, Message
 from tasks.log_lines import about
@@ -86,7 +87,9 @@ def _attempt(
         with Watch(pulse, job_id, attempt, claim.request.build_seconds + claim.request.timeout) as watch:
             report = pipeline(claim.request, enter, watch.cancelled, watch.so_far)
         watch.report_rest(records)
-        records.complete(job_id, attempt, report.body(job_id))
+        if report.texts:
+            report = fitting(report, records.kept_bytes(), settings().records_memory)
+        records.complete(job_id, attempt, report.body(job_id), report.texts)
         # The verdict and no more: what a kernel's fault says may quote its source.
         reference = f", reference {report.reference.status}" if report.reference is not None else ""
         log.info("job %s: attempt %d: %s%s", job_id, attempt, report.outcome.status, reference)

@@ -15,15 +15,16 @@ from typing import Any
 from domain.fault import InfrastructureFault, JobCancelled, KernelFault
 from domain.job import Stage
 from domain.request import Request
-from domain.result import Report, Speedup, Status
+from domain.result import CANDIDATE, REFERENCE, Report, Speedup, Status
 from profiling.card import CardUnavailable
 from profiling.card_errors import CardError
-from sandbox.scratch import remove
 from tasks.afterwards import NOT_REACHED, SUSPICIOUS, look_at_launches, look_at_operations
 from tasks.building import Building
 from tasks.contender import Contender, Stopped
+from tasks.device_metrics import NOT_COLLECTED
 from tasks.environment import environment
 from tasks.lease import device_lease
+from tasks.listings import look_at_code
 from tasks.other_distributions import OtherDistributions, untried
 from tasks.preparation import Preparation
 from tasks.rounds import Rounds
@@ -39,10 +40,6 @@ REPORT_S = 0.1
 """A driver's report may come a moment after the kernel's failure."""
 
 REPLAYED = "a replay: the request named the seed, so its inputs were known beforehand; for finding bugs, no ranking"
-NO_DEVICE_METRICS = {
-    "status": "unavailable",
-    "reason": "this version does not collect device metrics; unset ENABLE_DEVICE_METRICS, and profile with ncu by hand",
-}
 
 
 def run(
@@ -59,14 +56,14 @@ def run(
     with ExitStack() as stack:
         bench.start_zygote()
         folder = stack.enter_context(bench.job_folder())
-        candidate = Contender("candidate", request.kernel, bench.private_folder(folder / "candidate"))
+        candidate = Contender(CANDIDATE, request.kernel, bench.private_folder(folder / "candidate"))
         reference = None
         if request.reference is not None:
-            reference = Contender("reference", request.reference, bench.private_folder(folder / "reference"))
+            reference = Contender(REFERENCE, request.reference, bench.private_folder(folder / "reference"))
         job = _Job(request, bench, progress, cancelled, candidate, reference, so_far)
-        if request.profile:
-            for contender in job.contenders:
-                contender.launches = NOT_REACHED
+        for contender in job.contenders:
+            stack.callback(contender.clear)
+            contender.launches = NOT_REACHED if request.profile else None
         try:
             job.build()
             progress(Stage.WAIT_FOR_DEVICE)
@@ -87,6 +84,8 @@ def run(
         finally:
             job.close()
         job.blame_card()
+        for contender in job.contenders:
+            look_at_code(contender, request.artifacts, bench, cancelled)
         return job.report()
 
 
@@ -244,7 +243,7 @@ class _Job:
     def report(self) -> Report:
         """What was found out, as far as the job came."""
         inputs = self._inputs_summary()
-        metrics = NO_DEVICE_METRICS if self.request.device_metrics else None
+        metrics = NOT_COLLECTED if self.request.device_metrics else None
         where = {**environment(self.bench.target), "device_seconds": self.device_s}
         if self.card_errors is not None and self.bench.device.is_cuda:
             told = self.card_errors
@@ -292,9 +291,7 @@ class _Job:
             contender.stop()
 
     def close(self) -> None:
-        """Ends every runner of the job, and removes what lies in its folder."""
+        """Ends every runner of the job."""
         self.stop()
         for contender in self.contenders:
             contender.close()
-            if contender.standby is not None:
-                remove(contender.standby.folder)

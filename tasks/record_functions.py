@@ -1,7 +1,8 @@
 """What the moves of a job record have in common, as Lua functions; and the keys that they work on.
 
 Keys (none of them shared with Celery's): `job:<id>` the record, a hash; `job:<id>:request` until the job is terminal;
-`job:<id>:result` once it is completed; `job:<id>:owner` while somebody works on it, expiring when he stops saying so;
+`job:<id>:result` once it is completed, and with it `job:<id>:artifacts`, a hash of compressed texts, where any were
+asked for; `job:<id>:owner` while somebody works on it, expiring when he stops saying so;
 `jobs:all`, `jobs:state:<state>` and `batch:<id>` by time of submission; `jobs:finished` by time of finishing;
 `jobs:counters`, a hash. Of jobs that came with an API key: `jobs:key:<key>` by time of submission, `jobs:open:<key>`
 those that are not terminal, `jobs:key_of` whose each is, until cleanup.
@@ -50,6 +51,17 @@ local function weigh(size)
   redis.call('HSET', 'jobs:bytes', id, size + record_bytes)
   redis.call('INCRBY', 'jobs:bytes:kept', size + record_bytes - before)
 end
+-- Texts beside a result, as names and contents in turn; what they take.
+local function keep_texts(texts, ttl)
+  local size = 0
+  for _, part in ipairs(texts) do size = size + #part end
+  if size > 0 then
+    redis.call('HSET', job .. ':artifacts', unpack(texts))
+    redis.call('EXPIRE', job .. ':artifacts', ttl)
+  end
+  return size
+end
+
 local function lighten(each)
   redis.call('DECRBY', 'jobs:bytes:kept', tonumber(redis.call('HGET', 'jobs:bytes', each) or '0'))
   redis.call('HDEL', 'jobs:bytes', each)

@@ -73,7 +73,8 @@ if ARGV[19] ~= '' then
     local told = redis.call('HGET', 'job:' .. earlier, 'summary')
     if told then redis.call('HSET', job, 'summary', told) end
     finish('completed', redis.call('HGET', 'job:' .. earlier, 'cause') or 'reused', ARGV[20])
-    weigh(#result + #(told or ''))
+    local texts = redis.call('HGETALL', 'job:' .. earlier .. ':artifacts')
+    weigh(#result + #(told or '') + keep_texts(texts, ARGV[20]))
     count('reused')
     return {'answered', at}
   end
@@ -130,7 +131,7 @@ return get('cancel_requested') ~= '' and 'cancel' or 'go on'
 )
 
 # id, attempt, ttl, result, names to count (JSON list), '1' where the answer may be given again or '', summary,
-# board or '', candidate, speed-up, verdict
+# board or '', candidate, speed-up, verdict, then texts that are kept beside the result: name, bytes, name, bytes, …
 COMPLETE = (
     FUNCTIONS
     + RANK
@@ -140,7 +141,8 @@ redis.call('SET', job .. ':result', ARGV[4], 'EX', ARGV[3])
 redis.call('HSET', job, 'summary', ARGV[7])
 finish('completed', ARGV[11], ARGV[3])
 redis.call('HDEL', 'workers:faults', get('worker'))
-weigh(#ARGV[4] + #ARGV[7])
+local texts = {unpack(ARGV, 12)}
+weigh(#ARGV[4] + #ARGV[7] + keep_texts(texts, ARGV[3]))
 if ARGV[6] ~= '' then keep_answer(ARGV[3]) end
 for _, name in ipairs(cjson.decode(ARGV[5])) do count(name) end
 observe('queue_seconds', spent('queued'))
@@ -238,7 +240,7 @@ for _, each in ipairs(old) do
                           'jobs:state:cancelled'}) do
     redis.call('ZREM', index, each)
   end
-  redis.call('DEL', record, record .. ':result')
+  redis.call('DEL', record, record .. ':result', record .. ':artifacts')
   lighten(each)
 end
 return #old

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Literal, cast
 
@@ -127,17 +127,19 @@ class JobRecords:
         """Say that this attempt is at work (at least every PULSE_TTL_S / 2) and hear whether it still should be."""
         return cast(Pulse, text(self._pulse(args=[job_id, attempt, PULSE_TTL_S])))
 
-    def complete(self, job_id: str, attempt: int, body: dict[str, Any]) -> bool:
-        """Store the answer about the kernel, terminal; ValueError for a body with NaN or infinity: not JSON."""
+    def complete(
+        self, job_id: str, attempt: int, body: dict[str, Any], texts: Mapping[str, bytes] | None = None
+    ) -> bool:
+        """Store the answer, terminal, and `texts` by name beside it; ValueError for NaN or infinity: not JSON."""
         result = json.dumps(body, allow_nan=False, separators=(",", ":"))
         names = json.dumps(counters.counted(body))
         again = "1" if body["verdict"] in REUSABLE else ""
         summary = Summary.of(body)
         told = json.dumps(asdict(summary), separators=(",", ":"))
         place = [summary.board, summary.candidate or "", repr(summary.ratio or 0.0)]
-        return bool(
-            self._complete(args=[job_id, attempt, self._ttl_s, result, names, again, told, *place, body["verdict"]])
-        )
+        own = [job_id, attempt, self._ttl_s, result, names, again, told, *place, body["verdict"]]
+        beside = [part for named in (texts or {}).items() for part in named]
+        return bool(self._complete(args=[*own, *beside]))
 
     def fail(self, job_id: str, attempt: int, error: str) -> bool:
         """End the job as our own fault, terminal."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from api.pages import machine_code, words
+from api.pages import words
 
 Facts = list[tuple[str, str]]
 Result = Mapping[str, Any]
@@ -101,7 +101,6 @@ def build(kernel: Result) -> Facts:
     for key, name in (("compile_cache", "Kept builds"), ("arch", "Architecture")):
         if made.get(key) is not None:
             told.append((name, str(made[key])))
-    told += machine_code.needs(made)
     if made.get("deferred"):
         told.append(("Built on the device, since", str(made["deferred"])))
     notes = made.get("notes") or []

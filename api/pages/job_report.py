@@ -8,6 +8,7 @@ from typing import Any
 
 from api.pages import evidence, facts, words
 from api.pages.heat_map import heat_map
+from api.pages.machine_code import codes
 from api.pages.speedup import speedup_figure
 from api.pages.stages import Step, steps
 from api.pages.verdict import verdict
@@ -70,6 +71,7 @@ def _of_result(result: Result) -> dict[str, Any]:
         "builds": _builds(kernel, reference),
         "texts": _texts(kernel, reference),
         "launches": _launches(kernel, reference),
+        "codes": codes(result),
     }
 
 

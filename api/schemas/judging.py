@@ -6,9 +6,10 @@ from typing import Any
 
 from marshmallow import fields, validate
 
-from api.schemas.fields import Flag, Part, RealNumber, Text, WholeNumber, WireSchema, one_of
+from api.schemas.fields import Flag, Items, Part, RealNumber, Text, WholeNumber, WireSchema, one_of
 from api.schemas.webhook import WebhookSchema
 from domain.budget import Budget
+from domain.listing import Form
 from domain.request import DEFAULT_PRIORITY, DEFAULT_TIMEOUT_S
 from domain.settings import HIGHEST_PRIORITY
 
@@ -100,6 +101,15 @@ class LookingSchema(JudgingSchema):
     profile = Flag(
         load_default=False,
         metadata={"description": "Also call each kernel under a profiler, and tell which kernels it launches."},
+    )
+    artifacts = Items(
+        Text(validate=one_of(Form)),
+        load_default=list,
+        validate=validate.Length(max=len(Form), error="has at most {max} entries"),
+        metadata={
+            "description": "Also keep each kernel's code as text: `GET /job/<job_id>/artifacts`. `ttir`, `ttgir` and "
+            "`llir` are stages of a Triton kernel."
+        },
     )
     replay_seed = Text(
         load_default=None,

@@ -191,6 +191,7 @@ def _request(kernel: dict[str, Any], reference: dict[str, Any] | None, data: dic
             "rtol": data.get("rtol"),
             "device_metrics": settings().enable_device_metrics,
             "profile": data.get("profile", False),
+            "artifacts": data.get("artifacts", []),
             "replay_seed": data.get("replay_seed"),
             "build_timeout": data["build_timeout"],
             "queue_timeout": data["queue_timeout"],

@@ -1,6 +1,7 @@
 """Client of a kernel evaluation service: a GPU kernel in, a verdict out."""
 
 from kernel_eval_client import errors
+from kernel_eval_client.artifact import Artifact
 from kernel_eval_client.async_client import AsyncClient, Finished
 from kernel_eval_client.builder import (
     IOContractBuilder,
@@ -19,12 +20,14 @@ from kernel_eval_client.flow import Retry
 from kernel_eval_client.job import Job
 from kernel_eval_client.kernel import Kernel, KernelType, cuda, guess_type, multi_kernel, torch, torch_cuda, triton
 from kernel_eval_client.live import contract_from
+from kernel_eval_client.machine_code import MachineCode
 from kernel_eval_client.original import KernelCode, KernelEvalClient, load_from_file, save_to_file, to_json
 from kernel_eval_client.result import Comparison, KernelResult, Result, RuntimeStats, Speedup, Timing
 from kernel_eval_client.submission import Submission
 
 __all__ = [
     "ArgSpec",
+    "Artifact",
     "AsyncClient",
     "Client",
     "Comparison",
@@ -40,6 +43,7 @@ __all__ = [
     "KernelType",
     "LaunchConfig",
     "LaunchDim",
+    "MachineCode",
     "Result",
     "Retry",
     "RuntimeStats",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import httpx
 
 from kernel_eval_client.address import Address
+from kernel_eval_client.artifact import Artifact
 from kernel_eval_client.errors import KernelEvalError
 from kernel_eval_client.events import SILENCE_S, Event, Following
 from kernel_eval_client.flow import Flow, Protocol, Retry, Step
@@ -91,6 +92,14 @@ class AsyncClient:
     async def report(self, job_id: str, *, max_wait_s: float | None = None) -> str:
         """The service's report of a job as an HTML page, once it has ended."""
         return await self._run(self._flows.report(job_id, max_wait_s))
+
+    async def artifacts(self, job_id: str) -> list[Artifact]:
+        """What became of the `artifacts` that the job's request asked for, once it has a result."""
+        return await self._run(self._flows.artifacts(job_id))
+
+    async def artifact(self, job_id: str, artifact: Artifact) -> str:
+        """Its text. It comes out of the submission's own build; raises CallerError where there is none."""
+        return await self._run(self._flows.artifact(job_id, artifact))
 
     async def events(self, job_id: str) -> AsyncIterator[Event]:
         """What happens to the job as it happens, from its beginning to its end, through connections that break."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import httpx
 
 from kernel_eval_client.address import Address
+from kernel_eval_client.artifact import Artifact
 from kernel_eval_client.async_client import CONCURRENCY, UNLIMITED, AsyncClient, Finished
 from kernel_eval_client.background import Background
 from kernel_eval_client.errors import KernelEvalError
@@ -85,6 +86,14 @@ class Client:
     def report(self, job_id: str, *, max_wait_s: float | None = None) -> str:
         """The service's report of a job as an HTML page, once it has ended."""
         return self._run(self._flows.report(job_id, max_wait_s))
+
+    def artifacts(self, job_id: str) -> list[Artifact]:
+        """What became of the `artifacts` that the job's request asked for, once it has a result."""
+        return self._run(self._flows.artifacts(job_id))
+
+    def artifact(self, job_id: str, artifact: Artifact) -> str:
+        """Its text. It comes out of the submission's own build; raises CallerError where there is none."""
+        return self._run(self._flows.artifact(job_id, artifact))
 
     def events(self, job_id: str) -> Iterator[Event]:
         """What happens to the job as it happens, from its beginning to its end, through connections that break."""

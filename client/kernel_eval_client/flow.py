@@ -12,7 +12,9 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from kernel_eval_client.artifact import Artifact
 from kernel_eval_client.errors import (
+    CallerError,
     JobCancelled,
     JobFailed,
     KernelEvalError,
@@ -145,6 +147,19 @@ class Protocol:
             yield from self.settled(job_id, max_wait_s)
             answer = yield from exchange(call, self.retry, self.url)
         return answer.content.decode(errors="replace")
+
+    def artifacts(self, job_id: str) -> Flow[list[Artifact]]:
+        """What the job's result says of them; empty for one that has none."""
+        job = yield from self.job(job_id)
+        return list(job.result.artifacts) if job.result is not None else []
+
+    def artifact(self, job_id: str, artifact: Artifact) -> Flow[str]:
+        """The text; raises CallerError where there is none, with the reason."""
+        try:
+            path = artifact.path(job_id)
+        except ValueError as error:
+            raise CallerError(str(error)) from error
+        return (yield from self.text(path))
 
     def cancel(self, job_id: str, wait_s: float) -> Flow[Job]:
         """The job, cancelled, or as it had ended before; with `wait_s` 0 it may still be stopping."""

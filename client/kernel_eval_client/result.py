@@ -9,6 +9,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from kernel_eval_client.artifact import Artifact
+from kernel_eval_client.machine_code import MachineCode
+
 PASSED = "passed"
 
 
@@ -113,6 +116,11 @@ class KernelResult:
     metadata: Mapping[str, Any]
 
     @property
+    def machine_code(self) -> Sequence[MachineCode]:
+        """What each of its kernels needs, as far as the build tells."""
+        return MachineCode.all_of(self.build, str(self.metadata.get("kernel_name") or "its kernel"))
+
+    @property
     def error(self) -> str | None:
         """Why it did not compile or pass; None when it passed."""
         return self.compilation_error or self.validation_error
@@ -179,6 +187,11 @@ class Result:
     def error(self) -> str | None:
         """Why it did not pass; None when it did."""
         return self.kernel.error
+
+    @property
+    def artifacts(self) -> Sequence[Artifact]:
+        """What became of the `artifacts` that were asked for; `Client.artifact` gets a text."""
+        return Artifact.all_of(self.raw)
 
     @property
     def flags(self) -> Sequence[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, TypedDict
 
@@ -16,6 +16,7 @@ KernelLike = Kernel | Mapping[str, Any]
 
 
 Budget = Literal["quick", "default", "precise"]
+Form = Literal["sass", "ptx", "llir", "ttgir", "ttir"]
 
 
 class Webhook(TypedDict, total=False):
@@ -42,6 +43,7 @@ class Options(TypedDict, total=False):
     gpu: str
     reuse: Literal["never", "allow"]
     webhook: Webhook
+    artifacts: Sequence[Form]
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ class Submission:
     gpu: str | None = None
     reuse: Literal["never", "allow"] | None = None
     webhook: Webhook | None = field(default=None, repr=False)
+    artifacts: Sequence[Form] | None = None
     label: str | None = None
     idempotency_key: str | None = None
 

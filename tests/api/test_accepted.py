@@ -154,6 +154,17 @@ def test_a_profiled_call_is_asked_for(client: FlaskClient, records: JobRecords, 
     assert stored(client, records, "/", {**LEGACY, "profile": "nonsense"}).profile is False
 
 
+@pytest.mark.parametrize(
+    ("sent", "read"),
+    [({}, ()), ({"artifacts": []}, ()), ({"artifacts": ["ttir", "ptx", "sass", "ptx"]}, ("ptx", "sass", "ttir"))],
+)
+def test_artifacts_are_asked_for(client: FlaskClient, records: JobRecords, sent: Json, read: Any) -> None:
+    assert stored(client, records, "/evaluate", {"kernel": kernel(RELU, "torch"), **sent}).artifacts == read
+    body = {"ref_kernel": kernel(RELU, "torch"), "custom_kernel": kernel(RELU, "torch"), **sent}
+    assert stored(client, records, "/compare", body).artifacts == read
+    assert stored(client, records, "/", {**LEGACY, "artifacts": "nonsense"}).artifacts == ()
+
+
 def test_unknown_keys_around_the_kernel_are_ignored(client: FlaskClient) -> None:
     args = [{**tensor("x", [4], note="?"), "comment": "ignored"}, tensor("y", [4], "output")]
     body = {"kernel": kernel(CUDA_ADD, "cuda", args, grid={"x": 1, "w": 9}, stream=3), "num_warmup": 3, "index": 0}

@@ -23,6 +23,7 @@ from tests.api.keyed import ELSEWHERE, Holder, app_with, file_of, holder
 from tests.api.payloads import RELU, kernel
 from tests.api.test_jobs import RESULT
 from tests.conftest import free_port
+from tests.tasks.artifacts import listed
 
 BODY = {"kernel": kernel(RELU, "torch")}
 GUARDED = [
@@ -30,6 +31,7 @@ GUARDED = [
     ("GET", "/batch/x"),
     ("GET", "/job/x"), ("DELETE", "/job/x"), ("GET", "/stats"), ("POST", "/admin/cleanup-jobs"),
     ("POST", "/jobs/cancel"), ("GET", "/"), ("GET", "/job/x/report"), ("GET", "/job/x/events"), ("GET", "/metrics"),
+    ("GET", "/job/x/artifacts"), ("GET", "/job/x/artifacts/candidate/a.ptx"),
 ]  # fmt: skip
 ALL = tuple(Scope)
 
@@ -107,6 +109,16 @@ def test_a_scope_opens_its_own_and_nothing_else(keyed: APIFlask, scope: Scope) -
             assert answer.status_code not in (401, 403), (method, path)
         else:
             assert problem(answer) == (403, "scope-missing"), (method, path)
+
+
+def test_artifacts_are_their_keys_alone(keyed: APIFlask, alice: Holder, bob: Holder, redis: Redis) -> None:
+    records = JobRecords(redis, 60)
+    job_id = alice("POST", "/evaluate", json=BODY).get_json()["job_id"]
+    claim = records.claim("w")
+    assert claim is not None and records.complete(job_id, claim.attempt, listed().body(job_id), listed().texts)
+    for place in ("artifacts", "artifacts/candidate/add.ptx"):
+        assert alice("GET", f"/job/{job_id}/{place}").status_code == 200
+        assert problem(bob("GET", f"/job/{job_id}/{place}")) == (404, "unknown-job")
 
 
 def test_a_job_is_its_keys_alone(keyed: APIFlask, alice: Holder, bob: Holder, redis: Redis) -> None:

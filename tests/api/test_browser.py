@@ -14,6 +14,7 @@ from redis import Redis
 from werkzeug.serving import make_server
 
 from domain.job import Stage
+from domain.listing import Form, NoListing
 from domain.result import Status
 from tasks.device import Device
 from tasks.heartbeat import Heartbeat
@@ -21,6 +22,7 @@ from tasks.records import JobRecords
 from tests.api import results
 from tests.api.test_jobs import claimed, submit
 from tests.api.test_report import EVIL
+from tests.tasks.artifacts import WHY_NOT, listing
 
 REASON = "pip install --group browser"
 sync_api = pytest.importorskip("playwright.sync_api", reason=REASON)
@@ -65,7 +67,10 @@ def pages(client: FlaskClient, records: JobRecords, redis: Redis) -> dict[str, s
         results.evaluated(launches={
             "source": "cupti", "device_time_us": 11.5, "launches": 2.0, "custom_share": 0.75, "kernels_left_out": 0,
             "kernels": [{"name": "k" * 200, "launches": 1.0, "share": 0.05, "origin": "custom"}], "flags": [],
-        }),
+        }, build={
+            "kernels": [{"name": "k" * 200, "registers": 255, "local_bytes": 672, "spill_store_bytes": 16,
+                         "spill_load_bytes": 8, "shared_bytes": 49152, "occupancy": 0.125, "limited_by": "registers"}],
+        }, listings=[listing(f"{'k' * 64}.ptx", Form.PTX), NoListing(Form.TTIR, WHY_NOT, EVIL + "x" * 300)]),
         results.wrong(EVIL + "x" * 400),
         results.failed(Status.COMPILE_ERROR, EVIL, log="kernel.cu(3): error\n" * 200),
     ]  # fmt: skip

@@ -16,7 +16,8 @@ OPERATIONS = {
     ("get", "/batch/{batch_id}"),
     ("delete", "/job/{job_id}"), ("get", "/jobs"), ("get", "/health"), ("get", "/stats"),
     ("post", "/admin/cleanup-jobs"), ("post", "/jobs/cancel"), ("get", "/"), ("get", "/job/{job_id}/report"),
-    ("get", "/job/{job_id}/events"), ("get", "/metrics"),
+    ("get", "/job/{job_id}/events"), ("get", "/metrics"), ("get", "/job/{job_id}/artifacts"),
+    ("get", "/job/{job_id}/artifacts/{side}/{name}"),
 }  # fmt: skip
 
 
@@ -48,6 +49,8 @@ def test_every_reference_resolves_and_schemas_say_their_bounds(client: FlaskClie
     assert (trials["minimum"], trials["maximum"]) == (1, 10_000)
     budget = schemas["Evaluate"]["properties"]["budget"]
     assert (budget["enum"], budget["default"]) == (["quick", "default", "precise"], "default")
+    artifacts = schemas["Evaluate"]["properties"]["artifacts"]
+    assert set(artifacts["items"]["enum"]) == {"ptx", "sass", "ttir", "ttgir", "llir"} and artifacts["maxItems"] == 5
     assert schemas["Kernel"]["additionalProperties"] is False
     assert set(schemas["Kernel"]["properties"]["kernel_type"]["enum"]) >= {"torch", "triton", "cuda"}
 

@@ -55,6 +55,8 @@ OUTER: list[tuple[Any, str]] = [
     *(({"kernel": GOOD, "priority": bad}, "priority") for bad in (-1, 10, 5.5, None, "high", True)),
     *(({"kernel": GOOD, "gpu": bad}, "gpu") for bad in ("", "h 200", "-", "h200\n", 1, "x" * 61)),
     *(({"kernel": GOOD, "reuse": bad}, "reuse") for bad in (None, True, "always")),
+    *(({"kernel": GOOD, "artifacts": bad}, "artifacts") for bad in (None, "ptx", {"ptx": True}, ["ptx"] * 6)),
+    *(({"kernel": GOOD, "artifacts": ["ptx", bad]}, "artifacts -> 1") for bad in ("PTX", "cubin", "", None, 1)),
     ({"kernel": without(GOOD, "source_code")}, "kernel -> source_code"),
     ({"kernel": without(GOOD, "kernel_type")}, "kernel -> kernel_type"),
     *(({"kernel": {**GOOD, "source_code": bad}}, "kernel -> source_code") for bad in (None, 1, [], {})),
@@ -92,6 +94,7 @@ COMPARE: list[tuple[Any, str]] = [
         for name in ("atol", "rtol")
         for bad in (-1e-9, "tight", True, [])
     ),
+    ({"ref_kernel": GOOD, "custom_kernel": GOOD, "artifacts": ["elf"]}, "artifacts -> 0"),
     ({"ref_kernel": GOOD, "custom_kernel": kernel(TRITON_ADD, "triton")}, "custom_kernel -> io"),
     ({"ref_kernel": kernel(CUDA_ADD, "cuda"), "custom_kernel": GOOD}, "ref_kernel -> io"),
     ({"ref_code": 1, "custom_code": "x"}, "ref_code"),

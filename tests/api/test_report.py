@@ -258,12 +258,24 @@ def test_what_was_left_out_and_what_the_machine_code_needs(client: FlaskClient, 
     body["ref_result"]["build"] = {"variants": [variant], "kernels": [{"name": EVIL, "registers": 1}, "nonsense"]}
     page = report(client, completed(client, records, body))
     assert "the budget quick leaves out: other weights, float64 precision" in page.text
-    assert (
-        "40 registers a thread, no spills, 4.00 KiB shared memory a block,"
-        " theoretical occupancy 75.0 % (limited by shared memory)"
-    ) in page.text
-    assert "Variant 1 255 registers a thread, 16 B spilled and 8 B read back" in page.text
-    assert f"{EVIL} 1 register a thread" in page.text
+    assert "kernel relu 40 – none 4.00 KiB 75.0 % shared memory" in page.text
+    assert "Variant 1 255 – 16 B, 8 B read back – – –" in page.text
+    assert f"{EVIL} 1 – – – – –" in page.text
+
+
+def test_texts_of_the_code_are_linked_and_what_is_not_there_has_a_reason(
+    client: FlaskClient, records: JobRecords
+) -> None:
+    body = results.passed()
+    text = {"name": "relu.ptx", "form": "ptx", "kernel": EVIL, "variant": EVIL, "bytes": 2048, "truncated": True}
+    body["kernel_exec_result"]["artifacts"] = [text]
+    body["ref_result"]["artifacts"] = [{"name": None, "form": "sass", "kernel": EVIL, "unavailable": f"it is {EVIL}"}]
+    job_id = completed(client, records, body)
+    page = report(client, job_id)
+    assert f"/job/{job_id}/artifacts/candidate/relu.ptx" in [link["href"] for link in page.those("a")]
+    assert f"relu.ptx (2.00 KiB, {EVIL}, its end left out)" in page.text
+    assert f"No sass of {EVIL}: it is {EVIL}." in page.text
+    assert "What it is compiled to" not in report(client, completed(client, records, results.passed())).text
 
 
 def test_many_windows_and_none(client: FlaskClient, records: JobRecords) -> None:

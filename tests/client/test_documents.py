@@ -18,7 +18,7 @@ from tests.client.test_mcp import BROKEN, call
 
 DOCS = ROOT / "docs"
 GUIDE = DOCS / "client.md"
-NAMES = ("client", "suites", "mcp", "rewards", "USER_MANUAL", "migration")
+NAMES = ("client", "suites", "mcp", "rewards", "DEVICE_METRICS_GUIDE", "USER_MANUAL", "migration")
 DOCUMENTS = [ROOT / "README.md", *(DOCS / f"{name}.md" for name in NAMES)]
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -68,7 +68,7 @@ def test_every_command_is_in_the_guide() -> None:
         line for block in blocks(GUIDE, "bash") for line in block.splitlines() if line.startswith("kernel-eval ")
     ]
     commands = {shlex.split(command)[1] for command in printed}
-    assert set(re.findall(r"^    (\w+) +[A-Z]", parser().format_help(), re.MULTILINE)) == commands
+    assert set(re.findall(r"^    (\w+)(?: +[A-Z]|$)", parser().format_help(), re.MULTILINE)) == commands
 
 
 needs_tools = pytest.mark.skipif(not (shutil.which("curl") and shutil.which("jq")), reason="curl or jq is not there")

@@ -102,7 +102,7 @@ def test_the_tools_are_described(over_http: str) -> None:
             return (await client.list_tools()).tools, client.instructions
 
     tools, instructions = asyncio.run(asked())
-    assert {tool.name for tool in tools} == {"evaluate", "compare", "status", "result", "list_examples"}
+    assert {tool.name for tool in tools} == {"evaluate", "compare", "status", "result", "artifact", "list_examples"}
     assert all(tool.description for tool in tools) and "compare(reference_code" in (instructions or "")
     (evaluate,) = [tool for tool in tools if tool.name == "evaluate"]
     assert set(evaluate.input_schema["required"]) == {"source_code"}

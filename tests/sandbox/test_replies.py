@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from sandbox.replies import MAX_FACT_CHARS, facts
+from backends.listings import MAX_CHARS, MAX_CODES, Found, Lacking
+from domain.listing import Form
+from sandbox import replies
+from sandbox.replies import MAX_FACT_CHARS, Code, facts
 
 
 @pytest.mark.parametrize(
@@ -34,3 +37,27 @@ def test_facts_are_bounded() -> None:
     assert found["k"] == [{"n" * 64: "v" * MAX_FACT_CHARS}]
     assert len(found["many"]) <= MAX_FACT_CHARS
     assert len(facts({str(number): number for number in range(1000)})) == 64
+
+
+TEXT = {"kernel": "k", "form": "ptx", "text": "t", "truncated": False, "variant": None}
+
+
+def test_code_is_taken_as_far_as_it_is_any() -> None:
+    strange: list[Any] = [None, 7, {}, {**TEXT, "form": "elf"}, {**TEXT, "kernel": 1}, {**TEXT, "text": None}, [TEXT]]
+    long = {**TEXT, "text": "x" * (MAX_CHARS + 1), "variant": 7}
+    found = replies.code({"found": [*strange, TEXT, long], "lacking": [TEXT, *strange], "kernels": [{"name": "k"}, 1]})
+    assert found.texts[0] == Found("k", Form.PTX, "t", truncated=False)
+    assert isinstance(found.texts[1], Found) and found.texts[1].truncated and found.texts[1].variant == "7"
+    assert len(found.texts[1].text) == MAX_CHARS
+    assert [type(one) for one in found.texts[2:]] == [Lacking, Lacking], "a reason needs no text"
+    assert found.kernels == [{"name": "k"}]
+
+
+@pytest.mark.parametrize("answer", [{}, {"found": {}, "lacking": 1, "kernels": "k"}, {"found": None}])
+def test_an_answer_without_code_is_none(answer: dict[str, Any]) -> None:
+    assert replies.code(answer) == Code([], [])
+
+
+def test_no_more_code_is_taken_than_was_asked_for() -> None:
+    found = replies.code({"found": [TEXT] * 1000, "kernels": [{}] * 1000})
+    assert len(found.texts) == MAX_CODES * len(Form) and len(found.kernels) == MAX_CODES

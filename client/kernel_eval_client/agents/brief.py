@@ -6,17 +6,23 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from kernel_eval_client.artifact import Artifact
 from kernel_eval_client.errors import CallerError, KernelEvalError, KeyRefused, RateLimited, ServiceError, UnknownJob
 from kernel_eval_client.explain import excerpt, spots
 from kernel_eval_client.job import Job
+from kernel_eval_client.launched import in_a_line
+from kernel_eval_client.machine_code import MachineCode
 from kernel_eval_client.result import Result
 
 MOST = 2000
 """Characters of an answer: what is longer is told to be, and how to read on."""
 
-PARTS = ("error", "timing", "comparison", "inputs", "build", "launches", "output", "speedup", "environment")
-_OF_KERNEL = frozenset({"timing", "comparison", "inputs", "build", "launches", "output"})
+PARTS = (
+    *("error", "timing", "comparison", "inputs", "build", "launches", "artifacts", "output", "speedup", "environment"),
+)
+_OF_KERNEL = frozenset({"timing", "comparison", "inputs", "build", "launches", "artifacts", "output"})
 _ERROR_LINES = 12
+_KERNELS = 4
 
 NEXT = {
     "compile_error": "Mend the lines named above and send the whole source again.",
@@ -96,6 +102,21 @@ def page(text: str, offset: int) -> str:
     return shown if rest <= 0 else f"{shown}\n… {rest} more: ask again with offset={offset + len(shown)}"
 
 
+def of_artifacts(found: list[Artifact]) -> str:
+    """Which texts there are, and why others are not."""
+    if not found:
+        return 'none: ask for them with artifacts=["ptx", "sass"] when the kernel is judged'
+    return "\n".join(_told(one) for one in found)
+
+
+def _told(one: Artifact) -> str:
+    if one.name is None:
+        of = f" of {one.kernel}" if one.kernel else ""
+        return f"{one.side}: no {one.form}{of}: {one.unavailable}"
+    variant = f" ({one.variant})" if one.variant else ""
+    return f"{one.side}: {one.name}{variant}, {one.bytes} bytes{', its end left out' if one.truncated else ''}"
+
+
 def of_error(error: KernelEvalError) -> str:
     """Whose fault it is, and what to do."""
     if isinstance(error, UnknownJob):
@@ -137,8 +158,29 @@ def _figures(found: Result) -> Iterator[str]:
         )
         if comparison.first_mismatch:
             yield f"first mismatch: {_cut(json.dumps(dict(comparison.first_mismatch)), 200)}"
+    yield from _on_device(found)
     if found.kernel.inputs.get("inferred"):
         yield _cut(str(found.kernel.inputs["inferred"]), 200)
+
+
+def _on_device(found: Result) -> Iterator[str]:
+    if (launched := in_a_line(found.kernel.launches)) is not None:
+        yield _cut(f"launches {launched}", 300)
+    for code in found.kernel.machine_code[:_KERNELS]:
+        yield _cut(_code(code), 200)
+
+
+def _code(code: MachineCode) -> str:
+    told = [f"{code.registers} registers a thread"]
+    if spilled := (code.spill_store_bytes or 0) + (code.spill_load_bytes or 0):
+        told.append(f"{spilled} bytes spilled and read back")
+    elif code.local_bytes:
+        told.append(f"{code.local_bytes} bytes of local memory")
+    if code.shared_bytes:
+        told.append(f"{code.shared_bytes} bytes of shared memory a block")
+    if code.occupancy is not None:
+        told.append(f"theoretical occupancy {code.occupancy:.0%}, limited by {code.limited_by}")
+    return f"code of {code.name}: {', '.join(told)}"
 
 
 def _error(error: str, source: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The MCP server: five tools over the client, answered in at most two thousand characters."""
+"""The MCP server: six tools over the client, answered in at most two thousand characters."""
 
 from __future__ import annotations
 
@@ -46,8 +46,14 @@ Trials = Annotated[int | None, Field(ge=1, le=10000, description="Rounds of timi
 Seconds = Annotated[int | None, Field(ge=5, le=600, description="Seconds of building, and of running (120).")]
 Wait = Annotated[float, Field(ge=0, le=600, description="Seconds to wait; after that the answer is the job's id.")]
 JobId = Annotated[str, Field(description="As an earlier answer named it.")]
+Texts = Annotated[
+    list[Literal["ptx", "sass", "ttir", "ttgir", "llir"]] | None,
+    Field(description="Also keep the kernel's code in these forms; the tool `artifact` reads them."),
+]
 Offset = Annotated[int, Field(ge=0, description="Where to read on in a long answer.")]
-Part = Literal["error", "timing", "comparison", "inputs", "build", "launches", "output", "speedup", "environment"]
+Part = Literal[
+    "error", "timing", "comparison", "inputs", "build", "launches", "artifacts", "output", "speedup", "environment"
+]
 
 
 class Tools:
@@ -67,13 +73,14 @@ class Tools:
         budget: Effort = None,
         num_trials: Trials = None,
         timeout: Seconds = None,
+        artifacts: Texts = None,
         wait_s: Wait = WAIT_S,
     ) -> str:
         """Run and time one kernel alone. Says whether it compiles and runs and how fast, not whether it is right."""
 
         async def ask(client: AsyncClient) -> str:
             kernel = _kernel(source_code, kernel_type, io, entry)
-            submission = Submission(kernel, num_trials=num_trials, timeout=timeout, budget=budget)
+            submission = Submission(kernel, num_trials=num_trials, timeout=timeout, budget=budget, artifacts=artifacts)
             return brief.of_result(await client.judge(submission, max_wait_s=wait_s), source_code)
 
         return await self._asked(context, ask)
@@ -93,6 +100,7 @@ class Tools:
         budget: Effort = None,
         num_trials: Trials = None,
         timeout: Seconds = None,
+        artifacts: Texts = None,
         wait_s: Wait = WAIT_S,
     ) -> str:
         """Is the candidate right, and how much faster than the reference? Both get the same fresh inputs."""
@@ -106,6 +114,7 @@ class Tools:
                 atol=atol,
                 rtol=rtol,
                 budget=budget,
+                artifacts=artifacts,
             )
             return brief.of_result(await client.judge(submission, max_wait_s=wait_s), candidate_code)
 
@@ -132,6 +141,25 @@ class Tools:
         async def ask(client: AsyncClient) -> str:
             found = await client.wait(job_id, max_wait_s=wait_s)
             return brief.of_result(found) if part is None else brief.of_part(found, part, offset)
+
+        return await self._asked(context, ask)
+
+    async def artifact(
+        self,
+        context: Context[Any, Any],
+        job_id: JobId,
+        name: Annotated[str | None, Field(description="As the list names it; without, the list.")] = None,
+        side: Literal["candidate", "reference"] = "candidate",
+        offset: Offset = 0,
+    ) -> str:
+        """A kernel's code as text (PTX, SASS, Triton's stages), page by page, where `artifacts` asked for it."""
+
+        async def ask(client: AsyncClient) -> str:
+            found = await client.artifacts(job_id)
+            one = next((each for each in found if (each.side, each.name) == (side, name)), None)
+            if one is None or name is None:
+                return brief.page(brief.of_artifacts(found), offset)
+            return brief.page(await client.artifact(job_id, one), offset)
 
         return await self._asked(context, ask)
 
@@ -163,7 +191,7 @@ def server(url: str | None = None, *, host: str | None = None) -> MCPServer[Any]
     """
     tools = Tools(url, lends=host is None or host in LOOPBACK)
     made: MCPServer[Any] = MCPServer(NAME, instructions=INSTRUCTIONS, log_level="WARNING")
-    for tool in (tools.evaluate, tools.compare, tools.status, tools.result, tools.list_examples):
+    for tool in (tools.evaluate, tools.compare, tools.status, tools.result, tools.artifact, tools.list_examples):
         made.add_tool(tool, structured_output=False)
     return made
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from kernel_eval_client.cli import batch, doctor, jobs, judging, mcp, show, suite, watching
+from kernel_eval_client.cli import artifacts, batch, doctor, jobs, judging, mcp, show, suite, watching
 from kernel_eval_client.cli.exits import Exit, exit_of
 from kernel_eval_client.cli.session import Session
 from kernel_eval_client.client import Client
@@ -33,6 +33,7 @@ COMMANDS: dict[str, Callable[[Session, argparse.Namespace], Exit]] = {
     "cancel": jobs.cancel,
     "list": jobs.listing,
     "report": jobs.report,
+    "artifacts": artifacts.artifacts,
     "doctor": doctor.doctor,
     "mcp": mcp.mcp,
 }

@@ -12,6 +12,7 @@ from kernel_eval_client.job import TERMINAL
 from kernel_eval_client.kernel import KernelType
 from kernel_eval_client.suites.reading import LAYOUTS
 
+FORMS = ("ptx", "sass", "ttir", "ttgir", "llir")
 STATES = sorted({"queued", "building", "waiting", "running"} | TERMINAL)
 
 
@@ -107,6 +108,9 @@ def parser() -> argparse.ArgumentParser:
     page.add_argument("job_id")
     page.add_argument("--html", action="store_true", help="as HTML, which is the only form there is")
     page.add_argument("--output", "-o", type=Path, help="the file to write; default: standard output")
+    texts = command("artifacts", "The code of a job's kernels as text, where --artifact asked for it.")
+    texts.add_argument("job_id")
+    texts.add_argument("--output", "-o", type=Path, metavar="DIR", help="write each to DIR/side/name")
     check = command("doctor", "Whether a kernel would be judged now, and how to mend what is in the way.")
     check.add_argument("--quick", action="store_true", help="without judging a small kernel")
     tools = command("mcp", "Tools for agents: an MCP server over standard input and output, or over HTTP.")
@@ -146,6 +150,9 @@ def _how(each: argparse.ArgumentParser) -> None:
     how.add_argument("--atol", type=float)
     how.add_argument("--rtol", type=float)
     how.add_argument("--profile", action="store_true", default=None, help="also tell what a call launches")
+    how.add_argument(
+        "--artifact", dest="artifacts", action="append", choices=FORMS, help="keep the code as text; may be repeated"
+    )
     how.add_argument("--replay-seed", metavar="HEX", help="the inputs of an earlier job")
 
 

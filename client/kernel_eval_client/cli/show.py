@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -12,11 +12,14 @@ from kernel_eval_client.async_client import Finished
 from kernel_eval_client.errors import CallerError, KernelEvalError, ServiceError
 from kernel_eval_client.explain import excerpt, spots
 from kernel_eval_client.job import Job
+from kernel_eval_client.launched import in_a_line
+from kernel_eval_client.machine_code import MachineCode
 from kernel_eval_client.result import Result, Speedup
 
 GOOD, BAD, DIM = "bold green", "bold red", "dim"
 ERROR_LINES = 12
 SHORT = 72
+KERNELS = 8
 
 
 def milliseconds(value: float | None) -> str:
@@ -47,8 +50,17 @@ def result(console: Console, name: str, source: str, found: Result, *, verbose: 
         console.print(Text.assemble(("  flag      ", "yellow"), flag))
     if found.error:
         _failure(console, found.error, source, verbose=verbose)
+    if kernel.machine_code:
+        machine_code(console, kernel.machine_code)
+    if found.artifacts:
+        console.print(Text(f"  artifacts {_texts(found)}: kernel-eval artifacts {found.job_id} -o DIR", style=DIM))
     if verbose and kernel.output:
         console.print(Text("  printed:\n" + kernel.output, style=DIM))
+
+
+def plain(text: str) -> str:
+    """Without what a terminal would obey: it is strangers' text."""
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
 
 
 def short(text: str) -> str:
@@ -73,10 +85,38 @@ def _facts(found: Result) -> Iterator[tuple[str, str]]:
         yield "outputs", f"{wrong} (atol {comparison.atol}, rtol {comparison.rtol})"
     for sentence in comparison.weak_reference if comparison else ():
         yield "weak", sentence
+    if (launched := in_a_line(found.kernel.launches)) is not None:
+        yield "launches", plain(launched)
     if found.kernel.inputs.get("inferred"):
         yield "inputs", str(found.kernel.inputs["inferred"])
     device = found.environment.get("gpu_name") or found.environment.get("device") or "?"
     yield "on", f"{device}, job {found.job_id}"
+
+
+def machine_code(console: Console, codes: Sequence[MachineCode]) -> None:
+    """A line for each kernel: registers and local memory of a thread, shared memory of a block, occupancy."""
+    table = Table("  kernel", "registers", "local", "spills", "shared", "occupancy", "limited by", box=None)
+    table.header_style = DIM
+    for column in table.columns[1:6]:
+        column.justify = "right"
+    for code in codes[:KERNELS]:
+        spills = None if code.spill_store_bytes is None else code.spill_store_bytes + (code.spill_load_bytes or 0)
+        figures = (code.registers, code.local_bytes, spills, code.shared_bytes)
+        table.add_row(
+            Text(f"  {plain(short(code.name))}"),
+            *("–" if figure is None else str(figure) for figure in figures),
+            "–" if code.occupancy is None else f"{code.occupancy:.0%}",
+            Text(plain((code.limited_by or "–").replace("_", " "))),
+        )
+    console.print(table)
+    if len(codes) > KERNELS:
+        console.print(Text(f"  {len(codes) - KERNELS} more kernels", style=DIM))
+
+
+def _texts(found: Result) -> str:
+    there = sum(one.name is not None for one in found.artifacts)
+    lacking = len(found.artifacts) - there
+    return f"{there} kept" + (f", {lacking} not to be had" if lacking else "")
 
 
 def _failure(console: Console, error: str, source: str, *, verbose: bool) -> None:

@@ -1,0 +1,53 @@
+"""The texts of a job's kernels that its request's `artifacts` asked for: where each is, or why it cannot be had."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+SIDES = {"candidate": "kernel_exec_result", "reference": "ref_result"}
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """One text, of `bytes` in UTF-8; where there is none, `name` is None and `unavailable` says why.
+
+    `side` is candidate (also of a kernel that is judged alone) or reference, `form` sass, ptx, ttir, ttgir or llir.
+    """
+
+    side: str
+    form: str
+    name: str | None
+    kernel: str | None = None
+    variant: str | None = None
+    bytes: int = 0
+    truncated: bool = False
+    unavailable: str | None = None
+
+    def path(self, job_id: str) -> str:
+        """Where the service has it. Raises ValueError where there is none."""
+        # Part of a URL and, for who saves it, of a file's path: a name that is more than a name is none.
+        if self.name is None or self.side not in SIDES or not _PLAIN_NAME.fullmatch(self.name):
+            raise ValueError(self.unavailable or f"{self.side}/{self.name} is no artifact")
+        return f"/job/{job_id}/artifacts/{self.side}/{self.name}"
+
+    @classmethod
+    def all_of(cls, result: Mapping[str, Any]) -> list[Artifact]:
+        """Of an answer as it came; empty where none were asked for."""
+        return [
+            cls(
+                side=side,
+                form=str(told.get("form")),
+                name=told.get("name"),
+                kernel=told.get("kernel"),
+                variant=told.get("variant"),
+                bytes=told.get("bytes") or 0,
+                truncated=bool(told.get("truncated")),
+                unavailable=told.get("unavailable"),
+            )
+            for side, key in SIDES.items()
+            for told in (result.get(key) or {}).get("artifacts") or ()
+        ]

@@ -1,0 +1,55 @@
+"""The texts that are kept beside a job's result: what its request's `artifacts` asked for.
+
+They are no part of the record that every look at a job reads, but go with it: written by the move that completes the
+job, expired and cleaned up with it, and counted in the bytes that records may take.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from redis import Redis
+
+from domain.listing import unpack
+from domain.result import CANDIDATE, REFERENCE, Report
+
+NO_ROOM = (
+    "the service had no room left for it (RECORDS_MEMORY_MIB); ask again later, or have finished jobs forgotten with "
+    "POST /admin/cleanup-jobs"
+)
+
+
+def fitting(report: Report, kept_bytes: int, limit: int) -> Report:
+    """The report, without its texts where there is no room for them in what all records together may take."""
+    size = sum(map(len, report.texts.values()))
+    return report.without_texts(NO_ROOM) if size and kept_bytes + size > limit else report
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of a job's artifacts: a text that is there, or `unavailable` and why."""
+
+    side: str
+    told: dict[str, Any]
+
+    @property
+    def name(self) -> str | None:
+        name: str | None = self.told.get("name")
+        return name
+
+
+def entries(result: dict[str, Any] | None) -> list[Entry]:
+    """All that a job's result says of what was asked for, the candidate's first; empty where nothing was."""
+    sides = {CANDIDATE: "kernel_exec_result", REFERENCE: "ref_result"}
+    return [
+        Entry(side, told)
+        for side, key in sides.items()
+        for told in (((result or {}).get(key) or {}).get("artifacts") or ())
+    ]
+
+
+def text(redis: Redis, job_id: str, side: str, name: str) -> bytes | None:
+    """The text in UTF-8; None where none of that name is kept."""
+    packed: Any = redis.hget(f"job:{job_id}:artifacts", f"{side}/{name}")
+    return unpack(packed) if packed is not None else None

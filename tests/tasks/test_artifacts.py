@@ -1,0 +1,111 @@
+"""Texts beside a result: kept and counted with it, gone with it, and left out where there is no room."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from redis import Redis
+
+from domain.listing import Form, unpack
+from tasks.artifacts import NO_ROOM, entries, fitting, text
+from tasks.device import CPU
+from tasks.heartbeat import Heartbeat
+from tasks.records import JobRecords
+from tasks.submission import submit
+from tests.tasks.artifacts import TEXT, WHY_NOT, listed
+from tests.tasks.jobs import COMPARE, EVALUATE, report, seen
+
+WANTED = replace(COMPARE, artifacts=(Form.PTX, Form.SASS, Form.TTIR))
+
+
+@pytest.fixture
+def records(redis: Redis) -> JobRecords:
+    Heartbeat(redis, "w", CPU, 1, {}).beat()
+    return JobRecords(redis, ttl_s=60)
+
+
+def ended(records: JobRecords, job_id: str = "a") -> None:
+    records.create(job_id, WANTED)
+    claim = records.claim("w")
+    assert claim is not None and claim.request == WANTED
+    found = listed()
+    assert records.complete(job_id, claim.attempt, found.body(job_id), found.texts)
+
+
+def test_texts_are_kept_beside_the_result(records: JobRecords, redis: Redis) -> None:
+    ended(records)
+    result = seen(records, "a").result
+    assert result is not None
+    found = entries(result)
+    assert [(one.side, one.name) for one in found] == [
+        ("candidate", "add.ptx"), ("candidate", "add.sass"), ("candidate", None), ("reference", "mul.ptx"),
+    ]  # fmt: skip
+    assert found[2].told == {"name": None, "form": "ttir", "kernel": None, "unavailable": WHY_NOT}
+    assert found[0].told["bytes"] == len(TEXT.encode()) and found[0].told["truncated"] is False
+    assert text(redis, "a", "candidate", "add.ptx") == TEXT.encode()
+    assert text(redis, "a", "reference", "mul.ptx") == b"of the reference"
+    assert text(redis, "a", "reference", "add.ptx") is None and text(redis, "b", "candidate", "add.ptx") is None
+    assert TEXT not in str(result), "no part of what every look at the job reads"
+
+
+def test_they_expire_with_the_job_and_go_with_it(records: JobRecords, redis: Redis) -> None:
+    ended(records)
+    assert 0 < redis.pttl("job:a:artifacts") <= redis.pttl("job:a:result") + 5
+    assert records.cleanup(records.now() + 1) == 1
+    assert redis.exists("job:a:artifacts") == 0 and records.kept_bytes() == 0
+
+
+def test_they_count_in_what_records_take(records: JobRecords, redis: Redis) -> None:
+    ended(records)
+    with_texts = records.kept_bytes()
+    records.cleanup(records.now() + 1)
+    records.create("b", WANTED)
+    claim = records.claim("w")
+    assert claim is not None and records.complete("b", claim.attempt, listed().body("b"))
+    took = sum(len(name) + len(packed) for name, packed in listed().texts.items())
+    assert with_texts - records.kept_bytes() == took > 100
+    assert redis.exists("job:b:artifacts") == 0
+
+
+def test_a_job_that_is_no_longer_held_leaves_none(records: JobRecords, redis: Redis) -> None:
+    records.create("a", WANTED)
+    claim = records.claim("w")
+    assert claim is not None
+    assert not records.complete("a", claim.attempt + 1, listed().body("a"), listed().texts)
+    assert redis.exists("job:a:artifacts") == 0
+
+
+def test_where_there_is_no_room_the_result_says_so() -> None:
+    found, size = listed(), sum(map(len, listed().texts.values()))
+    assert fitting(found, 1000, 1000 + size) is found
+    without = fitting(found, 1001, 1000 + size)
+    assert without.texts == {}
+    told = [(one.side, one.told["form"], one.told["unavailable"]) for one in entries(without.body("a"))]
+    assert told == [
+        ("candidate", "ptx", NO_ROOM), ("candidate", "sass", NO_ROOM), ("candidate", "ttir", WHY_NOT),
+        ("reference", "ptx", NO_ROOM),
+    ]  # fmt: skip
+    assert fitting(report(), 10, 0).body("a")["kernel_exec_result"]["artifacts"] is None
+
+
+def test_an_answer_that_is_given_again_has_them_too(records: JobRecords, redis: Redis) -> None:
+    ended(records)
+    again = replace(WANTED, reuse=True)
+    job_id = submit(records, again)
+    view = seen(records, job_id)
+    assert view.result is not None and view.result["reused_from"]["job_id"] == "a"
+    assert text(redis, job_id, "candidate", "add.ptx") == TEXT.encode()
+    assert 0 < redis.ttl(f"job:{job_id}:artifacts") <= 60
+    records.cleanup(records.now() + 1)
+    assert records.kept_bytes() == 0
+    # What asked for other texts, or none, is other work.
+    ended(records, "c")
+    other = seen(records, submit(records, replace(again, artifacts=())))
+    assert other.result is None
+
+
+def test_texts_come_back_byte_for_byte() -> None:
+    (packed, *_) = listed().texts.values()
+    assert unpack(packed) == TEXT.encode()
+    assert EVALUATE.artifacts == () and WANTED.from_wire(WANTED.to_wire()) == WANTED
