@@ -181,7 +181,7 @@ def test_patched_comparison_and_clocks_change_nothing(bench: Workbench) -> None:
     right = judged(bench, forward("return torch.softmax(x, -1)", patches), kernel(SOFTMAX))
     assert right.outcome.status is Status.PASSED
     assert right.outcome.timing is not None and right.outcome.timing.trusted_ms > 0
-    assert right.outcome.timing.distribution == "windows"
+    assert right.outcome.timing.distribution != "events"
 
 
 @pytest.mark.parametrize(
