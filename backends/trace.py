@@ -40,7 +40,13 @@ _NO_GPU = (
 _NOT_INTERPRETED = ("libdevice", "inline_asm_elementwise")
 _INTERPRETER_LACKS = re.compile(r"'InterpreterBuilder\W+ object has no attribute")
 _PROGRAMMING_ERRORS = (NameError, AttributeError, TypeError, ImportError, SyntaxError)
-_INSISTS = re.compile(r"^(?:raise|assert)\b.*(?:cuda|gpu)|torch\.cuda\.", re.IGNORECASE)
+_GPU = r"(?:\bis_cuda\b|\bcuda\b|\bgpu)"
+_WANTED = r"(?:\brequire|\bneed|\bmust\b|\bonly\b|\bexpect|available|\bno\b|\bnot\b|\bwithout\b|\bmissing\b)"
+_INSISTS = re.compile(
+    rf"torch\.cuda\.|^assert\b.*{_GPU}|^raise\b.*(?:{_GPU}.*{_WANTED}|{_WANTED}.*{_GPU})", re.IGNORECASE
+)
+"""A source's own check for a GPU. The word alone is in many an error that is the kernel's own."""
+_COMMENT = re.compile(r"\s#.*$")
 
 
 def fault(
@@ -99,7 +105,7 @@ def asks_for_gpu(error: BaseException) -> bool:
     for link in _chain(error):
         if any(sign in text_of(link) for sign in _NO_GPU):
             return True
-        if not isinstance(link, _PROGRAMMING_ERRORS) and _INSISTS.search(_raising_line(link)):
+        if not isinstance(link, _PROGRAMMING_ERRORS) and _INSISTS.search(_COMMENT.sub("", _raising_line(link))):
             return True
     return False
 

@@ -240,13 +240,35 @@ def test_inputs_on_a_gpu_that_is_not_there(source: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["x = torch.ones(1).cuda()", "assert torch.cuda.is_available()", "import cupy; cupy.ones(1)"]
+    "line",
+    [
+        "x = torch.ones(1).cuda()",
+        "assert torch.cuda.is_available()",
+        "import cupy; cupy.ones(1)",
+        "assert torch.ones(1).is_cuda, 'on the host'",
+        "raise RuntimeError('this kernel requires a GPU')",
+        "raise ValueError('x must be a CUDA tensor')",
+        "raise RuntimeError('CUDA is not available')",
+    ],
 )
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_source_that_insists_on_a_gpu(line: str, tmp_path: Path) -> None:
     fault = refusal(kernel(f"{line}\n{RELU}"), tmp_path)
     assert fault.status is Status.UNSUPPORTED, fault.message
     assert not fault.compiled
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "raise ValueError('boom')  # cuda",
+        "raise ValueError('a bad cuda thing')",
+        "raise ValueError('the gpu_id of it')  # there must be one",
+    ],
+)
+def test_the_word_alone_is_no_check_for_a_gpu(line: str, tmp_path: Path) -> None:
+    fault = refusal(kernel(f"{line}\n{RELU}"), tmp_path)
+    assert fault.status is Status.COMPILE_ERROR, fault.message
 
 
 LENGTH = {"name": "n", "type": "int", "value": 2}
