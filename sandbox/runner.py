@@ -223,7 +223,7 @@ class Runner:
         self._synchronize()
         # The referee's clock runs until it hears this and has copied the outputs: nothing else before it.
         self.channel.send({"op": "done"})
-        return {"op": "times", "call_ms": [milliseconds(*pair) for pair in itertools.pairwise(marks)]}
+        return {"op": "times", "call_ms": [milliseconds(*pair) for pair in marks]}
 
     def relocate(self, message: Message) -> Message:
         """Has what calls keep between launches lie elsewhere; made once, as the next window is to find its memory."""
@@ -233,13 +233,19 @@ class Runner:
         self._synchronize()
         return {"op": "ok"}
 
-    def _call_all(self, *, marked: bool) -> list[Any]:
-        """Calls the layout's calls and hands their answers in; marks between them where they are wanted."""
+    def _call_all(self, *, marked: bool) -> list[tuple[Any, Any]]:
+        """Calls the layout's calls and hands their answers in; where marks are wanted, a pair of them for each call.
+
+        On the host a pair is around the call alone. On the device one mark stands between two calls, as each costs.
+        """
+        is_cuda = self.target.is_cuda
         marks = [mark(self.target)] if marked else []
         results = []
-        one_by_one = self.reuses_memory or not self.target.is_cuda
+        one_by_one = self.reuses_memory or not is_cuda
         for args, slots in self.calls:
             result = self._loaded.call(args)
+            if marked and not is_cuda:
+                marks.append(mark(self.target))
             if one_by_one and slots:
                 deliver([self._outputs(result, args)], [slots])
             else:
@@ -249,7 +255,7 @@ class Runner:
         if results and any(slots for _, slots in self.calls):
             answers = [self._outputs(result, args) for result, (args, _) in zip(results, self.calls, strict=True)]
             deliver(answers, [slots for _, slots in self.calls])
-        return marks
+        return list(itertools.pairwise(marks))[:: 1 if is_cuda else 2]
 
     def _leave_arena(self) -> None:
         self.calls = []
