@@ -54,9 +54,10 @@ def speedup(
     The ratio of the mean times; pairs are drawn together, so that drift which both saw cancels. The interval is widened
     by what the same kernel differs by from one process to the next (`apart_ms`, standard deviations in ms a window, of
     reference and candidate), which no number of windows in one pair of processes averages out, and by so many times as
-    values that are alike for a reason of their own (`likeness`) say less than as many independent ones. None where the
-    reference's time is not clear of zero: a ratio would mean nothing. A candidate's that is not gives a lower bound
-    alone, `high` being infinite. Of fewer than MIN_PAIRS pairs nothing is known but the ratio.
+    values that are alike for a reason of their own (`likeness`) say less than as many independent ones. A candidate's
+    time that is not clear of zero gives a lower bound alone, `high` being infinite; a reference's an upper one, `low`
+    being 0, where that is below 1. None where a ratio would mean nothing. Of fewer than MIN_PAIRS pairs nothing is known
+    but the ratio.
     """
     reference, candidate = np.asarray(reference_ms), np.asarray(candidate_ms)
     if reference.size == 0:
@@ -69,7 +70,7 @@ def speedup(
         for sample, apart in zip((reference, candidate), apart_ms, strict=True)
     )
     if not above > above_margin:
-        return None
+        return _at_most(max(above, 0.0) + above_margin, below - below_margin)
     if not below > below_margin:
         return _at_least(above - above_margin, max(below, 0.0) + below_margin)
     ratio = above / below
@@ -129,6 +130,14 @@ def _at_least(reference_low_ms: float, candidate_high_ms: float) -> Speedup | No
         return None
     low = reference_low_ms / candidate_high_ms
     return Speedup(ratio=low, low=low, high=math.inf, verdict="faster" if low > 1.0 else "not_distinguishable")
+
+
+def _at_most(reference_high_ms: float, candidate_low_ms: float) -> Speedup | None:
+    """A reference too short to be measured: beside a candidate that is longer for sure the ratio has an upper bound."""
+    if not candidate_low_ms > reference_high_ms:
+        return None
+    high = reference_high_ms / candidate_low_ms
+    return Speedup(ratio=high, low=0.0, high=high, verdict="slower")
 
 
 def resolved(times_ms: Sample) -> tuple[float, bool]:

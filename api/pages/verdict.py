@@ -68,6 +68,8 @@ def _passed(result: Result, kernel: Result) -> str:
         right = "It compiles and runs. No reference was given, so that nothing is said about its answers"
     else:
         right = f"It compiles, and its answers are right in {words.counted(comparison['calls'], 'compared call')}"
+        if (strict := comparison.get("strict")) and not strict["passed"]:
+            right += " at the tolerance that was asked for, though not at the strict one of its dtype"
     if not timing:
         why = words.first_line(kernel.get("profiling_error")) or "nothing says why"
         return f"{right}; it was not timed: {words.sentence(why)}"
@@ -87,6 +89,8 @@ def _compared(speedup: Result) -> str:
             return f"It is at least {words.figure(low)} times as fast as the reference."
         case "faster":
             return f"It is {words.figure(ratio)} times as fast as the reference ({interval})."
+        case "slower" if low == 0:
+            return f"It is slower than the reference: at most {words.figure(high)} times as fast."
         case "slower":
             return f"It is slower than the reference: {words.figure(ratio)} times as fast ({interval})."
     return f"No difference in speed to the reference can be told ({interval})."

@@ -8,6 +8,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import TypeVar
 
 import httpx
@@ -129,6 +130,8 @@ class Drain(Fault):
     def strike(self) -> None:
         name = self.some_worker()
         process = self.made.processes[name]
+        # One that is being started has nothing to finish, and simply dies of it.
+        until(lambda: _catches(process.pid, signal.SIGTERM), START_S)
         process.send_signal(signal.SIGTERM)
         status = process.wait(timeout=START_S)
         assert status == 0, f"{name} was asked to stop and ended with {status}: {self.made.log(name)[-3000:]}"
@@ -191,6 +194,13 @@ KINDS: tuple[type[Fault], ...] = (
     *(Runner, Builder, Zygote, PoolChild, Worker, Node, Frozen, Drain),
     *(GunicornWorker, Gunicorn, RedisRestart, RedisAway, Cancel),
 )
+
+
+def _catches(pid: int, number: signal.Signals) -> bool:
+    """Whether the process has a handler for that signal (proc_pid_status(5), SigCgt)."""
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
+    caught = next(line for line in lines if line.startswith("SigCgt:")).split()[1]
+    return bool(int(caught, 16) >> (number - 1) & 1)
 
 
 def _wait(look: Callable[[], list[Found]]) -> list[Found]:

@@ -54,9 +54,15 @@ def test_too_few_pairs_give_no_verdict_and_no_interval():
 
 
 def test_a_reference_that_is_not_clear_of_zero_gives_no_ratio():
-    assert speedup([0.1, -0.1, 0.05], [1.0, 1.0, 1.0]) is None
+    assert speedup([0.1, -0.1, 0.05], [0.4, 0.4, 0.4]) is None
     assert speedup([0.0], [1.0]) is None
     assert speedup([], []) is None
+
+
+def test_a_reference_too_short_to_be_measured_beside_a_candidate_that_is_longer_for_sure():
+    found = speedup([0.1, -0.1, 0.05], [100.0, 100.0, 101.0])
+    assert found is not None and (found.verdict, found.low) == ("slower", 0.0)
+    assert 0 < found.ratio == found.high < 0.01
 
 
 def test_a_candidate_too_short_to_be_measured_is_at_least_so_much_faster():
