@@ -56,8 +56,8 @@ def speedup(
     reference and candidate), which no number of windows in one pair of processes averages out, and by so many times as
     values that are alike for a reason of their own (`likeness`) say less than as many independent ones. A candidate's
     time that is not clear of zero gives a lower bound alone, `high` being infinite; a reference's an upper one, `low`
-    being 0, where that is below 1. None where a ratio would mean nothing. Of fewer than MIN_PAIRS pairs nothing is known
-    but the ratio.
+    being 0, where that is below 1. None where a ratio would mean nothing. Of fewer than MIN_PAIRS pairs nothing is
+    known but the ratio.
     """
     reference, candidate = np.asarray(reference_ms), np.asarray(candidate_ms)
     if reference.size == 0:

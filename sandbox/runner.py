@@ -6,7 +6,6 @@ say how far it has come, and where they are wrong they can only harm its own sub
 
 from __future__ import annotations
 
-import itertools
 import os
 from functools import partial
 from pathlib import Path
@@ -21,7 +20,7 @@ from domain import value as values
 from domain.value import TensorRef
 from sandbox import arena as arenas
 from sandbox.answer_memory import AnswerMemory
-from sandbox.answers import deliver, portable, tensors_of
+from sandbox.answers import portable, tensors_of
 from sandbox.arena import Arena, argument, view
 from sandbox.assignment import assignment
 from sandbox.channel import Channel, Message
@@ -33,6 +32,7 @@ from sandbox.layout import Call, laid_out
 from sandbox.marks import mark, milliseconds
 from sandbox.null_kernel import NullKernel
 from sandbox.tracing import traced
+from sandbox.window_calls import Pair, call_all
 
 
 class Runner:
@@ -203,9 +203,7 @@ class Runner:
     def window(self, message: Message) -> Message:
         """One window over the layout: queue every call behind the gate (or wait for the gun), hand in, say done.
 
-        Answers are handed in after the last call, or each before the next where calls answer in the same memory, and on
-        the host: kept, they would cost each call fresh pages, of which a program that drops its answers pays none. A
-        marked window has the kernel's own clock read between calls. Both kernels of a round get the same seed.
+        A marked window has the kernel's own clock read between calls. Both kernels of a round get the same seed.
         """
         seed_everything(int(message["seed"]))
         shot, marked = int(message["shot"]), bool(message["marked"])
@@ -233,29 +231,15 @@ class Runner:
         self._synchronize()
         return {"op": "ok"}
 
-    def _call_all(self, *, marked: bool) -> list[tuple[Any, Any]]:
-        """Calls the layout's calls and hands their answers in; where marks are wanted, a pair of them for each call.
-
-        On the host a pair is around the call alone. On the device one mark stands between two calls, as each costs.
-        """
-        is_cuda = self.target.is_cuda
-        marks = [mark(self.target)] if marked else []
-        results = []
-        one_by_one = self.reuses_memory or not is_cuda
-        for args, slots in self.calls:
-            result = self._loaded.call(args)
-            if marked and not is_cuda:
-                marks.append(mark(self.target))
-            if one_by_one and slots:
-                deliver([self._outputs(result, args)], [slots])
-            else:
-                results.append(result)
-            if marked:
-                marks.append(mark(self.target))
-        if results and any(slots for _, slots in self.calls):
-            answers = [self._outputs(result, args) for result, (args, _) in zip(results, self.calls, strict=True)]
-            deliver(answers, [slots for _, slots in self.calls])
-        return list(itertools.pairwise(marks))[:: 1 if is_cuda else 2]
+    def _call_all(self, *, marked: bool) -> list[Pair]:
+        return call_all(
+            self.calls,
+            self._loaded.call,
+            self._outputs,
+            self.target,
+            reuses_memory=self.reuses_memory,
+            marked=marked,
+        )
 
     def _leave_arena(self) -> None:
         self.calls = []
