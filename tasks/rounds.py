@@ -93,23 +93,24 @@ class Rounds:
             self._doubt_reference(slots[owner.role], windows[owner.role])
 
     def fill(self, slots: dict[str, Slots]) -> None:
-        """Fresh inputs for every call, or the same again where drawing has become too dear."""
+        """Fresh inputs for every call; where drawing has become too dear, drawn ones mixed, or the same again."""
         calls = slots[self.candidate.role].calls
         self._filled += 1
         for layout in slots.values():
             layout.seed = self.inputs.window_seed(self._filled)
-        if slots[self.candidate.role].filled and not self.inputs.affordable:
-            self.inputs.note_reuse(calls)
-            return
-        drawn_calls = 0
-        for call, drawn in enumerate(self.inputs.draw(calls)):
-            for role, layout in slots.items():
-                layout.fill(call, drawn[role])
-            drawn_calls = call + 1
-        for call in range(drawn_calls, calls):
-            for layout in slots.values():
-                layout.fill(call, layout.arguments(call % drawn_calls))
-        self.inputs.note_reuse(calls - drawn_calls)
+        again = slots[self.candidate.role].filled and not self.inputs.affordable
+        made = 0
+        # From each only as many as are left when its turn comes.
+        for source in (() if again else (self.inputs.draw,)) + (self.inputs.mixed,):
+            for drawn in source(calls - made):
+                for role, layout in slots.items():
+                    layout.fill(made, drawn[role])
+                made += 1
+        self.inputs.note_reuse(calls - made)
+        if made and not again:
+            for call in range(made, calls):
+                for layout in slots.values():
+                    layout.fill(call, layout.arguments(call % made))
 
     def shoot(self, contender: Contender, slots: dict[str, Slots], *, gated: bool, marked: bool) -> Window:
         """One window of that contender over what its slots were filled with."""

@@ -14,10 +14,15 @@ from domain.contract import IOContract
 from domain.fault import KernelFault
 from domain.result import Status
 from tasks.contender import Contender
+from tasks.mixed_inputs import MixedInputs
 from validation.inputs import ContractInputs, arguments_for
 
-# Drawing inputs is not the kernel's time, but it holds the device: past this, windows run over the same sets again.
+# Drawing inputs is not the kernel's time, but it holds the device: past this, windows run over drawn sets mixed, and
+# past the other over the same sets again.
 DRAW_BUDGET_S = 10.0
+MIX_BUDGET_S = 5.0
+MIXED = 1 << 41
+"""Numbers of mixed sets begin here, far from all others."""
 # Sets that are asked for at a time: one exchange with the runner costs as much as several small sets.
 MAX_BATCH, BATCH_BYTES = 64, 256 << 20
 BATCH_S = 1.0
@@ -44,6 +49,9 @@ class TrialInputs:
         self._batch_size = 1
         self._drawn = 0
         self._reused = 0
+        self._mixed = 0
+        self._mixing_s = 0.0
+        self._mixer = MixedInputs(secret)
         self._spent_s = 0.0
         self._kept: list[dict[str, Arguments]] = []
         self._contract = self._chosen_contract()
@@ -65,13 +73,29 @@ class TrialInputs:
             left -= len(batch)
             yield from batch
 
+    def mixed(self, count: int) -> Iterator[dict[str, Arguments]]:
+        """So many sets made of drawn ones, as long as the time for that is not spent; for each contender, by role."""
+        while count and self.mixable:
+            count -= 1
+            started = time.monotonic()
+            number = MIXED + self._mixed
+            made = self.handed_out(self._mixer.of(number), number)
+            self._mixed += 1
+            self._mixing_s += time.monotonic() - started
+            yield made
+
+    @property
+    def mixable(self) -> bool:
+        """Whether drawn sets can be mixed to new ones: what a source draws, where it is plain random numbers."""
+        return self._contract is None and self._mixer.possible and self._mixing_s < MIX_BUDGET_S
+
     def window_seed(self, number: int) -> int:
         """For what kernels draw themselves in the round of that number: the same for both, and nobody's to know."""
         return self._seed(-1 - number)
 
     @property
     def affordable(self) -> bool:
-        """Whether more sets should be drawn. Past the budget windows run over the same sets again."""
+        """Whether more sets should be drawn."""
         return self._spent_s < DRAW_BUDGET_S
 
     def note_reuse(self, count: int) -> None:
@@ -82,6 +106,7 @@ class TrialInputs:
         numbers = range(self._drawn, self._drawn + count)
         with self._owner.answerable():
             made = self._make(numbers)
+        self._mixer.keep(made)
         sets = [self.handed_out(drawn, fresh) for fresh, drawn in zip(numbers, made, strict=True)]
         if self._drawn < KEPT:
             self._kept += sets[: KEPT - self._drawn]
@@ -118,6 +143,7 @@ class TrialInputs:
             "source": self._source(),
             "inferred": self._note,
             "fresh_sets": self._drawn,
+            "mixed_sets": self._mixed,
             "reused_sets": self._reused,
             "fresh_sets_equal": self._sets_equal(),
             "shapes": [list(tensor.shape) for tensor in values.leaves(self._first(), torch.Tensor)],

@@ -81,6 +81,7 @@ def inputs(kernel: Result) -> Facts:
         ("Made from", str(given.get("inferred") or given["source"])),
         ("Tensors", "; ".join(shapes) or words.NONE),
         ("Fresh sets", words.count(given.get("fresh_sets"))),
+        ("Calls on sets mixed of drawn ones", words.count(given.get("mixed_sets"))),
         ("Calls on a set used before", words.count(given.get("reused_sets"))),
     ]
     if given.get("weights"):

@@ -19,26 +19,58 @@ class Model(nn.Module):
 
 def get_inputs():
     time.sleep({seconds})
-    return [torch.randn(4, 8)]
+    return [{drawn}]
 """
 
 
-def compared(bench: Workbench, seconds: float) -> Report:
-    reference = {"kernel_type": "torch", "source_code": SLOW.format(seconds=seconds)}
-    candidate = {"kernel_type": "torch", "source_code": SLOW.format(seconds=0).replace("x * 2", "x + x")}
+SPENT_AT_ONCE_S = 0.01
+
+
+def compared(bench: Workbench, seconds: float, drawn: str = "torch.randn(4, 8)", answer: str = "x + x") -> Report:
+    reference = {"kernel_type": "torch", "source_code": SLOW.format(seconds=seconds, drawn=drawn)}
+    candidate = {"kernel_type": "torch", "source_code": reference["source_code"].replace("x * 2", answer)}
     wire = {"kernel": candidate, "reference": reference, "num_trials": 200, "timeout": 60}
     return run(Request.from_wire(wire), bench, lambda stage: None, lambda: False)
 
 
-def test_a_slow_maker_ends_drawing_at_the_budget_and_sets_come_again(
+def test_a_slow_maker_ends_drawing_at_the_budget_and_sets_are_mixed(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trial_inputs, "DRAW_BUDGET_S", 1.0)
+    monkeypatch.setattr(trial_inputs, "DRAW_BUDGET_S", SPENT_AT_ONCE_S)
     report = compared(bench, 0.1)
     assert report.outcome.status is Status.PASSED, report.outcome.message
     inputs = report.outcome.inputs
-    # The example, five to validate with, and what the rest of a second gives: never a batch of 64.
-    assert 6 <= inputs["fresh_sets"] <= 16 and inputs["reused_sets"] > 0
+    # The example, and at most five to validate with: never a batch of 64.
+    assert 2 <= inputs["fresh_sets"] <= 6 and inputs["mixed_sets"] > 0
+
+
+def test_what_is_no_plain_random_number_comes_again(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial_inputs, "DRAW_BUDGET_S", SPENT_AT_ONCE_S)
+    inputs = compared(bench, 0.1, "torch.randint(9, (4, 8))").outcome.inputs
+    assert inputs["reused_sets"] > 0 and inputs["mixed_sets"] == 0
+
+
+def test_past_the_time_for_mixing_sets_come_again(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial_inputs, "DRAW_BUDGET_S", SPENT_AT_ONCE_S)
+    monkeypatch.setattr(trial_inputs, "MIX_BUDGET_S", 1e-9)
+    inputs = compared(bench, 0.1).outcome.inputs
+    assert inputs["mixed_sets"] == 1 and inputs["reused_sets"] > 0
+
+
+REMEMBERED = "kept.setdefault(tuple(x[0, :3].tolist()), x * 2)\n\nkept = {}"
+
+
+def test_what_is_remembered_by_content_is_of_no_use_on_mixed_sets(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial_inputs, "DRAW_BUDGET_S", SPENT_AT_ONCE_S)
+    asked = "print('asked', len(kept)) or " + REMEMBERED
+    report = compared(bench, 0.1, answer=asked)
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+    told = [int(line.split()[1]) for line in report.outcome.output.splitlines() if line.startswith("asked")]
+    inputs = report.outcome.inputs
+    # As many answers as sets, the last of which was counted before it was kept.
+    assert max(told) + 1 >= inputs["mixed_sets"] > 0
 
 
 def test_sets_that_cost_nothing_are_drawn_for_every_call(bench: Workbench) -> None:

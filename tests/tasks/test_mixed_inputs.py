@@ -1,0 +1,58 @@
+"""Mixed sets are new ones, of the same spread, and what was a sum stays one."""
+
+from __future__ import annotations
+
+import torch
+
+from tasks.mixed_inputs import MOST, MixedInputs
+
+
+def drawn(seed: int) -> list[object]:
+    generator = torch.Generator().manual_seed(seed)
+    one = torch.randn(64, 96, generator=generator)
+    return [one, torch.arange(96), (one + 2 * one.flip(0)).to(torch.bfloat16).t(), 3]
+
+
+def mixer(sets: int) -> MixedInputs:
+    made = MixedInputs(17)
+    made.keep(drawn(seed) for seed in range(sets))
+    return made
+
+
+def tensors(arguments: list[object]) -> list[torch.Tensor]:
+    return [argument for argument in arguments if isinstance(argument, torch.Tensor)]
+
+
+def test_a_mixed_set_is_new_and_alike() -> None:
+    made = mixer(3)
+    assert made.possible
+    seen = [tensors(drawn(seed))[0] for seed in range(3)] + [tensors(made.of(number))[0] for number in range(20)]
+    assert len({tuple(one.flatten()[:4].tolist()) for one in seen}) == len(seen)
+    for one in seen:
+        assert 0.9 < float(one.std()) < 1.1 and abs(float(one.mean())) < 0.1
+    assert torch.equal(*(tensors(made.of(5))[0] for _ in range(2)))
+
+
+def test_form_and_all_that_is_no_plain_random_number_stay() -> None:
+    one, integers, other = tensors(mixer(2).of(1))
+    assert torch.equal(integers, torch.arange(96)) and mixer(2).of(1)[3] == 3
+    assert (other.dtype, other.shape, other.stride()) == (torch.bfloat16, (96, 64), (1, 96))
+    assert torch.allclose(other.t().float(), one + 2 * one.flip(0), rtol=0.02, atol=0.02)
+
+
+def test_one_set_or_nothing_random_is_not_to_be_mixed() -> None:
+    assert not mixer(1).possible
+    made = MixedInputs(17)
+    made.keep([[torch.arange(99)], [torch.arange(99)]])
+    assert not made.possible
+
+
+def test_only_some_are_kept() -> None:
+    assert len(mixer(MOST + 5)._kept) == MOST
+
+
+def test_sets_of_different_forms_are_not_mixed() -> None:
+    made = MixedInputs(17)
+    made.keep([[torch.randn(40, 3)], [torch.randn(50, 3)]])
+    for number in range(4):
+        assert any(torch.equal(tensors(made.of(number))[0], tensors(kept)[0]) for kept in made._kept)
