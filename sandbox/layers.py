@@ -19,6 +19,8 @@ from sandbox.environment import clean_environment
 from sandbox.scratch import remove
 
 PROBE_S = 60.0
+PROBES = 3
+"""One that was killed, by whoever was short of memory, says nothing of the sandbox."""
 ABSTRACT_SOCKETS_ABI = 6
 
 
@@ -49,23 +51,27 @@ def probed(parent: Path, *, gpu: bool) -> Layers:
     folder = Path(tempfile.mkdtemp(prefix="probe-", dir=parent))
     for passed in (parent, folder):
         identity.let_pass(passed)
+    command = [sys.executable, "-P", "-m", "sandbox.layers", "gpu" if gpu else "cpu"]
     try:
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "sandbox.layers", "gpu" if gpu else "cpu"],
-            cwd=folder,
-            env=clean_environment(folder, interpret=not gpu),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=PROBE_S,
-            check=False,
-        )
+        for _ in range(PROBES):
+            done = subprocess.run(
+                command,
+                cwd=folder,
+                env=clean_environment(folder, interpret=not gpu),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=PROBE_S,
+                check=False,
+            )
+            remove(folder / "own")
+            if done.returncode >= 0 and done.returncode != os.EX_TEMPFAIL:
+                break
         if done.returncode:
-            last = done.stderr.strip().splitlines()[-1:] or ["no word"]
+            last = done.stderr.strip().splitlines()[-1:] or [f"it ended with {done.returncode}, without a word"]
             raise CannotConfine(f"a process could not be confined: {last[0]}")
         return {name: Layer(**layer) for name, layer in json.loads(done.stdout).items()}
     finally:
-        remove(folder / "own")
         remove(folder)
 
 
@@ -94,8 +100,8 @@ def _looked_at(folder: Path, *, gpu: bool) -> Layers:
     os.close(write_end)
     with os.fdopen(read_end, "rb") as answer:
         held = answer.read()
-    if os.waitpid(pid, 0)[1]:
-        raise SystemExit(1)
+    if status := os.waitpid(pid, 0)[1]:
+        raise SystemExit(os.EX_TEMPFAIL if os.WIFSIGNALED(status) else 1)
     return _told(confinement, json.loads(held))
 
 

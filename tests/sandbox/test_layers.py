@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,6 +66,24 @@ def test_what_holds_here_is_found_out(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         assert found["own_user"] == Layer(False, "the worker is not root")
     assert all(layer.detail for layer in found.values()), found
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_a_probe_that_is_killed_says_nothing_of_the_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, killed = subprocess.run, []
+
+    def run_and_kill_once(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+        if killed:
+            return run(command, **options)
+        killed.append(command)
+        return run(["/bin/sh", "-c", "kill -KILL $$"], **options)
+
+    monkeypatch.setattr(subprocess, "run", run_and_kill_once)
+    assert tuple(layers.probed(tmp_path / "work", gpu=False)) == SANDBOX_LAYERS
+    monkeypatch.setattr(layers, "PROBES", 1)
+    killed.clear()
+    with pytest.raises(layers.CannotConfine, match="ended with -9"):
+        layers.probed(tmp_path / "work", gpu=False)
     assert list((tmp_path / "work").iterdir()) == []
 
 
