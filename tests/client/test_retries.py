@@ -173,7 +173,7 @@ def test_an_address_that_is_none_is_refused(ask: Asked) -> None:
 def test_a_job_id_stays_one_segment_of_the_path(ask: Asked, job_id: str) -> None:
     told = Told(Reply(200, job("queued")))
     with listening(told):
-        ask(told.url, None, "job", job_id)
+        ask(told.url, QUICK, "job", job_id)
     ((path, query),) = [(seen.path, seen.query) for seen in told.seen]
     assert path.startswith("/job/") and path.count("/") == 2 and not query
 
@@ -181,6 +181,6 @@ def test_a_job_id_stays_one_segment_of_the_path(ask: Asked, job_id: str) -> None
 @pytest.mark.parametrize("job_id", ["", ".", ".."])
 def test_what_can_be_no_job_id_is_not_sent(ask: Asked, job_id: str) -> None:
     told = Told(Reply(200, job("queued")))
-    with listening(told), pytest.raises(CallerError, match="no job's id"):
-        ask(told.url, None, "cancel", job_id)
+    with listening(told), pytest.raises(errors.CallerError, match="no job's id"):
+        ask(told.url, QUICK, "cancel", job_id)
     assert not told.seen

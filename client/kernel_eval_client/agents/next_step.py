@@ -83,6 +83,10 @@ _OF_COMPARISON = (
     (r"never written", "Part of the output is never stored: check the grid's size and the mask of the last block."),
     (r"wrote nothing", "The output was not stored at all: check the launch, its grid, and where the kernel stores."),
     (r"wrote outside", "A store goes past the end: mask it at the bound of each dimension."),
+    (
+        r"^Wrong on ",
+        "Right on plain random inputs, wrong on those named above: look for a constant, a clamp, or an overflow.",
+    ),
     (r"changed its inputs", "Write into a new tensor (or mark the argument inout), never into an input."),
 )
 

@@ -25,7 +25,7 @@ Tell = Callable[[float, str], Awaitable[None]]
 
 
 async def judged(client: AsyncClient, submission: Submission, wait_s: float, tell: Tell) -> Job:
-    """The job after at most `wait_s` seconds. Who is cancelled while waiting has it cancelled: nobody else asks."""
+    """The job after at most `wait_s` seconds. It is cancelled where the waiting is, or fails: nobody else asks for it."""
     named = submission.named()
     job = await _handed_in(client, named)
     try:
@@ -34,7 +34,7 @@ async def judged(client: AsyncClient, submission: Submission, wait_s: float, tel
         except UnknownJob:  # The service has lost the record: once more, under the same key.
             job = await _handed_in(client, named)
             return await followed(client, job, wait_s, tell)
-    except anyio.get_cancelled_exc_class():
+    except BaseException:  # Cancelled, or nobody is there to be told: no answer will name the job.
         with anyio.move_on_after(CANCEL_S, shield=True), suppress(KernelEvalError):
             await client.cancel(job.job_id)
         raise
