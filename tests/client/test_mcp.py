@@ -235,3 +235,14 @@ def test_the_extra_is_named_where_it_is_missing(tmp_path: Path) -> None:
         cwd=tmp_path,
     )
     assert done.returncode == 2 and "kernel-eval-client[cli,mcp]" in done.stderr
+
+
+def test_programs_read_the_figures_beside_the_text(url: str) -> None:
+    async def asked() -> Any:
+        async with McpClient(mcp_server.server(url)) as client:
+            return await client.call_tool(*BROKEN), client.server_info
+
+    answer, about = asyncio.run(asked())
+    figures = answer.meta[tools.FIGURES]
+    assert figures["verdict"] == "compile_error" and figures["job_id"] in answer.content[0].text
+    assert answer.structured_content is None and about.version

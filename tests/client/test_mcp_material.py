@@ -153,6 +153,21 @@ def test_what_to_try_goes_by_the_speed(verdict: str | None, flags: list[str], st
     assert ("\nspeed-up: none: because\n" in told) == (verdict is None)
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "shown"),
+    [
+        (0.0, 0.4, "at most 0.4x: slower"),
+        (3.0, None, "at least 3x: slower"),
+        (1.0, 2.0, "1.5x, 95 % interval 1 to 2: "),
+    ],
+)
+def test_an_open_interval_is_a_bound(low: float, high: float | None, shown: str) -> None:
+    speedup = {"ratio": 1.5, "low": low, "high": high, "verdict": "slower"}
+    comparison = {"passed": True, "strict": {"passed": low > 0}}
+    told = brief.of_result(Result.from_dict({**outcome("passed", comparison=comparison), "speedup": speedup}))
+    assert f"\nspeed-up: {shown}" in told and ("not at the strict one" in told) == (low == 0)
+
+
 def test_the_map_of_a_wrong_answer_is_rows_of_counts() -> None:
     told = parts.of_part(wrong("Outputs", where=where([[0, 3], [0, 4]])), "comparison", 0)
     assert told.endswith("wrong elements in each block of 2x2 (rows x columns):\n0 3\n0 4")

@@ -18,7 +18,7 @@ from kernel_eval_client.job import Job
 from kernel_eval_client.launched import in_a_line
 from kernel_eval_client.machine_code import MachineCode
 from kernel_eval_client.quoted import cut, named, plain, quoted
-from kernel_eval_client.result import Comparison, Result
+from kernel_eval_client.result import Comparison, Result, Speedup
 
 __all__ = ["MOST", "NEXT", "of_error", "of_job", "of_jobs", "of_result", "of_service", "stands"]
 
@@ -122,9 +122,7 @@ def _figures(found: Result) -> Iterator[str]:
         beside = "" if reference is None else f", reference {reference:.4g} ms"
         yield f"time: {timing.stats.mean:.4g} ms a call{beside} ({timing.calls} calls, {plain(timing.method)})"
     if found.speedup is not None:
-        high = "open" if found.speedup.high is None else f"{found.speedup.high:.3g}"
-        interval = f"{found.speedup.low:.3g} to {high}"
-        yield f"speed-up: {found.speedup.ratio:.3g}x, 95 % interval {interval}: {found.speedup.verdict}"
+        yield f"speed-up: {_interval(found.speedup)}: {found.speedup.verdict}"
     elif found.passed and found.reference is not None:
         yield f"speed-up: none: {cut(plain(found.raw.get('no_speedup') or 'a flag says why'), 240)}"
     if left_out := found.budget.get("left_out"):
@@ -135,9 +133,19 @@ def _figures(found: Result) -> Iterator[str]:
         yield f"wrong: {cut(plain(found.error or comparison.message or ''), 600)}"
         if where := _where(comparison):
             yield where
+    if found.passed and comparison is not None and comparison.strict and not comparison.strict.get("passed"):
+        yield "right at this tolerance, though not at the strict one of its dtype: part=comparison has both"
     yield from _on_device(found)
     if found.kernel.inputs.get("inferred"):
         yield cut(plain(str(found.kernel.inputs["inferred"])), 200)
+
+
+def _interval(speedup: Speedup) -> str:
+    if speedup.high is None:
+        return f"at least {speedup.low:.3g}x"
+    if speedup.low == 0:
+        return f"at most {speedup.high:.3g}x"
+    return f"{speedup.ratio:.3g}x, 95 % interval {speedup.low:.3g} to {speedup.high:.3g}"
 
 
 def _compared_wrong(found: Result) -> bool:

@@ -25,7 +25,7 @@ Tell = Callable[[float, str], Awaitable[None]]
 
 
 async def judged(client: AsyncClient, submission: Submission, wait_s: float, tell: Tell) -> Job:
-    """The job after at most `wait_s` seconds. It is cancelled where the waiting is, or fails: nobody else asks for it."""
+    """The job after at most `wait_s` seconds. It is cancelled where the waiting is, or fails: else nobody asks."""
     named = submission.named()
     job = await _handed_in(client, named)
     try:
