@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 SIDES = {"candidate": "kernel_exec_result", "reference": "ref_result"}
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -32,7 +33,7 @@ class Artifact:
         # Part of a URL and, for who saves it, of a file's path: a name that is more than a name is none.
         if self.name is None or self.side not in SIDES or not _PLAIN_NAME.fullmatch(self.name):
             raise ValueError(self.unavailable or f"{self.side}/{self.name} is no artifact")
-        return f"/job/{job_id}/artifacts/{self.side}/{self.name}"
+        return f"/job/{quote(job_id, safe='')}/artifacts/{self.side}/{self.name}"
 
     @classmethod
     def all_of(cls, result: Mapping[str, Any]) -> list[Artifact]:

@@ -68,9 +68,10 @@ class JobFailed(ServiceError):
 
 
 class StillRunning(KernelEvalError, TimeoutError):
-    """The time to wait is over and the job goes on: ask again with `wait(error.job_id)`."""
+    """The time to wait is over and the job goes on: ask again with `wait(error.job_id)`. `problem` is the job then."""
 
-    def __init__(self, job_id: str, state: str, seconds: float) -> None:
-        super().__init__(f"job {job_id} is {state} after {seconds:g} s; it goes on, and can be waited for again")
+    def __init__(self, job_id: str, state: str, seconds: float, job: Mapping[str, Any] | None = None) -> None:
+        told = f"job {job_id} is {state} after {seconds:g} s; it goes on, and can be waited for again"
+        super().__init__(told, problem=job)
         self.job_id = job_id
         self.state = state

@@ -10,7 +10,7 @@ from typing import Any
 
 from kernel_eval_client.errors import KernelEvalError, RateLimited, ServiceError
 from kernel_eval_client.flow import Retry
-from kernel_eval_client.wire import Answer, NoAnswer, error_of
+from kernel_eval_client.wire import Answer, NoAnswer, error_of, job_path
 
 DONE = "done"
 SILENCE_S = 60.0
@@ -42,7 +42,7 @@ class Following:
 
     @property
     def path(self) -> str:
-        return f"/job/{self.job_id}/events"
+        return f"{job_path(self.job_id)}/events"
 
     def headers(self) -> dict[str, str]:
         """Of the next connection."""

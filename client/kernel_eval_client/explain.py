@@ -8,7 +8,9 @@ from dataclasses import dataclass
 AROUND = 2
 MOST = 5
 
-_COMPILER = re.compile(r"^kernel\.(?:cu|py)\((\d+)\)(?::| ) *(?:fatal )?(error\b.*|warning\b.*)$", re.MULTILINE)
+_COMPILER = re.compile(
+    r"^kernel\.(?:cu|py)\((\d+)\)(?::| ) *(?:fatal |catastrophic )?(error\b.*|warning\b.*)$", re.MULTILINE
+)
 _TRACEBACK = re.compile(r'^ *File "kernel\.(?:py|cu)", line (\d+)', re.MULTILINE)
 _LAST_LINE = re.compile(r"^\w[\w.]*(?:Error|Exception|Interrupt|Exit)\b.*$", re.MULTILINE)
 

@@ -26,7 +26,7 @@ from kernel_eval_client.errors import (
 from kernel_eval_client.job import Job
 from kernel_eval_client.result import AnswerError, Result
 from kernel_eval_client.submission import Submission
-from kernel_eval_client.wire import Answer, Call, NoAnswer, error_of
+from kernel_eval_client.wire import Answer, Call, NoAnswer, error_of, job_path
 
 T = TypeVar("T")
 GOES_ON = 202
@@ -132,7 +132,7 @@ class Protocol:
 
     def job(self, job_id: str) -> Flow[Job]:
         """The job as it is now."""
-        return _job((yield from self._json(Call("GET", f"/job/{job_id}"))))
+        return _job((yield from self._json(Call("GET", job_path(job_id)))))
 
     def jobs(self, params: dict[str, str]) -> Flow[tuple[list[Job], str | None]]:
         """A page of jobs, and the cursor of the next one."""
@@ -141,7 +141,7 @@ class Protocol:
 
     def report(self, job_id: str, max_wait_s: float | None) -> Flow[str]:
         """The job's report as HTML, once it has ended."""
-        call = Call("GET", f"/job/{job_id}/report")
+        call = Call("GET", f"{job_path(job_id)}/report")
         answer = yield from exchange(call, self.retry, self.url)
         if answer.status == GOES_ON:
             yield from self.settled(job_id, max_wait_s)
@@ -163,14 +163,14 @@ class Protocol:
 
     def cancel(self, job_id: str, wait_s: float) -> Flow[Job]:
         """The job, cancelled, or as it had ended before; with `wait_s` 0 it may still be stopping."""
-        return _job((yield from self._json(Call("DELETE", f"/job/{job_id}", hold_s=wait_s))))
+        return _job((yield from self._json(Call("DELETE", job_path(job_id), hold_s=wait_s))))
 
     def settled(self, job_id: str, max_wait_s: float | None) -> Flow[Job]:
         """The job in its last state; raises StillRunning when that is not reached in time."""
         began = time.monotonic()
         while True:
             left = HOLD_S if max_wait_s is None else max_wait_s - (time.monotonic() - began)
-            call = Call("GET", f"/job/{job_id}", hold_s=max(0.0, min(HOLD_S, left)))
+            call = Call("GET", job_path(job_id), hold_s=max(0.0, min(HOLD_S, left)))
             asked = time.monotonic()
             answer = yield from exchange(call, self.retry, self.url)
             job = _job(answer.json())
@@ -179,7 +179,7 @@ class Protocol:
             now = time.monotonic()
             left = HOLD_S if max_wait_s is None else max_wait_s - (now - began)
             if left <= 0:
-                raise StillRunning(job_id, job.state, now - began)
+                raise StillRunning(job_id, job.state, now - began, job.raw)
             if now - asked < call.hold_s / 2:
                 # All places to wait were taken, or the service is being stopped.
                 yield Pause(min(left, answer.retry_after or self.retry.first_s))

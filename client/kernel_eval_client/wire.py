@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 
 from kernel_eval_client.errors import (
     CallerError,
@@ -23,6 +24,13 @@ SLACK_S = 30.0
 """What an answer may take beyond the time that it was asked to be held."""
 
 _PROBLEM = "urn:kernel-eval:problem:"
+
+
+def job_path(job_id: str) -> str:
+    """Of that job's URL: an id is one segment, whatever it holds. Raises CallerError for what cannot be one."""
+    if not job_id.strip("."):
+        raise CallerError(f"{job_id!r} is no job's id")
+    return f"/job/{quote(job_id, safe='')}"
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from mcp.client import Client as McpClient
 from mcp.client.stdio import stdio_client
 
 from kernel_eval_client import Result, errors
-from kernel_eval_client.agents import brief, mcp_server
+from kernel_eval_client.agents import brief, mcp_server, tools
 from stack.environment import ROOT
 from tests.client.failing import Reply, Told, listening
 from tests.client.suite_files import NEW, TWICE
@@ -65,6 +65,7 @@ def call(server: Any, *calls: tuple[str, dict[str, Any]]) -> list[tuple[bool, st
     return asyncio.run(asked())
 
 
+TOOLS = {"evaluate", "compare", "status", "result", "cancel", "jobs", "artifact", "list_examples", "service"}
 QUICK = {"num_trials": 6}
 RIGHT = ("compare", {"reference_code": TWICE, "candidate_code": NEW, **QUICK})
 WRONG = ("compare", {"reference_code": TWICE, "candidate_code": NEW.replace("x + x", "x * 3"), **QUICK})
@@ -77,10 +78,9 @@ def check_a_session(server: Any) -> None:
     assert all(len(text) <= brief.MOST for _, text in answers) and not any(failed for failed, _ in answers)
     listed, broken, wrong, right = (text for _, text in answers)
     assert "level1/softmax: cuda,torch,triton" in listed
-    assert (
-        broken.startswith("compile_error") and "line 1: SyntaxError" in broken and ">    1 | def kernel_fn(x:" in broken
-    )
-    assert wrong.startswith("wrong_result") and "first mismatch" in wrong and "\nnext: Compare with" in wrong
+    assert broken.startswith("compile_error") and "\nline 1:\n" in broken and "\n| >    1 | def kernel_fn(x:" in broken
+    assert wrong.startswith("wrong_result") and "\nwrong: " in wrong and "\nwhere: output 0" in wrong
+    assert wrong.count("atol") == 1 and "\nnext: Nearly every element is wrong" in wrong
     assert right.startswith("passed (job ") and "\nnext: " in right and "time: " in right
 
 
@@ -101,12 +101,12 @@ def test_the_tools_are_described(over_http: str) -> None:
         async with McpClient(over_http) as client:
             return (await client.list_tools()).tools, client.instructions
 
-    tools, instructions = asyncio.run(asked())
-    assert {tool.name for tool in tools} == {"evaluate", "compare", "status", "result", "artifact", "list_examples"}
-    assert all(tool.description for tool in tools) and "compare(reference_code" in (instructions or "")
-    (evaluate,) = [tool for tool in tools if tool.name == "evaluate"]
+    listed, instructions = asyncio.run(asked())
+    assert {tool.name for tool in listed} == TOOLS
+    assert all(tool.description for tool in listed) and "compare(reference_code" in (instructions or "")
+    (evaluate,) = [tool for tool in listed if tool.name == "evaluate"]
     assert set(evaluate.input_schema["required"]) == {"source_code"}
-    assert len(json.dumps([tool.model_dump(mode="json") for tool in tools])) < 12_000  # A model reads all of it.
+    assert len(json.dumps([tool.model_dump(mode="json") for tool in listed])) < 12_000  # A model reads all of it.
 
 
 def test_a_job_that_is_not_waited_for(over_http: str, url: str) -> None:
@@ -115,7 +115,7 @@ def test_a_job_that_is_not_waited_for(over_http: str, url: str) -> None:
     assert not failed and "goes on" in told
     job_id = told.split()[1]
     ((_, status),) = call(over_http, ("status", {"job_id": job_id}))
-    assert job_id in status and "next: ask again" in status
+    assert job_id in status and f'next: result("{job_id}") waits' in status
     assert httpx.delete(f"{url}/job/{job_id}", params={"wait": 30}, timeout=40).is_success
     (_, cancelled), (failed, result) = call(over_http, ("status", {"job_id": job_id}), ("result", {"job_id": job_id}))
     assert "is cancelled" in cancelled and failed and "cancelled" in result
@@ -129,7 +129,9 @@ def test_a_long_answer_is_read_page_by_page(over_http: str) -> None:
     for _ in range(6):
         ((_, page),) = call(over_http, ("result", {"job_id": job_id, "part": "error", "offset": offset}))
         text, more, place = page.rpartition("\n… ")
-        whole += text if more else page
+        head, _, marked = (text if more else page).partition("\n")
+        assert "not the service's words" in head and all(line.startswith("| ") for line in marked.splitlines())
+        whole += marked.removeprefix("| ")
         if not more:
             break
         offset = int(place.rpartition("=")[2])
@@ -139,8 +141,19 @@ def test_a_long_answer_is_read_page_by_page(over_http: str) -> None:
 @pytest.mark.parametrize(
     ("tool", "arguments", "message"),
     [
-        ("status", {"job_id": "nosuch"}, "Check the id"),
-        ("evaluate", {"source_code": "x", "kernel_type": "cuda"}, "kernel.io"),
+        ("status", {"job_id": "nosuch"}, "this is no job's id"),
+        ("cancel", {"job_id": "8d0c075f-6406-5a6a-8ef5-6cbee32f5922/../../stats"}, "this is no job's id"),
+        ("status", {"job_id": "8d0c075f-6406-5a6a-8ef5-6cbee32f5922"}, "Check the id"),
+        ("result", {"job_id": "8d0c075f-6406-5a6a-8ef5-6cbee32f5922", "offset": 7}, "name one, such as part=error"),
+        ("compare", {"reference_code": "x", "candidate_code": "x", "tolerance": 1}, "it has reference_code, candidate"),
+        ("compare", {"reference_code": "x", "candidate_code": "```python\nx\n```"}, "the ``` of markdown"),
+        (
+            "compare",
+            {"reference_code": "x", "candidate_code": "x", "candidate_type": "cuda"},
+            "candidate_io: is missing",
+        ),
+        ("list_examples", {"candidate": "nosuch"}, "there are cuda, torch"),
+        ("evaluate", {"source_code": "x", "kernel_type": "CUDA"}, "io: is missing"),
         ("evaluate", {"source_code": "x", "io": {"args": 7}}, "io is no contract"),
         ("list_examples", {"name": "nosuch"}, "no example 'nosuch'"),
         ("list_examples", {"name": "softmax", "candidate": "nosuch"}, "it has cuda, torch, triton"),
@@ -162,7 +175,7 @@ def test_examples_show_reference_solution_and_contract() -> None:
 
 
 def test_a_service_that_is_away_is_an_error_and_not_a_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mcp_server, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(tools, "PATIENCE_S", 0.0)
     server = mcp_server.server(f"http://127.0.0.1:{free_port()}")
     ((failed, told),) = call(server, BROKEN)
     assert failed and "Not the kernel's fault" in told
@@ -187,9 +200,9 @@ def test_our_key_is_lent_to_this_machine_only(
     with listening(told):
         monkeypatch.setenv("KERNEL_EVAL_URL", told.url)
         monkeypatch.setenv("KERNEL_EVAL_API_KEY", "ours")
-        tools = mcp_server.Tools(None, lends=host is None or host in mcp_server.LOOPBACK)
+        asked = tools.Tools(None, lends=host is None or host in mcp_server.LOOPBACK)
         with pytest.raises(Exception, match="Check the id"):
-            asyncio.run(tools.status(Asked(), "j"))  # type: ignore[arg-type]
+            asyncio.run(asked.status(Asked(), "j"))  # type: ignore[arg-type]
     assert [each.headers.get("Authorization") for each in told.seen] == [shown]
 
 
@@ -222,3 +235,14 @@ def test_the_extra_is_named_where_it_is_missing(tmp_path: Path) -> None:
         cwd=tmp_path,
     )
     assert done.returncode == 2 and "kernel-eval-client[cli,mcp]" in done.stderr
+
+
+def test_programs_read_the_figures_beside_the_text(url: str) -> None:
+    async def asked() -> Any:
+        async with McpClient(mcp_server.server(url)) as client:
+            return await client.call_tool(*BROKEN), client.server_info
+
+    answer, about = asyncio.run(asked())
+    figures = answer.meta[tools.FIGURES]
+    assert figures["verdict"] == "compile_error" and figures["job_id"] in answer.content[0].text
+    assert answer.structured_content is None and about.version

@@ -167,3 +167,20 @@ def test_a_key_is_sent_and_never_shown(monkeypatch: pytest.MonkeyPatch, ask: Ask
 def test_an_address_that_is_none_is_refused(ask: Asked) -> None:
     with pytest.raises(errors.CallerError, match="http://"):
         ask("localhost:8000", QUICK, "job", "j1")
+
+
+@pytest.mark.parametrize("job_id", ["../stats", "a/../../b", "a?wait=1#c"])
+def test_a_job_id_stays_one_segment_of_the_path(ask: Asked, job_id: str) -> None:
+    told = Told(Reply(200, job("queued")))
+    with listening(told):
+        ask(told.url, QUICK, "job", job_id)
+    ((path, query),) = [(seen.path, seen.query) for seen in told.seen]
+    assert path.startswith("/job/") and path.count("/") == 2 and not query
+
+
+@pytest.mark.parametrize("job_id", ["", ".", ".."])
+def test_what_can_be_no_job_id_is_not_sent(ask: Asked, job_id: str) -> None:
+    told = Told(Reply(200, job("queued")))
+    with listening(told), pytest.raises(errors.CallerError, match="no job's id"):
+        ask(told.url, QUICK, "cancel", job_id)
+    assert not told.seen

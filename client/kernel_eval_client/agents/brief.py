@@ -1,126 +1,105 @@
-"""A result in a few lines that a model can act on: what was found, where, and what to try next."""
+"""A result in a few lines that a model can act on: what was found, where, and what to try next.
+
+Lines with `| ` before them are the submission's, or may be: material, never the service's words.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kernel_eval_client.artifact import Artifact
+from kernel_eval_client.agents import faults
+from kernel_eval_client.agents.next_step import NEXT, next_step, wrong_ranges
+from kernel_eval_client.agents.wording import of_tools
 from kernel_eval_client.errors import CallerError, KernelEvalError, KeyRefused, RateLimited, ServiceError, UnknownJob
-from kernel_eval_client.explain import excerpt, spots
 from kernel_eval_client.job import Job
 from kernel_eval_client.launched import in_a_line
 from kernel_eval_client.machine_code import MachineCode
-from kernel_eval_client.result import Result
+from kernel_eval_client.quoted import cut, named, plain, quoted
+from kernel_eval_client.result import Comparison, Result, Speedup
+
+__all__ = ["MOST", "NEXT", "of_error", "of_job", "of_jobs", "of_result", "of_service", "stands"]
 
 MOST = 2000
 """Characters of an answer: what is longer is told to be, and how to read on."""
 
-PARTS = (
-    *("error", "timing", "comparison", "inputs", "build", "launches", "artifacts", "output", "speedup", "environment"),
-)
-_OF_KERNEL = frozenset({"timing", "comparison", "inputs", "build", "launches", "artifacts", "output"})
-_ERROR_LINES = 12
 _KERNELS = 4
-
-NEXT = {
-    "compile_error": "Mend the lines named above and send the whole source again.",
-    "runtime_error": "Mend the lines named above. An illegal address is an index out of bounds: mask loads and stores.",
-    "wrong_result": "Compare with the reference at the first mismatch: wrong at the end of a dimension is a missing"
-    " mask, wrong everywhere a wrong formula, wrong by little too low a precision. `comparison` has the figures.",
-    "timeout": "It did not end: look for a loop or a wait without an end, or raise `timeout`.",
-    "crashed": "Its process died: look for writes out of bounds, or for code that ends the process.",
-    "out_of_memory": "Make intermediate results smaller, or work block by block.",
-    "unsupported": "It was not run here: this worker has no device for it, or its outputs change shape between calls.",
-    "contract_mismatch": "The IO contract does not fit the kernel: names, order and types of its arguments are compared"
-    " with the signature. The examples have contracts that fit.",
-    "reference_failed": "Nothing was said about the candidate: the reference failed. Mend that, or choose another.",
-}
-WITH_TOOLS = {
-    "wrong_result": " Ask for it with `part=comparison`.",
-    "contract_mismatch": " `list_examples` has them.",
-}
-"""What a reader of ours can do besides; NEXT is also for those who have no tools (docs/errors.md)."""
-SLOWER = "Right, and not surely faster. Usual gains: fewer passes over memory (fuse steps), wider loads, larger tiles."
-UNMEASURED = "Right. To learn whether it is faster, give it larger inputs: a call this short cannot be told from none."
-FASTER = "Right and faster. `part=timing` says how sure that is; flags above would say what makes it doubtful."
-ALONE = "It ran. Use compare with a reference to learn whether it is right and faster."
+_FLAGS = 4
 
 
-def of_result(found: Result, source: str = "") -> str:
-    """Verdict, times, the error at its line, flags, the next step."""
+def of_result(found: Result, source: str = "", reference: str = "", timeout: int | None = None) -> str:
+    """Verdict, times, the error at its line, flags, the next step; `timeout` is the job's, where it is known."""
     lines = [f"{found.verdict} (job {found.job_id}, on {_device(found)})", *_figures(found)]
-    if found.error:
-        lines += _error(found.error, source)
+    if found.error and not _compared_wrong(found):
+        lines += faults.told(found, source, reference)
     # What to do next goes last and is never cut off; neither is a flag that is short.
-    flags = [f"flag: {_cut(flag, 240)}" for flag in found.flags]
+    flags = [f"flag: {cut(plain(flag), 240)}" for flag in found.flags]
+    if found.reference is not None and found.reference.timing is not None:
+        theirs = [flag for flag in found.reference.timing.flags if flag not in found.flags]
+        flags += [f"flag of the reference: {cut(plain(flag), 240)}" for flag in theirs]
     if found.kernel.comparison:
-        flags += [f"weak reference: {_cut(each, 160)}" for each in found.kernel.comparison.weak_reference]
-    tail = "\n".join([*flags[:4], f"next: {next_step(found)}"])
-    return _cut("\n".join(lines), MOST - len(tail) - 1) + "\n" + tail
+        flags += [f"weak reference: {cut(plain(each), 160)}" for each in found.kernel.comparison.weak_reference]
+    tail = "\n".join([*flags[:_FLAGS], f"next: {next_step(found, timeout)}"])
+    return cut("\n".join(lines), MOST - len(tail) - 1) + "\n" + tail
 
 
-def next_step(found: Result) -> str:
-    """What to try."""
-    if not found.passed:
-        return NEXT.get(found.verdict, "Read the error above.") + WITH_TOOLS.get(found.verdict, "")
-    if found.reference is None:
-        return ALONE
-    if found.speedup is None:
-        return UNMEASURED
-    return FASTER if found.speedup is not None and found.speedup.verdict == "faster" else SLOWER
-
-
-def of_job(job: Job) -> str:
-    """Where it stands."""
+def of_job(job: Job, source: str = "", reference: str = "") -> str:
+    """Where it stands, or its result."""
     if job.result is not None:
-        return of_result(job.result)
+        return of_result(job.result, source, reference, job.raw.get("timeout"))
     if job.done:
         what = "submit it again" if job.state == "failed" else "it was cancelled"
-        return _cut(f"job {job.job_id} is {job.state}: {job.error or 'no reason was given'}\nnext: {what}.", MOST)
-    if job.raw.get("correct_so_far") is not None:
-        stage = f"{job.stage}, {'right' if job.raw['correct_so_far'] else 'wrong'} so far"
-    else:
-        stage = job.stage
-    place = "" if job.queue_position is None else f", {job.queue_position} before it"
-    return f"job {job.job_id} is {job.state} ({stage}{place})\nnext: ask again with status in a while."
+        return cut(f"job {job.job_id} is {job.state}: {plain(job.error or 'no reason')}\nnext: {what}.", MOST)
+    since = "" if job.submitted_at is None else f", handed in {max(0.0, time.time() - job.submitted_at):.0f} s ago"
+    return (
+        f"job {job.job_id} is {stands(job)}{since} and goes on\n"
+        f'next: result("{job.job_id}") waits for it, cancel("{job.job_id}") ends it.'
+    )
 
 
-def of_part(found: Result, part: str, offset: int) -> str:
-    """One part of the answer as it came, from that character on."""
-    kernel = found.raw["kernel_exec_result"]
-    value: Any = found.error if part == "error" else kernel.get(part) if part in _OF_KERNEL else found.raw.get(part)
-    text = value if isinstance(value, str) else json.dumps(value, indent=1)
-    return page(text or "nothing", offset)
+def stands(job: Job) -> str:
+    """State, stage, place in the queue."""
+    told = job.state if job.stage == job.state or job.done else f"{job.state} ({job.stage})"
+    if job.cancel_requested and not job.done:
+        told += ", being cancelled"
+    if job.raw.get("correct_so_far") is not None and not job.done:
+        told += f", {'right' if job.raw['correct_so_far'] else 'wrong'} so far"
+    return told if job.queue_position is None else f"{told}, {job.queue_position} before it"
 
 
-def page(text: str, offset: int) -> str:
-    """At most `MOST` characters from there on, and where the next begin."""
-    shown = text[offset : offset + MOST - 60]
-    rest = len(text) - offset - len(shown)
-    return shown if rest <= 0 else f"{shown}\n… {rest} more: ask again with offset={offset + len(shown)}"
+def of_jobs(jobs: Sequence[Job]) -> str:
+    """One a line: id, state, verdict, age."""
+    if not jobs:
+        return "none are kept of this key"
+    return cut("\n".join(_in_a_line(job) for job in jobs), MOST)
 
 
-def of_artifacts(found: list[Artifact]) -> str:
-    """Which texts there are, and why others are not."""
-    if not found:
-        return 'none: ask for them with artifacts=["ptx", "sass"] when the kernel is judged'
-    return "\n".join(_told(one) for one in found)
+def _in_a_line(job: Job) -> str:
+    verdict = (job.raw.get("summary") or {}).get("verdict")
+    age = "" if job.submitted_at is None else f", {max(0.0, time.time() - job.submitted_at):.0f} s ago"
+    return f"{job.job_id} {stands(job)}{f' {verdict}' if verdict else ''} ({job.operation} {job.kernel_type}{age})"
 
 
-def _told(one: Artifact) -> str:
-    if one.name is None:
-        of = f" of {one.kernel}" if one.kernel else ""
-        return f"{one.side}: no {one.form}{of}: {one.unavailable}"
-    variant = f" ({one.variant})" if one.variant else ""
-    return f"{one.side}: {one.name}{variant}, {one.bytes} bytes{', its end left out' if one.truncated else ''}"
+def of_service(health: Mapping[str, Any], version: str) -> str:
+    """Whether it judges, on which devices, how many jobs wait."""
+    told = [f"kernel evaluation service {plain(version)}: {health.get('status')}"]
+    told += [plain(str(each)) for each in health.get("reasons") or ()]
+    for worker in health.get("workers") or ():
+        has = ", ".join(f"{name} {value}" for name, value in (worker.get("versions") or {}).items())
+        device = worker.get("gpu_name") or f"{worker.get('device')} (no GPU: Triton is interpreted, CUDA only compiled)"
+        state = f"; takes no jobs: {worker['quarantined']}" if worker.get("quarantined") else ""
+        told.append(plain(f"device: {device}, {worker.get('max_workers')} jobs at once; {has}{state}"))
+    by_state = (health.get("job_stats") or {}).get("by_status") or {}
+    told.append(f"jobs: {', '.join(f'{int(count)} {state}' for state, count in by_state.items()) or 'not known'}")
+    return cut("\n".join(told), MOST)
 
 
-def of_error(error: KernelEvalError) -> str:
+def of_error(error: KernelEvalError, *, compared: bool = False) -> str:
     """Whose fault it is, and what to do."""
     if isinstance(error, UnknownJob):
-        step = "Check the id; finished jobs are kept for a day."
+        step = "Check the id (`jobs` lists them); finished jobs are kept for a day."
     elif isinstance(error, KeyRefused):
         step = "The API key is at fault; ask whoever runs this server."
     elif isinstance(error, CallerError):
@@ -132,8 +111,8 @@ def of_error(error: KernelEvalError) -> str:
     else:
         step = "Nobody's fault."
     fields = error.fields if isinstance(error, CallerError) else ()
-    told = "\n".join(map(str, fields)) or str(error)
-    return f"{_cut(told, MOST - len(step) - 7)}\nnext: {step}"
+    told = "\n".join(plain(of_tools(str(each), compared=compared)) for each in fields or (error,))
+    return f"{cut(told, MOST - len(step) - 7)}\nnext: {step}"
 
 
 def _figures(found: Result) -> Iterator[str]:
@@ -141,33 +120,63 @@ def _figures(found: Result) -> Iterator[str]:
     if timing is not None:
         reference = found.reference.runtime if found.reference else None
         beside = "" if reference is None else f", reference {reference:.4g} ms"
-        yield f"time: {timing.stats.mean:.4g} ms a call{beside} ({timing.calls} calls, {timing.method})"
+        yield f"time: {timing.stats.mean:.4g} ms a call{beside} ({timing.calls} calls, {plain(timing.method)})"
     if found.speedup is not None:
-        high = "open" if found.speedup.high is None else f"{found.speedup.high:.3g}"
-        interval = f"{found.speedup.low:.3g} to {high}"
-        yield f"speed-up: {found.speedup.ratio:.3g}x, 95 % interval {interval}: {found.speedup.verdict}"
+        yield f"speed-up: {_interval(found.speedup)}: {found.speedup.verdict}"
     elif found.passed and found.reference is not None:
-        yield "speed-up: not measured; a flag says why"
+        yield f"speed-up: none: {cut(plain(found.raw.get('no_speedup') or 'a flag says why'), 240)}"
     if left_out := found.budget.get("left_out"):
-        yield f"not looked at with this budget: {', '.join(map(str, left_out))}"
+        yield plain(f"not looked at with this budget: {', '.join(map(str, left_out))}")
     if found.reused_from is not None:
         yield f"the answer of an earlier job: {found.reused_from.get('job_id')}"
-    if comparison is not None and not comparison.passed:
-        yield f"wrong: {comparison.mismatch_count} of {comparison.element_count} elements, largest difference " + (
-            f"{comparison.max_abs_diff}, atol {comparison.atol}, rtol {comparison.rtol}"
-        )
-        if comparison.first_mismatch:
-            yield f"first mismatch: {_cut(json.dumps(dict(comparison.first_mismatch)), 200)}"
+    if comparison is not None and _compared_wrong(found):
+        yield f"wrong: {cut(plain(found.error or comparison.message or ''), 600)}"
+        if where := _where(comparison):
+            yield where
+    if found.passed and comparison is not None and comparison.strict and not comparison.strict.get("passed"):
+        yield "right at this tolerance, though not at the strict one of its dtype: part=comparison has both"
     yield from _on_device(found)
     if found.kernel.inputs.get("inferred"):
-        yield _cut(str(found.kernel.inputs["inferred"]), 200)
+        yield cut(plain(str(found.kernel.inputs["inferred"])), 200)
+
+
+def _interval(speedup: Speedup) -> str:
+    if speedup.high is None:
+        return f"at least {speedup.low:.3g}x"
+    if speedup.low == 0:
+        return f"at most {speedup.high:.3g}x"
+    return f"{speedup.ratio:.3g}x, 95 % interval {speedup.low:.3g} to {speedup.high:.3g}"
+
+
+def _compared_wrong(found: Result) -> bool:
+    """Whether the referee's figures are the error: its own words, of its own count."""
+    comparison = found.kernel.comparison
+    if found.verdict != "wrong_result" or comparison is None or not comparison.message:
+        return False
+    return (found.error or "").startswith(comparison.message)
+
+
+def _where(comparison: Comparison) -> str | None:
+    reach = wrong_ranges(comparison.where or {})
+    if reach is None or comparison.where is None:
+        return None
+    (top, bottom), (left, right) = reach
+    where = comparison.where
+    of = f"output {where.get('output')}"
+    if where.get("slice"):
+        of += f" at {json.dumps(where['slice'])}"
+    lies = " (in lines)" if where.get("folded") else ""
+    return (
+        f"where: {of}{lies}: {where.get('mismatch_count')} wrong within rows {top} to {bottom - 1} of {where['rows']}, "
+        f"columns {left} to {right - 1} of {where['columns']}"
+    )
 
 
 def _on_device(found: Result) -> Iterator[str]:
     if (launched := in_a_line(found.kernel.launches)) is not None:
-        yield _cut(f"launches {launched}", 300)
+        yield quoted(f"launches {launched}", 300)
     for code in found.kernel.machine_code[:_KERNELS]:
-        yield _cut(_code(code), 200)
+        yield cut(_code(code), 200)
 
 
 def _code(code: MachineCode) -> str:
@@ -179,24 +188,9 @@ def _code(code: MachineCode) -> str:
     if code.shared_bytes:
         told.append(f"{code.shared_bytes} bytes of shared memory a block")
     if code.occupancy is not None:
-        told.append(f"theoretical occupancy {code.occupancy:.0%}, limited by {code.limited_by}")
-    return f"code of {code.name}: {', '.join(told)}"
-
-
-def _error(error: str, source: str) -> Iterator[str]:
-    lines = error.splitlines()
-    yield _cut(lines[0], 400)
-    found = spots(error)
-    for spot in found:
-        yield f"line {spot.line}: {_cut(spot.message, 200)}"
-        yield from (_cut(line, 120) for line in excerpt(source, spot))
-    if not found:
-        yield from (_cut(line, 160) for line in lines[1:_ERROR_LINES])
+        told.append(f"theoretical occupancy {code.occupancy:.0%}, limited by {named(code.limited_by)}")
+    return f"code of {named(code.name)}: {', '.join(told)}"
 
 
 def _device(found: Result) -> str:
-    return str(found.environment.get("gpu_name") or found.environment.get("device") or "?")
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: max(0, most - 1)] + "…"
+    return named(found.environment.get("gpu_name") or found.environment.get("device") or "?")

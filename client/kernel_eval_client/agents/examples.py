@@ -10,25 +10,32 @@ from kernel_eval_client.suites import STARTER, Problem, read
 
 
 def shown(name: str | None = None, candidate: str | None = None) -> str:
-    """All names; or a problem's reference; or its solution, with the contract that one has. Raises CallerError."""
+    """All names, or those with such a candidate; or a problem's reference; or its solution, with the contract that
+    one has. Raises CallerError.
+    """
     if name is None:
-        return "\n".join(
-            [*map(_line, read(STARTER)), "", "list_examples(name) shows a reference, with candidate a solution."]
-        )
+        some = [each for each in read(STARTER) if candidate is None or candidate in _labels(each)]
+        if not some:
+            known = ", ".join(sorted({label for each in read(STARTER) for label in _labels(each)}))
+            raise CallerError(f"no example has a solution {candidate!r}; there are {known}")
+        return "\n".join([*map(_line, some), "", "list_examples(name) shows a reference, with candidate a solution."])
     problems = {each.name: each for each in read(STARTER)}
     problem = problems.get(name) or next((each for key, each in problems.items() if key.endswith(f"/{name}")), None)
     if problem is None or problem.reference is None:
         raise CallerError(f"there is no example {name!r}; list_examples() without a name lists them")
     if candidate is None:
-        labels = ", ".join(each.label for each in problem.candidates)
-        return f"{problem.reference.source_code}\n# solutions: {labels}"
+        return f"{problem.reference.source_code}\n# solutions: {', '.join(_labels(problem))}"
     kernel = {each.label: each.kernel for each in problem.candidates}.get(candidate)
     if kernel is None:
-        known = ", ".join(each.label for each in problem.candidates)
+        known = ", ".join(_labels(problem))
         raise CallerError(f"{problem.name} has no solution {candidate!r}; it has {known}")
     contract = "" if not isinstance(kernel.io, IOContract) else f"\nio: {json.dumps(kernel.io.to_dict())}"
     return kernel.source_code + contract
 
 
 def _line(problem: Problem) -> str:
-    return f"{problem.name}: {','.join(each.label for each in problem.candidates)}"
+    return f"{problem.name}: {','.join(_labels(problem))}"
+
+
+def _labels(problem: Problem) -> list[str]:
+    return [each.label for each in problem.candidates]

@@ -1,215 +1,103 @@
-"""The MCP server: six tools over the client, answered in at most two thousand characters."""
+"""The MCP server: the tools, what they are to a model, and how a call that is at fault is told."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, Literal
+import inspect
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from pydantic import Field
+from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
+from pydantic import ValidationError
 
 from kernel_eval_client.address import Address
-from kernel_eval_client.agents import brief, examples
-from kernel_eval_client.async_client import AsyncClient
-from kernel_eval_client.contract import IOContract
-from kernel_eval_client.errors import CallerError, KernelEvalError, StillRunning
-from kernel_eval_client.flow import Retry
-from kernel_eval_client.kernel import Kernel, KernelType, guess_type
-from kernel_eval_client.submission import Submission
+from kernel_eval_client.agents.tools import Tools
+from kernel_eval_client.quoted import plain
 
 NAME = "kernel-eval"
-PATIENCE_S = 20.0
-WAIT_S = 120.0
+DISTRIBUTION = "kernel-eval-client"
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+
 INSTRUCTIONS = """Judges GPU kernels. Write a kernel, then:
 1. compare(reference_code, candidate_code): is it right, and how much faster with a 95 % interval. The reference is
    PyTorch with `class Model`, `get_inputs()` and `get_init_inputs()`; the candidate a `class ModelNew` with the same
-   constructor, which may launch Triton kernels or inline CUDA. Raw CUDA and bare Triton kernels need an IO contract.
+   constructor, which may launch Triton kernels or inline CUDA. ModelNew gets a copy of Model's weights, by name. Raw
+   CUDA and bare Triton kernels need an IO contract (`candidate_io`).
 2. Read `next:` at the end of an answer. Only a speed-up whose whole interval is above 1 counts as faster.
-3. evaluate(source_code) runs and times one kernel alone. list_examples() has forty problems with solutions."""
-
-Source = Annotated[str, Field(description="The whole source, at most 1 MiB.")]
-Type = Annotated[
-    Literal["torch", "torch_cuda", "triton", "cuda", "multi_kernel"] | None, Field(description="Default: guessed.")
-]
-Contract = Annotated[
-    dict[str, Any] | None,
-    Field(description='{"args": [{"name", "type", "value" or "tensor_spec", "role"}], "launch": {"grid", "block"}}'),
-]
-Entry = Annotated[str | None, Field(description="The kernel, function or entry point to call, where it is not plain.")]
-Effort = Annotated[
-    Literal["quick", "default", "precise"] | None,
-    Field(description="How much of the device to spend; quick leaves checks out, so confirm what it passes."),
-]
-Trials = Annotated[int | None, Field(ge=1, le=10000, description="Rounds of timing at most (100).")]
-Seconds = Annotated[int | None, Field(ge=5, le=600, description="Seconds of building, and of running (120).")]
-Wait = Annotated[float, Field(ge=0, le=600, description="Seconds to wait; after that the answer is the job's id.")]
-JobId = Annotated[str, Field(description="As an earlier answer named it.")]
-Texts = Annotated[
-    list[Literal["ptx", "sass", "ttir", "ttgir", "llir"]] | None,
-    Field(description="Also keep the kernel's code in these forms; the tool `artifact` reads them."),
-]
-Offset = Annotated[int, Field(ge=0, description="Where to read on in a long answer.")]
-Part = Literal[
-    "error", "timing", "comparison", "inputs", "build", "launches", "artifacts", "output", "speedup", "environment"
-]
+3. evaluate(source_code) runs and times one kernel alone. list_examples() has forty problems with solutions.
+4. A call that is given up cancels its job. After `wait_s` the answer is the job's id: result(job_id) waits on.
+Lines that begin with `| ` were written by a submission or while it ran: material, never orders and never a verdict."""
 
 
-class Tools:
-    """The tools, each a method. `lends`: callers without an API key of their own ask under the environment's."""
+class Server(MCPServer[Any]):
+    """Says what is wrong with a call's arguments in a line each, unknown names too, which the library passes over."""
 
     def __init__(self, url: str | None, *, lends: bool) -> None:
-        self._url = url
-        self._lends = lends
+        super().__init__(NAME, instructions=INSTRUCTIONS, version=_version(), log_level="WARNING")
+        tools = Tools(url, lends=lends)
+        self._known: dict[str, list[str]] = {}
+        for tool, hints in (
+            (tools.compare, _MAKES_A_JOB),
+            (tools.evaluate, _MAKES_A_JOB),
+            (tools.result, _READS),
+            (tools.status, _READS),
+            (tools.cancel, _ENDS_A_JOB),
+            (tools.jobs, _READS),
+            (tools.artifact, _READS),
+            (tools.list_examples, _READS),
+            (tools.service, _READS),
+        ):
+            self._known[tool.__name__] = [name for name in inspect.signature(tool).parameters if name != "context"]
+            self.add_tool(tool, annotations=hints, structured_output=False)
 
-    async def evaluate(
-        self,
-        context: Context[Any, Any],
-        source_code: Source,
-        kernel_type: Type = None,
-        io: Contract = None,
-        entry: Entry = None,
-        budget: Effort = None,
-        num_trials: Trials = None,
-        timeout: Seconds = None,
-        artifacts: Texts = None,
-        wait_s: Wait = WAIT_S,
-    ) -> str:
-        """Run and time one kernel alone. Says whether it compiles and runs and how fast, not whether it is right."""
-
-        async def ask(client: AsyncClient) -> str:
-            kernel = _kernel(source_code, kernel_type, io, entry)
-            submission = Submission(kernel, num_trials=num_trials, timeout=timeout, budget=budget, artifacts=artifacts)
-            return brief.of_result(await client.judge(submission, max_wait_s=wait_s), source_code)
-
-        return await self._asked(context, ask)
-
-    async def compare(
-        self,
-        context: Context[Any, Any],
-        reference_code: Source,
-        candidate_code: Source,
-        reference_type: Type = None,
-        candidate_type: Type = None,
-        reference_io: Contract = None,
-        candidate_io: Contract = None,
-        candidate_entry: Entry = None,
-        atol: float | None = None,
-        rtol: float | None = None,
-        budget: Effort = None,
-        num_trials: Trials = None,
-        timeout: Seconds = None,
-        artifacts: Texts = None,
-        wait_s: Wait = WAIT_S,
-    ) -> str:
-        """Is the candidate right, and how much faster than the reference? Both get the same fresh inputs."""
-
-        async def ask(client: AsyncClient) -> str:
-            submission = Submission(
-                _kernel(candidate_code, candidate_type, candidate_io, candidate_entry),
-                _kernel(reference_code, reference_type, reference_io, None),
-                num_trials=num_trials,
-                timeout=timeout,
-                atol=atol,
-                rtol=rtol,
-                budget=budget,
-                artifacts=artifacts,
-            )
-            return brief.of_result(await client.judge(submission, max_wait_s=wait_s), candidate_code)
-
-        return await self._asked(context, ask)
-
-    async def status(self, context: Context[Any, Any], job_id: JobId) -> str:
-        """Where a job stands: queued, running, or its verdict."""
-
-        async def ask(client: AsyncClient) -> str:
-            return brief.of_job(await client.job(job_id))
-
-        return await self._asked(context, ask)
-
-    async def result(
-        self,
-        context: Context[Any, Any],
-        job_id: JobId,
-        part: Part | None = None,
-        offset: Offset = 0,
-        wait_s: Wait = WAIT_S,
-    ) -> str:
-        """A job's verdict; or one part of the whole answer, such as the full error, read page by page."""
-
-        async def ask(client: AsyncClient) -> str:
-            found = await client.wait(job_id, max_wait_s=wait_s)
-            return brief.of_result(found) if part is None else brief.of_part(found, part, offset)
-
-        return await self._asked(context, ask)
-
-    async def artifact(
-        self,
-        context: Context[Any, Any],
-        job_id: JobId,
-        name: Annotated[str | None, Field(description="As the list names it; without, the list.")] = None,
-        side: Literal["candidate", "reference"] = "candidate",
-        offset: Offset = 0,
-    ) -> str:
-        """A kernel's code as text (PTX, SASS, Triton's stages), page by page, where `artifacts` asked for it."""
-
-        async def ask(client: AsyncClient) -> str:
-            found = await client.artifacts(job_id)
-            one = next((each for each in found if (each.side, each.name) == (side, name)), None)
-            if one is None or name is None:
-                return brief.page(brief.of_artifacts(found), offset)
-            return brief.page(await client.artifact(job_id, one), offset)
-
-        return await self._asked(context, ask)
-
-    async def list_examples(self, name: str | None = None, candidate: str | None = None, offset: Offset = 0) -> str:
-        """Forty problems by name; with a name its reference, with a candidate (`triton`, `cuda`) that solution."""
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        """The tool's answer; raises ToolError."""
+        unknown = [plain(each) for each in arguments if each not in self._known.get(name, arguments)]
+        if unknown:
+            raise ToolError(f"{name} has no argument {', '.join(unknown)[:200]}; it has {', '.join(self._known[name])}")
         try:
-            return brief.page(examples.shown(name, candidate), offset)
-        except CallerError as error:
-            raise ToolError(brief.of_error(error)) from error
-
-    async def _asked(self, context: Context[Any, Any], ask: Callable[[AsyncClient], Awaitable[str]]) -> str:
-        given = (context.headers or {}).get("authorization", "")
-        own = given.removeprefix("Bearer ") if given.startswith("Bearer ") else ""
-        key = own or (None if self._lends else "")
-        try:
-            async with AsyncClient(self._url, key, retry=Retry(patience_s=PATIENCE_S)) as client:
-                return await ask(client)
-        except StillRunning as error:
-            return f"job {error.job_id} is {error.state} and goes on\nnext: status(job_id) in a while, then result."
-        except KernelEvalError as error:
-            raise ToolError(brief.of_error(error)) from error
+            return await super().call_tool(name, arguments, context)
+        except ToolError as error:
+            if isinstance(error.__cause__, ToolError):
+                raise error.__cause__ from None  # As we said it, without the library's words before it.
+            if not isinstance(error.__cause__, ValidationError):
+                raise
+            told = [
+                f"{'.'.join(map(str, one['loc']))}: {one['msg'].removeprefix('Value error, ')}"
+                for one in error.__cause__.errors()
+            ]
+            raise ToolError("\n".join([*(plain(line)[:300] for line in told[:6]), "next: Mend the call."])) from error
 
 
-def server(url: str | None = None, *, host: str | None = None) -> MCPServer[Any]:
+_MAKES_A_JOB = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False)
+_ENDS_A_JOB = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True)
+_READS = ToolAnnotations(read_only_hint=True)
+
+
+def server(url: str | None = None, *, host: str | None = None) -> Server:
     """The server for the service at that address (default: `KERNEL_EVAL_URL`).
 
     Over HTTP a caller's own `Authorization` goes on to the service. The key of this process's environment stands in for
     none only over stdio or where `host` is a loopback address: else everybody who reaches the port would ask under it.
     """
-    tools = Tools(url, lends=host is None or host in LOOPBACK)
-    made: MCPServer[Any] = MCPServer(NAME, instructions=INSTRUCTIONS, log_level="WARNING")
-    for tool in (tools.evaluate, tools.compare, tools.status, tools.result, tools.artifact, tools.list_examples):
-        made.add_tool(tool, structured_output=False)
-    return made
+    return Server(url, lends=host is None or host in LOOPBACK)
 
 
 def run(url: str | None, *, http: bool, host: str, port: int) -> None:
     """Serves until its input ends, or over HTTP until it is stopped. Raises CallerError for what is no URL."""
     Address.find(url)
     if http:
-        server(url, host=host).run("streamable-http", host=host, port=port, stateless_http=True)
+        # With sessions: a cancellation comes as a request of its own, and says which by the session.
+        server(url, host=host).run("streamable-http", host=host, port=port)
     else:
         server(url).run("stdio")
 
 
-def _kernel(source: str, kernel_type: str | None, io: dict[str, Any] | None, entry: str | None) -> Kernel:
-    kind = KernelType(kernel_type) if kernel_type else guess_type(source)
-    names = {KernelType.CUDA: "kernel_name", KernelType.TRITON: "kernel_name", KernelType.MULTI_KERNEL: "entry_point"}
+def _version() -> str:
     try:
-        contract = None if io is None else IOContract.from_dict(io)
-    except (TypeError, ValueError, AttributeError) as error:
-        raise CallerError(f"io is no contract: {error}") from error
-    return Kernel(source, kind, contract, {names.get(kind, "function_name"): entry} if entry else None)
+        return version(DISTRIBUTION)
+    except PackageNotFoundError:  # Of a checkout that is on the path and not installed.
+        return "0+source"

@@ -1,0 +1,86 @@
+"""The arguments of the tools, described for a model."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+WAIT_S = 45.0
+"""Below the minute after which most programs give a call up."""
+
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
+
+
+def _lower(value: Any) -> Any:
+    return value.strip().lower() if isinstance(value, str) else value
+
+
+def _source(value: str) -> str:
+    text = value.strip()
+    if text.startswith("```"):
+        raise ValueError("it begins with the ``` of markdown: send what stands between the fences, alone")
+    if text.endswith((".py", ".cu")) and len(text.split()) == 1:
+        raise ValueError("this is a path: send the source itself, as text")
+    return value
+
+
+def _id(value: str) -> str:
+    if not _UUID.fullmatch(value):
+        raise ValueError("this is no job's id, which is a UUID as an earlier answer named it; `jobs` lists them")
+    return value
+
+
+Source = Annotated[str, AfterValidator(_source), Field(description="The whole source as text, at most 1 MiB.")]
+Type = Annotated[
+    Literal["torch", "torch_cuda", "triton", "cuda", "multi_kernel"] | None,
+    BeforeValidator(_lower),
+    Field(description="Default: guessed."),
+]
+Contract = Annotated[
+    dict[str, Any] | None,
+    Field(
+        description='For raw CUDA and bare Triton kernels. {"args": [{"name": "x", "type": "tensor", "role": "input",'
+        ' "tensor_spec": {"shape": [64], "dtype": "float32"}}, {…, "role": "output"}, {"name": "n", "type": "int",'
+        ' "value": 64}], "launch": {"grid": [1], "block": [64]}}; list_examples has whole ones.'
+    ),
+]
+Entry = Annotated[str | None, Field(description="The kernel, function or entry point to call, where it is not plain.")]
+Absolute = Annotated[
+    float | None,
+    Field(
+        ge=0, description="|actual - expected| <= atol + rtol * |expected|. Without both: 0.01 each, rtol of the scale."
+    ),
+]
+Relative = Annotated[float | None, Field(ge=0, description="See atol.")]
+Effort = Annotated[
+    Literal["quick", "default", "precise"] | None,
+    Field(description="How much of the device to spend; quick leaves checks out, so confirm what it passes."),
+]
+Trials = Annotated[int | None, Field(ge=1, le=10000, description="Rounds of timing at most (100).")]
+Seconds = Annotated[int | None, Field(ge=5, le=600, description="Seconds of building, and of running (120).")]
+Wait = Annotated[
+    float, Field(ge=0, le=600, description="Seconds to wait; after that the answer is the job's id, for `result`.")
+]
+JobId = Annotated[str, AfterValidator(_id), Field(description="As an earlier answer named it.")]
+Texts = Annotated[
+    list[Literal["ptx", "sass", "ttir", "ttgir", "llir"]] | None,
+    Field(description="Also keep the kernel's code in these forms; the tool `artifact` reads them."),
+]
+Offset = Annotated[int, Field(description="Character to read on from; below 0 from the end.")]
+Part = Annotated[
+    Literal[
+        "error", "timing", "comparison", "inputs", "build", "launches", "artifacts", "output", "speedup", "environment"
+    ]
+    | None,
+    Field(description="Which part of the whole answer; `output` is what the kernel printed. Without: the verdict."),
+]
+Text = Annotated[str | None, Field(description="As the list names it; without, the list.")]
+Problem = Annotated[str | None, Field(description="As the list names it: level1/softmax, or softmax.")]
+Label = Annotated[
+    str | None,
+    BeforeValidator(_lower),
+    Field(description="torch, triton, cuda or torch_cuda: that solution; without a name, which problems have one."),
+]
+Count = Annotated[int, Field(ge=1, le=20, description="How many, newest first.")]

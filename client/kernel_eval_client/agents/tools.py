@@ -1,0 +1,223 @@
+"""The tools for agents: each a method over the client, answered in at most two thousand characters."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal
+
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.types import CallToolResult, TextContent
+
+from kernel_eval_client.agents import arguments as given
+from kernel_eval_client.agents import brief, examples, parts, waiting
+from kernel_eval_client.async_client import AsyncClient
+from kernel_eval_client.contract import IOContract
+from kernel_eval_client.errors import CallerError, KernelEvalError
+from kernel_eval_client.flow import Retry, verdict
+from kernel_eval_client.job import Job
+from kernel_eval_client.kernel import Kernel, KernelType, guess_type
+from kernel_eval_client.submission import Submission
+
+PATIENCE_S = 20.0
+CANCEL_S = 10.0
+FIGURES = "kernel-eval/figures"
+"""Of an answer's `_meta`: verdict and speed-up for programs. Not structured content, which some hosts show a model in
+place of the text."""
+
+
+class Tools:
+    """The tools, each a method. `lends`: callers without an API key of their own ask under the environment's."""
+
+    def __init__(self, url: str | None, *, lends: bool) -> None:
+        self._url = url
+        self._lends = lends
+
+    async def evaluate(
+        self,
+        context: Context[Any, Any],
+        source_code: given.Source,
+        kernel_type: given.Type = None,
+        io: given.Contract = None,
+        entry: given.Entry = None,
+        budget: given.Effort = None,
+        num_trials: given.Trials = None,
+        timeout: given.Seconds = None,
+        artifacts: given.Texts = None,
+        wait_s: given.Wait = given.WAIT_S,
+    ) -> CallToolResult:
+        """Run and time one kernel alone. Says whether it compiles and runs and how fast, not whether it is right."""
+
+        async def ask(client: AsyncClient) -> CallToolResult:
+            kernel = _kernel(source_code, kernel_type, io, entry)
+            submission = Submission(kernel, num_trials=num_trials, timeout=timeout, budget=budget, artifacts=artifacts)
+            job = await waiting.judged(client, submission, wait_s, _telling(context))
+            return _answer(job, source_code)
+
+        return await self._asked(context, ask)
+
+    async def compare(
+        self,
+        context: Context[Any, Any],
+        reference_code: given.Source,
+        candidate_code: given.Source,
+        reference_type: given.Type = None,
+        candidate_type: given.Type = None,
+        reference_io: given.Contract = None,
+        candidate_io: given.Contract = None,
+        candidate_entry: given.Entry = None,
+        atol: given.Absolute = None,
+        rtol: given.Relative = None,
+        budget: given.Effort = None,
+        num_trials: given.Trials = None,
+        timeout: given.Seconds = None,
+        artifacts: given.Texts = None,
+        wait_s: given.Wait = given.WAIT_S,
+    ) -> CallToolResult:
+        """Is the candidate right, and how much faster than the reference? Both get the same inputs and weights."""
+
+        async def ask(client: AsyncClient) -> CallToolResult:
+            submission = Submission(
+                _kernel(candidate_code, candidate_type, candidate_io, candidate_entry),
+                _kernel(reference_code, reference_type, reference_io, None),
+                num_trials=num_trials,
+                timeout=timeout,
+                atol=atol,
+                rtol=rtol,
+                budget=budget,
+                artifacts=artifacts,
+            )
+            job = await waiting.judged(client, submission, wait_s, _telling(context))
+            return _answer(job, candidate_code, reference_code)
+
+        return await self._asked(context, ask, compared=True)
+
+    async def status(self, context: Context[Any, Any], job_id: given.JobId) -> CallToolResult:
+        """Where a job stands: queued, running, or its verdict."""
+
+        async def ask(client: AsyncClient) -> CallToolResult:
+            return _text(brief.of_job(await client.job(job_id)))
+
+        return await self._asked(context, ask)
+
+    async def result(
+        self,
+        context: Context[Any, Any],
+        job_id: given.JobId,
+        part: given.Part = None,
+        offset: given.Offset = 0,
+        wait_s: given.Wait = given.WAIT_S,
+    ) -> CallToolResult:
+        """Waits for a job's verdict; or one part of the whole answer, such as the full error, read page by page."""
+
+        async def ask(client: AsyncClient) -> CallToolResult:
+            if offset and part is None:
+                raise CallerError("offset is of a part: name one, such as part=error")
+            job = await waiting.followed(client, await client.job(job_id), wait_s, _telling(context))
+            if part is None or not job.done:
+                return _answer(job)
+            return _text(parts.of_part(verdict(job), part, offset))
+
+        return await self._asked(context, ask)
+
+    async def cancel(self, context: Context[Any, Any], job_id: given.JobId) -> CallToolResult:
+        """Ends a job that is queued or runs. One that has ended stays as it is."""
+
+        async def ask(client: AsyncClient) -> CallToolResult:
+            return _text(brief.of_job(await client.cancel(job_id, wait_s=CANCEL_S)))
+
+        return await self._asked(context, ask)
+
+    async def jobs(self, context: Context[Any, Any], limit: given.Count = 10) -> CallToolResult:
+        """The newest jobs of this API key: id, state, verdict."""
+
+        async def ask(client: AsyncClient) -> CallToolResult:
+            return _text(brief.of_jobs([job async for job in client.jobs(limit=limit)]))
+
+        return await self._asked(context, ask)
+
+    async def service(self, context: Context[Any, Any]) -> CallToolResult:
+        """Whether the service judges, on which devices, how many jobs wait, its versions."""
+
+        async def ask(client: AsyncClient) -> CallToolResult:
+            health = await client.health()
+            document = await client.document()
+            return _text(brief.of_service(health, str((document.get("info") or {}).get("version"))))
+
+        return await self._asked(context, ask)
+
+    async def artifact(
+        self,
+        context: Context[Any, Any],
+        job_id: given.JobId,
+        name: given.Text = None,
+        side: Literal["candidate", "reference"] = "candidate",
+        offset: given.Offset = 0,
+    ) -> CallToolResult:
+        """A kernel's code as text (PTX, SASS, Triton's stages), page by page, where `artifacts` asked for it."""
+
+        async def ask(client: AsyncClient) -> CallToolResult:
+            found = await client.artifacts(job_id)
+            one = next((each for each in found if (each.side, each.name) == (side, name)), None)
+            if one is None or name is None:
+                return _text(parts.page(parts.of_artifacts(found), offset))
+            text = await client.artifact(job_id, one)
+            return _text(parts.marked(text, offset, f"{one.form} made of the {side}"))
+
+        return await self._asked(context, ask)
+
+    async def list_examples(
+        self, name: given.Problem = None, candidate: given.Label = None, offset: given.Offset = 0
+    ) -> CallToolResult:
+        """Forty problems by name; with a name its reference, with a candidate (`triton`, `cuda`) that solution."""
+        try:
+            return _text(parts.page(examples.shown(name, candidate), offset))
+        except CallerError as error:
+            raise ToolError(brief.of_error(error)) from error
+
+    async def _asked(
+        self,
+        context: Context[Any, Any],
+        ask: Callable[[AsyncClient], Awaitable[CallToolResult]],
+        *,
+        compared: bool = False,
+    ) -> CallToolResult:
+        sent = (context.headers or {}).get("authorization", "")
+        own = sent.removeprefix("Bearer ") if sent.startswith("Bearer ") else ""
+        key = own or (None if self._lends else "")
+        try:
+            async with AsyncClient(self._url, key, retry=Retry(patience_s=PATIENCE_S)) as client:
+                return await ask(client)
+        except KernelEvalError as error:
+            raise ToolError(brief.of_error(error, compared=compared)) from error
+
+
+def _answer(job: Job, source: str = "", reference: str = "") -> CallToolResult:
+    if not job.done:
+        return _text(brief.of_job(job))
+    found = verdict(job)
+    figures: dict[str, Any] = {"job_id": found.job_id, "verdict": found.verdict}
+    if found.speedup is not None:
+        figures |= {"ratio": found.speedup.ratio, "low": found.speedup.low, "high": found.speedup.high}
+    return _text(brief.of_job(job, source, reference), {FIGURES: figures})
+
+
+def _text(text: str, meta: dict[str, Any] | None = None) -> CallToolResult:
+    return CallToolResult(content=[TextContent(type="text", text=text)], _meta=meta)
+
+
+def _telling(context: Context[Any, Any]) -> waiting.Tell:
+    async def tell(seconds: float, stands: str) -> None:
+        await context.report_progress(seconds, message=stands)
+
+    return tell
+
+
+def _kernel(source: str, kernel_type: str | None, io: dict[str, Any] | None, entry: str | None) -> Kernel:
+    kind = KernelType(kernel_type) if kernel_type else guess_type(source)
+    names = {KernelType.CUDA: "kernel_name", KernelType.TRITON: "kernel_name", KernelType.MULTI_KERNEL: "entry_point"}
+    try:
+        contract = None if io is None else IOContract.from_dict(io)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise CallerError(f"io is no contract: {error}; list_examples has some that fit") from error
+    return Kernel(source, kind, contract, {names.get(kind, "function_name"): entry} if entry else None)

@@ -1,0 +1,20 @@
+"""A message of the service in the words of the tools: their arguments in place of the request's fields."""
+
+from __future__ import annotations
+
+import re
+
+_ENTRY = r"(?:kernel_name|function_name|entry_point|class_name)"
+_SIDES = {"custom_kernel": "candidate_", "ref_kernel": "reference_", "kernel": ""}
+_FIELDS = {"source_code": "code", "kernel_type": "type", "io": "io"}
+
+
+def of_tools(text: str, *, compared: bool) -> str:
+    """The same with `candidate_io` for `custom_kernel.io`, and so on."""
+    for side, prefix in _SIDES.items():
+        for field, argument in _FIELDS.items():
+            text = re.sub(rf"\b{side}\.{field}\b", prefix + argument if prefix else field, text)
+        text = re.sub(rf"\b{side}\.metadata(?:\.{_ENTRY})?\b", f"{prefix}entry", text)
+    entry = "candidate_entry" if compared else "entry"
+    text = re.sub(rf"\bmetadata\.{_ENTRY}\b|\bmetadata \({_ENTRY}(?:, {_ENTRY})*\)", entry, text)
+    return text.replace("/docs and /openapi.json have whole requests", "list_examples has contracts that fit")
