@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -122,6 +123,30 @@ def test_a_killed_pool_child_costs_an_attempt_not_the_job(
     after = submit(records, request(RIGHT))
     until(lambda: ended(records, after), START_S)
     assert seen(records, after).state is State.COMPLETED
+
+
+def test_a_pool_child_that_is_killed_as_it_starts_is_no_reason_to_give_up(
+    redis: Redis, redis_url: str, records: JobRecords, tmp_path: Path
+) -> None:
+    process = start_worker(redis_url, tmp_path)
+    try:
+        main = psutil.Process(process.pid)
+
+        found: list[psutil.Process] = []
+
+        def child() -> bool:
+            with suppress(psutil.NoSuchProcess):
+                found[:] = [one for one in main.children() if "celery" in one.cmdline()]
+            return bool(found)
+
+        until(child, START_S)
+        found[0].kill()
+        job_id = submit(records, request(RIGHT))
+        until(lambda: ended(records, job_id), START_S)
+        assert seen(records, job_id).state is State.COMPLETED and process.poll() is None
+    finally:
+        process.kill()
+        process.wait()
 
 
 @pytest.mark.slow  # tests/stack/test_serve.py kills one too; here it waits until the job's lease runs out.
