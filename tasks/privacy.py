@@ -6,14 +6,16 @@ import re
 import sys
 from pathlib import Path
 
+from domain.settings import settings
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def without_machine_paths(text: str, folder: Path) -> str:
-    """The text with the job folder, the project and the Python installation cut down to what a reader can use."""
+    """The text with the folders of job, service, project and Python cut down to what a reader can use."""
     text = text.replace(f"{folder}/", "").replace(str(folder), ".")
     text = re.sub(r"/[^\s'\":]*/(?:site|dist)-packages/", "", text)
-    text = text.replace(f"{ROOT}/", "")
+    text = text.replace(f"{settings().state_dir}/", "").replace(f"{ROOT}/", "")
     for prefix in sorted({sys.prefix, sys.base_prefix, sys.exec_prefix}, key=len, reverse=True):
         text = text.replace(f"{prefix}/", "")
     return text
