@@ -68,7 +68,7 @@ class Shaping:
         return Scored(self.no_code, "no_code", {"no_code": self.no_code}, reason=reason)
 
     def of_refusal(self, reason: str) -> Scored:
-        """Of a source that the service does not take: too long, or not text."""
+        """Of a kernel that the service does not take: too long, or a bare one without a contract."""
         return Scored(self.failed, "refused", {"failed": self.failed}, reason=reason)
 
     def of_result(self, found: Result) -> Scored:
