@@ -7,12 +7,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from kernel_eval_client.artifact import Artifact
 from kernel_eval_client.machine_code import MachineCode
 
 PASSED = "passed"
+Verdict = Literal[
+    "passed",
+    "compile_error",
+    "runtime_error",
+    "wrong_result",
+    "timeout",
+    "crashed",
+    "out_of_memory",
+    "unsupported",
+    "contract_mismatch",
+    "reference_failed",
+]
+"""About a kernel. A service newer than this client may have others, which come as they are."""
+
+BOUNDED = "the time is an upper bound"
+"""What a flag says of such a time."""
 
 
 class AnswerError(ValueError):
@@ -59,6 +75,11 @@ class Timing:
     window_ms: Sequence[float] = ()
     left_out: Sequence[int] = ()
 
+    @property
+    def bounded(self) -> bool:
+        """The kernel was too short to be measured: its times are upper bounds."""
+        return any(BOUNDED in flag for flag in self.flags)
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -87,13 +108,25 @@ class Comparison:
 class Speedup:
     """Reference time over candidate time with its 95 % interval; `high` None where there is no upper end.
 
-    `verdict` is faster, slower or not_distinguishable.
+    Where one of the two times is too short to be measured, all that is known is a `bound`: `ratio` repeats it then.
     """
 
     ratio: float
     low: float
     high: float | None
-    verdict: str
+    verdict: Literal["faster", "slower", "not_distinguishable"]
+
+    @property
+    def bound(self) -> Literal["at_least", "at_most"] | None:
+        """What `ratio` is: a bound for the speed-up, or None where it was measured."""
+        if self.high is None:
+            return "at_least" if 0 < self.low == self.ratio else None
+        return "at_most" if self.low == 0 and self.high == self.ratio else None
+
+    @property
+    def measured(self) -> float | None:
+        """The ratio; None where it is only a bound."""
+        return None if self.bound else self.ratio
 
 
 @dataclass(frozen=True)
@@ -157,10 +190,11 @@ class Result:
 
     `budget` has in `left_out` what was not looked at; `reused_from` names the job that the answer was given to first.
     `told` is the verdict in a sentence, `report` the path of the page for a person; None of a service without.
+    `no_speedup` says why a comparison has no `speedup`.
     """
 
     job_id: str
-    verdict: str
+    verdict: Verdict
     kernel: KernelResult
     reference: KernelResult | None
     speedup: Speedup | None
@@ -172,6 +206,7 @@ class Result:
     reused_from: Mapping[str, Any] | None = None
     told: str | None = None
     report: str | None = None
+    no_speedup: str | None = None
 
     @property
     def passed(self) -> bool:
@@ -195,7 +230,12 @@ class Result:
 
     @property
     def flags(self) -> Sequence[str]:
-        """Sentences about anything unusual in the measurement."""
+        """All that qualifies the verdict and the times, each sentence with whose it is: `the reference: …`.
+
+        A service without that list gives those of the kernel's time, which are always in `kernel.timing.flags`.
+        """
+        if isinstance(told := self.raw.get("flags"), list):
+            return tuple(map(str, told))
         return self.kernel.timing.flags if self.kernel.timing else ()
 
     @classmethod
@@ -217,6 +257,7 @@ class Result:
                 reused_from=wire.get("reused_from"),
                 told=wire.get("told"),
                 report=wire.get("report"),
+                no_speedup=wire.get("no_speedup"),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise AnswerError(f"this is no result of a kernel evaluation service: {error!r}") from error
@@ -236,7 +277,8 @@ class Result:
     def to_dict(self) -> dict[str, Any]:
         """One flat row of plain values, the same columns for every result: `pandas.DataFrame(r.to_dict() for r in …)`.
 
-        Times are in ms; None is what was not measured.
+        Times are in ms, and upper bounds where `time_bounded` or `ref_time_bounded`; None is what was not measured. A
+        speed-up of which only a bound is known is None, with the bound in `speedup_low` or `speedup_high`.
         """
         kernel, timing, comparison = self.kernel, self.kernel.timing, self.kernel.comparison
         stats = timing.stats if timing else None
@@ -257,12 +299,15 @@ class Result:
             "precision": timing.precision if timing else None,
             "method": timing.method if timing else None,
             "calls": timing.calls if timing else None,
-            "flags": len(timing.flags) if timing else None,
+            "time_bounded": timing.bounded if timing else None,
+            "flags": len(self.flags),
             "ref_runtime_ms": reference.stats.mean if reference else None,
-            "speedup": self.speedup.ratio if self.speedup else None,
+            "ref_time_bounded": reference.bounded if reference else None,
+            "speedup": self.speedup.measured if self.speedup else None,
             "speedup_low": self.speedup.low if self.speedup else None,
             "speedup_high": self.speedup.high if self.speedup else None,
             "speedup_verdict": self.speedup.verdict if self.speedup else None,
+            "no_speedup": self.no_speedup,
             "max_abs_diff": comparison.max_abs_diff if comparison else None,
             "max_rel_diff": comparison.max_rel_diff if comparison else None,
             "mismatch_count": comparison.mismatch_count if comparison else None,
