@@ -71,7 +71,7 @@ class StillRunning(KernelEvalError, TimeoutError):
     """The time to wait is over and the job goes on: ask again with `wait(error.job_id)`. `problem` is the job then."""
 
     def __init__(self, job_id: str, state: str, seconds: float, job: Mapping[str, Any] | None = None) -> None:
-        told = f"job {job_id} is {state} after {seconds:g} s; it goes on, and can be waited for again"
+        told = f"job {job_id} is {state} after {seconds:.3g} s; it goes on, and can be waited for again"
         super().__init__(told, problem=job)
         self.job_id = job_id
         self.state = state

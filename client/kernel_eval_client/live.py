@@ -36,8 +36,8 @@ def contract_from(
     `outputs`, `inouts` and `meta` name arguments by position or name. Of floats only shape, dtype, strides and what
     their values are like are sent: the service draws new ones for each call, normal with their mean and deviation,
     uniform between their least and greatest where all have one sign. Fixed ones would be known beforehand, and an
-    answer that is remembered would pass. Values are sent, zlib compressed, of integers and bools, which drawn might be no valid
-    indices, of floats with an infinity or a NaN, and of the arguments that `inline` names. `inline=True` sends all,
+    answer that is remembered would pass. Values are sent, zlib compressed, of integers and bools, which drawn might be
+    no valid indices, of floats with an infinity or a NaN, and of what `inline` names. `inline=True` sends all,
     `inline=False` none: standard normal then. An output's values are never sent.
 
     Raises TypeError for an argument that is no tensor, array or scalar, ValueError for an unknown dtype, a name or

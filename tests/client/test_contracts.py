@@ -245,6 +245,19 @@ def test_builders_take_text_and_files(tmp_path: Path) -> None:
     assert multi_kernel(ADD, io, entry_point="run").to_dict()["metadata"] == {"entry_point": "run"}
 
 
+def test_a_mistaken_name_or_path_is_told_at_once() -> None:
+    io = IOContract()
+    assert kernel_eval_client.torch(ADD, io) == kernel_eval_client.torch(ADD, io=io)
+    assert kernel_eval_client.torch_cuda(ADD, io).io is io
+    with pytest.raises(TypeError, match="functon_name is no metadata of a kernel: did you mean function_name"):
+        kernel_eval_client.torch(ADD, functon_name="add")
+    with pytest.raises(TypeError, match=r"it has .*kernel_name"):
+        cuda(ADD, io, num_warps=4)
+    for name in ("kernel.py", "some folder/kernel.cu"):
+        with pytest.raises(ValueError, match=r"give pathlib\.Path\("):
+            triton(name)
+
+
 def test_types_are_guessed_as_they_are_declared() -> None:
     known = [
         (example.body[key]["kernel_type"], example.body[key]["source_code"])
