@@ -42,7 +42,7 @@ class KeyRefused(CallerError):
 
 
 class UnknownJob(CallerError):
-    """The job was never accepted, is no longer kept, or belongs to another key."""
+    """The job was never accepted, is no longer kept, or belongs to another key or another server."""
 
 
 class JobCancelled(KernelEvalError):

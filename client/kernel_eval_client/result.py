@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
 from kernel_eval_client.artifact import Artifact
 from kernel_eval_client.machine_code import MachineCode
+from kernel_eval_client.timing import RuntimeStats, Speedup, Timing, known
 
 PASSED = "passed"
 Verdict = Literal[
@@ -27,58 +28,9 @@ Verdict = Literal[
 ]
 """About a kernel. A service newer than this client may have others, which come as they are."""
 
-BOUNDED = "the time is an upper bound"
-"""What a flag says of such a time."""
-
 
 class AnswerError(ValueError):
     """The JSON is no result of this service."""
-
-
-def _known(cls: type[Any], wire: Mapping[str, Any]) -> dict[str, Any]:
-    return {each.name: wire[each.name] for each in fields(cls) if each.name in wire}
-
-
-@dataclass(frozen=True)
-class RuntimeStats:
-    """Times of single calls in ms."""
-
-    mean: float = 0.0
-    std: float = 0.0
-    min: float = 0.0
-    max: float = 0.0
-    median: float = 0.0
-    percentile_95: float = 0.0
-    percentile_99: float = 0.0
-
-
-@dataclass(frozen=True)
-class Timing:
-    """How fast and how that was measured. `trusted_ms` is by the referee's clock; the rest is in docs/api.md."""
-
-    method: str
-    trusted_ms: float
-    stats: RuntimeStats = field(default_factory=RuntimeStats)
-    calls_per_window: int = 0
-    windows: int = 0
-    calls: int = 0
-    resolution_us: float | None = None
-    distribution: str = ""
-    cache: str = ""
-    flags: Sequence[str] = ()
-    single_call_ms: float | None = None
-    launch_shift_us: float | None = None
-    launches: int | None = None
-    precision: float | None = None
-    stopped_by: str | None = None
-    card: Mapping[str, Any] | None = None
-    window_ms: Sequence[float] = ()
-    left_out: Sequence[int] = ()
-
-    @property
-    def bounded(self) -> bool:
-        """The kernel was too short to be measured: its times are upper bounds."""
-        return any(BOUNDED in flag for flag in self.flags)
 
 
 @dataclass(frozen=True)
@@ -102,31 +54,6 @@ class Comparison:
     strict: Mapping[str, Any] | None = None
     layout: Sequence[str] = ()
     where: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True)
-class Speedup:
-    """Reference time over candidate time with its 95 % interval; `high` None where there is no upper end.
-
-    Where one of the two times is too short to be measured, all that is known is a `bound`: `ratio` repeats it then.
-    """
-
-    ratio: float
-    low: float
-    high: float | None
-    verdict: Literal["faster", "slower", "not_distinguishable"]
-
-    @property
-    def bound(self) -> Literal["at_least", "at_most"] | None:
-        """What `ratio` is: a bound for the speed-up, or None where it was measured."""
-        if self.high is None:
-            return "at_least" if 0 < self.low == self.ratio else None
-        return "at_most" if self.low == 0 and self.high == self.ratio else None
-
-    @property
-    def measured(self) -> float | None:
-        """The ratio; None where it is only a bound."""
-        return None if self.bound else self.ratio
 
 
 @dataclass(frozen=True)
@@ -163,16 +90,15 @@ class KernelResult:
         """From `kernel_exec_result` or `ref_result`; raises KeyError or TypeError where it is none."""
         timing, comparison = wire.get("timing"), wire.get("comparison")
         if timing is not None:
-            timing = Timing(
-                **{**_known(Timing, timing), "stats": RuntimeStats(**_known(RuntimeStats, timing.get("stats") or {}))}
-            )
+            stats = RuntimeStats(**known(RuntimeStats, timing.get("stats") or {}))
+            timing = Timing(**{**known(Timing, timing), "stats": stats})
         return cls(
             status=wire["status"],
             compiled=wire["compiled"],
             correctness=wire["correctness"],
             runtime=timing.stats.mean if timing is not None else None,
             timing=timing,
-            comparison=None if comparison is None else Comparison(**_known(Comparison, comparison)),
+            comparison=None if comparison is None else Comparison(**known(Comparison, comparison)),
             compilation_error=wire.get("compilation_error"),
             validation_error=wire.get("validation_error"),
             profiling_error=wire.get("profiling_error"),
@@ -248,7 +174,7 @@ class Result:
                 verdict=wire["verdict"],
                 kernel=KernelResult.from_dict(wire["kernel_exec_result"]),
                 reference=None if reference is None else KernelResult.from_dict(reference),
-                speedup=None if speedup is None else Speedup(**_known(Speedup, speedup)),
+                speedup=None if speedup is None else Speedup(**known(Speedup, speedup)),
                 environment=wire.get("environment") or {},
                 gpu_type=wire.get("gpu_type"),
                 failed_attempts=tuple(wire.get("failed_attempts") or ()),

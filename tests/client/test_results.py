@@ -9,7 +9,7 @@ import pytest
 from domain.result import Status
 from kernel_eval_client import Result, Speedup, Verdict
 from kernel_eval_client.cli import show
-from kernel_eval_client.result import BOUNDED
+from kernel_eval_client.timing import BOUNDED
 from profiling.record import TimeRecord
 from tests.client.suite_files import result_of
 

@@ -14,7 +14,8 @@ from kernel_eval_client.explain import excerpt, spots
 from kernel_eval_client.job import Job
 from kernel_eval_client.launched import in_a_line
 from kernel_eval_client.machine_code import MachineCode
-from kernel_eval_client.result import KernelResult, Result, Speedup
+from kernel_eval_client.result import KernelResult, Result
+from kernel_eval_client.timing import Speedup
 
 GOOD, BAD, DIM = "bold green", "bold red", "dim"
 ERROR_LINES = 12

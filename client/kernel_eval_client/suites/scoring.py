@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from kernel_eval_client.result import Result, Speedup
+from kernel_eval_client.result import Result
+from kernel_eval_client.timing import Speedup
 
 FAST = (0.8, 1.0, 1.5, 2.0)
 DRAWS = 2000
