@@ -109,7 +109,9 @@ def test_live_arguments_reach_the_kernel(client: Client) -> None:
     x = np.arange(6, dtype=np.float32).reshape(2, 3).T
     expected = x.tolist()
     source = f"def kernel_fn(x, n):\n    assert x.tolist() == {expected} and n == 7, (x, n)\n    return x * n\n"
-    result = client.evaluate(torch(source, io=contract_from({"x": x, "n": 7})), num_trials=6, precision=0.5)
+    result = client.evaluate(
+        torch(source, io=contract_from({"x": x, "n": 7}, inline=["x"])), num_trials=6, precision=0.5
+    )
     assert result.verdict == "passed", result.error
 
 
