@@ -25,8 +25,10 @@ SHORT_CONTRACT = (
 )
 
 _MODEL_CLASS = re.compile(r"^class\s+(Model|ModelNew)\b", re.MULTILINE)
-_KERNEL_FN = re.compile(r"^(@(?:triton\.)?jit\b[^\n]*\n)?(?:def\s+kernel_fn\b|kernel_fn\s*=(?!=))", re.MULTILINE)
-"""Its first group: `kernel_fn` is itself a kernel, and nothing that launches one."""
+_FUNCTION = re.compile(
+    r"^(?P<jit>@(?:triton\.)?jit\b[^\n]*\n)?(?:def[ \t]+(?P<name>\w+)|(?P<given>\w+)[ \t]*=(?!=))", re.MULTILINE
+)
+"""At module level. With `jit` it is itself a kernel, and nothing that launches one."""
 WAY_OUT = " (Python that launches it needs none: call that function kernel_fn, or name it in metadata.function_name)"
 
 
@@ -95,10 +97,12 @@ def _needs_contract(data: dict[str, Any]) -> bool:
         case KernelType.TRITON:
             # A Python wrapper that launches its own kernels is called like a torch module.
             metadata, source = data.get("metadata") or {}, data["source_code"]
-            return not (any(metadata.get(key) for key in PYTHON_ENTRIES) or _python(source))
+            return not (any(metadata.get(key) for key in PYTHON_ENTRIES) or _python(source, metadata))
     return False
 
 
-def _python(source: str) -> bool:
+def _python(source: str, metadata: dict[str, Any]) -> bool:
     """Whether it defines what `triton` calls as Python: the backend looks again, at the module itself."""
-    return bool(_MODEL_CLASS.search(source)) or any(found[1] is None for found in _KERNEL_FN.finditer(source))
+    names = ("kernel_fn", metadata.get("kernel_name"))
+    functions = (found["name"] or found["given"] for found in _FUNCTION.finditer(source) if found["jit"] is None)
+    return bool(_MODEL_CLASS.search(source)) or any(name in names for name in functions)

@@ -140,6 +140,14 @@ def test_kernel_fn_beside_the_kernels_needs_no_contract(tmp_path: Path, source: 
 
 
 @pytest.mark.usefixtures("interpreter")
+def test_a_python_function_may_be_named_as_a_kernel_is(tmp_path: Path) -> None:
+    KernelSchema().load({"source_code": ADD + WRAPPER, "kernel_type": "triton", "metadata": {"kernel_name": "run"}})
+    assert loaded(of(ADD + WRAPPER, None, kernel_name="run"), tmp_path).entry == "function run"
+    with pytest.raises(ValidationError, match="is missing"):
+        KernelSchema().load({"source_code": ADD + WRAPPER, "kernel_type": "triton", "metadata": {"kernel_name": "add"}})
+
+
+@pytest.mark.usefixtures("interpreter")
 @pytest.mark.parametrize("source", [ADD, KERNEL_FN, TUNED.replace("def add", "def kernel_fn")])
 def test_the_door_and_the_backend_agree_that_a_bare_kernel_needs_one(tmp_path: Path, source: str) -> None:
     with pytest.raises(ValidationError, match="call that function kernel_fn, or name it in metadata"):
