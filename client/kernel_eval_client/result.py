@@ -81,6 +81,11 @@ class KernelResult:
         return MachineCode.all_of(self.build, str(self.metadata.get("kernel_name") or "its kernel"))
 
     @property
+    def flags(self) -> Sequence[str]:
+        """What qualifies its own time; `Result.flags` has all."""
+        return self.timing.flags if self.timing else ()
+
+    @property
     def error(self) -> str | None:
         """Why it did not compile or pass; None when it passed."""
         return self.compilation_error or self.validation_error
@@ -158,11 +163,11 @@ class Result:
     def flags(self) -> Sequence[str]:
         """All that qualifies the verdict and the times, each sentence with whose it is: `the reference: …`.
 
-        A service without that list gives those of the kernel's time, which are always in `kernel.timing.flags`.
+        A service without that list gives those of the kernel's time, which are always in `kernel.flags`.
         """
         if isinstance(told := self.raw.get("flags"), list):
             return tuple(map(str, told))
-        return self.kernel.timing.flags if self.kernel.timing else ()
+        return self.kernel.flags
 
     @classmethod
     def from_dict(cls, wire: Mapping[str, Any]) -> Result:

@@ -28,7 +28,7 @@ def test_flags_are_all_of_the_answer_s_and_the_kernel_s_own_are_still_there() ->
     told = [f"the kernel: {SHORT}", "the reference: 1 of 14 windows were disturbed", "the task: zeros would pass"]
     found = answer(flags=told)
     assert list(found.flags) == told and found.to_dict()["flags"] == 3
-    assert found.kernel.timing is not None and list(found.kernel.timing.flags) == [SHORT]
+    assert list(found.kernel.flags) == [SHORT]
     assert list(answer().flags) == [SHORT], "a service that has no such list"
     assert result_of("compile_error", None).flags == ()
 

@@ -94,8 +94,7 @@ class Shaping:
             yield found.no_speedup or "no speed-up was measured"
         elif found.speedup.verdict != "faster" or found.speedup.low <= 1.0:
             yield f"it is {found.speedup.verdict.replace('_', ' ')}"
-        flags = found.kernel.timing.flags if found.kernel.timing else ()
-        yield from (flag for flag in flags if not flag.startswith(self.ignored or ("\0",)))
+        yield from (flag for flag in found.kernel.flags if not flag.startswith(self.ignored or ("\0",)))
         inputs, comparison = found.kernel.inputs, found.kernel.comparison
         if inputs.get("known_beforehand"):
             yield "its inputs were known beforehand"
