@@ -133,7 +133,8 @@ def _known(job_id: str, view: JobView | None) -> JobView:
     if view is None or (key is not None and view.key_id != key.key_id):
         raise Problem(
             Kind.UNKNOWN_JOB,
-            f"no job {job_id[:100]!r} is known: it was never accepted, or its time to be kept is over",
+            f"no job {job_id[:100]!r} is known: it was never accepted, its time to be kept is over, "
+            "or it was another server's",
             job_id=job_id[:100],
         )
     return view

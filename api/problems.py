@@ -25,7 +25,7 @@ RETRY_AFTER_S = 5
 PAGES = frozenset({"dashboard", "report"})
 """Blueprints whose answers are pages."""
 _SHOWN_ERRORS = 5
-_MESSAGE_CHARS = 400
+_MESSAGE_CHARS = 600
 _log = logging.getLogger(__name__)
 
 

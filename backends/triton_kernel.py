@@ -28,7 +28,8 @@ _PYTHON_ENTRY_KEYS = ("function_name", "entry_point", "class_name")
 class TritonBackend(PythonBackend):
     """The kernel that metadata.kernel_name names, else the first that the contract's arguments fit.
 
-    A source whose metadata name a function or class, or that has a `Model`, is called as Python instead.
+    A source whose metadata name a function or class, or that has a `Model`, is called as Python instead; so is one
+    with `kernel_fn`, or with just one function, unless the contract has a grid.
     """
 
     kernel_type: ClassVar[KernelType] = KernelType.TRITON
@@ -81,10 +82,11 @@ class TritonBackend(PythonBackend):
         if kernel.io is not None and kernel.io.launch.grid is not None:
             return False
         try:
-            entry.resolve(module, kernel, self.class_names)
+            found = entry.resolve(module, kernel, self.class_names)
         except KernelFault:
             return False
-        return True
+        # A kernel may be called kernel_fn itself, and looks callable.
+        return not isinstance(found.target, _KERNEL_TYPES)
 
 
 def _kernels(module: ModuleType) -> dict[str, Any]:

@@ -25,6 +25,11 @@ SHORT_CONTRACT = (
 )
 
 _MODEL_CLASS = re.compile(r"^class\s+(Model|ModelNew)\b", re.MULTILINE)
+_FUNCTION = re.compile(
+    r"^(?P<jit>@(?:triton\.)?jit\b[^\n]*\n)?(?:def[ \t]+(?P<name>\w+)|(?P<given>\w+)[ \t]*=(?!=))", re.MULTILINE
+)
+"""At module level. With `jit` it is itself a kernel, and nothing that launches one."""
+WAY_OUT = " (Python that launches it needs none: call that function kernel_fn, or name it in metadata.function_name)"
 
 
 def _source_size(source: str) -> None:
@@ -38,7 +43,11 @@ class KernelSchema(ObjectSchema):
 
     source_code = Text(required=True, validate=_source_size, metadata={"description": "At most 1 MiB of UTF-8."})
     kernel_type = Text(required=True, validate=one_of(KernelType))
-    io = Part(IOContractSchema, allow_none=True, metadata={"description": "Required for triton, cuda, multi_kernel."})
+    io = Part(
+        IOContractSchema,
+        allow_none=True,
+        metadata={"description": "Required for cuda, multi_kernel and a bare triton kernel."},
+    )
     metadata = FreeObject(
         allow_none=True,
         metadata={"description": "What to call and how to compile: kernel_name, function_name, compiler_options, …"},
@@ -62,9 +71,10 @@ class KernelSchema(ObjectSchema):
     @validates_schema
     def _contract(self, data: dict[str, Any], **_: Any) -> None:
         if data.get("io") is None and _needs_contract(data):
+            bare, way_out = ("bare ", WAY_OUT) if data["kernel_type"] == KernelType.TRITON else ("", "")
             raise ValidationError(
-                f"is missing; a {data['kernel_type']} kernel needs its IO contract (io_contract) in this field, such "
-                f'as "io": {SHORT_CONTRACT}; /docs and /openapi.json have whole requests',
+                f"is missing; a {bare}{data['kernel_type']} kernel needs its IO contract (io_contract) in this field"
+                f'{way_out}, such as "io": {SHORT_CONTRACT}; /docs and /openapi.json have whole requests',
                 "io",
             )
 
@@ -86,6 +96,13 @@ def _needs_contract(data: dict[str, Any]) -> bool:
             return True
         case KernelType.TRITON:
             # A Python wrapper that launches its own kernels is called like a torch module.
-            metadata = data.get("metadata") or {}
-            return not (_MODEL_CLASS.search(data["source_code"]) or any(metadata.get(key) for key in PYTHON_ENTRIES))
+            metadata, source = data.get("metadata") or {}, data["source_code"]
+            return not (any(metadata.get(key) for key in PYTHON_ENTRIES) or _python(source, metadata))
     return False
+
+
+def _python(source: str, metadata: dict[str, Any]) -> bool:
+    """Whether it defines what `triton` calls as Python: the backend looks again, at the module itself."""
+    names = ("kernel_fn", metadata.get("kernel_name"))
+    functions = (found["name"] or found["given"] for found in _FUNCTION.finditer(source) if found["jit"] is None)
+    return bool(_MODEL_CLASS.search(source)) or any(name in names for name in functions)

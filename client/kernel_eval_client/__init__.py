@@ -22,8 +22,9 @@ from kernel_eval_client.kernel import Kernel, KernelType, cuda, guess_type, mult
 from kernel_eval_client.live import contract_from
 from kernel_eval_client.machine_code import MachineCode
 from kernel_eval_client.original import KernelCode, KernelEvalClient, load_from_file, save_to_file, to_json
-from kernel_eval_client.result import Comparison, KernelResult, Result, RuntimeStats, Speedup, Timing
+from kernel_eval_client.result import Comparison, KernelResult, Result, Verdict
 from kernel_eval_client.submission import Submission
+from kernel_eval_client.timing import RuntimeStats, Speedup, Timing
 
 __all__ = [
     "ArgSpec",
@@ -53,6 +54,7 @@ __all__ = [
     "TensorInit",
     "TensorSpec",
     "Timing",
+    "Verdict",
     "contract_from",
     "create_arange_spec",
     "create_full_spec",

@@ -12,7 +12,7 @@ import httpx
 
 from kernel_eval_client.address import Address
 from kernel_eval_client.artifact import Artifact
-from kernel_eval_client.errors import KernelEvalError
+from kernel_eval_client.errors import CallerError, KernelEvalError
 from kernel_eval_client.events import SILENCE_S, Event, Following
 from kernel_eval_client.flow import Flow, Protocol, Retry, Step
 from kernel_eval_client.job import Job
@@ -26,12 +26,17 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 CONCURRENCY = 32
+AHEAD = 4
+"""With `ordered`, so many times `concurrency` may be done before one that is still waited for."""
 UNLIMITED = httpx.Limits(max_connections=None, max_keepalive_connections=64)
 
 
 @dataclass(frozen=True)
 class Finished:
-    """One of many: the submission, its place in the order they came, and a result or the error in its stead."""
+    """One of many: the submission, its place in the order they came, and a result or the error in its stead.
+
+    What was given and is no submission has an error; it is `submission.kernel` then.
+    """
 
     index: int
     submission: Submission
@@ -141,22 +146,36 @@ class AsyncClient:
         *,
         concurrency: int = CONCURRENCY,
         max_wait_s: float | None = None,
+        ordered: bool = False,
     ) -> AsyncIterator[Finished]:
         """Judges them all, so many at a time, and gives each back when it is done: exactly one `Finished` for each.
 
-        They are taken one by one when there is room, so that a generator may make thousands.
+        In the order in which they are done, or with `ordered` in which they came; `Finished.index` tells that. They are
+        taken one by one when there is room, so that a generator may make thousands.
         """
-        source = enumerate(submissions)
+        source, due = enumerate(submissions), 0
         running: set[asyncio.Task[Finished]] = set()
+        early: dict[int, Finished] = {}
         try:
             while True:
-                while len(running) < concurrency and (taken := next(source, None)) is not None:
+                while (
+                    len(running) < concurrency
+                    and len(early) < AHEAD * concurrency
+                    and (taken := next(source, None)) is not None
+                ):
                     running.add(asyncio.create_task(self._finished(*taken, max_wait_s)))
                 if not running:
                     return
                 done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 while done:
-                    yield done.pop().result()
+                    finished = done.pop().result()
+                    if ordered:
+                        early[finished.index] = finished
+                    else:
+                        yield finished
+                while due in early:
+                    yield early.pop(due)
+                    due += 1
         finally:
             for task in running:
                 task.cancel()
@@ -195,7 +214,10 @@ class AsyncClient:
         await self.aclose()
 
     async def _finished(self, index: int, given: SubmissionLike, max_wait_s: float | None) -> Finished:
-        submission = submission_of(given)
+        try:
+            submission = submission_of(given)
+        except CallerError as error:
+            return Finished(index, Submission(given), None, error)  # type: ignore[arg-type]
         try:
             return Finished(index, submission, await self.judge(submission, max_wait_s=max_wait_s), None)
         except KernelEvalError as error:

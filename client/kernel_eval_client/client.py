@@ -131,14 +131,16 @@ class Client:
         *,
         concurrency: int = CONCURRENCY,
         max_wait_s: float | None = None,
+        ordered: bool = False,
     ) -> Iterator[Finished]:
         """Judges them all, so many at a time, and gives each back when it is done: exactly one `Finished` for each.
 
-        They are taken one by one when there is room, in a thread of ours, so that a generator may make thousands. Who
-        stops early ends the waiting; jobs that were handed in by then go on.
+        In the order in which they are done, or with `ordered` in which they came; `Finished.index` tells that. They are
+        taken one by one when there is room, in a thread of ours, so that a generator may make thousands. Who stops
+        early ends the waiting; jobs that were handed in by then go on.
         """
         with Background(lambda: AsyncClient(self.address.url, self.address.api_key, retry=self._retry)) as behind:
-            stream = behind.client.map(submissions, concurrency=concurrency, max_wait_s=max_wait_s)
+            stream = behind.client.map(submissions, concurrency=concurrency, max_wait_s=max_wait_s, ordered=ordered)
 
             async def following() -> Finished | None:
                 return await anext(stream, None)

@@ -137,24 +137,42 @@ class LaunchDim:
         return {"x": self.x, "y": self.y, "z": self.z}
 
     @classmethod
-    def from_dict(cls, wire: Mapping[str, Any] | Sequence[Dimension] | Dimension) -> LaunchDim:
-        """From `{"x", "y", "z"}`, a list of one to three, or one dimension alone."""
+    def from_dict(cls, wire: Geometry) -> LaunchDim:
+        """From `{"x", "y", "z"}`, a list of one to three, or one dimension alone; raises ValueError for another."""
+        if isinstance(wire, LaunchDim):
+            return wire
         if isinstance(wire, Mapping):
             return cls(**_known(cls, wire))
         if isinstance(wire, (int, str)):
             return cls(wire)
+        if not 1 <= len(wire) <= 3:
+            raise ValueError(f"a grid or a block has one to three dimensions, not {len(wire)}: {list(wire)}")
         return cls(*wire)
+
+
+Geometry = LaunchDim | Mapping[str, Dimension] | Sequence[Dimension] | Dimension
+"""Whatever a LaunchDim is made of."""
 
 
 @dataclass(frozen=True)
 class LaunchConfig:
-    """How the kernel is launched; None is the backend's default. `shared_mem` is in bytes."""
+    """How the kernel is launched; None is the backend's default. `shared_mem` is in bytes.
 
-    grid: LaunchDim | None = None
-    block: LaunchDim | None = None
+    `grid` and `block` become a LaunchDim, whatever they are given as: `64`, `"cdiv(n, 256)"`, `[8, 8]`.
+    """
+
+    grid: Geometry | None = None
+    block: Geometry | None = None
     num_warps: int | None = None
     num_stages: int | None = None
     shared_mem: Dimension | None = None
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a grid or a block of more than three dimensions."""
+        for name in ("grid", "block"):
+            given: Geometry | None = getattr(self, name)
+            if given is not None:
+                object.__setattr__(self, name, LaunchDim.from_dict(given))
 
     def to_dict(self) -> dict[str, Any]:
         """The wire's form."""
@@ -168,10 +186,7 @@ class LaunchConfig:
     @classmethod
     def from_dict(cls, wire: Mapping[str, Any]) -> LaunchConfig:
         """From the wire's form."""
-        known = _known(cls, wire)
-        for name in {"grid", "block"} & known.keys():
-            known[name] = LaunchDim.from_dict(known[name])
-        return cls(**known)
+        return cls(**_known(cls, wire))
 
 
 @dataclass(frozen=True)

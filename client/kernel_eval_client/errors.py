@@ -42,7 +42,7 @@ class KeyRefused(CallerError):
 
 
 class UnknownJob(CallerError):
-    """The job was never accepted, is no longer kept, or belongs to another key."""
+    """The job was never accepted, is no longer kept, or belongs to another key or another server."""
 
 
 class JobCancelled(KernelEvalError):
@@ -71,7 +71,7 @@ class StillRunning(KernelEvalError, TimeoutError):
     """The time to wait is over and the job goes on: ask again with `wait(error.job_id)`. `problem` is the job then."""
 
     def __init__(self, job_id: str, state: str, seconds: float, job: Mapping[str, Any] | None = None) -> None:
-        told = f"job {job_id} is {state} after {seconds:g} s; it goes on, and can be waited for again"
+        told = f"job {job_id} is {state} after {seconds:.3g} s; it goes on, and can be waited for again"
         super().__init__(told, problem=job)
         self.job_id = job_id
         self.state = state

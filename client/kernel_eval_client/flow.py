@@ -6,10 +6,11 @@ raises one of our errors. The synchronous and the asynchronous client differ in 
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from kernel_eval_client.artifact import Artifact
@@ -27,6 +28,8 @@ from kernel_eval_client.job import Job
 from kernel_eval_client.result import AnswerError, Result
 from kernel_eval_client.submission import Submission
 from kernel_eval_client.wire import Answer, Call, NoAnswer, error_of, job_path
+
+_log = logging.getLogger("kernel_eval_client")
 
 T = TypeVar("T")
 GOES_ON = 202
@@ -63,12 +66,28 @@ class Retry:
         return backoff if asked is None else asked + backoff * 0.1
 
 
-def exchange(call: Call, retry: Retry, url: str) -> Flow[Answer]:
-    """The call's 2xx answer; raises the error of any other, once trying again is of no use."""
+@dataclass
+class Contact:
+    """Whether the service was there when it was last asked, so that an outage is logged once and not by every call."""
+
+    lost: bool = False
+
+    def asked(self, answer: Answer | NoAnswer) -> bool:
+        """Notes it; true where an outage begins."""
+        before, self.lost = self.lost, isinstance(answer, NoAnswer)
+        return self.lost and not before
+
+
+def exchange(call: Call, retry: Retry, url: str, contact: Contact) -> Flow[Answer]:
+    """The call's 2xx answer; raises the error of any other, once trying again is of no use.
+
+    Who waits is told by a warning in the log when no answer comes.
+    """
     failures, began = 0, 0.0
     while True:
         answer = yield call
         assert answer is not None, "a call is answered"
+        outage = contact.asked(answer)
         if isinstance(answer, Answer) and answer.ok:
             return answer
         error = answer.error(url) if isinstance(answer, NoAnswer) else error_of(answer)
@@ -80,6 +99,8 @@ def exchange(call: Call, retry: Retry, url: str) -> Flow[Answer]:
         seconds = retry.pause(failures, answer.retry_after if isinstance(answer, Answer) else None)
         if now + seconds > began + retry.patience_s:
             raise error
+        if outage:
+            _log.warning("%s Trying again for %g s", error, retry.patience_s)
         yield Pause(seconds)
 
 
@@ -89,6 +110,7 @@ class Protocol:
 
     url: str
     retry: Retry
+    contact: Contact = field(default_factory=Contact)
 
     def get(self, path: str, **params: str) -> Flow[dict[str, Any]]:
         """A JSON object."""
@@ -110,7 +132,7 @@ class Protocol:
 
     def text(self, path: str) -> Flow[str]:
         """A page."""
-        answer = yield from exchange(Call("GET", path), self.retry, self.url)
+        answer = yield from exchange(Call("GET", path), self.retry, self.url, self.contact)
         return answer.content.decode(errors="replace")
 
     def submit(self, submission: Submission) -> Flow[Job]:
@@ -142,10 +164,10 @@ class Protocol:
     def report(self, job_id: str, max_wait_s: float | None) -> Flow[str]:
         """The job's report as HTML, once it has ended."""
         call = Call("GET", f"{job_path(job_id)}/report")
-        answer = yield from exchange(call, self.retry, self.url)
+        answer = yield from exchange(call, self.retry, self.url, self.contact)
         if answer.status == GOES_ON:
             yield from self.settled(job_id, max_wait_s)
-            answer = yield from exchange(call, self.retry, self.url)
+            answer = yield from exchange(call, self.retry, self.url, self.contact)
         return answer.content.decode(errors="replace")
 
     def artifacts(self, job_id: str) -> Flow[list[Artifact]]:
@@ -165,14 +187,14 @@ class Protocol:
         """The job, cancelled, or as it had ended before; with `wait_s` 0 it may still be stopping."""
         return _job((yield from self._json(Call("DELETE", job_path(job_id), hold_s=wait_s))))
 
-    def settled(self, job_id: str, max_wait_s: float | None) -> Flow[Job]:
-        """The job in its last state; raises StillRunning when that is not reached in time."""
-        began = time.monotonic()
+    def settled(self, job_id: str, max_wait_s: float | None, began: float | None = None) -> Flow[Job]:
+        """The job in its last state; raises StillRunning when that is not reached in time, counted from `began`."""
+        began = time.monotonic() if began is None else began
         while True:
             left = HOLD_S if max_wait_s is None else max_wait_s - (time.monotonic() - began)
             call = Call("GET", job_path(job_id), hold_s=max(0.0, min(HOLD_S, left)))
             asked = time.monotonic()
-            answer = yield from exchange(call, self.retry, self.url)
+            answer = yield from exchange(call, self.retry, self.url, self.contact)
             job = _job(answer.json())
             if job.done:
                 return job
@@ -194,17 +216,16 @@ class Protocol:
         if answer.status == 200:
             return _read(Result.from_dict, answer.json())
         job = _job(answer.json())
-        left = None if max_wait_s is None else max(0.0, max_wait_s - (time.monotonic() - began))
-        return (yield from self.wait(job.job_id, left))
+        return verdict((yield from self.settled(job.job_id, max_wait_s, began)))
 
     def _handed_in(self, submission: Submission, hold_s: float) -> Flow[Answer]:
         named = submission.named()
         key = {"Idempotency-Key": named.idempotency_key or ""}
         call = Call("POST", named.path, body=named.body(), headers=key, hold_s=hold_s)
-        return (yield from exchange(call, self.retry, self.url))
+        return (yield from exchange(call, self.retry, self.url, self.contact))
 
     def _json(self, call: Call) -> Flow[dict[str, Any]]:
-        return (yield from exchange(call, self.retry, self.url)).json()
+        return (yield from exchange(call, self.retry, self.url, self.contact)).json()
 
 
 def verdict(job: Job) -> Result:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +16,15 @@ Source = str | Path
 """Source text, or the path of a file with it."""
 
 _CUDA_FILES = (".cu", ".cuh", ".cpp", ".cc")
+_FILE_NAME = re.compile(r"[^\n(){}=;]+\.(?:py|cu|cuh|cpp|cc)")
+METADATA = frozenset(
+    {
+        *("function_name", "class_name", "method_name", "entry_point", "kernel_name"),
+        *("compiler_options", "compile_options", "name_expressions", "backend"),
+        *("jitify", "include_dirs", "libraries", "extra_ldflags", "extra_cuda_cflags"),
+    }
+)
+"""What the service knows; docs/api.md says for which types, and what is of no use."""
 _TRITON = re.compile(r"^\s*@(?:triton\.)?(?:jit|autotune|heuristics)\b", re.MULTILINE)
 
 
@@ -61,12 +71,12 @@ class Kernel:
         )
 
 
-def torch(source: Source, *, io: IOContract | None = None, **metadata: Any) -> Kernel:
+def torch(source: Source, io: IOContract | None = None, **metadata: Any) -> Kernel:
     """PyTorch: class `Model` or `ModelNew`, `kernel_fn`, or what the metadata names (`function_name`, `class_name`)."""
     return _kernel(source, KernelType.TORCH, io, metadata)
 
 
-def torch_cuda(source: Source, *, io: IOContract | None = None, **metadata: Any) -> Kernel:
+def torch_cuda(source: Source, io: IOContract | None = None, **metadata: Any) -> Kernel:
     """PyTorch with inline CUDA."""
     return _kernel(source, KernelType.TORCH_CUDA, io, metadata)
 
@@ -87,6 +97,12 @@ def multi_kernel(source: Source, io: IOContract, *, entry_point: str, **metadata
 
 
 def _kernel(source: Source, kernel_type: KernelType, io: IOContract | None, metadata: dict[str, Any]) -> Kernel:
+    if isinstance(source, str) and _FILE_NAME.fullmatch(source):
+        raise ValueError(f"{source!r} is the name of a file, not source text: give pathlib.Path({source!r})")
+    for name in metadata.keys() - METADATA:
+        close = difflib.get_close_matches(name, METADATA, 1)
+        meant = f"did you mean {close[0]}?" if close else f"it has {', '.join(sorted(METADATA))};"
+        raise TypeError(f"{name} is no metadata of a kernel: {meant} Kernel(…, metadata=…) takes any")
     text = source.read_text(encoding="utf-8") if isinstance(source, Path) else source
     return Kernel(text, kernel_type, io, metadata or None)
 

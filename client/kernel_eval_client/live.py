@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import math
 import sys
 import zlib
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kernel_eval_client.contract import ArgSpec, IOContract, LaunchConfig, TensorData, TensorInit, TensorSpec
@@ -26,14 +28,17 @@ def contract_from(
     outputs: Collection[int | str] = (),
     inouts: Collection[int | str] = (),
     meta: Collection[int | str] = (),
-    inline: bool = True,
-    launch: LaunchConfig | None = None,
+    inline: bool | Collection[int | str] | None = None,
+    launch: LaunchConfig | Mapping[str, Any] | None = None,
 ) -> IOContract:
     """The contract of a call with these arguments, in calling order; of a mapping, its keys are the names.
 
-    `outputs`, `inouts` and `meta` name arguments by position or name. With `inline` the tensors' values are sent, zlib
-    compressed; without, only shape, dtype and strides, and the service draws what is in them (standard normal). An
-    output's values are never sent. Integers are always sent when `inline`; drawn ones may be no valid indices.
+    `outputs`, `inouts` and `meta` name arguments by position or name. Of floats only shape, dtype, strides and what
+    their values are like are sent: the service draws new ones for each call, normal with their mean and deviation,
+    uniform between their least and greatest where all have one sign. Fixed ones would be known beforehand, and an
+    answer that is remembered would pass. Values are sent, zlib compressed, of integers and bools, which drawn might be
+    no valid indices, of floats with an infinity or a NaN, and of what `inline` names. `inline=True` sends all,
+    `inline=False` none: standard normal then. An output's values are never sent.
 
     Raises TypeError for an argument that is no tensor, array or scalar, ValueError for an unknown dtype, a name or
     position that is not there, or more than 16 MiB of inline data.
@@ -41,6 +46,8 @@ def contract_from(
     named = list(args.items()) if isinstance(args, Mapping) else [(f"arg{i}", arg) for i, arg in enumerate(args)]
     roles = {**_places(outputs, named, "output"), **_places(inouts, named, "inout")}
     constexprs = _places(meta, named, "meta")
+    chosen = _places(() if inline is None or isinstance(inline, bool) else inline, named, "inline")
+    draw_all, send_all = inline is False, inline is True
     specs, total = [], 0
     for position, (name, value) in enumerate(named):
         role = roles.get(position, "input")
@@ -49,16 +56,18 @@ def contract_from(
             continue
         spec = _described(value)
         if role != "output":
-            raw = _bytes_of(value) if inline else None
+            init = TensorInit("randn") if draw_all else _likeness(value, spec.dtype)
+            send = not draw_all and (send_all or position in chosen or init is None)
+            raw = _bytes_of(value) if send else None
             total += len(raw or b"")
             if total > INLINE_BYTES:
                 raise ValueError(
                     f"with {name!r} the tensors are {total} bytes; {INLINE_BYTES} are sent at most. Use inline=False to"
                     " have them drawn by the service, or smaller tensors"
                 )
-            spec = _drawn(spec) if raw is None else _with_data(spec, raw)
+            spec = replace(spec, init=init) if raw is None else _with_data(spec, raw)
         specs.append(ArgSpec(name, "tensor", tensor_spec=spec, role=role))
-    return IOContract(tuple(specs), launch)
+    return IOContract(tuple(specs), LaunchConfig.from_dict(launch) if isinstance(launch, Mapping) else launch)
 
 
 def _places(given: Collection[int | str], named: list[tuple[str, Any]], word: str) -> dict[int, str]:
@@ -130,5 +139,23 @@ def _with_data(spec: TensorSpec, raw: bytes) -> TensorSpec:
     )
 
 
-def _drawn(spec: TensorSpec) -> TensorSpec:
-    return TensorSpec(spec.shape, spec.dtype, TensorInit("randn"), strides=spec.strides)
+def _likeness(value: Any, dtype: str) -> TensorInit | None:
+    """How to draw floats that are like these; None where nothing drawn would do."""
+    if dtype.startswith("complex") or 0 in value.shape:
+        return TensorInit("randn")
+    if not dtype.startswith(("float", "bfloat")):
+        return None
+    values = value.detach().double() if hasattr(value, "detach") else value.astype("float64")
+    low, high, mean = (float(figure) for figure in (values.min(), values.max(), values.mean()))
+    deviation = math.sqrt(float(((values - mean) ** 2).mean()))
+    if not all(map(math.isfinite, (low, high, mean, deviation))):
+        return None
+    if low == high:
+        return TensorInit("full", fill_value=low)
+    if low >= 0 or high <= 0:
+        return TensorInit("uniform", low=low, high=high)
+    return TensorInit("randn", mean=_rounded(mean), std=_rounded(deviation))
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.4g}")

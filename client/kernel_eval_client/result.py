@@ -4,60 +4,33 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from kernel_eval_client.artifact import Artifact
 from kernel_eval_client.machine_code import MachineCode
+from kernel_eval_client.timing import RuntimeStats, Speedup, Timing, known
 
 PASSED = "passed"
+Verdict = Literal[
+    "passed",
+    "compile_error",
+    "runtime_error",
+    "wrong_result",
+    "timeout",
+    "crashed",
+    "out_of_memory",
+    "unsupported",
+    "contract_mismatch",
+    "reference_failed",
+]
+"""About a kernel. A service newer than this client may have others, which come as they are."""
 
 
 class AnswerError(ValueError):
     """The JSON is no result of this service."""
-
-
-def _known(cls: type[Any], wire: Mapping[str, Any]) -> dict[str, Any]:
-    return {each.name: wire[each.name] for each in fields(cls) if each.name in wire}
-
-
-@dataclass(frozen=True)
-class RuntimeStats:
-    """Times of single calls in ms."""
-
-    mean: float = 0.0
-    std: float = 0.0
-    min: float = 0.0
-    max: float = 0.0
-    median: float = 0.0
-    percentile_95: float = 0.0
-    percentile_99: float = 0.0
-
-
-@dataclass(frozen=True)
-class Timing:
-    """How fast and how that was measured. `trusted_ms` is by the referee's clock; the rest is in docs/api.md."""
-
-    method: str
-    trusted_ms: float
-    stats: RuntimeStats = field(default_factory=RuntimeStats)
-    calls_per_window: int = 0
-    windows: int = 0
-    calls: int = 0
-    resolution_us: float | None = None
-    distribution: str = ""
-    cache: str = ""
-    flags: Sequence[str] = ()
-    single_call_ms: float | None = None
-    launch_shift_us: float | None = None
-    launches: int | None = None
-    precision: float | None = None
-    stopped_by: str | None = None
-    card: Mapping[str, Any] | None = None
-    window_ms: Sequence[float] = ()
-    left_out: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -81,19 +54,6 @@ class Comparison:
     strict: Mapping[str, Any] | None = None
     layout: Sequence[str] = ()
     where: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True)
-class Speedup:
-    """Reference time over candidate time with its 95 % interval; `high` None where there is no upper end.
-
-    `verdict` is faster, slower or not_distinguishable.
-    """
-
-    ratio: float
-    low: float
-    high: float | None
-    verdict: str
 
 
 @dataclass(frozen=True)
@@ -121,6 +81,11 @@ class KernelResult:
         return MachineCode.all_of(self.build, str(self.metadata.get("kernel_name") or "its kernel"))
 
     @property
+    def flags(self) -> Sequence[str]:
+        """What qualifies its own time; `Result.flags` has all."""
+        return self.timing.flags if self.timing else ()
+
+    @property
     def error(self) -> str | None:
         """Why it did not compile or pass; None when it passed."""
         return self.compilation_error or self.validation_error
@@ -130,16 +95,15 @@ class KernelResult:
         """From `kernel_exec_result` or `ref_result`; raises KeyError or TypeError where it is none."""
         timing, comparison = wire.get("timing"), wire.get("comparison")
         if timing is not None:
-            timing = Timing(
-                **{**_known(Timing, timing), "stats": RuntimeStats(**_known(RuntimeStats, timing.get("stats") or {}))}
-            )
+            stats = RuntimeStats(**known(RuntimeStats, timing.get("stats") or {}))
+            timing = Timing(**{**known(Timing, timing), "stats": stats})
         return cls(
             status=wire["status"],
             compiled=wire["compiled"],
             correctness=wire["correctness"],
             runtime=timing.stats.mean if timing is not None else None,
             timing=timing,
-            comparison=None if comparison is None else Comparison(**_known(Comparison, comparison)),
+            comparison=None if comparison is None else Comparison(**known(Comparison, comparison)),
             compilation_error=wire.get("compilation_error"),
             validation_error=wire.get("validation_error"),
             profiling_error=wire.get("profiling_error"),
@@ -157,10 +121,11 @@ class Result:
 
     `budget` has in `left_out` what was not looked at; `reused_from` names the job that the answer was given to first.
     `told` is the verdict in a sentence, `report` the path of the page for a person; None of a service without.
+    `no_speedup` says why a comparison has no `speedup`.
     """
 
     job_id: str
-    verdict: str
+    verdict: Verdict
     kernel: KernelResult
     reference: KernelResult | None
     speedup: Speedup | None
@@ -172,6 +137,7 @@ class Result:
     reused_from: Mapping[str, Any] | None = None
     told: str | None = None
     report: str | None = None
+    no_speedup: str | None = None
 
     @property
     def passed(self) -> bool:
@@ -195,8 +161,13 @@ class Result:
 
     @property
     def flags(self) -> Sequence[str]:
-        """Sentences about anything unusual in the measurement."""
-        return self.kernel.timing.flags if self.kernel.timing else ()
+        """All that qualifies the verdict and the times, each sentence with whose it is: `the reference: …`.
+
+        A service without that list gives those of the kernel's time, which are always in `kernel.flags`.
+        """
+        if isinstance(told := self.raw.get("flags"), list):
+            return tuple(map(str, told))
+        return self.kernel.flags
 
     @classmethod
     def from_dict(cls, wire: Mapping[str, Any]) -> Result:
@@ -208,7 +179,7 @@ class Result:
                 verdict=wire["verdict"],
                 kernel=KernelResult.from_dict(wire["kernel_exec_result"]),
                 reference=None if reference is None else KernelResult.from_dict(reference),
-                speedup=None if speedup is None else Speedup(**_known(Speedup, speedup)),
+                speedup=None if speedup is None else Speedup(**known(Speedup, speedup)),
                 environment=wire.get("environment") or {},
                 gpu_type=wire.get("gpu_type"),
                 failed_attempts=tuple(wire.get("failed_attempts") or ()),
@@ -217,6 +188,7 @@ class Result:
                 reused_from=wire.get("reused_from"),
                 told=wire.get("told"),
                 report=wire.get("report"),
+                no_speedup=wire.get("no_speedup"),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise AnswerError(f"this is no result of a kernel evaluation service: {error!r}") from error
@@ -236,7 +208,8 @@ class Result:
     def to_dict(self) -> dict[str, Any]:
         """One flat row of plain values, the same columns for every result: `pandas.DataFrame(r.to_dict() for r in …)`.
 
-        Times are in ms; None is what was not measured.
+        Times are in ms, and upper bounds where `time_bounded` or `ref_time_bounded`; None is what was not measured. A
+        speed-up of which only a bound is known is None, with the bound in `speedup_low` or `speedup_high`.
         """
         kernel, timing, comparison = self.kernel, self.kernel.timing, self.kernel.comparison
         stats = timing.stats if timing else None
@@ -257,12 +230,15 @@ class Result:
             "precision": timing.precision if timing else None,
             "method": timing.method if timing else None,
             "calls": timing.calls if timing else None,
-            "flags": len(timing.flags) if timing else None,
+            "time_bounded": timing.bounded if timing else None,
+            "flags": len(self.flags),
             "ref_runtime_ms": reference.stats.mean if reference else None,
-            "speedup": self.speedup.ratio if self.speedup else None,
+            "ref_time_bounded": reference.bounded if reference else None,
+            "speedup": self.speedup.measured if self.speedup else None,
             "speedup_low": self.speedup.low if self.speedup else None,
             "speedup_high": self.speedup.high if self.speedup else None,
             "speedup_verdict": self.speedup.verdict if self.speedup else None,
+            "no_speedup": self.no_speedup,
             "max_abs_diff": comparison.max_abs_diff if comparison else None,
             "max_rel_diff": comparison.max_rel_diff if comparison else None,
             "mismatch_count": comparison.mismatch_count if comparison else None,

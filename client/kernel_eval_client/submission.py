@@ -76,7 +76,7 @@ class Submission:
         return "/evaluate" if self.reference is None else "/compare"
 
     def body(self) -> bytes:
-        """The JSON body; raises CallerError for what JSON does not have, NaN and infinity among it."""
+        """The JSON body; raises CallerError for what is no kernel and what JSON does not have, such as NaN."""
         wire: dict[str, Any] = {each: getattr(self, each) for each in Options.__annotations__}
         wire = {name: value for name, value in wire.items() if value is not None}
         if self.reference is None:
@@ -115,11 +115,27 @@ SubmissionLike = Submission | Kernel | Mapping[str, Any]
 
 
 def submission_of(given: SubmissionLike) -> Submission:
-    """The submission that this stands for."""
+    """The submission that this stands for; raises CallerError where it stands for none."""
     if isinstance(given, Submission):
         return given
-    return Submission(given) if isinstance(given, Kernel) else Submission.from_dict(given)
+    if isinstance(given, Kernel):
+        return Submission(given)
+    if not isinstance(given, Mapping):
+        raise CallerError(_no_kernel(given))
+    return Submission.from_dict(given)
 
 
 def _wire(kernel: KernelLike) -> dict[str, Any]:
-    return kernel.to_dict() if isinstance(kernel, Kernel) else dict(kernel)
+    if not isinstance(kernel, (Kernel, Mapping)):
+        raise CallerError(_no_kernel(kernel))
+    try:
+        return kernel.to_dict() if isinstance(kernel, Kernel) else dict(kernel)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise CallerError(f"the kernel's io or metadata has another type than it should have: {error}") from error
+
+
+def _no_kernel(given: object) -> str:
+    return (
+        f"a kernel is a Kernel or a dict in the wire's form, not {type(given).__name__}: torch(source), "
+        "triton(source), cuda(source, io), … of kernel_eval_client make one of source text or of a pathlib.Path"
+    )

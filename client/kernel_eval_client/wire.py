@@ -102,7 +102,7 @@ class NoAnswer:
 
     def error(self, url: str) -> KernelEvalError:
         """As an exception."""
-        return Unreachable(f"no answer from {url}: {self.reason}. Is the service running there?")
+        return Unreachable(f"no answer from {url}: {self.reason.rstrip('.')}. Is the service running there?")
 
 
 def error_of(answer: Answer) -> KernelEvalError:

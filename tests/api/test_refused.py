@@ -74,6 +74,10 @@ OUTER: list[tuple[Any, str]] = [
     ({"kernel": {**GOOD, "metadata": {"function_name": 1}}}, "kernel -> metadata -> function_name"),
     ({"kernel": {**GOOD, "metadata": {"compiler_options": "-O3"}}}, "kernel -> metadata -> compiler_options"),
     ({"kernel": kernel(TRITON_ADD, "triton")}, "kernel -> io"),
+    (
+        {"kernel": {**kernel(TRITON_ADD, "triton"), "metadata": {"kernel_name": []}}},
+        "kernel -> metadata -> kernel_name",
+    ),
     ({"kernel": kernel(CUDA_ADD, "cuda")}, "kernel -> io"),
     ({"kernel": {**kernel(RELU, "multi_kernel"), "metadata": {"entry_point": "f"}}}, "kernel -> io"),
     ({"kernel": kernel(RELU, "multi_kernel", [X])}, "kernel -> metadata -> entry_point"),

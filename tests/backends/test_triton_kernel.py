@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 import torch
+from marshmallow import ValidationError
 
+from api.schemas.kernel import KernelSchema
 from backends.backend import Artifact, Target
 from domain.fault import KernelFault
 from domain.result import Status
@@ -120,6 +122,40 @@ def test_a_python_function_that_launches(tmp_path: Path, io: dict[str, Any], met
     assert executable.entry == "function run"
     x, y = values(given.io)
     torch.testing.assert_close(executable.call([x, y]), x + y)
+
+
+FN = WRAPPER.replace("def run", "def kernel_fn")
+DECORATED = FN.replace("def kernel_fn", "@torch.no_grad()\ndef kernel_fn")
+KERNEL_FN = ADD.replace("def add", "def kernel_fn")
+
+
+@pytest.mark.usefixtures("interpreter")
+@pytest.mark.parametrize("source", [ADD + FN, FN + ADD, MUL + ADD + FN, ADD + DECORATED, ADD + WRAPPER + FN])
+def test_kernel_fn_beside_the_kernels_needs_no_contract(tmp_path: Path, source: str) -> None:
+    x, y = torch.randn(1000), torch.randn(1000)
+    executable = loaded(of(source, None), tmp_path)
+    assert executable.entry == "function kernel_fn"
+    torch.testing.assert_close(executable.call([x, y]), x + y)
+    KernelSchema().load({"source_code": source, "kernel_type": "triton"})
+
+
+@pytest.mark.usefixtures("interpreter")
+def test_a_python_function_may_be_named_as_a_kernel_is(tmp_path: Path) -> None:
+    KernelSchema().load({"source_code": ADD + WRAPPER, "kernel_type": "triton", "metadata": {"kernel_name": "run"}})
+    assert loaded(of(ADD + WRAPPER, None, kernel_name="run"), tmp_path).entry == "function run"
+    with pytest.raises(ValidationError, match="is missing"):
+        KernelSchema().load({"source_code": ADD + WRAPPER, "kernel_type": "triton", "metadata": {"kernel_name": "add"}})
+
+
+@pytest.mark.usefixtures("interpreter")
+@pytest.mark.parametrize("source", [ADD, KERNEL_FN, TUNED.replace("def add", "def kernel_fn")])
+def test_the_door_and_the_backend_agree_that_a_bare_kernel_needs_one(tmp_path: Path, source: str) -> None:
+    with pytest.raises(ValidationError, match="call that function kernel_fn, or name it in metadata"):
+        KernelSchema().load({"source_code": source, "kernel_type": "triton"})
+    assert "needs an IO contract" in refusal(of(source, None), tmp_path).message
+    if source is KERNEL_FN:
+        given = of(source, contract(*TENSORS, N, BLOCK))
+        assert loaded(given, tmp_path).entry == "kernel kernel_fn"
 
 
 @pytest.mark.usefixtures("interpreter")

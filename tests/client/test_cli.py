@@ -172,6 +172,34 @@ def test_watch_judges_again_when_the_file_is_saved(run: Command, files: Path, mo
     assert "was never closed" in run.out and "nosuch_module" in run.out
 
 
+def test_watch_follows_a_job_to_its_end(run: Command, files: Path) -> None:
+    assert run("submit", files / "unbalanced.py") == 0
+    job_id = run.out.strip()
+    assert run("watch", job_id) == 1
+    assert run.out.splitlines()[0].endswith(" s  queued")
+    assert "build" in run.out and "compile_error" in run.out and "was never closed" in run.out
+    assert run("watch", job_id, "--json") == 1
+    *events, last = map(json.loads, run.out.splitlines())
+    assert [each["event"] for each in events][-1] == "done" and last["verdict"] == "compile_error"
+    assert run("watch", job_id, "--max-wait", "1") == 2 and f"kernel-eval wait {job_id}" in run.err
+    assert run("watch", "nosuch") == 2
+
+
+def test_a_report_on_a_terminal_is_text(run: Command, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run("compare", files / "twice.py", files / "wrong.py", "--json") == 1
+    job_id = run.json()["job_id"]
+    assert run("report", job_id) == 0 and run.out.startswith("<!doctype html>")
+    assert run("report", job_id, "--json") == 0 and run.json()["result"]["verdict"] == "wrong_result"
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert run("report", job_id) == 0
+    assert (
+        "It compiles, but its answers" in run.out and "wrong_result" in run.out and f"/job/{job_id}/report" in run.out
+    )
+    assert "<html" not in run.out
+    assert run("report", job_id, "--html") == 0 and run.out.startswith("<!doctype html>")
+
+
 def test_doctor_finds_a_service_well(run: Command) -> None:
     assert run("doctor", "--json") == 0
     checks = {check["name"]: check for check in run.json()["checks"]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +26,7 @@ from kernel_eval_client import (
     LaunchConfig,
     LaunchDim,
     Submission,
+    TensorInit,
     TensorSpec,
     contract_from,
     create_arange_spec,
@@ -135,7 +137,7 @@ LIVE = [
 
 @pytest.mark.parametrize("value", LIVE, ids=lambda value: f"{type(value).__name__}-{value.dtype}-{tuple(value.shape)}")
 def test_live_tensors_arrive_with_their_values(value: Any) -> None:
-    io = accepted(contract_from([value]))
+    io = accepted(contract_from([value], inline=True))
     expected = value.detach() if isinstance(value, torch.Tensor) else torch.from_numpy(value.copy())
     (arrived,) = ContractInputs(io, "cpu", None).draw(0)
     assert (arrived.dtype, arrived.shape) == (expected.dtype, expected.shape)
@@ -165,13 +167,60 @@ def test_without_values_only_shapes_are_sent() -> None:
     accepted(io)
 
 
+def test_floats_are_drawn_anew_and_what_is_no_number_to_draw_is_sent() -> None:
+    generator = torch.Generator().manual_seed(0)
+    live = {
+        "x": torch.randn(4096, generator=generator) * 3 + 1,
+        "probabilities": np.linspace(0.25, 1.0, 64),
+        "low": (torch.rand(64, generator=generator) - 2).to(torch.bfloat16),
+        "ones": torch.ones(8, dtype=torch.float16),
+        "one": torch.tensor(2.5),
+        "none": torch.zeros(0, 4),
+        "index": torch.arange(6),
+        "flags": torch.tensor([True, False]),
+        "mask": torch.tensor([0.0, -math.inf]),
+        "table": torch.randn(4, generator=generator),
+    }
+    specs = {arg.name: arg.tensor_spec for arg in contract_from(live, inline=["table"]).args}
+    assert [name for name, spec in specs.items() if spec and spec.data] == ["index", "flags", "mask", "table"]
+    inits = {name: spec.init for name, spec in specs.items() if spec and spec.init}
+    assert inits["x"].kind == "randn"
+    assert inits["x"].mean == pytest.approx(1, abs=0.2) and inits["x"].std == pytest.approx(3, abs=0.2)
+    assert inits["probabilities"] == TensorInit("uniform", low=0.25, high=1.0)
+    assert inits["low"].kind == "uniform" and (inits["low"].high or 0) <= -1
+    assert [(inits[name].kind, inits[name].fill_value) for name in ("ones", "one")] == [("full", 1.0), ("full", 2.5)]
+    assert inits["none"] == TensorInit("randn")
+    io = accepted(contract_from(live))
+    first, second = (ContractInputs(io, "cpu", "00" * 16).draw(number) for number in (1, 2))
+    new = {name for name, a, b in zip(live, first, second, strict=True) if not torch.equal(a, b)}
+    assert new == {"x", "probabilities", "low", "table"}, "an answer that is remembered is wrong"
+
+
+@pytest.mark.parametrize(
+    ("given", "wire"),
+    [
+        (64, {"x": 64, "y": 1, "z": 1}),
+        ("cdiv(n, 64)", {"x": "cdiv(n, 64)", "y": 1, "z": 1}),
+        ([8, "n"], {"x": 8, "y": "n", "z": 1}),
+        ((1, 2, 3), {"x": 1, "y": 2, "z": 3}),
+        ({"y": 2}, {"x": 1, "y": 2, "z": 1}),
+        (LaunchDim(2), {"x": 2, "y": 1, "z": 1}),
+    ],
+)
+def test_a_launch_takes_every_form_of_the_wire(given: Any, wire: dict[str, Any]) -> None:
+    assert LaunchConfig(grid=given, block=given).to_dict() == {"grid": wire, "block": wire}
+    assert LaunchConfig.from_dict({"grid": given}) == LaunchConfig(grid=given)
+    with pytest.raises(ValueError, match="one to three dimensions, not 4"):
+        LaunchConfig(grid=[1, 2, 3, 4])
+
+
 def test_what_cannot_be_sent_is_said_with_its_name() -> None:
     with pytest.raises(TypeError, match="'arg1' is a dict"):
         contract_from([1, {}])
     with pytest.raises(ValueError, match="dtype '<U1' is not known"):
         contract_from([np.array(["a"])])
     with pytest.raises(ValueError, match="inline=False"):
-        contract_from([torch.zeros(5 << 20)])
+        contract_from([torch.zeros(5 << 20, dtype=torch.int32)])
     with pytest.raises(ValueError, match="none of the 1 arguments"):
         contract_from({"x": 1}, outputs=["y"])
 
@@ -194,6 +243,19 @@ def test_builders_take_text_and_files(tmp_path: Path) -> None:
     io = IOContract()
     assert triton(path, io) == triton(ADD, io)
     assert multi_kernel(ADD, io, entry_point="run").to_dict()["metadata"] == {"entry_point": "run"}
+
+
+def test_a_mistaken_name_or_path_is_told_at_once() -> None:
+    io = IOContract()
+    assert kernel_eval_client.torch(ADD, io) == kernel_eval_client.torch(ADD, io=io)
+    assert kernel_eval_client.torch_cuda(ADD, io).io is io
+    with pytest.raises(TypeError, match="functon_name is no metadata of a kernel: did you mean function_name"):
+        kernel_eval_client.torch(ADD, functon_name="add")
+    with pytest.raises(TypeError, match=r"it has .*kernel_name"):
+        cuda(ADD, io, num_warps=4)
+    for name in ("kernel.py", "some folder/kernel.cu"):
+        with pytest.raises(ValueError, match=r"give pathlib\.Path\("):
+            triton(name)
 
 
 def test_types_are_guessed_as_they_are_declared() -> None:

@@ -8,11 +8,13 @@ import random
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import psutil
 import pytest
 
-from kernel_eval_client import AsyncClient, Client, Retry, Submission, errors, torch
+from kernel_eval_client import AsyncClient, Client, Kernel, Retry, Submission, errors, torch
+from kernel_eval_client.async_client import AHEAD
 from tests.client.failing import BROKEN, Reply, Seen, Told, listening, problem, result
 
 MANY = 200
@@ -77,6 +79,41 @@ def test_asynchronously_too() -> None:
 
     with listening(Told(answer=Crowd())) as told:
         assert sorted(asyncio.run(all_of(told.url))) == list(range(40))
+
+
+def test_in_the_order_they_came_where_that_is_asked_for() -> None:
+    with listening(Told(answer=Crowd())) as told, Client(told.url, retry=QUICK) as client:
+        found = [each.index for each in client.map(sources([], 80), concurrency=8, ordered=True)]
+    assert found == list(range(80))
+
+
+def test_one_that_is_waited_for_holds_up_no_more_than_so_many() -> None:
+    """The first is answered when everything else that may be done ahead of it is."""
+    pulled: list[int] = []
+    ahead = threading.Event()
+
+    def answer(request: Seen) -> Reply:
+        source = json.loads(request.body)["kernel"]["source_code"]
+        if source == "0":
+            ahead.wait(30)
+        elif len(pulled) >= 2 * AHEAD + 1:
+            ahead.set()
+        return Reply(200, result(source))
+
+    with listening(Told(answer=answer)) as told, Client(told.url, retry=QUICK) as client:
+        first = next(iter(client.map(sources(pulled), concurrency=2, ordered=True)))
+    assert first.index == 0 and len(pulled) <= 2 * AHEAD + 2
+
+
+def test_what_is_no_submission_is_an_error_of_its_own() -> None:
+    given: list[Any] = ["def kernel_fn(x): ...", Submission("source"), 7, {"num_trials": 3}, torch("1"), None]  # type: ignore[arg-type]
+    given.append(Submission(Kernel("1", "torch", io="contract")))  # type: ignore[arg-type]
+    with listening(Told(answer=Crowd())) as told, Client(told.url, retry=QUICK) as client:
+        found = list(client.map(given, ordered=True))
+    assert [each.index for each in found] == list(range(7))
+    assert [each.index for each in found if each.error is None] == [4]
+    assert found[0].submission.kernel == given[0] and "not str" in str(found[0].error)
+    assert all(isinstance(each.error, errors.CallerError) for each in found if each.index != 4)
 
 
 def test_who_stops_early_leaves_no_thread() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import time
+from typing import Any
 
 import pytest
 
@@ -87,6 +89,22 @@ def test_nobody_listening_is_said_with_the_address(ask: Asked) -> None:
         ask(url, Retry(patience_s=0.1, first_s=0.05), "judge", KERNEL)
 
 
+def test_who_waits_for_a_service_that_is_away_is_told_once(ask: Asked, caplog: pytest.LogCaptureFixture) -> None:
+    with listening(Told(BROKEN, BROKEN, PASSED)) as told:
+        ask(told.url, QUICK, "judge", KERNEL)
+    (said,) = caplog.messages
+    assert (
+        said.startswith(f"no answer from {told.url}: ") and said.endswith("Trying again for 20 s") and ".." not in said
+    )
+
+
+@pytest.mark.parametrize("given", ["def kernel_fn(x): ...", 7, None])
+def test_what_is_no_kernel_is_said_before_anything_is_sent(ask: Asked, given: Any) -> None:
+    for method in ("evaluate", "judge", "submit"):
+        with pytest.raises(errors.CallerError, match=r"a kernel is a Kernel or a dict.*pathlib\.Path"):
+            ask("http://127.0.0.1:9", QUICK, method, given)
+
+
 def test_an_answer_that_does_not_come_in_time_is_none(ask: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kernel_eval_client.wire.SLACK_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -125,6 +143,8 @@ def test_waiting_has_an_end_and_the_job_goes_on(ask: Asked) -> None:
         ask(told.url, QUICK, "judge", KERNEL, max_wait_s=0.2)
     assert raised.value.job_id == "j1"
     assert isinstance(raised.value, TimeoutError)
+    seconds = re.search(r"after ([\d.]+) s", str(raised.value))
+    assert seconds is not None and float(seconds[1]) >= 0.2, "counted from the beginning, not from the last poll"
 
 
 @pytest.mark.parametrize(("state", "kind"), [("failed", errors.JobFailed), ("cancelled", errors.JobCancelled)])

@@ -137,9 +137,16 @@ def test_a_key_that_is_refused_always_raises() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "raises"), [(["custom_kernel", "source_code"], False), (["ref_kernel", "source_code"], True), ([], True)]
+    ("path", "raises"),
+    [
+        *((["custom_kernel", *rest], False) for rest in (["source_code"], ["io"], ["metadata"], ["io", "launch"], [])),
+        *(
+            (path, True)
+            for path in (["ref_kernel", "source_code"], ["num_trials"], ["custom_kernel", "io", "args"], [])
+        ),
+    ],
 )
-def test_a_request_at_fault_is_the_completion_s_only_where_its_source_is(path: list[str], raises: bool) -> None:
+def test_a_request_at_fault_is_the_completion_s_only_where_its_kernel_is(path: list[str], raises: bool) -> None:
     body = {"type": "urn:kernel-eval:problem:invalid-request", "status": 400, "detail": "too long"}
     body["errors"] = [{"path": path, "message": "is too long"}]  # type: ignore[assignment]
     with listening(Told(Reply(400, body))) as told:
@@ -149,6 +156,34 @@ def test_a_request_at_fault_is_the_completion_s_only_where_its_source_is(path: l
                 reward([RIGHT], reference=[TWICE])
         else:
             assert reward([RIGHT], reference=[TWICE]) == [0.0]
+
+
+BARE = "```python\nimport triton\n\n@triton.jit\ndef double(x, n):\n    pass\n```"
+RAW = "```cuda\n__global__ void twice(float* x) { x[0] *= 2; }\n```"
+LAUNCHED = """```python
+import torch, triton
+import triton.language as tl
+
+@triton.jit
+def double(x, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, mask=i < n) * 2, mask=i < n)
+
+def kernel_fn(x):
+    out = torch.empty_like(x)
+    double[(triton.cdiv(x.numel(), 64),)](x, out, x.numel(), BLOCK=64)
+    return out
+```"""
+
+
+def test_a_kernel_without_a_contract_fails_alone(url: str) -> None:
+    scored = KernelReward(url, options={"num_trials": 6}).score([BARE, RAW, WRONG, LAUNCHED], [TWICE] * 4)
+    assert [(each.verdict, each.reward) for each in scored] == [
+        *([("refused", 0.0)] * 2),
+        ("wrong_result", 0.0),
+        ("passed", 1.0),
+    ]
+    assert "call that function kernel_fn" in str(scored[0].reason)
 
 
 def test_what_the_service_refuses_to_read_is_the_completion_s_fault(url: str) -> None:

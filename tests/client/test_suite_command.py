@@ -108,11 +108,24 @@ def test_a_list_judges_nothing(run: Command, tmp_path: Path) -> None:  # noqa: F
     assert {each["problem"] for each in told if each["refused"]} >= {"unused", "gathered/bbbb0002"}
 
 
+def test_a_part_that_matches_nothing_is_told(run: Command) -> None:  # noqa: F811
+    run.url = f"http://127.0.0.1:{free_port()}"
+    chosen = ("--only", "level1/softmax", "--only", "level9/*", "--candidate", "triton", "--candidate", "tritn")
+    assert run("suite", "starter", "--list", *chosen, "--level", "1", "--level", "9") == 0
+    assert "level1/softmax" in run.out
+    assert run.err.splitlines() == [
+        "--only level9/* is no problem's name",
+        "--level 9 is no problem's",
+        "--candidate tritn is nobody's name",
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["nosuch"], "no folder"),
-        (["starter", "--only", "nosuch"], "no problem is left"),
+        (["starter", "--only", "nosuch"], "no problem is left: --only nosuch is no problem's name"),
+        (["starter", "--only", "level1/*", "--level", "2"], "--only, --level and --candidate leave out all of them"),
         (["starter", "--candidates", "nosuch"], "no folder"),
     ],
 )
@@ -141,7 +154,7 @@ def judged_starter(run: Command, tmp_path: Path, *names: str) -> dict[str, str |
     only = [word for name in names for word in ("--only", name)]
     results = tmp_path / "starter.jsonl"
     status = run("suite", "starter", "--small", *only, "--results", results, "--concurrency", "4", "--json", *QUICK)
-    assert status == 1  # Raw CUDA is compiled here, and not run.
+    assert status == 0  # Raw CUDA is compiled here, and not run: it was not judged.
     return verdicts(lines(run)[0])
 
 

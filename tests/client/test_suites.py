@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kernel_eval_client import KernelType, Result, Speedup, errors
+from kernel_eval_client.cli import show
 from kernel_eval_client.suites import STARTER, Outcome, cases, read, score
 from kernel_eval_client.suites.book import Book, key_of
 from kernel_eval_client.suites.sizes import filled, sizes_of
@@ -34,7 +35,7 @@ def test_the_starter_suite_has_forty_problems_of_four_levels() -> None:
     types = {str(c.kernel.kernel_type) for each in problems for c in each.candidates if c.kernel}
     assert types == {"torch", "triton", "cuda", "torch_cuda"}
     counts = {label: sum(label in found for found in labels.values()) for label in types}
-    told = (ROOT / "docs" / "suites.md").read_text(encoding="utf-8")
+    told = " ".join((ROOT / "docs" / "suites.md").read_text(encoding="utf-8").split())
     assert "14 single operators, 13 fused sequences, 8 whole blocks, 5 small" in told
     sentence = "Each has a `torch` answer, {triton} a `triton` one, {cuda} raw `cuda`, {torch_cuda} `torch_cuda`."
     assert sentence.format(**counts) in told
@@ -203,6 +204,16 @@ def test_the_score_counts_each_problem_once_with_its_best_candidate() -> None:
     assert found.speedup.ratio == pytest.approx(math.sqrt(2.0 * 1.05))
     assert found.speedup.low < found.speedup.ratio < found.speedup.high
     assert json.loads(json.dumps(found.to_dict()))["correct"]["count"] == 3
+
+
+def test_a_bound_is_no_ratio() -> None:
+    at_least, at_most = Speedup(1.6, 1.6, None, "faster"), Speedup(0.9, 0.0, 0.9, "slower")
+    low = Speedup(0.2, 0.2, None, "not_distinguishable")
+    outcomes = [Outcome(each.verdict, "c", result=result_of("passed", each)) for each in (at_least, at_most, low)]
+    found = score([*outcomes, outcome("measured", "passed", 2.0)])
+    assert found.bounds == 3 and found.speedup is not None and (found.speedup.of, found.speedup.ratio) == (1, 2.0)
+    assert {p: share.count for p, share in found.fast.items()} == {"0.8": 2, "1": 2, "1.5": 2, "2": 0}
+    assert [show.speedup(each) for each in (at_least, at_most, low)] == [">= 1.60x", "<= 0.90x", ">= 0.20x"]
 
 
 def test_the_interval_of_the_mean_covers_what_it_should(monkeypatch: pytest.MonkeyPatch) -> None:

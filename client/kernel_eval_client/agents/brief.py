@@ -18,7 +18,8 @@ from kernel_eval_client.job import Job
 from kernel_eval_client.launched import in_a_line
 from kernel_eval_client.machine_code import MachineCode
 from kernel_eval_client.quoted import cut, named, plain, quoted
-from kernel_eval_client.result import Comparison, Result, Speedup
+from kernel_eval_client.result import Comparison, Result
+from kernel_eval_client.timing import Speedup
 
 __all__ = ["MOST", "NEXT", "of_error", "of_job", "of_jobs", "of_result", "of_service", "stands"]
 
@@ -35,9 +36,9 @@ def of_result(found: Result, source: str = "", reference: str = "", timeout: int
     if found.error and not _compared_wrong(found):
         lines += faults.told(found, source, reference)
     # What to do next goes last and is never cut off; neither is a flag that is short.
-    flags = [f"flag: {cut(plain(flag), 240)}" for flag in found.flags]
-    if found.reference is not None and found.reference.timing is not None:
-        theirs = [flag for flag in found.reference.timing.flags if flag not in found.flags]
+    flags = [f"flag: {cut(plain(flag), 240)}" for flag in found.kernel.flags]
+    if found.reference is not None:
+        theirs = [flag for flag in found.reference.flags if flag not in found.kernel.flags]
         flags += [f"flag of the reference: {cut(plain(flag), 240)}" for flag in theirs]
     if found.kernel.comparison:
         flags += [f"weak reference: {cut(plain(each), 160)}" for each in found.kernel.comparison.weak_reference]

@@ -110,7 +110,7 @@ def next_step(found: Result, timeout: int | None = None) -> str:
 
 
 def _passed(found: Result) -> str:
-    if any("interpreter" in flag for flag in found.flags):
+    if any("interpreter" in flag for flag in found.kernel.flags):
         return INTERPRETED if found.reference is not None else INTERPRETED.replace("Right. ", "It ran. ")
     if found.reference is None:
         return ALONE

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 
+from rich.text import Text
+
 from kernel_eval_client.cli import show
 from kernel_eval_client.cli.exits import Exit
 from kernel_eval_client.cli.session import Session
 from kernel_eval_client.errors import CallerError, UnknownJob
+from kernel_eval_client.job import Job
 
 
 def status(session: Session, given: argparse.Namespace) -> Exit:
@@ -45,7 +48,9 @@ def listing(session: Session, given: argparse.Namespace) -> Exit:
 
 
 def report(session: Session, given: argparse.Namespace) -> Exit:
-    """The service's report of a job, into a file or to standard output."""
+    """Of a job that has ended: as text on a terminal, else the service's page."""
+    if session.as_json or (session.out.is_terminal and given.output is None and not given.html):
+        return _in_text(session, session.client.settled(given.job_id))
     try:
         page = session.client.report(given.job_id)
     except UnknownJob:
@@ -63,4 +68,19 @@ def report(session: Session, given: argparse.Namespace) -> Exit:
     else:
         given.output.write_text(page, encoding="utf-8")
         session.progress.print(f"Written to {given.output}.")
+    return Exit.PASSED
+
+
+def _in_text(session: Session, job: Job) -> Exit:
+    if session.as_json:
+        session.write(job.raw)
+        return Exit.PASSED
+    if job.told:
+        session.out.print(Text(show.plain(job.told), style="bold"))
+    show.job(session.out, job)
+    if job.result is not None:
+        show.result(session.out, job.job_id, "", job.result, verbose=session.verbose)
+        if job.result.report:
+            page = f"{session.client.address.url}{job.result.report}"
+            session.out.print(Text(f"  page      {page} (or --html)", style=show.DIM))
     return Exit.PASSED

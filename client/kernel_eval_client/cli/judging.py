@@ -43,7 +43,7 @@ def submit(session: Session, given: argparse.Namespace) -> Exit:
 
 def wait(session: Session, given: argparse.Namespace) -> Exit:
     """Waits for a job's verdict."""
-    return _show(session, given.job_id, "", _followed(session, session.client.job(given.job_id), given.max_wait))
+    return shown(session, given.job_id, "", _followed(session, session.client.job(given.job_id), given.max_wait))
 
 
 def choices(given: argparse.Namespace) -> Choices:
@@ -76,7 +76,7 @@ def judged(session: Session, submission: Submission, max_wait_s: float | None) -
         session.client.cancel(job.job_id)
         session.progress.print(f"\nCancelled job {job.job_id}.")
         raise
-    return _show(session, submission.label or job.job_id, _source(submission), found)
+    return shown(session, submission.label or job.job_id, _source(submission), found)
 
 
 def _followed(session: Session, job: Job, max_wait_s: float | None) -> Result:
@@ -97,7 +97,8 @@ def _stage(job: Job) -> str:
     return job.state if job.queue_position is None else f"{job.state}, {job.queue_position} before it"
 
 
-def _show(session: Session, name: str, source: str, found: Result) -> Exit:
+def shown(session: Session, name: str, source: str, found: Result) -> Exit:
+    """The verdict, and the exit status that it is."""
     if session.as_json:
         session.write(found.raw)
     else:

@@ -14,7 +14,8 @@ from kernel_eval_client.explain import excerpt, spots
 from kernel_eval_client.job import Job
 from kernel_eval_client.launched import in_a_line
 from kernel_eval_client.machine_code import MachineCode
-from kernel_eval_client.result import Result, Speedup
+from kernel_eval_client.result import KernelResult, Result
+from kernel_eval_client.timing import Speedup
 
 GOOD, BAD, DIM = "bold green", "bold red", "dim"
 ERROR_LINES = 12
@@ -31,22 +32,31 @@ def milliseconds(value: float | None) -> str:
     return f"{value:.4g} ms" if value < 1000.0 else f"{value / 1000:.4g} s"
 
 
+def runtime(found: KernelResult | None) -> str:
+    """The mean of its calls; "<=" before an upper bound."""
+    if found is None or found.timing is None:
+        return "–"
+    return ("<= " if found.timing.bounded else "") + milliseconds(found.timing.stats.mean)
+
+
 def speedup(found: Speedup | None) -> str:
-    """The ratio with its interval."""
+    """The ratio with its interval; ">=" or "<=" before a bound."""
     if found is None:
         return "–"
+    if found.bound is not None:
+        return f"{'>=' if found.bound == 'at_least' else '<='} {found.ratio:.2f}x"
     high = "…" if found.high is None else f"{found.high:.2f}"
     return f"{found.ratio:.2f}x ({found.low:.2f} to {high})"
 
 
 def result(console: Console, name: str, source: str, found: Result, *, verbose: bool = False) -> None:
     """The verdict, and what it rests on; of a failure the lines of the source that are meant."""
-    kernel, timing = found.kernel, found.kernel.timing
+    kernel = found.kernel
     entry = kernel.metadata.get("kernel_name")
     console.print(Text.assemble((found.verdict, GOOD if found.passed else BAD), f"  {name}", (f"  {entry or ''}", DIM)))
     for title, text in _facts(found):
         console.print(Text.assemble((f"  {title:<9} ", DIM), text))
-    for flag in timing.flags if timing else ():
+    for flag in found.flags:
         console.print(Text.assemble(("  flag      ", "yellow"), flag))
     if found.error:
         _failure(console, found.error, source, verbose=verbose)
@@ -76,10 +86,12 @@ def _facts(found: Result) -> Iterator[tuple[str, str]]:
         spread = f"median {milliseconds(timing.stats.median)}, 95 % under {milliseconds(timing.stats.percentile_95)}"
         yield (
             "time",
-            f"{milliseconds(timing.stats.mean)} a call{sure} ({spread}; {timing.calls} calls, {timing.method})",
+            f"{runtime(found.kernel)} a call{sure} ({spread}; {timing.calls} calls, {timing.method})",
         )
     if found.speedup is not None:
         yield "speed-up", f"{speedup(found.speedup)}, {found.speedup.verdict.replace('_', ' ')}"
+    elif found.no_speedup is not None and found.passed:
+        yield "speed-up", f"none: {found.no_speedup}"
     if comparison is not None:
         wrong = f"{comparison.mismatch_count} of {comparison.element_count} elements out of tolerance"
         yield "outputs", f"{wrong} (atol {comparison.atol}, rtol {comparison.rtol})"
@@ -184,7 +196,7 @@ def summary(console: Console, found: Iterable[Finished]) -> None:
         table.add_row(
             Text(each.submission.label or str(each.index)),
             Text(verdict, style=GOOD if passed else BAD),
-            milliseconds(each.result.runtime_ms if each.result else None),
+            runtime(each.result.kernel if each.result else None),
             speedup(each.result.speedup if each.result else None),
             Text(short(text or ""), style=DIM),
         )

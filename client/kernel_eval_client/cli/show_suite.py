@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kernel_eval_client.cli.show import BAD, DIM, GOOD, milliseconds, short, speedup
+from kernel_eval_client.cli.show import BAD, DIM, GOOD, runtime, short, speedup
 from kernel_eval_client.suites import Case, Outcome, Score, score
 from kernel_eval_client.suites.scoring import Mean, Share
 
@@ -32,11 +32,10 @@ def table(console: Console, outcomes: Iterable[Outcome]) -> None:
         column.no_wrap = True
     for each in outcomes:
         found = each.result
-        reference = found.reference.runtime if found and found.reference else None
         style = DIM if found is None or not each.judged else GOOD if found.passed else BAD
         shown.add_row(
             *(Text(each.problem), Text(each.candidate), Text(found.verdict if found else "not judged", style=style)),
-            *(milliseconds(reference), milliseconds(found.runtime_ms if found else None)),
+            *(runtime(found.reference if found else None), runtime(found.kernel if found else None)),
             speedup(found.speedup if found else None),
             Text(short((found.error if found else each.reason) or ""), style=DIM),
         )
@@ -62,7 +61,11 @@ def scores(console: Console, found: dict[str, Score], outcomes: Iterable[Outcome
         "with the whole interval above p. speed-up: geometric mean over right answers, 95 % bootstrap interval."
     )
     if every.not_judged:
-        notes.append(f"{every.not_judged} problems were not judged and count neither way.")
+        were = "problem was" if every.not_judged == 1 else "problems were"
+        notes.append(f"{every.not_judged} {were} not judged: neither right nor wrong.")
+    if every.bounds:
+        have = "answer has" if every.bounds == 1 else "answers have"
+        notes.append(f"{every.bounds} right {have} a bound of the speed-up (>= or <=) only, left out of the mean.")
     devices = sorted({_device(each) for each in outcomes if each.result is not None})
     if len(devices) > 1:
         notes.append(
@@ -103,4 +106,7 @@ def _both(share: Share, surely: Share) -> str:
 
 
 def _mean(found: Mean | None) -> str:
-    return "–" if found is None else f"{found.ratio:.2f}x ({found.low:.2f} to {found.high:.2f}), {found.of} problems"
+    if found is None:
+        return "–"
+    problems = "1 problem" if found.of == 1 else f"{found.of} problems"
+    return f"{found.ratio:.2f}x ({found.low:.2f} to {found.high:.2f}), {problems}"

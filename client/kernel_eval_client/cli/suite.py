@@ -23,9 +23,13 @@ def suite(session: Session, given: argparse.Namespace) -> Exit:
     """Judges what is not in the results file yet; as JSON a line for each candidate, and one with the scores."""
     problems = read(given.suite, given.candidates, layout=given.layout, small=given.small)
     options = {name: value for name in Options.__annotations__ if (value := getattr(given, name, None)) is not None}
-    chosen = [case for case in cases(problems, options) if _wanted(case, given)]
+    every = list(cases(problems, options))
+    chosen, unmatched = [case for case in every if _wanted(case, given)], _unmatched(every, given)
     if not chosen:
-        raise CallerError("no problem is left: --only, --level and --candidate leave out all of them")
+        why = "; ".join(unmatched) or "--only, --level and --candidate leave out all of them"
+        raise CallerError(f"no problem is left: {why}")
+    for told in unmatched:
+        session.progress.print(told, style="yellow")
     if given.list:
         return _listed(session, chosen)
     path = given.results or Path(f"{Path(given.suite).resolve().name}.results.jsonl")
@@ -51,6 +55,17 @@ def _wanted(case: Case, given: argparse.Namespace) -> bool:
     by_name = not given.only or any(fnmatch.fnmatch(case.problem.name, each) for each in given.only)
     by_level = not given.level or case.problem.level in given.level
     return by_name and by_level and (not given.candidate or case.candidate.label in given.candidate)
+
+
+def _unmatched(every: Sequence[Case], given: argparse.Namespace) -> list[str]:
+    """What was asked for and is nowhere in the suite."""
+    names, labels = ({case.problem.name for case in every}, {case.candidate.label for case in every})
+    levels = {case.problem.level for case in every}
+    return [
+        *(f"--only {each} is no problem's name" for each in given.only or () if not fnmatch.filter(names, each)),
+        *(f"--level {each} is no problem's" for each in given.level or () if each not in levels),
+        *(f"--candidate {each} is nobody's name" for each in given.candidate or () if each not in labels),
+    ]
 
 
 def _listed(session: Session, chosen: Sequence[Case]) -> Exit:
@@ -99,8 +114,12 @@ def _outcome(case: Case, book: Book, errors: dict[str, KernelEvalError]) -> Outc
 
 
 def _exit(outcomes: Sequence[Outcome], errors: dict[str, KernelEvalError]) -> Exit:
-    """The highest of them. What could not be handed over counts where nothing else was."""
-    found = [Exit.PASSED if each.result.passed else Exit.FAILED for each in outcomes if each.result is not None]
+    """The highest of them. What could not be handed over counts where nothing else was.
+
+    What there is no device for was not judged, and is no failure.
+    """
+    results = [each.result for each in outcomes if each.result is not None]
+    found = [Exit.PASSED if each.passed or each.verdict == "unsupported" else Exit.FAILED for each in results]
     return max([*found, *map(exit_of, errors.values())], default=Exit.USAGE)
 
 

@@ -1,4 +1,4 @@
-"""`watch`: a source judged again whenever it is saved."""
+"""`watch`: a source judged again whenever it is saved, or a job followed to its end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from time import sleep as pause
 
 from kernel_eval_client.cli import show
 from kernel_eval_client.cli.exits import Exit, exit_of
-from kernel_eval_client.cli.judging import choices, comparison, judged, with_options
+from kernel_eval_client.cli.judging import choices, comparison, judged, shown, with_options
 from kernel_eval_client.cli.session import Session
 from kernel_eval_client.cli.source import read_submission
 from kernel_eval_client.errors import CallerError, KernelEvalError
@@ -17,9 +17,11 @@ LOOK_S = 0.2
 
 
 def watch(session: Session, given: argparse.Namespace) -> Exit:
-    """Judges a file now and each time it is saved, until Ctrl-C or `--runs` times."""
+    """Judges a file now and each time it is saved, until Ctrl-C or `--runs` times; follows a job, if it names one."""
     if _stamp(given.file) is None:
-        raise CallerError(f"{given.file} is not there")
+        if given.file.suffix or len(given.file.parts) != 1:
+            raise CallerError(f"{given.file} is not there")
+        return _follow(session, str(given.file), given)
     seen, runs, last = None, 0, Exit.PASSED
     while given.runs is None or runs < given.runs:
         stamp = _stamp(given.file)
@@ -36,6 +38,23 @@ def watch(session: Session, given: argparse.Namespace) -> Exit:
             last = exit_of(error)
         session.progress.print(f"Watching {given.file}; Ctrl-C ends.", style=show.DIM)
     return last
+
+
+def _follow(session: Session, job_id: str, given: argparse.Namespace) -> Exit:
+    """A line for each event, and the verdict."""
+    if given.max_wait is not None:
+        raise CallerError(f"there is no file {job_id}, and of a job it is `kernel-eval wait {job_id} --max-wait S`")
+    began: float | None = None
+    for event in session.client.events(job_id):
+        if session.as_json:
+            session.write({"event": event.name, "data": dict(event.data)})
+        elif event.name == "stage":
+            at = float(event.data["at"])
+            began = at if began is None else began
+            session.out.print(f"{at - began:8.2f} s  {show.plain(str(event.data['stage']))}")
+        elif event.name == "verdict":
+            session.out.print(f"{'':8}    so far its answers are {'right' if event.data.get('right') else 'wrong'}")
+    return shown(session, job_id, "", session.client.wait(job_id))
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:

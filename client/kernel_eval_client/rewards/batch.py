@@ -10,7 +10,7 @@ from typing import Any, Literal
 from kernel_eval_client.async_client import CONCURRENCY, Finished
 from kernel_eval_client.client import Client
 from kernel_eval_client.contract import IOContract
-from kernel_eval_client.errors import CallerError, KernelEvalError, KeyRefused
+from kernel_eval_client.errors import CallerError, KeyRefused, UnknownJob
 from kernel_eval_client.flow import Retry
 from kernel_eval_client.kernel import Kernel, KernelType, guess_type, torch
 from kernel_eval_client.rewards.extraction import CUDA, Completion, extract
@@ -26,8 +26,8 @@ class KernelReward:
     """Rewards completions for right and fast kernels. As TRL's GRPO asks: `reward(completions, reference=[...])`.
 
     What the service failed is never a reward: with `errors="none"` it is None, which TRL leaves out of its means, and
-    with `errors="raise"` the error is raised. A request at fault for another reason than the completion's source
-    (a key, a reference that is no kernel) always raises.
+    with `errors="raise"` the error is raised. A request at fault for another reason than the completion (a key, an
+    option, a reference that is no kernel, a contract's arguments) always raises.
     """
 
     url: str | None = None
@@ -101,7 +101,7 @@ class KernelReward:
         if error is None and finished.result is not None:
             return self.shaping.of_result(finished.result)
         assert error is not None, "a submission has a result or an error"
-        if isinstance(error, CallerError):
+        if isinstance(error, CallerError) and not isinstance(error, UnknownJob):
             if isinstance(error, KeyRefused) or not _is_the_candidates(error):
                 raise error
             return self.shaping.of_refusal(str(error))
@@ -110,7 +110,7 @@ class KernelReward:
         return Scored(None, type(error).__name__, reason=str(error))
 
 
-def _is_the_candidates(error: KernelEvalError) -> bool:
-    """Every field at fault is of the candidate's source."""
-    fields = error.fields if isinstance(error, CallerError) else ()
-    return bool(fields) and all(each.path[:2] == ("custom_kernel", "source_code") for each in fields)
+def _is_the_candidates(error: CallerError) -> bool:
+    """Every field at fault is of the candidate, and not of the arguments in a contract, which the data set gave."""
+    paths = [each.path for each in error.fields]
+    return bool(paths) and all(path[:1] == ("custom_kernel",) and path[1:3] != ("io", "args") for path in paths)

@@ -33,7 +33,7 @@ class Scored:
         return {
             "verdict": self.verdict,
             "correct": self.verdict == "passed",
-            "speedup": speedup.ratio if speedup else None,
+            "speedup": speedup.measured if speedup else None,
             "speedup_low": speedup.low if speedup else None,
             "speed_bonus": self.parts.get("speed", 0.0),
             "held_back": "; ".join(self.held_back),
@@ -68,7 +68,7 @@ class Shaping:
         return Scored(self.no_code, "no_code", {"no_code": self.no_code}, reason=reason)
 
     def of_refusal(self, reason: str) -> Scored:
-        """Of a source that the service does not take: too long, or not text."""
+        """Of a kernel that the service does not take: too long, or a bare one without a contract."""
         return Scored(self.failed, "refused", {"failed": self.failed}, reason=reason)
 
     def of_result(self, found: Result) -> Scored:
@@ -91,10 +91,10 @@ class Shaping:
     def _doubts(self, found: Result) -> Iterator[str]:
         """Why this speed-up is none to learn from."""
         if found.speedup is None:
-            yield "no speed-up was measured"
+            yield found.no_speedup or "no speed-up was measured"
         elif found.speedup.verdict != "faster" or found.speedup.low <= 1.0:
             yield f"it is {found.speedup.verdict.replace('_', ' ')}"
-        yield from (flag for flag in found.flags if not flag.startswith(self.ignored or ("\0",)))
+        yield from (flag for flag in found.kernel.flags if not flag.startswith(self.ignored or ("\0",)))
         inputs, comparison = found.kernel.inputs, found.kernel.comparison
         if inputs.get("known_beforehand"):
             yield "its inputs were known beforehand"

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from kernel_eval_client.result import Result, Speedup
+from kernel_eval_client.result import Result
+from kernel_eval_client.timing import Speedup
 
 FAST = (0.8, 1.0, 1.5, 2.0)
 DRAWS = 2000
@@ -60,7 +61,8 @@ class Score:
     """Of the problems about which something was found out; `not_judged` are the others, and count neither way.
 
     `fast` is KernelBench's fast_p by p: right, and the measured speed-up above p. `surely_fast`: the whole interval is.
-    A right candidate whose speed-up was not measured is in neither.
+    A right candidate whose speed-up was not measured is in neither. One of which a bound is known is where that settles
+    it, and in `bounds` instead of the mean.
     """
 
     problems: int
@@ -69,6 +71,7 @@ class Score:
     fast: dict[str, Share]
     surely_fast: dict[str, Share]
     speedup: Mean | None
+    bounds: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -92,9 +95,13 @@ def score(outcomes: Iterable[Outcome]) -> Score:
         problems=len(by_problem),
         not_judged=len(by_problem) - len(judged),
         correct=_share(len(right), len(best)),
-        fast={f"{p:g}": _share(sum(each.ratio > p for each in ratios), len(timed)) for p in FAST},
+        fast={
+            f"{p:g}": _share(sum(each.bound != "at_most" and each.ratio > p for each in ratios), len(timed))
+            for p in FAST
+        },
         surely_fast={f"{p:g}": _share(sum(each.low > p for each in ratios), len(timed)) for p in FAST},
-        speedup=_mean(ratios),
+        speedup=_mean([each for each in ratios if each.bound is None]),
+        bounds=sum(each.bound is not None for each in ratios),
     )
 
 
