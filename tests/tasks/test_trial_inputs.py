@@ -26,7 +26,7 @@ def get_inputs():
 SPENT_AT_ONCE_S = 0.01
 
 
-def compared(bench: Workbench, seconds: float, drawn: str = "torch.randn(4, 8)", answer: str = "x + x") -> Report:
+def compared(bench: Workbench, seconds: float, drawn: str = "torch.randn(64, 64)", answer: str = "x + x") -> Report:
     reference = {"kernel_type": "torch", "source_code": SLOW.format(seconds=seconds, drawn=drawn)}
     candidate = {"kernel_type": "torch", "source_code": reference["source_code"].replace("x * 2", answer)}
     wire = {"kernel": candidate, "reference": reference, "num_trials": 200, "timeout": 60}
@@ -46,7 +46,7 @@ def test_a_slow_maker_ends_drawing_at_the_budget_and_sets_are_mixed(
 
 def test_what_is_no_plain_random_number_comes_again(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial_inputs, "DRAW_BUDGET_S", SPENT_AT_ONCE_S)
-    inputs = compared(bench, 0.1, "torch.randint(9, (4, 8))").outcome.inputs
+    inputs = compared(bench, 0.1, "torch.randint(9, (64, 64))").outcome.inputs
     assert inputs["reused_sets"] > 0 and inputs["mixed_sets"] == 0
 
 
