@@ -46,10 +46,11 @@ def freeze(pid: int, within_s: float) -> Frozen:
     while True:
         members = family(pid)
         new = members - stopped
-        for one in new:
-            _signal(one, signal.SIGSTOP)
+        awake = new | {one for one in members if not _at_rest(one)}
+        for one in awake:
+            _signal(one, signal.SIGSTOP)  # Again where it was told before: whoever else may signal it might undo it.
         stopped |= new
-        if not new and all(map(_at_rest, members)):
+        if not awake:
             return Frozen(frozenset(stopped), since_ns if len(stopped) == 1 else time.perf_counter_ns())
         if time.monotonic() > until:
             thaw(stopped)

@@ -28,7 +28,7 @@ from sandbox.usage import Usage
 ZYGOTE_START_S = 120.0
 TICK_S = 0.05
 HANG_UP_S = 0.5
-FREEZE_S = 2.0
+FREEZE_S = 20.0
 BRINGS_A_SUBMISSION = ("build", "load")
 
 
