@@ -133,6 +133,12 @@ def caller() -> Key | None:
     return found
 
 
+def caller_id() -> str | None:
+    """That key's id: whose jobs they are."""
+    key = caller()
+    return key.key_id if key else None
+
+
 def keys_wanted() -> bool:
     """Whether the current request needs a key."""
     access: Access = current_app.extensions[EXTENSION]

@@ -8,7 +8,7 @@ from apiflask import APIBlueprint
 from flask import Response, jsonify
 
 from api import answers
-from api.access import caller
+from api.access import caller_id
 from api.desk import desk
 from api.problems import Kind, Problem
 from api.schemas.batch import BatchViewSchema, line, progress
@@ -33,9 +33,7 @@ def read(batch_id: str, query_data: dict[str, Any]) -> Response:
 
 def known(batch_id: str) -> list[JobView]:
     """Its jobs that are kept, in the order of its bodies; raises Problem where there are none for who asks."""
-    key = caller()
-    key_id = key.key_id if key else None
-    found = desk().records.list(batch_id=batch_id, key_id=key_id, limit=settings().max_batch)
+    found = desk().records.list(batch_id=batch_id, key_id=caller_id(), limit=settings().max_batch)
     if not found:
         raise unknown(batch_id)
     return found[::-1]

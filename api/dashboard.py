@@ -10,7 +10,7 @@ from flask import Response, jsonify
 from marshmallow import fields
 
 from api import documentation
-from api.access import caller, keys_wanted
+from api.access import caller, caller_id, keys_wanted
 from api.desk import desk
 from api.pages import overview
 from api.pages.rendering import page
@@ -46,8 +46,7 @@ class DashboardSchema(Schema):
 @blueprint.doc(summary="The service at a glance", responses=_ALSO_A_PAGE)
 def dashboard() -> Response:
     """Queue, workers, recent jobs, and the fastest candidates of each reference. With API keys, jobs of the key."""
-    key = caller()
-    key_id = key.key_id if key else None
+    key, key_id = caller(), caller_id()
     redis, records = desk().redis, desk().records
     counters, alive = records.counters(), workers(redis)
     recent = records.list(key_id=key_id, limit=RECENT)

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4, uuid5
 
 from marshmallow import validate
 
-from api.access import caller
+from api.access import caller_id
 from api.schemas.fields import Text, WireSchema
 
 HEADER = "Idempotency-Key"
@@ -36,5 +36,4 @@ def chosen_id(headers: dict[str, Any], place: str = "") -> str:
     """
     if (given := headers.get("idempotency_key")) is None:
         return str(uuid4())
-    key = caller()
-    return str(uuid5(_NAMES, json.dumps([key.key_id if key else "", given, place])))
+    return str(uuid5(_NAMES, json.dumps([caller_id() or "", given, place])))

@@ -9,7 +9,7 @@ from flask import Response, jsonify
 from marshmallow import validate
 
 from api import answers, batches, examples
-from api.access import caller
+from api.access import caller, caller_id
 from api.desk import desk
 from api.problems import Kind, Problem
 from api.schemas.fields import RealNumber, Text, WholeNumber, WireSchema, one_of
@@ -71,11 +71,9 @@ def cancel(job_id: str, query_data: dict[str, Any]) -> Response:
 def cancel_many(json_data: dict[str, Any]) -> Response:
     """Cancels what is queued at once, asks what runs to stop, leaves what is terminal. `DELETE` for many."""
     batch_id, job_ids = read_cancel(json_data)
-    key = caller()
-    key_id = key.key_id if key else None
     if batch_id is not None:
         job_ids = [view.job_id for view in batches.known(batch_id)]
-    after = desk().records.cancel_many(job_ids, key_id)
+    after = desk().records.cancel_many(job_ids, caller_id())
     views = [view for view, _ in after]
     known = {view.job_id for view in views}
     cancelled = sum(asked and view.state is State.CANCELLED for view, asked in after)
@@ -104,14 +102,14 @@ def listing(query_data: dict[str, Any]) -> Response:
     With API keys, the key's own.
     """
     state, batch_id, limit = query_data.get("state"), query_data.get("batch_id"), query_data["limit"]
-    wanted, key = State(state) if state else None, caller()
+    wanted, key_id = State(state) if state else None, caller_id()
     # Of a batch or a key, the state is picked here: the cursor must go on after the last job that was looked at.
-    index = None if batch_id or key else wanted
+    index = None if batch_id or key_id else wanted
     # One more than is shown tells whether anything follows.
     found = desk().records.list(
         state=index,
         batch_id=batch_id,
-        key_id=key.key_id if key else None,
+        key_id=key_id,
         limit=limit + 1,
         before=query_data.get("cursor"),
     )

@@ -77,7 +77,7 @@ class Waiters:
             while left and (rest := deadline - time.monotonic()) > 0 and not self.stopping():
                 self._wait(left[-1], rest)  # Most of the others end before the one that came last.
                 now |= {view.job_id: view for view in self._records.views(view.job_id for view in left)}
-                left = [view for view in map(now.__getitem__, now) if not view.state.terminal]
+                left = [view for view in now.values() if not view.state.terminal]
         except RedisError as error:
             log.warning("%d jobs are waited for without their records: %s", len(left), error)
         finally:

@@ -46,9 +46,9 @@ class Timing:
     """How fast, and how that was measured.
 
     `trusted_ms` is the referee's own window divided by its calls; `stats` describe single calls and come from the
-    runner's events only where their sum fits that window (`distribution`: events, else windows; none where only a bound
-    of the time is known, which all of them repeat). `single_call_ms` is a call by
-    itself (None where not measured), `launch_shift_us` what was taken off each call because launches are that much
+    runner's events only where their sum fits that window (`distribution`: events, else windows; none where there is
+    one number alone, a bound or a single call's time, which all of them repeat). `single_call_ms` is a call by itself
+    (None where not measured), `launch_shift_us` what was taken off each call because launches are that much
     slower in this process than on this card as a rule, `launches` a call's by the runner's own count (None where not
     known), `precision` half the 95 % interval of `trusted_ms` relative to it (None where unknown), `stopped_by` why no
     more windows were taken, `card` the state of the GPU around them. `window_ms` is the time of a call in each window,
@@ -231,6 +231,13 @@ def _writable(value: Any) -> Any:
         case list() | tuple():
             return [_writable(item) for item in value]
     return value
+
+
+def first_line(text: Any, most: int = 300) -> str:
+    """Of an error or a reason: the first line that says something, at most so long."""
+    lines = [line.strip() for line in str(text or "").splitlines()]
+    line = next((line for line in lines if line), "")
+    return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def _right(status: Status) -> bool | None:

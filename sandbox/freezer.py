@@ -10,6 +10,7 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sandbox.census import family
@@ -58,7 +59,7 @@ def freeze(pid: int, within_s: float) -> Frozen:
         time.sleep(POLL_S)
 
 
-def thaw(pids: frozenset[int] | set[int]) -> None:
+def thaw(pids: Iterable[int]) -> None:
     """Lets them go on; those that are gone are none of our business."""
     for pid in pids:
         _signal(pid, signal.SIGCONT)

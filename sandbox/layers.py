@@ -64,14 +64,15 @@ def probed(parent: Path, *, gpu: bool) -> Layers:
                 timeout=PROBE_S,
                 check=False,
             )
-            remove(folder / "own")
             if done.returncode >= 0 and done.returncode != os.EX_TEMPFAIL:
                 break
+            remove(folder / "own")
         if done.returncode:
             last = done.stderr.strip().splitlines()[-1:] or [f"it ended with {done.returncode}, without a word"]
             raise CannotConfine(f"a process could not be confined: {last[0]}")
         return {name: Layer(**layer) for name, layer in json.loads(done.stdout).items()}
     finally:
+        remove(folder / "own")
         remove(folder)
 
 

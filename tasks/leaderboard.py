@@ -16,11 +16,10 @@ from typing import Any
 
 from redis import Redis
 
-from domain.result import Status
+from domain.result import Status, first_line
 from tasks.job_view import text
 
 LENGTH = 10
-ERROR_CHARS = 300
 BOARDS = 50
 
 # board, candidate, speed-up, ttl
@@ -86,7 +85,7 @@ class Summary:
             reference=reference.get("digest"),
             known_beforehand=bool((kernel.get("inputs") or {}).get("known_beforehand")),
             precision=timing.get("precision"),
-            error=_first_line(kernel.get("compilation_error") or kernel.get("validation_error")),
+            error=first_line(kernel.get("compilation_error") or kernel.get("validation_error")) or None,
         )
 
     @classmethod
@@ -101,11 +100,6 @@ class Summary:
         measured = self.verdict == Status.PASSED and self.ratio is not None and self.high is not None
         known = bool(self.reference and self.candidate)
         return f"{self.device}:{self.reference}" if measured and known and not self.known_beforehand else ""
-
-
-def _first_line(text: str | None) -> str | None:
-    line = next((line.strip() for line in (text or "").splitlines() if line.strip()), None)
-    return line if line is None or len(line) <= ERROR_CHARS else f"{line[: ERROR_CHARS - 1]}…"
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -30,44 +31,43 @@ class MixedInputs:
     def __init__(self, secret: int) -> None:
         self._secret = secret
         self._kept: list[Arguments] = []
-        self._natures: list[Nature] = []
 
     def keep(self, sets: Iterable[Arguments]) -> None:
-        """Some of the drawn ones."""
+        """Some of the drawn ones, all of the form of the first."""
         for drawn in sets:
-            tensors = values.leaves(drawn, torch.Tensor)
-            if not self._kept:
-                self._natures = [nature(tensor) for tensor in tensors]
-            size = sum(tensor.nbytes for tensor in tensors)
+            size = sum(tensor.nbytes for tensor in values.leaves(drawn, torch.Tensor))
             if len(self._kept) == MOST or (len(self._kept) + 1) * size > MOST_BYTES:
                 return
-            self._kept.append(drawn)
+            if not self._kept or _form(drawn) == _form(self._kept[0]):
+                self._kept.append(drawn)
 
     @property
     def possible(self) -> bool:
         """Whether mixing gives anything new."""
         return len(self._kept) > 1 and Nature.PLAIN in self._natures
 
+    @cached_property
+    def _natures(self) -> list[Nature]:
+        """Of a set's tensors; looked at when there is something to mix, which few jobs come to."""
+        return [nature(tensor) for tensor in values.leaves(self._kept[0], torch.Tensor)]
+
     def of(self, number: int) -> Arguments:
         """The mixed set of that number. All of its tensors are turned alike: what was a sum of others stays one."""
         choice = random.Random(derived(self._secret, "mixed", number))
-        one, other = choice.sample(range(len(self._kept)), 2)
+        one, other = choice.sample(self._kept, 2)
         angle = choice.uniform(0.1, 0.4) * math.pi
-        tensors = values.leaves(self._kept[other], torch.Tensor)
-        alike = [_form(tensor) for tensor in values.leaves(self._kept[one], torch.Tensor)] == list(map(_form, tensors))
-        pairs = iter(zip(self._natures, tensors, strict=False))
+        pairs = iter(zip(self._natures, values.leaves(other, torch.Tensor), strict=True))
 
         def turn(tensor: torch.Tensor) -> torch.Tensor:
             kind, second = next(pairs)
             return _turned(tensor, second, angle) if kind is Nature.PLAIN else tensor
 
-        # Sets that differ in form are none to be mixed.
-        mixed: Arguments = values.replace(self._kept[one], torch.Tensor, turn) if alike else self._kept[one]
+        mixed: Arguments = values.replace(one, torch.Tensor, turn)
         return mixed
 
 
-def _form(tensor: torch.Tensor) -> tuple[Any, ...]:
-    return tensor.shape, tensor.stride(), tensor.dtype
+def _form(drawn: Arguments) -> list[tuple[Any, ...]]:
+    return [(tensor.shape, tensor.stride(), tensor.dtype) for tensor in values.leaves(drawn, torch.Tensor)]
 
 
 def _turned(one: torch.Tensor, other: torch.Tensor, angle: float) -> torch.Tensor:

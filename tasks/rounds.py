@@ -101,13 +101,13 @@ class Rounds:
         again = slots[self.candidate.role].filled and not self.inputs.affordable
         made = 0
         # From each only as many as are left when its turn comes.
-        for source in (() if again else (self.inputs.draw,)) + (self.inputs.mixed,):
+        for source in [self.inputs.mixed] if again else [self.inputs.draw, self.inputs.mixed]:
             for drawn in source(calls - made):
                 for role, layout in slots.items():
                     layout.fill(made, drawn[role])
                 made += 1
         self.inputs.note_reuse(calls - made)
-        if made and not again:
+        if not again:
             for call in range(made, calls):
                 for layout in slots.values():
                     layout.fill(call, layout.arguments(call % made))

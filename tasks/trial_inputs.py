@@ -87,7 +87,7 @@ class TrialInputs:
     @property
     def mixable(self) -> bool:
         """Whether drawn sets can be mixed to new ones: what a source draws, where it is plain random numbers."""
-        return self._contract is None and self._mixer.possible and self._mixing_s < MIX_BUDGET_S
+        return self._mixing_s < MIX_BUDGET_S and self._mixer.possible
 
     def window_seed(self, number: int) -> int:
         """For what kernels draw themselves in the round of that number: the same for both, and nobody's to know."""
@@ -106,7 +106,8 @@ class TrialInputs:
         numbers = range(self._drawn, self._drawn + count)
         with self._owner.answerable():
             made = self._make(numbers)
-        self._mixer.keep(made)
+        if self._contract is None:
+            self._mixer.keep(made)
         sets = [self.handed_out(drawn, fresh) for fresh, drawn in zip(numbers, made, strict=True)]
         if self._drawn < KEPT:
             self._kept += sets[: KEPT - self._drawn]

@@ -8,7 +8,7 @@ from typing import Any
 
 from api.pages import evidence, words
 from domain.job import State
-from domain.result import Status
+from domain.result import Status, first_line
 from tasks.job_view import JobView
 
 Result = Mapping[str, Any]
@@ -44,10 +44,10 @@ def verdict(view: JobView) -> Verdict:
         case State.COMPLETED if view.result is not None:
             return of_result(view.result)
         case State.FAILED:
-            told = words.sentence(words.first_line(view.error))
+            told = words.sentence(first_line(view.error))
             return Verdict("Not judged", f"The service failed, not the kernel: {told} Submit it again.", OURS)
         case State.CANCELLED:
-            told = words.sentence(words.first_line(view.error)) if view.expired else "on request."
+            told = words.sentence(first_line(view.error)) if view.expired else "on request."
             return Verdict("Cancelled", f"The job was cancelled before there was a verdict: {told}", OURS)
     return Verdict("Not done yet", f"The job is in state {view.state.value}.", OPEN)
 
@@ -71,7 +71,7 @@ def _passed(result: Result, kernel: Result) -> str:
         if (strict := comparison.get("strict")) and not strict["passed"]:
             right += " at the tolerance that was asked for, though not at the strict one of its dtype"
     if not timing:
-        why = words.first_line(kernel.get("profiling_error")) or "nothing says why"
+        why = first_line(kernel.get("profiling_error")) or "nothing says why"
         return f"{right}; it was not timed: {words.sentence(why)}"
     speedup = result.get("speedup")
     fast = _compared(speedup) if speedup else _alone(timing)
@@ -111,7 +111,7 @@ def _doubts(result: Result) -> str:
 
 def _failed(status: Status, kernel: Result) -> str:
     comparison = kernel.get("comparison")
-    why = words.sentence(words.first_line(kernel.get("compilation_error") or kernel.get("validation_error")))
+    why = words.sentence(first_line(kernel.get("compilation_error") or kernel.get("validation_error")))
     match status:
         case Status.COMPILE_ERROR:
             return f"It does not compile: {why}"

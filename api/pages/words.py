@@ -70,13 +70,6 @@ def name(word: Any) -> str:
     return str(word).replace("_", " ")
 
 
-def first_line(text: Any, most: int = 300) -> str:
-    """The first line that says something, at most so long."""
-    lines = [line.strip() for line in str(text or "").splitlines()]
-    line = next((line for line in lines if line), "")
-    return line if len(line) <= most else f"{line[: most - 1]}…"
-
-
 def sentence(text: str) -> str:
     """The text with a full stop, where it has none."""
     return text if text.endswith((".", "!", "?", "…")) else f"{text}."
