@@ -1,4 +1,4 @@
-"""GET /job/<id>/artifacts: the code of a job's kernels as text, and what cannot be had of it."""
+"""GET /job/<id>/artifacts: the code of a job's kernels as text, the profiler's reports, and what cannot be had."""
 
 from __future__ import annotations
 
@@ -10,27 +10,34 @@ from flask import Response, jsonify
 from api.desk import desk
 from api.jobs import known
 from api.problems import Kind, Problem
-from api.schemas.job import ArtifactListSchema
-from tasks.artifacts import Entry, entries, text
+from api.schemas.artifact import ArtifactListSchema
+from tasks.artifacts import Entry, content, entries
 from tasks.job_view import JobView
 
 blueprint = APIBlueprint("artifacts", __name__, tag="Jobs")
 
-CONTENT_TYPE = "text/plain; charset=utf-8"
+TEXT_TYPE, BINARY_TYPE = "text/plain; charset=utf-8", "application/octet-stream"
 _NO_JOB = {404: "No such job", 503: "The broker cannot be reached"}
-_TEXT: dict[Any, Any] = {
-    200: {"description": "The text", "content": {"text/plain": {"schema": {"type": "string"}}}},
+_CONTENT: dict[Any, Any] = {
+    200: {
+        "description": "The text; or a report of Nsight Compute, as a file to save",
+        "content": {
+            "text/plain": {"schema": {"type": "string"}},
+            BINARY_TYPE: {"schema": {"type": "string", "format": "binary"}},
+        },
+    },
     404: "No such job, or it has no such artifact",
 }
 
 
 @blueprint.get("/job/<job_id>/artifacts")
-@blueprint.output(ArtifactListSchema, description="One entry for each text, and for each that cannot be had")
+@blueprint.output(ArtifactListSchema, description="One entry for each artifact, and for each that cannot be had")
 @blueprint.doc(summary="A job's artifacts", responses=_NO_JOB)
 def listing(job_id: str) -> Response:
     """What became of what the request's `artifacts` asked for: `path` of each text, or `unavailable` and why.
 
-    Empty for a job that asked for none, and for one that has not ended or has no result.
+    A job with device metrics may have the profiler's report too (`ncu-rep`). Empty for a job that asked for neither,
+    and for one that has not ended or has no result.
     """
     view = known(job_id)
     shown = [{"side": one.side, **one.told, **_path(view, one)} for one in entries(view.result)]
@@ -38,17 +45,23 @@ def listing(job_id: str) -> Response:
 
 
 @blueprint.get("/job/<job_id>/artifacts/<side>/<name>")
-@blueprint.doc(summary="One artifact of a job, as text", responses=_TEXT)
+@blueprint.doc(summary="One artifact of a job", responses=_CONTENT)
 def read(job_id: str, side: str, name: str) -> Response:
-    """The text as UTF-8. It comes out of the submission's own build: information, no evidence, and never HTML."""
+    """The text as UTF-8, a profiler's report as a file to save.
+
+    It comes out of the submission's own processes: information, no evidence, and never HTML.
+    """
     view = known(job_id)
     there = entries(view.result)
-    if not any((one.side, one.name) == (side, name) for one in there):
+    entry = next((one for one in there if (one.side, one.name) == (side, name)), None)
+    if entry is None:
         raise Problem(Kind.UNKNOWN_ARTIFACT, _why_none(view, there), job_id=view.job_id)
-    found = text(desk().redis, view.job_id, side, name)
+    found = content(desk().redis, view.job_id, side, name)
     if found is None:
         raise Problem(Kind.UNKNOWN_ARTIFACT, "its time to be kept is over: submit it again", job_id=view.job_id)
-    response = Response(found, content_type=CONTENT_TYPE)
+    response = Response(found, content_type=TEXT_TYPE if entry.is_text else BINARY_TYPE)
+    if not entry.is_text:
+        response.headers.set("Content-Disposition", "attachment", filename=f"{view.job_id}-{side}-{name}")
     response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers["Content-Security-Policy"] = "default-src 'none'; sandbox"
     return response

@@ -1,4 +1,4 @@
-"""A kernel's code as text, in a form that it has between source and machine: what a request's `artifacts` ask for."""
+"""What is kept beside a result, to be read on its own: a kernel's code in each form it has, and a profiler's report."""
 
 from __future__ import annotations
 
@@ -7,9 +7,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+PROFILE = "ncu-rep"
+"""The form of a ProfilerReport, which no request asks for by name: it comes with the device metrics."""
+MAX_PROFILE_BYTES = 32 << 20
+MAX_PROFILE_PACKED = 4 << 20
+
 
 class Form(StrEnum):
-    """The forms there are, from the machine's upwards. The last three are Triton's own stages."""
+    """The forms of code there are, from the machine's upwards. The last three are Triton's own stages."""
 
     SASS = "sass"
     PTX = "ptx"
@@ -52,15 +57,53 @@ class Listing:
 
 @dataclass(frozen=True)
 class NoListing:
-    """A form that was asked for and cannot be had, of one kernel or at all; `reason` says why and what to do."""
+    """A form that was asked for and cannot be had, of one kernel or at all; `reason` says why and what to do.
 
-    form: Form
+    `form` is a Form, or PROFILE.
+    """
+
+    form: str
     reason: str
     kernel: str | None = None
 
     def told(self) -> dict[str, Any]:
         """What a result says of it; JSON-ready."""
-        return {"name": None, "form": self.form.value, "kernel": self.kernel, "unavailable": self.reason}
+        return {"name": None, "form": str(self.form), "kernel": self.kernel, "unavailable": self.reason}
+
+
+@dataclass(frozen=True)
+class ProfilerReport:
+    """A side's report in the profiler's own format, compressed; `size` in bytes as the profiler wrote it.
+
+    It is written by a process tree that the submission is part of: information, no evidence. Nothing here reads it.
+    """
+
+    size: int
+    packed: bytes
+    name: str = f"profile.{PROFILE}"
+
+    @classmethod
+    def of(cls, content: bytes) -> ProfilerReport | NoListing:
+        """As it is kept, or why it is not."""
+        if len(content) > MAX_PROFILE_BYTES:
+            return _too_large(_mebibytes(len(content)), MAX_PROFILE_BYTES)
+        packed = zlib.compress(content)
+        if len(packed) > MAX_PROFILE_PACKED:
+            return _too_large(f"{_mebibytes(len(packed))} compressed", MAX_PROFILE_PACKED)
+        return cls(len(content), packed)
+
+    def told(self) -> dict[str, Any]:
+        """What a result says of it; JSON-ready."""
+        return {"name": self.name, "form": PROFILE, "kernel": None, "bytes": self.size}
+
+
+def _too_large(size: str, most: int) -> NoListing:
+    reason = f"it has {size}, and {_mebibytes(most)} are kept: ask for fewer metrics, or launch fewer kernels a call"
+    return NoListing(PROFILE, reason)
+
+
+def _mebibytes(size: int) -> str:
+    return f"{size / (1 << 20):.3g} MiB"
 
 
 def pack(text: str) -> bytes:
@@ -69,5 +112,5 @@ def pack(text: str) -> bytes:
 
 
 def unpack(packed: bytes) -> bytes:
-    """UTF-8 again. Only for what `pack` made."""
+    """The bytes again: of a text its UTF-8. Only for what was packed here."""
     return zlib.decompress(packed)

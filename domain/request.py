@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from domain.budget import Budget
+from domain.device_metrics import CountersAsked
 from domain.kernel import Kernel
 from domain.listing import Form
 
@@ -36,7 +37,8 @@ class Request:
     Of two queued jobs the one of higher `priority` is begun first. `gpu` is the model that it is to run on (None: any),
     `reuse` whether the answer to the same work may be given again instead.
     `profile` asks for one more call of each kernel, under a profiler, for information, `artifacts` for its code in
-    those forms.
+    those forms, `device_metrics` for what the hardware counters say of each kernel, `sanitize` for what
+    compute-sanitizer says of the candidate.
     `replay_seed` is the secret of an earlier job in hexadecimal digits, to get its inputs again.
     """
 
@@ -46,7 +48,7 @@ class Request:
     timeout: int = DEFAULT_TIMEOUT_S
     atol: float | None = None
     rtol: float | None = None
-    device_metrics: bool = False
+    device_metrics: CountersAsked | None = None
     precision: float = DEFAULT_PRECISION
     profile: bool = False
     replay_seed: str | None = None
@@ -57,6 +59,7 @@ class Request:
     gpu: str | None = None
     reuse: bool = False
     artifacts: tuple[Form, ...] = ()
+    sanitize: bool = False
 
     @property
     def build_seconds(self) -> int:
@@ -98,7 +101,7 @@ class Request:
             timeout=wire["timeout"],
             atol=wire.get("atol"),
             rtol=wire.get("rtol"),
-            device_metrics=wire.get("device_metrics", False),
+            device_metrics=CountersAsked.from_wire(wire.get("device_metrics")),
             precision=wire.get("precision", DEFAULT_PRECISION),
             profile=wire.get("profile", False),
             replay_seed=wire.get("replay_seed"),
@@ -109,6 +112,7 @@ class Request:
             gpu=wire.get("gpu"),
             reuse=wire.get("reuse", False),
             artifacts=tuple(sorted({Form(form) for form in wire.get("artifacts", ())})),
+            sanitize=wire.get("sanitize", False),
         )
 
     def to_wire(self) -> dict[str, Any]:
@@ -119,7 +123,7 @@ class Request:
             "timeout": self.timeout,
             "atol": self.atol,
             "rtol": self.rtol,
-            "device_metrics": self.device_metrics,
+            "device_metrics": self.device_metrics.to_wire() if self.device_metrics is not None else None,
             "precision": self.precision,
             "profile": self.profile,
             "replay_seed": self.replay_seed,
@@ -130,4 +134,5 @@ class Request:
             "gpu": self.gpu,
             "reuse": self.reuse,
             "artifacts": [form.value for form in self.artifacts],
+            "sanitize": self.sanitize,
         }

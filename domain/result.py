@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from domain.listing import Listing, NoListing
+from domain.listing import PROFILE, Listing, NoListing, ProfilerReport
 
 CANDIDATE, REFERENCE = "candidate", "reference"
 """The sides of a job; a kernel that is judged alone is the candidate."""
@@ -110,7 +110,9 @@ class Outcome:
     """Everything found about one kernel.
 
     `launches` is what its calls launch by its own process's word, where that was asked for: information, no finding.
-    `digest` is the kernel's (`domain.kernel`), `listings` its code as text where that was asked for.
+    `digest` is the kernel's (`domain.kernel`), `listings` its code as text where that was asked for. `profile` is the
+    report of the profiler that read its counters, `sanitizer` what compute-sanitizer found (docs/api.md), each where
+    it was asked for; by its own process tree's word, both.
     """
 
     status: Status
@@ -127,17 +129,25 @@ class Outcome:
     launches: dict[str, Any] | None = None
     digest: str | None = None
     listings: list[Listing | NoListing] | None = None
+    profile: ProfilerReport | NoListing | None = None
+    sanitizer: dict[str, Any] | None = None
+
+    @property
+    def artifacts(self) -> list[Listing | ProfilerReport | NoListing] | None:
+        """All that is kept beside the result, and what could not be had; None where nothing was asked for."""
+        profile = [self.profile] if self.profile is not None else []
+        return None if self.listings is None and not profile else [*(self.listings or ()), *profile]
 
     def without_texts(self, reason: str) -> Outcome:
-        """The same, with none of the listings, and that as the reason."""
-        if self.listings is None:
-            return self
-        return replace(
-            self,
-            listings=[
-                NoListing(one.form, reason, one.kernel) if isinstance(one, Listing) else one for one in self.listings
-            ],
-        )
+        """The same, with nothing kept beside the result, and that as the reason."""
+        listings, profile = self.listings, self.profile
+        if listings is not None:
+            listings = [
+                NoListing(one.form, reason, one.kernel) if isinstance(one, Listing) else one for one in listings
+            ]
+        if isinstance(profile, ProfilerReport):
+            profile = NoListing(PROFILE, reason)
+        return replace(self, listings=listings, profile=profile)
 
 
 @dataclass(frozen=True)
@@ -166,17 +176,17 @@ class Report:
 
     @property
     def texts(self) -> dict[str, bytes]:
-        """The listings of both kernels, compressed, by side and name: `candidate/add.ptx`."""
+        """What is kept of both kernels, compressed, by side and name: `candidate/add.ptx`."""
         sides = {CANDIDATE: self.outcome, REFERENCE: self.reference}
         return {
             f"{side}/{one.name}": one.packed
             for side, outcome in sides.items()
-            for one in (outcome.listings if outcome is not None else None) or ()
-            if isinstance(one, Listing)
+            for one in (outcome.artifacts if outcome is not None else None) or ()
+            if not isinstance(one, NoListing)
         }
 
     def without_texts(self, reason: str) -> Report:
-        """The same, with none of the listings, and that as the reason."""
+        """The same, with nothing kept beside it, and that as the reason."""
         reference = self.reference.without_texts(reason) if self.reference is not None else None
         return replace(self, outcome=self.outcome.without_texts(reason), reference=reference)
 
@@ -262,7 +272,7 @@ def _exec_result(outcome: Outcome, environment: dict[str, Any]) -> dict[str, Any
         "inputs": outcome.inputs,
         "build": outcome.build,
         "launches": outcome.launches,
-        "artifacts": None if outcome.listings is None else [one.told() for one in outcome.listings],
+        "artifacts": None if outcome.artifacts is None else [one.told() for one in outcome.artifacts],
         "metadata": {
             "gpu_id": environment.get("gpu_id"),
             "gpu_type": environment.get("gpu_type"),
@@ -272,6 +282,8 @@ def _exec_result(outcome: Outcome, environment: dict[str, Any]) -> dict[str, Any
             "digest": outcome.digest,
         },
     }
+    if outcome.sanitizer is not None:
+        result["sanitizer"] = outcome.sanitizer
     if timing:
         result["runtime_stats"] = asdict(timing.stats)
     return result

@@ -1,4 +1,4 @@
-"""The texts that are kept beside a job's result: what its request's `artifacts` asked for.
+"""What is kept beside a job's result: the texts that its request's `artifacts` asked for, and the profiler's reports.
 
 They are no part of the record that every look at a job reads, but go with it: written by the move that completes the
 job, expired and cleaned up with it, and counted in the bytes that records may take.
@@ -11,7 +11,7 @@ from typing import Any
 
 from redis import Redis
 
-from domain.listing import unpack
+from domain.listing import PROFILE, unpack
 from domain.result import CANDIDATE, REFERENCE, Report
 
 NO_ROOM = (
@@ -21,14 +21,14 @@ NO_ROOM = (
 
 
 def fitting(report: Report, kept_bytes: int, limit: int) -> Report:
-    """The report, without its texts where there is no room for them in what all records together may take."""
+    """The report, without what is kept beside it where there is no room for that in what all records may take."""
     size = sum(map(len, report.texts.values()))
     return report.without_texts(NO_ROOM) if size and kept_bytes + size > limit else report
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of a job's artifacts: a text that is there, or `unavailable` and why."""
+    """One line of a job's artifacts: a text or a report that is there, or `unavailable` and why."""
 
     side: str
     told: dict[str, Any]
@@ -38,9 +38,13 @@ class Entry:
         name: str | None = self.told.get("name")
         return name
 
+    @property
+    def is_text(self) -> bool:
+        return self.told.get("form") != PROFILE
+
 
 def entries(result: dict[str, Any] | None) -> list[Entry]:
-    """All that a job's result says of what was asked for, the candidate's first; empty where nothing was."""
+    """All that a job's result says of what is kept beside it, the candidate's first; empty where nothing is."""
     sides = {CANDIDATE: "kernel_exec_result", REFERENCE: "ref_result"}
     return [
         Entry(side, told)
@@ -49,7 +53,7 @@ def entries(result: dict[str, Any] | None) -> list[Entry]:
     ]
 
 
-def text(redis: Redis, job_id: str, side: str, name: str) -> bytes | None:
-    """The text in UTF-8; None where none of that name is kept."""
+def content(redis: Redis, job_id: str, side: str, name: str) -> bytes | None:
+    """A text in UTF-8, a report as its profiler wrote it; None where none of that name is kept."""
     packed: Any = redis.hget(f"job:{job_id}:artifacts", f"{side}/{name}")
     return unpack(packed) if packed is not None else None

@@ -11,8 +11,6 @@ from api.pages import evidence
 from api.pages.verdict import verdict
 from api.schemas.fields import one_of
 from domain.job import Stage, State
-from domain.listing import Form
-from domain.result import CANDIDATE, REFERENCE
 from tasks.job_view import JobView
 
 _LEGACY_STATUS: dict[State | Stage, str] = {
@@ -223,29 +221,6 @@ class JobListSchema(Schema):
     next_cursor = fields.String(
         required=True, allow_none=True, metadata={"description": "Ask with ?cursor= for the next page; null: the last."}
     )
-
-
-class ArtifactSchema(Schema):
-    """A text that is kept beside a job's result, or why there is none."""
-
-    side = fields.String(required=True, validate=one_of((CANDIDATE, REFERENCE)))
-    name = fields.String(required=True, allow_none=True, metadata={"description": "null: unavailable."})
-    form = fields.String(required=True, validate=one_of(Form))
-    kernel = fields.String(
-        required=True, allow_none=True, metadata={"description": "Or an extension. null: of nothing in particular."}
-    )
-    variant = fields.String(allow_none=True, metadata={"description": "Of a kernel that was compiled several times."})
-    bytes = fields.Integer()
-    truncated = fields.Boolean(metadata={"description": "Whether its end was left out."})
-    path = fields.String(metadata={"description": "Where the text is."})
-    unavailable = fields.String(metadata={"description": "Why it cannot be had, and what to do."})
-
-
-class ArtifactListSchema(Schema):
-    """What became of the `artifacts` that a request asked for."""
-
-    job_id = fields.String(required=True)
-    artifacts = fields.List(fields.Nested(ArtifactSchema), required=True)
 
 
 class ResultSchema(Schema):

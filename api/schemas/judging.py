@@ -6,6 +6,7 @@ from typing import Any
 
 from marshmallow import fields, validate
 
+from api.schemas.device_metrics import CountersField
 from api.schemas.fields import Flag, Items, Part, RealNumber, Text, WholeNumber, WireSchema, one_of
 from api.schemas.webhook import WebhookSchema
 from domain.budget import Budget
@@ -101,6 +102,15 @@ class LookingSchema(JudgingSchema):
     profile = Flag(
         load_default=False,
         metadata={"description": "Also call each kernel under a profiler, and tell which kernels it launches."},
+    )
+    device_metrics = CountersField(
+        "Also run each kernel under Nsight Compute when it has been timed, and tell what the hardware counters say. "
+        "`true` is `basic`; a list names metrics of ncu beside the basic ones. Default: `false`, unless the operator "
+        "has set ENABLE_DEVICE_METRICS."
+    )
+    sanitize = Flag(
+        load_default=False,
+        metadata={"description": "Also run the candidate under compute-sanitizer, and tell what it finds."},
     )
     artifacts = Items(
         Text(validate=one_of(Form)),

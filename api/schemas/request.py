@@ -12,6 +12,7 @@ from api.schemas.fields import Items, Part, Text, WireSchema, shown
 from api.schemas.judging import ALLOW, JudgingSchema, LookingSchema, timeout_field, tolerance_field
 from api.schemas.kernel import KernelSchema
 from domain.budget import Budget
+from domain.device_metrics import CountersAsked
 from domain.kernel import KernelType
 from domain.request import Request
 from domain.settings import settings
@@ -179,6 +180,8 @@ def _operation(body: dict[str, Any]) -> Any:
 
 def _request(kernel: dict[str, Any], reference: dict[str, Any] | None, data: dict[str, Any]) -> Request:
     budget = Budget(data["budget"])
+    # Whoever says nothing gets what the operator has set.
+    asked = data.get("device_metrics", CountersAsked.from_wire(settings().enable_device_metrics))
     return Request.from_wire(
         {
             "kernel": kernel,
@@ -189,7 +192,8 @@ def _request(kernel: dict[str, Any], reference: dict[str, Any] | None, data: dic
             "timeout": data["timeout"],
             "atol": data.get("atol"),
             "rtol": data.get("rtol"),
-            "device_metrics": settings().enable_device_metrics,
+            "device_metrics": asked.to_wire() if asked is not None else None,
+            "sanitize": data.get("sanitize", False),
             "profile": data.get("profile", False),
             "artifacts": data.get("artifacts", []),
             "replay_seed": data.get("replay_seed"),

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import base64
 import zlib
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
 from redis import Redis
 
+from domain.device_metrics import CountersAsked, Level
 from domain.request import Request
+from domain.settings import settings
 from tasks.device import CPU, Device
 from tasks.heartbeat import Heartbeat
 from tasks.records import JobRecords
@@ -165,6 +168,46 @@ def test_artifacts_are_asked_for(client: FlaskClient, records: JobRecords, sent:
     assert stored(client, records, "/", {**LEGACY, "artifacts": "nonsense"}).artifacts == ()
 
 
+@pytest.mark.parametrize(
+    ("sent", "read"),
+    [
+        ({}, None),
+        ({"device_metrics": False}, None),
+        ({"device_metrics": True}, CountersAsked()),
+        ({"device_metrics": "basic"}, CountersAsked(Level.BASIC)),
+        ({"device_metrics": "full"}, CountersAsked(Level.FULL)),
+        ({"device_metrics": ["b__c.sum", "a.max", "a.max"]}, CountersAsked(metrics=("a.max", "b__c.sum"))),
+    ],
+)
+def test_device_metrics_are_asked_for(
+    client: FlaskClient, records: JobRecords, sent: Json, read: CountersAsked | None
+) -> None:
+    assert stored(client, records, "/evaluate", {"kernel": TORCH, **sent}).device_metrics == read
+    body = {"ref_kernel": TORCH, "custom_kernel": TORCH, **sent}
+    assert stored(client, records, "/compare", body).device_metrics == read
+    assert stored(client, records, "/", {**LEGACY, "device_metrics": 7}).device_metrics is None
+
+
+def test_who_says_nothing_of_device_metrics_gets_what_the_operator_has_set(
+    client: FlaskClient, records: JobRecords, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.schemas.request.settings", lambda: replace(settings(), enable_device_metrics=True))
+    body = {"kernel": TORCH}
+    assert stored(client, records, "/evaluate", body).device_metrics == CountersAsked()
+    assert stored(client, records, "/", LEGACY).device_metrics == CountersAsked()
+    assert stored(client, records, "/evaluate", {**body, "device_metrics": False}).device_metrics is None
+    full = stored(client, records, "/evaluate", {**body, "device_metrics": "full"})
+    assert full.device_metrics == CountersAsked(Level.FULL)
+
+
+@pytest.mark.parametrize(("sent", "read"), [({}, False), ({"sanitize": True}, True), ({"sanitize": "no"}, False)])
+def test_the_sanitizer_is_asked_for(client: FlaskClient, records: JobRecords, sent: Json, read: bool) -> None:
+    assert stored(client, records, "/evaluate", {"kernel": TORCH, **sent}).sanitize is read
+    body = {"ref_kernel": TORCH, "custom_kernel": TORCH, **sent}
+    assert stored(client, records, "/compare", body).sanitize is read
+    assert stored(client, records, "/", {**LEGACY, "sanitize": "nonsense"}).sanitize is False
+
+
 def test_unknown_keys_around_the_kernel_are_ignored(client: FlaskClient) -> None:
     args = [{**tensor("x", [4], note="?"), "comment": "ignored"}, tensor("y", [4], "output")]
     body = {"kernel": kernel(CUDA_ADD, "cuda", args, grid={"x": 1, "w": 9}, stream=3), "num_warmup": 3, "index": 0}
@@ -175,6 +218,11 @@ def test_unknown_keys_around_the_kernel_are_ignored(client: FlaskClient) -> None
     ("path", "body", "ignored"),
     [
         ("/evaluate", {"kernel": TORCH, "num_trails": 9}, ["num_trails (did you mean num_trials?)"]),
+        (
+            "/evaluate",
+            {"kernel": TORCH, "enable_device_metrics": True},
+            ["enable_device_metrics (did you mean device_metrics?)"],
+        ),
         ("/evaluate", {"kernel": TORCH, "num_trials": 9, "webhook": None, "index": 0}, ["index"]),
         ("/evaluate", {"ref_kernel": TORCH, "atol": 0.1}, ["atol"]),
         ("/evaluate", {"kernel": TORCH, "x" * 100: 1}, ["x" * 60]),

@@ -8,7 +8,7 @@ from flask.testing import FlaskClient
 
 from tasks.records import JobRecords
 from tests.api.test_jobs import RESULT, claimed, submit
-from tests.tasks.artifacts import TEXT, WHY_NOT, listed
+from tests.tasks.artifacts import REPORT, TEXT, WHY_NO_REPORT, WHY_NOT, listed, profiled
 
 
 def ended(client: FlaskClient, records: JobRecords) -> str:
@@ -43,6 +43,18 @@ def test_a_text_is_plain_and_nothing_that_a_browser_runs(client: FlaskClient, re
     assert answer.get_data(as_text=True) == TEXT
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
     assert "sandbox" in answer.headers["Content-Security-Policy"]
+
+
+def test_a_profilers_report_is_a_file_to_save(client: FlaskClient, records: JobRecords) -> None:
+    job_id, attempt = claimed(client, records)
+    assert records.complete(job_id, attempt, profiled().body(job_id), profiled().texts)
+    ours, theirs = client.get(f"/job/{job_id}/artifacts").get_json()["artifacts"]
+    assert (ours["form"], ours["bytes"], theirs["unavailable"]) == ("ncu-rep", len(REPORT), WHY_NO_REPORT)
+    answer = client.get(ours["path"])
+    assert (answer.status_code, answer.content_type) == (200, "application/octet-stream")
+    assert answer.get_data() == REPORT
+    assert answer.headers["Content-Disposition"] == f"attachment; filename={job_id}-candidate-profile.ncu-rep"
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
 
 
 def test_one_that_is_not_there_says_why(client: FlaskClient, records: JobRecords) -> None:

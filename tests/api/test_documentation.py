@@ -51,6 +51,10 @@ def test_every_reference_resolves_and_schemas_say_their_bounds(client: FlaskClie
     assert (budget["enum"], budget["default"]) == (["quick", "default", "precise"], "default")
     artifacts = schemas["Evaluate"]["properties"]["artifacts"]
     assert set(artifacts["items"]["enum"]) == {"ptx", "sass", "ttir", "ttgir", "llir"} and artifacts["maxItems"] == 5
+    metrics = schemas["Compare"]["properties"]["device_metrics"]
+    assert [shape["type"] for shape in metrics["oneOf"]] == ["boolean", "string", "array"]
+    assert metrics["oneOf"][1]["enum"] == ["basic", "full"] and metrics["oneOf"][2]["maxItems"] == 32
+    assert schemas["Evaluate"]["properties"]["sanitize"]["default"] is False
     assert schemas["Kernel"]["additionalProperties"] is False
     assert set(schemas["Kernel"]["properties"]["kernel_type"]["enum"]) >= {"torch", "triton", "cuda"}
 

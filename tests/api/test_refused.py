@@ -57,6 +57,28 @@ OUTER: list[tuple[Any, str]] = [
     *(({"kernel": GOOD, "reuse": bad}, "reuse") for bad in (None, True, "always")),
     *(({"kernel": GOOD, "artifacts": bad}, "artifacts") for bad in (None, "ptx", {"ptx": True}, ["ptx"] * 6)),
     *(({"kernel": GOOD, "artifacts": ["ptx", bad]}, "artifacts -> 1") for bad in ("PTX", "cubin", "", None, 1)),
+    *(
+        ({"kernel": GOOD, "device_metrics": bad}, "device_metrics")
+        for bad in (None, 1, "", "true", "Full", {"level": "full"}, [], ["a__b.sum"] * 33)
+    ),
+    *(
+        ({"kernel": GOOD, "device_metrics": ["sm__cycles_active.avg", bad]}, "device_metrics -> 1")
+        for bad in (
+            "",
+            "full",
+            "SM__cycles",
+            "regex:.*",
+            "a b",
+            "--set",
+            "a\n",
+            "a.",
+            "a" * 161,
+            "a.b.c.d.e.f.g",
+            None,
+            1,
+        )
+    ),
+    *(({"kernel": GOOD, "sanitize": bad}, "sanitize") for bad in (None, 2, "memcheck", ["memcheck"])),
     ({"kernel": without(GOOD, "source_code")}, "kernel -> source_code"),
     ({"kernel": without(GOOD, "kernel_type")}, "kernel -> kernel_type"),
     *(({"kernel": {**GOOD, "source_code": bad}}, "kernel -> source_code") for bad in (None, 1, [], {})),

@@ -49,6 +49,14 @@ def test_where_there_is_no_speedup_a_sentence_says_why():
     assert found["no_speedup"] is None and "no_speedup" not in Report(right, {}).body("id")
 
 
+def test_what_the_sanitizer_found_is_there_where_it_was_asked():
+    found = {"status": "clean", "tools": {}}
+    outcome = Outcome(Status.PASSED, "cuda", compiled=True)
+    assert "sanitizer" not in Report(outcome, {}).body("id")["kernel_exec_result"]
+    checked = Outcome(Status.PASSED, "cuda", compiled=True, sanitizer=found)
+    assert Report(checked, {}).body("id")["kernel_exec_result"]["sanitizer"] == found
+
+
 def test_nobody_can_say_of_what_was_not_run_whether_it_is_right():
     result = Report(Outcome(Status.UNSUPPORTED, "cuda", compiled=True), {}).body("id")["kernel_exec_result"]
     assert (result["compiled"], result["correctness"]) == (True, None)

@@ -8,12 +8,12 @@ import pytest
 from redis import Redis
 
 from domain.listing import Form, unpack
-from tasks.artifacts import NO_ROOM, entries, fitting, text
+from tasks.artifacts import NO_ROOM, content, entries, fitting
 from tasks.device import CPU
 from tasks.heartbeat import Heartbeat
 from tasks.records import JobRecords
 from tasks.submission import submit
-from tests.tasks.artifacts import TEXT, WHY_NOT, listed
+from tests.tasks.artifacts import REPORT, TEXT, WHY_NO_REPORT, WHY_NOT, listed, profiled
 from tests.tasks.jobs import COMPARE, EVALUATE, report, seen
 
 WANTED = replace(COMPARE, artifacts=(Form.PTX, Form.SASS, Form.TTIR))
@@ -43,9 +43,9 @@ def test_texts_are_kept_beside_the_result(records: JobRecords, redis: Redis) -> 
     ]  # fmt: skip
     assert found[2].told == {"name": None, "form": "ttir", "kernel": None, "unavailable": WHY_NOT}
     assert found[0].told["bytes"] == len(TEXT.encode()) and found[0].told["truncated"] is False
-    assert text(redis, "a", "candidate", "add.ptx") == TEXT.encode()
-    assert text(redis, "a", "reference", "mul.ptx") == b"of the reference"
-    assert text(redis, "a", "reference", "add.ptx") is None and text(redis, "b", "candidate", "add.ptx") is None
+    assert content(redis, "a", "candidate", "add.ptx") == TEXT.encode()
+    assert content(redis, "a", "reference", "mul.ptx") == b"of the reference"
+    assert content(redis, "a", "reference", "add.ptx") is None and content(redis, "b", "candidate", "add.ptx") is None
     assert TEXT not in str(result), "no part of what every look at the job reads"
 
 
@@ -89,13 +89,28 @@ def test_where_there_is_no_room_the_result_says_so() -> None:
     assert fitting(report(), 10, 0).body("a")["kernel_exec_result"]["artifacts"] is None
 
 
+def test_a_profilers_report_is_kept_as_the_texts_are(records: JobRecords, redis: Redis) -> None:
+    records.create("a", COMPARE)
+    claim = records.claim("w")
+    found = profiled()
+    assert claim is not None and records.complete("a", claim.attempt, found.body("a"), found.texts)
+    ours, theirs = entries(seen(records, "a").result)
+    assert (ours.side, ours.told) == (
+        "candidate", {"name": "profile.ncu-rep", "form": "ncu-rep", "kernel": None, "bytes": len(REPORT)},
+    )  # fmt: skip
+    assert (theirs.side, theirs.name, theirs.told["unavailable"]) == ("reference", None, WHY_NO_REPORT)
+    assert content(redis, "a", "candidate", "profile.ncu-rep") == REPORT
+    without = fitting(found, 1, 0)
+    assert without.texts == {} and entries(without.body("a"))[0].told["unavailable"] == NO_ROOM
+
+
 def test_an_answer_that_is_given_again_has_them_too(records: JobRecords, redis: Redis) -> None:
     ended(records)
     again = replace(WANTED, reuse=True)
     job_id = submit(records, again)
     view = seen(records, job_id)
     assert view.result is not None and view.result["reused_from"]["job_id"] == "a"
-    assert text(redis, job_id, "candidate", "add.ptx") == TEXT.encode()
+    assert content(redis, job_id, "candidate", "add.ptx") == TEXT.encode()
     assert 0 < redis.ttl(f"job:{job_id}:artifacts") <= 60
     records.cleanup(records.now() + 1)
     assert records.kept_bytes() == 0

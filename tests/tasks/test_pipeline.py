@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from domain.device_metrics import CountersAsked
 from domain.fault import InfrastructureFault, JobCancelled, KernelFault
 from domain.job import Stage
 from domain.request import Request
@@ -345,7 +346,8 @@ def test_what_a_kernel_prints_is_in_the_answer(bench: Workbench) -> None:
 
 
 def test_device_metrics_are_said_to_be_unavailable_where_they_are_asked_for(bench: Workbench) -> None:
-    metadata = judged(bench, kernel(SOFTMAX), device_metrics=True).body("j")["kernel_exec_result"]["metadata"]
+    asked = judged(bench, kernel(SOFTMAX), device_metrics=CountersAsked())
+    metadata = asked.body("j")["kernel_exec_result"]["metadata"]
     assert metadata["device_metrics"]["status"] == "unavailable" and metadata["device_metrics"]["reason"]
     metadata = judged(bench, kernel(SOFTMAX)).body("j")["kernel_exec_result"]["metadata"]
     assert "device_metrics" not in metadata

@@ -1,0 +1,36 @@
+"""Requests on the wire: what was asked for, and which of them are the same work."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from domain.device_metrics import CountersAsked, Level
+from domain.kernel import Kernel, KernelType
+from domain.request import Request
+
+PLAIN = Request(kernel=Kernel("class Model: ...", KernelType.TORCH))
+ASKED = [
+    PLAIN,
+    replace(PLAIN, device_metrics=CountersAsked()),
+    replace(PLAIN, device_metrics=CountersAsked(Level.FULL)),
+    replace(PLAIN, device_metrics=CountersAsked(metrics=("a.max", "b__c.sum"))),
+    replace(PLAIN, sanitize=True),
+]
+
+
+@pytest.mark.parametrize("request_", ASKED)
+def test_what_is_asked_for_comes_back(request_: Request) -> None:
+    assert Request.from_wire(request_.to_wire()) == request_
+
+
+def test_each_is_other_work() -> None:
+    assert len({request.work for request in ASKED}) == len(ASKED)
+
+
+@pytest.mark.parametrize(("recorded", "read"), [(True, CountersAsked()), (False, None), (None, None)])
+def test_records_of_earlier_versions_are_read(recorded: bool | None, read: CountersAsked | None) -> None:
+    wire = {**PLAIN.to_wire(), "device_metrics": recorded}
+    del wire["sanitize"]
+    assert Request.from_wire(wire) == replace(PLAIN, device_metrics=read)
