@@ -19,8 +19,8 @@ NAME_CHARS = 512
 UNIT_CHARS = 64
 QUOTED_CHARS = 200
 
-_NUMBER = re.compile(r"-?(?:\d{1,3}(?:,\d{3})+|\d{1,24})(?:\.\d{1,24})?(?:[eE][+-]?\d{1,3})?")
-_DIMENSIONS = re.compile(r"\(\s*(\d{1,10}),\s*(\d{1,10}),\s*(\d{1,10})\)")
+_NUMBER = re.compile(r"-?(?:\d{1,3}(?:,\d{3})+|\d{1,24})(?:\.\d{1,24})?(?:[eE][+-]?\d{1,3})?", re.ASCII)
+_DIMENSIONS = re.compile(r"\(\s*(\d{1,10}),\s*(\d{1,10}),\s*(\d{1,10})\)", re.ASCII)
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]+")
 _PREFIXED = re.compile(r"([KMGTP])(byte|hz)")
 _POWERS = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}

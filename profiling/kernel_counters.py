@@ -53,7 +53,7 @@ class KernelCounters:
     instructions: dict[str, Any]
     tensor_percent: Figure
     registers: Figure
-    spills: dict[str, Figure]
+    spills: dict[str, Any]
     shared_bytes: dict[str, Figure]
     bank_conflicts: dict[str, Figure]
     coalescing: dict[str, Figure]
@@ -86,7 +86,6 @@ def _kernel(of: CounterTotals, all_seconds: Figure, asked: Sequence[str]) -> Ker
     memory, speed = _memory(of), _speed_of_light(of)
     pipes = {pipe: of.mean(of_peak(counter)) for pipe, counter in PIPES.items()}
     executed = of.total("smsp__inst_executed.sum")
-    spilling = of.total("sass__inst_executed_register_spilling")
     return KernelCounters(
         name=of.longest.kernel,
         launches=len(of.launches),
@@ -108,7 +107,7 @@ def _kernel(of: CounterTotals, all_seconds: Figure, asked: Sequence[str]) -> Ker
         },
         tensor_percent=pipes["tensor"],
         registers=of.of_longest("launch__registers_per_thread"),
-        spills={"requests": spilling, "percent": ratio(spilling, executed, 100.0)},
+        spills=_spills(of, executed),
         shared_bytes={
             "static": of.of_longest("launch__shared_mem_per_block_static"),
             "dynamic": of.of_longest("launch__shared_mem_per_block_dynamic"),
@@ -189,6 +188,17 @@ def _stalls(of: CounterTotals) -> list[dict[str, Any]]:
     found = sorted(((share, reason) for reason, share in shares.items() if share is not None), reverse=True)
     told = [(share, reason) for share, reason in found[:STALLS_TOLD] if share >= STALL_PERCENT]
     return [{"reason": reason, "percent": share} for share, reason in told]
+
+
+def _spills(of: CounterTotals, executed: Figure) -> dict[str, Any]:
+    """Instructions that spill, or, where ncu was not asked for its sections, all on local memory, and `of` says which:
+    arrays with an index that the compiler does not know are there too."""
+    kinds = {
+        "register_spills": of.total("sass__inst_executed_register_spilling"),
+        "local_memory": of.summed(f"smsp__sass_inst_executed_op_local_{op}.sum" for op in ("ld", "st")),
+    }
+    kind, requests = next(((kind, count) for kind, count in kinds.items() if count is not None), (None, None))
+    return {"requests": requests, "percent": ratio(requests, executed, 100.0), "of": kind}
 
 
 def _bank_conflicts(of: CounterTotals) -> dict[str, Figure]:
