@@ -68,10 +68,31 @@ Texts = Annotated[
     list[Literal["ptx", "sass", "ttir", "ttgir", "llir"]] | None,
     Field(description="Also keep the kernel's code in these forms; the tool `artifact` reads them."),
 ]
+Counters = Annotated[
+    bool | Literal["basic", "full"] | list[str] | None,
+    Field(
+        description="Also tell what the GPU's hardware counters say, with advice: true (seconds a kernel), full (10 to"
+        " 40 s), or names of ncu's metrics."
+    ),
+]
+Sanitize = Annotated[
+    bool | None, Field(description="Also run it under compute-sanitizer: accesses out of bounds, races, unset memory.")
+]
 Offset = Annotated[int, Field(description="Character to read on from; below 0 from the end.")]
 Part = Annotated[
     Literal[
-        "error", "timing", "comparison", "inputs", "build", "launches", "artifacts", "output", "speedup", "environment"
+        "error",
+        "timing",
+        "comparison",
+        "inputs",
+        "build",
+        "launches",
+        "device_metrics",
+        "sanitizer",
+        "artifacts",
+        "output",
+        "speedup",
+        "environment",
     ]
     | None,
     Field(description="Which part of the whole answer; `output` is what the kernel printed. Without: the verdict."),
