@@ -69,15 +69,11 @@ Texts = Annotated[
     Field(description="Also keep the kernel's code in these forms; the tool `artifact` reads them."),
 ]
 Counters = Annotated[
-    bool | Literal["basic", "full"] | list[str] | None,
-    Field(
-        description="Also tell what the GPU's hardware counters say, with advice: true (seconds a kernel), full (10 to"
-        " 40 s), or names of ncu's metrics."
-    ),
+    Literal["basic", "full"] | list[str] | None,
+    BeforeValidator(lambda value: {True: "basic", False: None}[value] if isinstance(value, bool) else value),
+    Field(description="Also hardware counters and advice: seconds a kernel, full 10 to 40; or names of ncu."),
 ]
-Sanitize = Annotated[
-    bool | None, Field(description="Also run it under compute-sanitizer: accesses out of bounds, races, unset memory.")
-]
+Sanitize = Annotated[bool, Field(description="Also compute-sanitizer: bounds, races, unset memory.")]
 Offset = Annotated[int, Field(description="Character to read on from; below 0 from the end.")]
 Part = Annotated[
     Literal[

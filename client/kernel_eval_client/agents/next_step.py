@@ -27,8 +27,8 @@ WITH_TOOLS = {
     "contract_mismatch": " `list_examples` has them.",
 }
 GAINS = (
-    "Usual gains: fewer passes over memory (fuse steps), wider loads, larger tiles. On a GPU `device_metrics=true` says"
-    " what limits it."
+    "Usual gains: fewer passes over memory (fuse steps), wider loads, larger tiles. On a GPU `device_metrics=basic`"
+    " says what limits it."
 )
 SLOWER = f"Right, but slower than the reference. {GAINS}"
 NO_DIFFERENCE = f"Right, and neither faster nor slower as far as can be told. {GAINS}"

@@ -30,7 +30,7 @@ _EMPTY = {
     "comparison": "none: nothing was compared (no reference, or it never came to that)",
     "timing": "none: it was not timed, as it did not pass",
     "launches": "none: launches are told where the request asks for a profile",
-    "device_metrics": "none: ask for them with device_metrics=true when the kernel is judged",
+    "device_metrics": "none: ask for them with device_metrics=basic when the kernel is judged",
     "sanitizer": "none: ask for it with sanitize=true when the kernel is judged",
     "artifacts": 'none: ask for them with artifacts=["ptx", "sass"] when the kernel is judged',
 }

@@ -45,7 +45,7 @@ class Tools:
         timeout: given.Seconds = None,
         artifacts: given.Texts = None,
         device_metrics: given.Counters = None,
-        sanitize: given.Sanitize = None,
+        sanitize: given.Sanitize = False,
         wait_s: given.Wait = given.WAIT_S,
     ) -> CallToolResult:
         """Run and time one kernel alone. Says whether it compiles and runs and how fast, not whether it is right."""
@@ -59,7 +59,7 @@ class Tools:
                 budget=budget,
                 artifacts=artifacts,
                 device_metrics=device_metrics,
-                sanitize=sanitize,
+                sanitize=sanitize or None,
             )
             job = await waiting.judged(client, submission, wait_s, _telling(context))
             return _answer(job, source_code)
@@ -83,7 +83,7 @@ class Tools:
         timeout: given.Seconds = None,
         artifacts: given.Texts = None,
         device_metrics: given.Counters = None,
-        sanitize: given.Sanitize = None,
+        sanitize: given.Sanitize = False,
         wait_s: given.Wait = given.WAIT_S,
     ) -> CallToolResult:
         """Is the candidate right, and how much faster than the reference? Both get the same inputs and weights."""
@@ -99,7 +99,7 @@ class Tools:
                 budget=budget,
                 artifacts=artifacts,
                 device_metrics=device_metrics,
-                sanitize=sanitize,
+                sanitize=sanitize or None,
             )
             job = await waiting.judged(client, submission, wait_s, _telling(context))
             return _answer(job, candidate_code, reference_code)
