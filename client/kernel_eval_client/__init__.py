@@ -15,6 +15,7 @@ from kernel_eval_client.builder import (
 )
 from kernel_eval_client.client import Client
 from kernel_eval_client.contract import ArgSpec, IOContract, LaunchConfig, LaunchDim, TensorData, TensorInit, TensorSpec
+from kernel_eval_client.device_metrics import DeviceMetrics
 from kernel_eval_client.events import Event
 from kernel_eval_client.flow import Retry
 from kernel_eval_client.job import Job
@@ -23,6 +24,7 @@ from kernel_eval_client.live import contract_from
 from kernel_eval_client.machine_code import MachineCode
 from kernel_eval_client.original import KernelCode, KernelEvalClient, load_from_file, save_to_file, to_json
 from kernel_eval_client.result import Comparison, KernelResult, Result, Verdict
+from kernel_eval_client.sanitizer import Sanitizer
 from kernel_eval_client.submission import Submission
 from kernel_eval_client.timing import RuntimeStats, Speedup, Timing
 
@@ -32,6 +34,7 @@ __all__ = [
     "AsyncClient",
     "Client",
     "Comparison",
+    "DeviceMetrics",
     "Event",
     "Finished",
     "IOContract",
@@ -48,6 +51,7 @@ __all__ = [
     "Result",
     "Retry",
     "RuntimeStats",
+    "Sanitizer",
     "Speedup",
     "Submission",
     "TensorData",

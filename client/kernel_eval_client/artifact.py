@@ -1,4 +1,4 @@
-"""The texts of a job's kernels that its request's `artifacts` asked for: where each is, or why it cannot be had."""
+"""What is kept beside a job's result: the texts of its kernels and a profiler's reports, or why one cannot be had."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from typing import Any
 from urllib.parse import quote
 
 SIDES = {"candidate": "kernel_exec_result", "reference": "ref_result"}
+PROFILE = "ncu-rep"
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """One text, of `bytes` in UTF-8; where there is none, `name` is None and `unavailable` says why.
+    """One text, of `bytes` in UTF-8, or a report; where there is none, `name` is None and `unavailable` says why.
 
-    `side` is candidate (also of a kernel that is judged alone) or reference, `form` sass, ptx, ttir, ttgir or llir.
+    `side` is candidate (also of a kernel that is judged alone) or reference, `form` sass, ptx, ttir, ttgir or llir; of
+    a report of Nsight Compute, which its own window opens, ncu-rep.
     """
 
     side: str
@@ -27,6 +29,11 @@ class Artifact:
     bytes: int = 0
     truncated: bool = False
     unavailable: str | None = None
+
+    @property
+    def is_text(self) -> bool:
+        """Whether `Client.artifact` can give it; `Client.artifact_bytes` gives all."""
+        return self.form != PROFILE
 
     def path(self, job_id: str) -> str:
         """Where the service has it. Raises ValueError where there is none."""

@@ -99,12 +99,16 @@ class AsyncClient:
         return await self._run(self._flows.report(job_id, max_wait_s))
 
     async def artifacts(self, job_id: str) -> list[Artifact]:
-        """What became of the `artifacts` that the job's request asked for, once it has a result."""
+        """What is kept beside the job's result, and what cannot be had of what was asked for; empty before it has."""
         return await self._run(self._flows.artifacts(job_id))
 
     async def artifact(self, job_id: str, artifact: Artifact) -> str:
         """Its text. It comes out of the submission's own build; raises CallerError where there is none."""
         return await self._run(self._flows.artifact(job_id, artifact))
+
+    async def artifact_bytes(self, job_id: str, artifact: Artifact) -> bytes:
+        """Its bytes: also of a profiler's report, which is no text."""
+        return await self._run(self._flows.artifact_bytes(job_id, artifact))
 
     async def events(self, job_id: str) -> AsyncIterator[Event]:
         """What happens to the job as it happens, from its beginning to its end, through connections that break."""

@@ -177,11 +177,19 @@ class Protocol:
 
     def artifact(self, job_id: str, artifact: Artifact) -> Flow[str]:
         """The text; raises CallerError where there is none, with the reason."""
+        if artifact.name is not None and not artifact.is_text:
+            raise CallerError(f"{artifact.name} is no text but a file of Nsight Compute: artifact_bytes has it")
+        content = yield from self.artifact_bytes(job_id, artifact)
+        return content.decode(errors="replace")
+
+    def artifact_bytes(self, job_id: str, artifact: Artifact) -> Flow[bytes]:
+        """Its bytes; raises CallerError where there are none, with the reason."""
         try:
             path = artifact.path(job_id)
         except ValueError as error:
             raise CallerError(str(error)) from error
-        return (yield from self.text(path))
+        answer = yield from exchange(Call("GET", path), self.retry, self.url, self.contact)
+        return answer.content
 
     def cancel(self, job_id: str, wait_s: float) -> Flow[Job]:
         """The job, cancelled, or as it had ended before; with `wait_s` 0 it may still be stopping."""

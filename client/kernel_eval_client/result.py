@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kernel_eval_client.artifact import Artifact
+from kernel_eval_client.device_metrics import DeviceMetrics
 from kernel_eval_client.machine_code import MachineCode
+from kernel_eval_client.sanitizer import Sanitizer
 from kernel_eval_client.timing import RuntimeStats, Speedup, Timing, known
 
 PASSED = "passed"
@@ -156,8 +158,18 @@ class Result:
 
     @property
     def artifacts(self) -> Sequence[Artifact]:
-        """What became of the `artifacts` that were asked for; `Client.artifact` gets a text."""
+        """What is kept beside it, and what cannot be had; `Client.artifact` gets a text, `artifact_bytes` any."""
         return Artifact.all_of(self.raw)
+
+    @property
+    def device_metrics(self) -> DeviceMetrics | None:
+        """What the hardware counters say, of both sides; None where `device_metrics` did not ask."""
+        return DeviceMetrics.of(self.kernel.metadata.get("device_metrics"))
+
+    @property
+    def sanitizer(self) -> Sanitizer | None:
+        """What compute-sanitizer found in the kernel; None where `sanitize` did not ask."""
+        return Sanitizer.of(self.raw["kernel_exec_result"].get("sanitizer"))
 
     @property
     def flags(self) -> Sequence[str]:
@@ -252,5 +264,6 @@ class Result:
             "device_s": self.environment.get("device_seconds"),
             "failed_attempts": len(self.failed_attempts),
             "budget": self.budget.get("name"),
+            "sanitizer": sanitizer.status if (sanitizer := self.sanitizer) else None,
             "reused": self.reused_from is not None,
         }

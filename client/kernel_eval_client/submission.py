@@ -16,6 +16,8 @@ KernelLike = Kernel | Mapping[str, Any]
 
 
 Budget = Literal["quick", "default", "precise"]
+Counters = bool | Literal["basic", "full"] | Sequence[str]
+"""Which hardware counters are read: none, the basic ones (True), all, or metrics by name beside the basic ones."""
 Form = Literal["sass", "ptx", "llir", "ttgir", "ttir"]
 
 
@@ -44,6 +46,8 @@ class Options(TypedDict, total=False):
     reuse: Literal["never", "allow"]
     webhook: Webhook
     artifacts: Sequence[Form]
+    device_metrics: Counters
+    sanitize: bool
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,8 @@ class Submission:
     reuse: Literal["never", "allow"] | None = None
     webhook: Webhook | None = field(default=None, repr=False)
     artifacts: Sequence[Form] | None = None
+    device_metrics: Counters | None = None
+    sanitize: bool | None = None
     label: str | None = None
     idempotency_key: str | None = None
 

@@ -68,10 +68,27 @@ Texts = Annotated[
     list[Literal["ptx", "sass", "ttir", "ttgir", "llir"]] | None,
     Field(description="Also keep the kernel's code in these forms; the tool `artifact` reads them."),
 ]
+Counters = Annotated[
+    Literal["basic", "full"] | list[str] | None,
+    BeforeValidator(lambda value: {True: "basic", False: None}[value] if isinstance(value, bool) else value),
+    Field(description="Also hardware counters and advice: seconds a kernel, full 10 to 40; or names of ncu."),
+]
+Sanitize = Annotated[bool, Field(description="Also compute-sanitizer: bounds, races, unset memory.")]
 Offset = Annotated[int, Field(description="Character to read on from; below 0 from the end.")]
 Part = Annotated[
     Literal[
-        "error", "timing", "comparison", "inputs", "build", "launches", "artifacts", "output", "speedup", "environment"
+        "error",
+        "timing",
+        "comparison",
+        "inputs",
+        "build",
+        "launches",
+        "device_metrics",
+        "sanitizer",
+        "artifacts",
+        "output",
+        "speedup",
+        "environment",
     ]
     | None,
     Field(description="Which part of the whole answer; `output` is what the kernel printed. Without: the verdict."),

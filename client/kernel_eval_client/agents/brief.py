@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kernel_eval_client.agents import faults
+from kernel_eval_client.agents import device, faults
 from kernel_eval_client.agents.next_step import NEXT, next_step, wrong_ranges
 from kernel_eval_client.agents.wording import of_tools
 from kernel_eval_client.errors import CallerError, KernelEvalError, KeyRefused, RateLimited, ServiceError, UnknownJob
@@ -33,10 +33,14 @@ _FLAGS = 4
 def of_result(found: Result, source: str = "", reference: str = "", timeout: int | None = None) -> str:
     """Verdict, times, the error at its line, flags, the next step; `timeout` is the job's, where it is known."""
     lines = [f"{found.verdict} (job {found.job_id}, on {_device(found)})", *_figures(found)]
+    lines += device.sanitized(found, source)
     if found.error and not _compared_wrong(found):
         lines += faults.told(found, source, reference)
+    lines += _on_device(found)
     # What to do next goes last and is never cut off; neither is a flag that is short.
-    flags = [f"flag: {cut(plain(flag), 240)}" for flag in found.kernel.flags]
+    checked = found.sanitizer
+    flags = [f"flag: the sanitizer {cut(plain(checked.headline), 200)}"] if checked and checked.found else []
+    flags += [f"flag: {cut(plain(flag), 240)}" for flag in found.kernel.flags]
     if found.reference is not None:
         theirs = [flag for flag in found.reference.flags if flag not in found.kernel.flags]
         flags += [f"flag of the reference: {cut(plain(flag), 240)}" for flag in theirs]
@@ -136,7 +140,6 @@ def _figures(found: Result) -> Iterator[str]:
             yield where
     if found.passed and comparison is not None and comparison.strict and not comparison.strict.get("passed"):
         yield "right at this tolerance, though not at the strict one of its dtype: part=comparison has both"
-    yield from _on_device(found)
     if found.kernel.inputs.get("inferred"):
         yield cut(plain(str(found.kernel.inputs["inferred"])), 200)
 
@@ -176,6 +179,7 @@ def _where(comparison: Comparison) -> str | None:
 def _on_device(found: Result) -> Iterator[str]:
     if (launched := in_a_line(found.kernel.launches)) is not None:
         yield quoted(f"launches {launched}", 300)
+    yield from device.counters(found)
     for code in found.kernel.machine_code[:_KERNELS]:
         yield cut(_code(code), 200)
 

@@ -26,7 +26,10 @@ WITH_TOOLS = {
     "wrong_result": " Ask for it with `part=comparison`.",
     "contract_mismatch": " `list_examples` has them.",
 }
-GAINS = "Usual gains: fewer passes over memory (fuse steps), wider loads, larger tiles."
+GAINS = (
+    "Usual gains: fewer passes over memory (fuse steps), wider loads, larger tiles. On a GPU `device_metrics=basic`"
+    " says what limits it."
+)
 SLOWER = f"Right, but slower than the reference. {GAINS}"
 NO_DIFFERENCE = f"Right, and neither faster nor slower as far as can be told. {GAINS}"
 FASTER = "Right and faster. `part=timing` says how sure that is; flags above would say what makes it doubtful."
@@ -36,6 +39,10 @@ INTERPRETED = (
     " `service` lists the devices."
 )
 ALONE = "It ran. Use compare with a reference to learn whether it is right and faster."
+UNSOUND = (
+    "The sanitizer found errors in it, which count as much as a wrong result: mend the lines named above first, and"
+    " judge it again with sanitize=true."
+)
 SANDBOX = (
     "The sandbox refuses it: no network, no files but those in its own folder. A kernel works on its arguments alone."
 )
@@ -93,6 +100,8 @@ _OF_COMPARISON = (
 
 def next_step(found: Result, timeout: int | None = None) -> str:
     """In a sentence or two; `timeout` is the job's."""
+    if (checked := found.sanitizer) is not None and checked.found:
+        return UNSOUND
     if found.passed:
         return _passed(found)
     error = found.error or ""

@@ -12,7 +12,7 @@ from kernel_eval_client.errors import CallerError
 from kernel_eval_client.quoted import MARK, lines, named, plain
 from kernel_eval_client.result import Result
 
-_OF_KERNEL = frozenset({"timing", "comparison", "inputs", "build", "launches", "artifacts", "output"})
+_OF_KERNEL = frozenset({"timing", "comparison", "inputs", "build", "launches", "artifacts", "output", "sanitizer"})
 _OF_SUBMISSION = {
     "error": "the error, with what the kernel said",
     "output": "what the kernel printed",
@@ -20,6 +20,8 @@ _OF_SUBMISSION = {
     "launches": "what it launched, by its own process's word",
     "inputs": "its inputs",
     "artifacts": "its texts",
+    "device_metrics": "its hardware counters, by its own processes' word",
+    "sanitizer": "what compute-sanitizer told of it",
 }
 _EMPTY = {
     "error": "none: it passed",
@@ -28,6 +30,8 @@ _EMPTY = {
     "comparison": "none: nothing was compared (no reference, or it never came to that)",
     "timing": "none: it was not timed, as it did not pass",
     "launches": "none: launches are told where the request asks for a profile",
+    "device_metrics": "none: ask for them with device_metrics=basic when the kernel is judged",
+    "sanitizer": "none: ask for it with sanitize=true when the kernel is judged",
     "artifacts": 'none: ask for them with artifacts=["ptx", "sass"] when the kernel is judged',
 }
 _HEAD = 160
@@ -37,7 +41,12 @@ _MORE = 60
 def of_part(found: Result, part: str, offset: int) -> str:
     """That part as it came, from that character on; a negative offset counts from its end."""
     kernel = found.raw["kernel_exec_result"]
-    value: Any = found.error if part == "error" else kernel.get(part) if part in _OF_KERNEL else found.raw.get(part)
+    if part == "error":
+        value: Any = found.error
+    elif part == "device_metrics":
+        value = found.kernel.metadata.get(part)
+    else:
+        value = (kernel if part in _OF_KERNEL else found.raw).get(part)
     if part == "speedup" and value is None and found.raw.get("no_speedup"):
         return f"none: {plain(found.raw['no_speedup'])}"
     if not value:

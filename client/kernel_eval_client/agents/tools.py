@@ -44,13 +44,23 @@ class Tools:
         num_trials: given.Trials = None,
         timeout: given.Seconds = None,
         artifacts: given.Texts = None,
+        device_metrics: given.Counters = None,
+        sanitize: given.Sanitize = False,
         wait_s: given.Wait = given.WAIT_S,
     ) -> CallToolResult:
         """Run and time one kernel alone. Says whether it compiles and runs and how fast, not whether it is right."""
 
         async def ask(client: AsyncClient) -> CallToolResult:
             kernel = _kernel(source_code, kernel_type, io, entry)
-            submission = Submission(kernel, num_trials=num_trials, timeout=timeout, budget=budget, artifacts=artifacts)
+            submission = Submission(
+                kernel,
+                num_trials=num_trials,
+                timeout=timeout,
+                budget=budget,
+                artifacts=artifacts,
+                device_metrics=device_metrics,
+                sanitize=sanitize or None,
+            )
             job = await waiting.judged(client, submission, wait_s, _telling(context))
             return _answer(job, source_code)
 
@@ -72,6 +82,8 @@ class Tools:
         num_trials: given.Trials = None,
         timeout: given.Seconds = None,
         artifacts: given.Texts = None,
+        device_metrics: given.Counters = None,
+        sanitize: given.Sanitize = False,
         wait_s: given.Wait = given.WAIT_S,
     ) -> CallToolResult:
         """Is the candidate right, and how much faster than the reference? Both get the same inputs and weights."""
@@ -86,6 +98,8 @@ class Tools:
                 rtol=rtol,
                 budget=budget,
                 artifacts=artifacts,
+                device_metrics=device_metrics,
+                sanitize=sanitize or None,
             )
             job = await waiting.judged(client, submission, wait_s, _telling(context))
             return _answer(job, candidate_code, reference_code)
@@ -161,6 +175,8 @@ class Tools:
             one = next((each for each in found if (each.side, each.name) == (side, name)), None)
             if one is None or name is None:
                 return _text(parts.page(parts.of_artifacts(found), offset))
+            if not one.is_text:
+                return _text(f"{one.name} is no text but a file of Nsight Compute; part=device_metrics has its figures")
             text = await client.artifact(job_id, one)
             return _text(parts.marked(text, offset, f"{one.form} made of the {side}"))
 

@@ -1,4 +1,4 @@
-"""`artifacts`: the code of a job's kernels as text, listed or saved."""
+"""`artifacts`: the code of a job's kernels as text and the profiler's reports, listed or saved."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.text import Text
 from kernel_eval_client.artifact import Artifact
 from kernel_eval_client.cli.exits import Exit
 from kernel_eval_client.cli.session import Session
-from kernel_eval_client.cli.show import plain
+from kernel_eval_client.cli.wording import plain
 
 
 def artifacts(session: Session, given: argparse.Namespace) -> Exit:
@@ -21,10 +21,10 @@ def artifacts(session: Session, given: argparse.Namespace) -> Exit:
     for one in found if given.output is not None else ():
         if one.name is None:
             continue
-        text = session.client.artifact(given.job_id, one)
+        content = session.client.artifact_bytes(given.job_id, one)
         path = given.output / one.side / one.name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(content)
         saved[one.side, one.name] = str(path)
     if session.as_json:
         session.write([_wire(one, saved.get((one.side, one.name or ""))) for one in found])

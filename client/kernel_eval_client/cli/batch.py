@@ -12,10 +12,11 @@ from kernel_eval_client.async_client import Finished
 from kernel_eval_client.cli import show
 from kernel_eval_client.cli.exits import Exit, exit_of
 from kernel_eval_client.cli.judging import choices
+from kernel_eval_client.cli.options import options
 from kernel_eval_client.cli.session import Session
 from kernel_eval_client.cli.source import Choices, read_kernel, submissions_in
 from kernel_eval_client.errors import CallerError
-from kernel_eval_client.submission import Options, Submission
+from kernel_eval_client.submission import Submission
 
 
 def batch(session: Session, given: argparse.Namespace) -> Exit:
@@ -23,11 +24,8 @@ def batch(session: Session, given: argparse.Namespace) -> Exit:
     reference = read_kernel(given.reference, Choices()) if given.reference else None
     if not given.folder.is_dir():
         raise CallerError(f"{given.folder} is no folder")
-    named: dict[str, Any] = {name: getattr(given, name, None) for name in Options.__annotations__}
-    options = {name: value for name, value in named.items() if value is not None}
-    submissions = [
-        dataclasses.replace(each, **options) for each in submissions_in(given.folder, choices(given), reference)
-    ]
+    how = options(given)
+    submissions = [dataclasses.replace(each, **how) for each in submissions_in(given.folder, choices(given), reference)]
     if not submissions:
         raise CallerError(f"{given.folder} has no .py, .cu or request .json file")
     finished = sorted(_judged(session, submissions, given), key=lambda each: each.index)

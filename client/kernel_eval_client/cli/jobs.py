@@ -9,6 +9,7 @@ from rich.text import Text
 from kernel_eval_client.cli import show
 from kernel_eval_client.cli.exits import Exit
 from kernel_eval_client.cli.session import Session
+from kernel_eval_client.cli.wording import DIM, plain
 from kernel_eval_client.errors import CallerError, UnknownJob
 from kernel_eval_client.job import Job
 
@@ -76,11 +77,11 @@ def _in_text(session: Session, job: Job) -> Exit:
         session.write(job.raw)
         return Exit.PASSED
     if job.told:
-        session.out.print(Text(show.plain(job.told), style="bold"))
+        session.out.print(Text(plain(job.told), style="bold"))
     show.job(session.out, job)
     if job.result is not None:
         show.result(session.out, job.job_id, "", job.result, verbose=session.verbose)
         if job.result.report:
             page = f"{session.client.address.url}{job.result.report}"
-            session.out.print(Text(f"  page      {page} (or --html)", style=show.DIM))
+            session.out.print(Text(f"  page      {page} (or --html)", style=DIM))
     return Exit.PASSED

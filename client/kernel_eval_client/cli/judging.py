@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import time
-from typing import Any
 
 from rich.status import Status
 
 from kernel_eval_client.cli import show
 from kernel_eval_client.cli.exits import Exit
+from kernel_eval_client.cli.options import options
 from kernel_eval_client.cli.session import Session
 from kernel_eval_client.cli.source import Choices, read_kernel, read_submission
 from kernel_eval_client.errors import CallerError, StillRunning
@@ -18,7 +18,7 @@ from kernel_eval_client.flow import verdict
 from kernel_eval_client.job import Job
 from kernel_eval_client.kernel import Kernel
 from kernel_eval_client.result import Result
-from kernel_eval_client.submission import Options, Submission
+from kernel_eval_client.submission import Submission
 
 LOOK_S = 2.0
 
@@ -63,8 +63,7 @@ def comparison(given: argparse.Namespace) -> Submission:
 
 def with_options(submission: Submission, given: argparse.Namespace) -> Submission:
     """With what the command line says about how to judge."""
-    named: dict[str, Any] = {name: getattr(given, name, None) for name in Options.__annotations__}
-    return dataclasses.replace(submission, **{name: value for name, value in named.items() if value is not None})
+    return dataclasses.replace(submission, **options(given))
 
 
 def judged(session: Session, submission: Submission, max_wait_s: float | None) -> Exit:

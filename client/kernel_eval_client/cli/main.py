@@ -12,6 +12,7 @@ from kernel_eval_client.job import TERMINAL
 from kernel_eval_client.kernel import KernelType
 from kernel_eval_client.suites.reading import LAYOUTS
 
+LEVELS = ("basic", "full")
 FORMS = ("ptx", "sass", "ttir", "ttgir", "llir")
 STATES = sorted({"queued", "building", "waiting", "running"} | TERMINAL)
 
@@ -108,7 +109,7 @@ def parser() -> argparse.ArgumentParser:
     page.add_argument("job_id")
     page.add_argument("--html", action="store_true", help="as the service's page; so it is in a file or a pipe")
     page.add_argument("--output", "-o", type=Path, help="the file to write; default: standard output")
-    texts = command("artifacts", "The code of a job's kernels as text, where --artifact asked for it.")
+    texts = command("artifacts", "The code of a job's kernels and the profiler's reports, where they were asked for.")
     texts.add_argument("job_id")
     texts.add_argument("--output", "-o", type=Path, metavar="DIR", help="write each to DIR/side/name")
     check = command("doctor", "Whether a kernel would be judged now, and how to mend what is in the way.")
@@ -125,6 +126,12 @@ def _seconds(text: str) -> float:
     if not 0 <= value < float("inf"):
         raise argparse.ArgumentTypeError("must be 0 or more")
     return value
+
+
+def _level(text: str) -> str:
+    if text not in LEVELS:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither basic nor full (before a file: --device-metrics=basic)")
+    return text
 
 
 def _judging(each: argparse.ArgumentParser) -> None:
@@ -153,6 +160,16 @@ def _how(each: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--artifact", dest="artifacts", action="append", choices=FORMS, help="keep the code as text; may be repeated"
     )
+    how.add_argument(
+        "--device-metrics",
+        nargs="?",
+        const="basic",
+        type=_level,
+        metavar="LEVEL",
+        help="also tell what the hardware counters say: basic (default) or full",
+    )
+    how.add_argument("--metric", action="append", metavar="NAME", help="of ncu, beside the basic ones; may be repeated")
+    how.add_argument("--sanitize", action="store_true", default=None, help="also run it under compute-sanitizer")
     how.add_argument("--replay-seed", metavar="HEX", help="the inputs of an earlier job")
 
 

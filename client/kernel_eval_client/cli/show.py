@@ -9,6 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from kernel_eval_client.async_client import Finished
+from kernel_eval_client.cli import show_device
+from kernel_eval_client.cli.wording import BAD, DIM, GOOD, milliseconds, plain, short
 from kernel_eval_client.errors import CallerError, KernelEvalError, ServiceError
 from kernel_eval_client.explain import excerpt, spots
 from kernel_eval_client.job import Job
@@ -17,19 +19,8 @@ from kernel_eval_client.machine_code import MachineCode
 from kernel_eval_client.result import KernelResult, Result
 from kernel_eval_client.timing import Speedup
 
-GOOD, BAD, DIM = "bold green", "bold red", "dim"
 ERROR_LINES = 12
-SHORT = 72
 KERNELS = 8
-
-
-def milliseconds(value: float | None) -> str:
-    """At the unit that reads best."""
-    if value is None:
-        return "–"
-    if value < 1.0:
-        return f"{value * 1000:.3g} µs"
-    return f"{value:.4g} ms" if value < 1000.0 else f"{value / 1000:.4g} s"
 
 
 def runtime(found: KernelResult | None) -> str:
@@ -60,23 +51,16 @@ def result(console: Console, name: str, source: str, found: Result, *, verbose: 
         console.print(Text.assemble(("  flag      ", "yellow"), flag))
     if found.error:
         _failure(console, found.error, source, verbose=verbose)
+    if (checked := found.sanitizer) is not None:
+        show_device.sanitizer(console, checked, source)
+    if (metrics := found.device_metrics) is not None:
+        show_device.device_metrics(console, metrics)
     if kernel.machine_code:
         machine_code(console, kernel.machine_code)
     if found.artifacts:
         console.print(Text(f"  artifacts {_texts(found)}: kernel-eval artifacts {found.job_id} -o DIR", style=DIM))
     if verbose and kernel.output:
         console.print(Text("  printed:\n" + kernel.output, style=DIM))
-
-
-def plain(text: str) -> str:
-    """Without what a terminal would obey: it is strangers' text."""
-    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
-
-
-def short(text: str) -> str:
-    """Its first line, cut where it is long."""
-    line = text.partition("\n")[0]
-    return line if len(line) <= SHORT else f"{line[: SHORT - 1]}…"
 
 
 def _facts(found: Result) -> Iterator[tuple[str, str]]:
@@ -192,7 +176,7 @@ def summary(console: Console, found: Iterable[Finished]) -> None:
         verdict = each.result.verdict if each.result else type(each.error).__name__
         counts[verdict] = counts.get(verdict, 0) + 1
         passed = each.result is not None and each.result.passed
-        text = each.result.error if each.result else str(each.error)
+        text = _what(each.result) if each.result else str(each.error)
         table.add_row(
             Text(each.submission.label or str(each.index)),
             Text(verdict, style=GOOD if passed else BAD),
@@ -202,3 +186,9 @@ def summary(console: Console, found: Iterable[Finished]) -> None:
         )
     console.print(table)
     console.print("\n" + ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())))
+
+
+def _what(found: Result) -> str | None:
+    """Why it did not pass; of one that passed what the sanitizer found."""
+    checked = found.sanitizer
+    return found.error or (f"sanitizer {checked.headline}" if checked is not None and checked.found else None)

@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kernel_eval_client.cli.show import BAD, DIM, GOOD, runtime, short, speedup
+from kernel_eval_client.cli.show import runtime, speedup
+from kernel_eval_client.cli.wording import BAD, DIM, GOOD, short
 from kernel_eval_client.suites import Case, Outcome, Score, score
 from kernel_eval_client.suites.scoring import Mean, Share
 

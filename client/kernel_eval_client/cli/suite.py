@@ -12,9 +12,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from kernel_eval_client.cli import show_suite
 from kernel_eval_client.cli.exits import Exit, exit_of
+from kernel_eval_client.cli.options import options
 from kernel_eval_client.cli.session import Session
 from kernel_eval_client.errors import CallerError, KernelEvalError
-from kernel_eval_client.submission import Options
 from kernel_eval_client.suites import Case, Outcome, cases, read
 from kernel_eval_client.suites.book import Book, key_of
 
@@ -22,8 +22,7 @@ from kernel_eval_client.suites.book import Book, key_of
 def suite(session: Session, given: argparse.Namespace) -> Exit:
     """Judges what is not in the results file yet; as JSON a line for each candidate, and one with the scores."""
     problems = read(given.suite, given.candidates, layout=given.layout, small=given.small)
-    options = {name: value for name in Options.__annotations__ if (value := getattr(given, name, None)) is not None}
-    every = list(cases(problems, options))
+    every = list(cases(problems, options(given)))
     chosen, unmatched = [case for case in every if _wanted(case, given)], _unmatched(every, given)
     if not chosen:
         why = "; ".join(unmatched) or "--only, --level and --candidate leave out all of them"

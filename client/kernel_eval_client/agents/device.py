@@ -1,0 +1,59 @@
+"""What the hardware counters and compute-sanitizer say, in a few lines; what is by the submission's word is marked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kernel_eval_client.device_metrics import KernelMetrics, in_words
+from kernel_eval_client.explain import Spot, excerpt
+from kernel_eval_client.quoted import cut, plain, quoted
+from kernel_eval_client.result import Result
+from kernel_eval_client.sanitizer import Finding
+
+_KERNELS, _ADVICE, _ASKED, _FINDINGS = 3, 3, 4, 3
+
+
+def sanitized(found: Result, source: str) -> Iterator[str]:
+    """What became of it, and each finding with its line."""
+    checked = found.sanitizer
+    if checked is None:
+        return
+    yield f"sanitizer: {cut(plain(checked.headline), 300)}"
+    findings = [(tool, finding) for tool in checked.found for finding in tool.findings]
+    for tool, finding in findings[:_FINDINGS]:
+        often = f" ({finding.count} times)" if finding.count > 1 else ""
+        yield quoted(f"{tool.name}: {finding.kind}{often}: {finding.place}", 200)
+        yield from (quoted(line, 120) for line in _at(finding, source))
+    if len(findings) > _FINDINGS:
+        yield f"{len(findings) - _FINDINGS} more: part=sanitizer has them"
+
+
+def counters(found: Result) -> Iterator[str]:
+    """The candidate's kernels, the longest first, and the advice about them."""
+    metrics = found.device_metrics
+    if metrics is None:
+        return
+    side = metrics.candidate
+    if not metrics.measured or side is None or not side.kernels:
+        reason = (side.reason if side is not None else None) or metrics.reason or "no kernel was seen"
+        yield f"counters: unavailable: {cut(plain(reason), 240)}"
+        return
+    yield "counters, by its own processes' word (part=device_metrics has all):"
+    for kernel in side.kernels[:_KERNELS]:
+        yield quoted(f"{_named(kernel)}: {', '.join(in_words(kernel)) or 'no figures'}", 260)
+        for one in kernel.asked[:_ASKED]:
+            value = "not given" if one.value is None else f"{one.value:.6g} {one.unit}".rstrip()
+            yield quoted(f"{one.name} = {value}", 200)
+    for advice in side.advice[:_ADVICE]:
+        yield quoted(f"advice about {cut(advice.kernel, 60)}: {advice.says}", 300)
+
+
+def _named(kernel: KernelMetrics) -> str:
+    share = "" if kernel.share is None else f" ({kernel.share:.0%} of the time)"
+    return cut(kernel.name, 60) + share
+
+
+def _at(finding: Finding, source: str) -> list[str]:
+    if finding.line is None or not finding.in_source:
+        return []
+    return excerpt(source, Spot(finding.line, finding.kind))

@@ -1,0 +1,198 @@
+"""What the hardware counters say of each kernel; docs/DEVICE_METRICS_GUIDE.md explains each figure.
+
+All of it is by the word of the submission's own process tree, as names are its own: information, no evidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernel_eval_client.untyped import member, number, objects, text, whole
+
+MEASURED = "measured"
+
+
+@dataclass(frozen=True)
+class Stall:
+    """What a warp waits for, and which part of the time between two of its instructions, in per cent."""
+
+    reason: str
+    percent: float
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A metric that was asked for by name; `value` None where the profiler gave none."""
+
+    name: str
+    value: float | None
+    unit: str
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What a rule says about a kernel, with the figures that it goes by."""
+
+    kernel: str
+    rule: str
+    says: str
+    figures: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class KernelMetrics:
+    """One kernel over all its launches in a call. Per cent from 0 to 100, `share` of the device time from 0 to 1.
+
+    None is what the profiler did not give. `stalls` are largest first; `raw` has the rest.
+    """
+
+    name: str
+    launches: int | None = None
+    time_us: float | None = None
+    share: float | None = None
+    sm_percent: float | None = None
+    memory_percent: float | None = None
+    dram_percent: float | None = None
+    dram_bytes_per_s: float | None = None
+    l1_hit_percent: float | None = None
+    l2_hit_percent: float | None = None
+    achieved_occupancy: float | None = None
+    theoretical_occupancy: float | None = None
+    limited_by: str | None = None
+    tensor_percent: float | None = None
+    registers: int | None = None
+    bound: str | None = None
+    stalls: Sequence[Stall] = ()
+    asked: Sequence[Asked] = ()
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, wire: Mapping[str, Any]) -> KernelMetrics:
+        """Of one entry of `kernels`, whatever it has."""
+        stalls = [(text(each.get("reason")), number(each.get("percent"))) for each in objects(wire.get("stalls"))]
+        asked = wire.get("asked")
+        return cls(
+            name=text(wire.get("name")) or "?",
+            launches=whole(wire.get("launches")),
+            time_us=number(wire.get("time_us")),
+            share=number(wire.get("share")),
+            sm_percent=number(member(wire, "speed_of_light", "sm_percent")),
+            memory_percent=number(member(wire, "speed_of_light", "memory_percent")),
+            dram_percent=number(member(wire, "memory", "dram_percent")),
+            dram_bytes_per_s=number(member(wire, "memory", "dram_bytes_per_s")),
+            l1_hit_percent=number(member(wire, "memory", "l1_hit_percent")),
+            l2_hit_percent=number(member(wire, "memory", "l2_hit_percent")),
+            achieved_occupancy=number(member(wire, "occupancy", "achieved_percent")),
+            theoretical_occupancy=number(member(wire, "occupancy", "theoretical_percent")),
+            limited_by=text(member(wire, "occupancy", "limited_by")),
+            tensor_percent=number(wire.get("tensor_percent")),
+            registers=whole(wire.get("registers")),
+            bound=text(member(wire, "roofline", "bound")),
+            stalls=tuple(Stall(reason, percent) for reason, percent in stalls if reason and percent is not None),
+            asked=tuple(
+                Asked(str(name), number(member(one, "value")), text(member(one, "unit")) or "")
+                for name, one in (asked.items() if isinstance(asked, Mapping) else ())
+            ),
+            raw=wire,
+        )
+
+
+@dataclass(frozen=True)
+class SideMetrics:
+    """Those of the candidate or of the reference; `seconds` is what reading them took."""
+
+    status: str
+    reason: str | None = None
+    kernels: Sequence[KernelMetrics] = ()
+    kernels_left_out: int = 0
+    advice: Sequence[Advice] = ()
+    seconds: float | None = None
+
+    @classmethod
+    def of(cls, wire: Mapping[str, Any]) -> SideMetrics:
+        """Of `candidate` or `reference`, whatever it has."""
+        advice = [
+            Advice(
+                text(each.get("kernel")) or "?",
+                text(each.get("rule")) or "?",
+                text(each.get("says")) or "",
+                figures if isinstance(figures := each.get("figures"), Mapping) else {},
+            )
+            for each in objects(wire.get("advice"))
+        ]
+        return cls(
+            status=text(wire.get("status")) or "unavailable",
+            reason=text(wire.get("reason")),
+            kernels=tuple(KernelMetrics.of(each) for each in objects(wire.get("kernels"))),
+            kernels_left_out=whole(wire.get("kernels_left_out")) or 0,
+            advice=tuple(advice),
+            seconds=number(wire.get("seconds")),
+        )
+
+
+@dataclass(frozen=True)
+class DeviceMetrics:
+    """The whole answer. `status` is `measured`, or `unavailable` with the reason and what to do.
+
+    `metrics` are those that were asked for by name; `reference` only of comparisons. `raw` is the answer as it came,
+    with the original service's names in `original_device_metrics` and `custom_device_metrics`.
+    """
+
+    status: str
+    reason: str | None = None
+    level: str | None = None
+    metrics: Sequence[str] = ()
+    profiler: str | None = None
+    candidate: SideMetrics | None = None
+    reference: SideMetrics | None = None
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def measured(self) -> bool:
+        """Whether there are any figures."""
+        return self.status == MEASURED
+
+    @property
+    def sides(self) -> Sequence[tuple[str, SideMetrics]]:
+        """Those that are there, by name, the candidate's first."""
+        named = (("candidate", self.candidate), ("reference", self.reference))
+        return [(name, side) for name, side in named if side is not None]
+
+    @classmethod
+    def of(cls, wire: Any) -> DeviceMetrics | None:
+        """Of `kernel_exec_result.metadata.device_metrics`, whatever it has; None where none were asked for."""
+        if not isinstance(wire, Mapping):
+            return None
+        candidate, reference, metrics = (wire.get(name) for name in ("candidate", "reference", "metrics"))
+        return cls(
+            status=text(wire.get("status")) or "unavailable",
+            reason=text(wire.get("reason")),
+            level=text(wire.get("level")),
+            metrics=tuple(each for each in metrics if isinstance(each, str)) if isinstance(metrics, list) else (),
+            profiler=text(wire.get("profiler")),
+            candidate=SideMetrics.of(candidate) if isinstance(candidate, Mapping) else None,
+            reference=SideMetrics.of(reference) if isinstance(reference, Mapping) else None,
+            raw=wire,
+        )
+
+
+def in_words(kernel: KernelMetrics) -> list[str]:
+    """The figures that are there, each in a few words, the telling ones first."""
+    told = []
+    for name, percent in (("SM", kernel.sm_percent), ("memory", kernel.memory_percent), ("DRAM", kernel.dram_percent)):
+        if percent is not None:
+            told.append(f"{name} {percent:.0f}% of peak")
+    if kernel.achieved_occupancy is not None:
+        of = "" if kernel.theoretical_occupancy is None else f" of {kernel.theoretical_occupancy:.0f}%"
+        limit = f", limited by {kernel.limited_by.replace('_', ' ')}" if kernel.limited_by else ""
+        told.append(f"occupancy {kernel.achieved_occupancy:.0f}%{of}{limit}")
+    if kernel.l2_hit_percent is not None:
+        told.append(f"L2 hits {kernel.l2_hit_percent:.0f}%")
+    if kernel.tensor_percent:
+        told.append(f"tensor cores {kernel.tensor_percent:.0f}%")
+    if kernel.stalls:
+        first = kernel.stalls[0]
+        told.append(f"waits for {first.reason.replace('_', ' ')} {first.percent:.0f}%")
+    return told
