@@ -34,7 +34,7 @@ class Building:
     def __init__(self, bench: Workbench, request: Request, cancelled: Callable[[], bool]) -> None:
         self._bench = bench
         self._timeout: float = request.build_seconds
-        self._left = self._timeout
+        self._left: float = self._timeout
         self._own_timeout = request.build_timeout is not None
         self._cancelled = cancelled
 

@@ -9,8 +9,9 @@ from typing import Any
 from domain.device_metrics import CountersAsked
 from domain.listing import MAX_PROFILE_BYTES, PROFILE, NoListing, ProfilerReport
 from domain.result import CANDIDATE, first_line
-from profiling.counter_choice import PRINTING, arguments
-from profiling.counter_report import MAX_BYTES, described
+from profiling.counter_choice import PRINTING, arguments, refused
+from profiling.counter_report import MAX_CHARS
+from profiling.hardware_counters import described
 from tasks import instruments
 from tasks.contender import Contender
 from tasks.inspection import Inspection, NotInspected, content, spent
@@ -21,7 +22,7 @@ EXPORT, REPORT, TABLE = "profile", f"profile.{PROFILE}", "counters.csv"
 NO_NCU = (
     "Nsight Compute (`ncu`) is not on this worker: install NVIDIA's package nsight-compute, or a CUDA toolkit with it"
 )
-REFUSED_SIGN = "ERR_NVGPUCTRPERM"
+NO_PERMISSION = "ERR_NVGPUCTRPERM"
 REFUSED = (
     "the driver refuses counters to unprivileged processes: load it with NVreg_RestrictProfilingToAdminUsers=0 "
     "(docs/DEVICE_METRICS_GUIDE.md)"
@@ -63,26 +64,34 @@ def _as_originally(inspection: Inspection, flat: dict[str, dict[str, Any]]) -> d
 def _measured(
     inspection: Inspection, contender: Contender, ncu: Path, asked: CountersAsked
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    folder, seconds = contender.folder, asked.level.seconds
+    printed, failure = _counted(inspection, contender, ncu, asked, without=())
+    unknown = refused(printed)
+    if unknown:  # Nothing is counted then.
+        printed, failure = _counted(inspection, contender, ncu, asked, without=unknown)
+    if NO_PERMISSION in printed:
+        raise NotInspected(REFUSED)
+    report = content(contender.folder / REPORT, MAX_PROFILE_BYTES)
+    if report is None:
+        raise NotInspected(failure or _complaint(printed) or "the call launched no kernel, or the profiler saw none")
+    contender.profile = ProfilerReport.of(report)
+    said = inspection.program(contender, [*INTO_FILE, str(ncu), "--import", REPORT, *PRINTING], READ_S)
+    table = (content(contender.folder / TABLE, MAX_CHARS) or b"").decode(errors="replace")
+    try:
+        side, flat = described(table, asked.metrics)
+    except ValueError as error:
+        raise NotInspected(f"the profiler's report cannot be read: {_complaint(said) or error}") from error
+    return {**side, "metrics_refused": list(unknown)}, flat
+
+
+def _counted(
+    inspection: Inspection, contender: Contender, ncu: Path, asked: CountersAsked, without: tuple[str, ...]
+) -> tuple[str, str | None]:
     tool = [
         *(str(ncu), "--profile-from-start", "off", "--target-processes", "application-only"),
         *("--export", EXPORT, "--force-overwrite"),
-        *arguments(asked.level, asked.metrics),
+        *arguments(asked.level, asked.metrics, without=without),
     ]
-    printed, failure = inspection.call(contender, tool, seconds, WARM_UP)
-    if REFUSED_SIGN in printed:
-        raise NotInspected(REFUSED)
-    report = content(folder / REPORT, MAX_PROFILE_BYTES)
-    if report is None:
-        raise NotInspected(failure or _complaint(printed) or "the profiler left no report")
-    contender.profile = ProfilerReport.of(report)
-    command = [*INTO_FILE, str(ncu), "--import", REPORT, *PRINTING]
-    said = inspection.program(contender, command, READ_S)
-    table = content(folder / TABLE, MAX_BYTES)
-    try:
-        return described((table or b"").decode(errors="replace"), asked.metrics)
-    except ValueError as error:
-        raise NotInspected(f"the profiler's report cannot be read: {_complaint(said) or error}") from error
+    return inspection.call(contender, tool, asked.level.seconds, WARM_UP)
 
 
 def _complaint(printed: str) -> str | None:

@@ -136,13 +136,16 @@ def content(path: Path, most: int) -> bytes | None:
         opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
-    with os.fdopen(opened, "rb") as file:
-        status = os.fstat(file.fileno())
+    try:
+        status = os.fstat(opened)
         if not stat.S_ISREG(status.st_mode):
             return None
         if status.st_size > most:
             raise NotInspected(f"the tool's report has {status.st_size >> 20} MiB, and {most >> 20} MiB are read")
-        return file.read(most)
+        with os.fdopen(opened, "rb", closefd=False) as file:
+            return file.read(most)
+    finally:
+        os.close(opened)
 
 
 def spent(since: float) -> float:

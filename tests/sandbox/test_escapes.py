@@ -1,4 +1,4 @@
-"""Nobody gets out, and nobody uses up the host: every attack of `attacks.py`, below root, below a user, and beneath a tool."""
+"""Nobody gets out, and nobody uses up the host: every attack of `attacks.py`, from root, a user, and beneath a tool."""
 
 from __future__ import annotations
 
