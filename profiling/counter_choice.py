@@ -122,7 +122,8 @@ BASIC = (
 PRINTING = ("--csv", "--page", "raw", "--print-units", "base")
 """How a report is printed so that profiling/counter_report.py reads it."""
 
-_REFUSED = re.compile(r"^==ERROR== Failed to (?:access|find) the following \d+ metrics?: (.+)$", re.MULTILINE)
+_COMPLAINT = re.compile(r"^==ERROR== .*\bmetrics?\b.*$", re.MULTILINE)
+_NAME = re.compile(r"(?<![\w.:/])[a-z][a-z0-9]*_[a-z0-9_]*(?:\.[a-z0-9_]+){0,5}(?![\w/])", re.ASCII)
 
 
 def arguments(level: Level, metrics: Sequence[str] = (), *, without: Collection[str] = ()) -> list[str]:
@@ -148,7 +149,7 @@ def arguments(level: Level, metrics: Sequence[str] = (), *, without: Collection[
 def refused(said: str) -> tuple[str, ...]:
     """The metrics that ncu says this card does not have, out of what it printed.
 
-    ncu then counts nothing at all, so the run is to be repeated without them.
+    ncu then counts nothing at all, so the run is to be repeated without them. Its sentence differs between versions:
+    "Failed to access the following 2 metrics: …", "Failed to find metric …".
     """
-    names = [name.strip() for line in _REFUSED.findall(said) for name in line.split(",")]
-    return tuple(dict.fromkeys(name for name in names if name))
+    return tuple(dict.fromkeys(name for line in _COMPLAINT.findall(said) for name in _NAME.findall(line)))

@@ -50,10 +50,11 @@ def test_asked_metrics_come_besides_and_once() -> None:
 def test_what_the_card_lacks_is_left_out_of_the_next_run() -> None:
     said = (
         "==PROF== Connected to process 7 (/usr/bin/python3)\n"
-        "==ERROR== Failed to access the following 2 metrics: nope.sum, sm__ops_path_tensor_src_fp8_sparsity_on.sum\n"
+        "==ERROR== Failed to access the following 2 metrics: no__one.sum, sm__ops_path_tensor_src_fp8_sparsity_on.sum\n"
     )
     lacking = refused(said)
-    assert lacking == ("nope.sum", "sm__ops_path_tensor_src_fp8_sparsity_on.sum")
-    left = _metrics(arguments(Level.BASIC, ["nope.sum"], without=lacking))
+    assert lacking == ("no__one.sum", "sm__ops_path_tensor_src_fp8_sparsity_on.sum")
+    left = _metrics(arguments(Level.BASIC, ["no__one.sum"], without=lacking))
     assert len(left) == len(BASIC) - 1 and not set(lacking) & set(left)
-    assert refused("==PROF== Disconnected\n") == ()
+    assert refused("==ERROR== Failed to find metric memory_x.\n") == ("memory_x",)
+    assert refused("==PROF== Disconnected\n==ERROR== The application returned an error code (1).\n") == ()
