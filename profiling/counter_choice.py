@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 
-FULL = "full"
+from domain.device_metrics import Level
 
-LAUNCHES = {"basic": 64, FULL: 32}
+LAUNCHES = {Level.BASIC: 64, Level.FULL: 32}
 """Kernel launches of a call that are counted at most: each is run again for every pass, 24 times at "basic" and 38 at
 "full" on an H200 (docs/measurements.md)."""
 
@@ -122,25 +122,26 @@ BASIC = (
 PRINTING = ("--csv", "--page", "raw", "--print-units", "base")
 """How a report is printed so that profiling/counter_report.py reads it."""
 
-_REFUSED = re.compile(r"^==ERROR== Failed to (?:access|find) the following \d+ metrics?: (.+)$", re.MULTILINE)
+_COMPLAINT = re.compile(r"^==ERROR== .*\bmetrics?\b.*$", re.MULTILINE)
+_NAME = re.compile(r"(?<![\w.:/])[a-z][a-z0-9]*_[a-z0-9_]*(?:\.[a-z0-9_]+){0,5}(?![\w/])", re.ASCII)
 
 
-def arguments(level: str, metrics: Sequence[str] = (), *, without: Collection[str] = ()) -> list[str]:
-    """ncu's arguments for counting at `level` ("basic" or "full"), and `metrics` besides.
+def arguments(level: Level, metrics: Sequence[str] = (), *, without: Collection[str] = ()) -> list[str]:
+    """ncu's arguments for counting at `level`, and `metrics` besides.
 
     `without` are names that ncu has refused on this card. What is run, where the report goes and which part of the
     process is looked at is the caller's.
     """
-    named = [*(() if level == FULL else BASIC), *metrics]
+    named = [*(BASIC if level is Level.BASIC else ()), *metrics]
     kept = [name for name in dict.fromkeys(named) if name not in without]
     return [
-        *(("--set", "full") if level == FULL else ()),
+        *(("--set", "full") if level is Level.FULL else ()),
         *(("--metrics", ",".join(kept)) if kept else ()),
         "--clock-control", "none",  # The clocks are the worker's, and those that the times were taken at.
         # ncu's default, and wanted: caches are emptied before each pass, as they are cold in a timed window. Without it
         # the second pass of a kernel finds in the L2 what the first has left there.
         "--cache-control", "all",
-        "--launch-count", str(LAUNCHES[FULL if level == FULL else "basic"]),
+        "--launch-count", str(LAUNCHES[level]),
         "--kill", "no",  # The process ends by itself: a runner that is killed looks like one that crashed.
     ]  # fmt: skip
 
@@ -148,7 +149,7 @@ def arguments(level: str, metrics: Sequence[str] = (), *, without: Collection[st
 def refused(said: str) -> tuple[str, ...]:
     """The metrics that ncu says this card does not have, out of what it printed.
 
-    ncu then counts nothing at all, so the run is to be repeated without them.
+    ncu then counts nothing at all, so the run is to be repeated without them. Its sentence differs between versions:
+    "Failed to access the following 2 metrics: …", "Failed to find metric …".
     """
-    names = [name.strip() for line in _REFUSED.findall(said) for name in line.split(",")]
-    return tuple(dict.fromkeys(name for name in names if name))
+    return tuple(dict.fromkeys(name for line in _COMPLAINT.findall(said) for name in _NAME.findall(line)))

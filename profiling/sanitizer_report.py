@@ -46,15 +46,13 @@ a killed kernel leads to is not what it did."""
 _NO_DETAIL = re.compile(
     r"(?:(?:Error|Warning): )?(?:Race reported|\(?.{0,40}Potential \w+ hazard|Leaked )", re.IGNORECASE
 )
-_PLACE = re.compile(r"\bat (?P<kernel>.{1,2048}?)\+0x[0-9a-f]{1,16}(?: in (?P<file>.{1,1024}?):(?P<line>\d{1,7})\b)?")
-_OLD_PLACE = re.compile(
-    r"\bat 0x[0-9a-f]{1,16} in (?:(?P<file>[^:]{1,1024}):(?P<line>\d{1,7}):)?(?P<kernel>.{1,2048})$"
-)
-_FRAME = re.compile(
-    r"Device Frame: ?(?P<kernel>.{1,2048}?)\+0x[0-9a-f]{1,16}(?: in (?P<file>.{1,1024}?):(?P<line>\d{1,7})\b)?"
-)
-_THREAD = re.compile(r"\bby thread (\(\d{1,10},\d{1,10},\d{1,10}\)) in block (\(\d{1,10},\d{1,10},\d{1,10}\))")
-_ACCESS = re.compile(r"\b(Read|Write|Atomic) access at ", re.IGNORECASE)
+_AT = r"(?P<kernel>.{1,2048}?)\+0x[0-9a-f]{1,16}(?: in (?P<file>.{1,1024}?):(?P<line>\d{1,7})\b)?"
+# All of them are matched where they must begin: a stranger's line with a thousand beginnings would take a minute.
+_PLACE = re.compile(_AT)
+_OLD_PLACE = re.compile(r"0x[0-9a-f]{1,16} in (?:(?P<file>[^:]{1,1024}):(?P<line>\d{1,7}):)?(?P<kernel>.{1,2048})$")
+_FRAME = re.compile(r"Device Frame: ?" + _AT)
+_THREAD = re.compile(r"by thread (\(\d{1,10},\d{1,10},\d{1,10}\)) in block (\(\d{1,10},\d{1,10},\d{1,10}\))")
+_ACCESS = re.compile(r"\b(Read|Write|Atomic) (?:access|Thread \([\d, ]{1,40}\)) at ", re.IGNORECASE)
 _HAZARDS = re.compile(r"\[(\d{1,12}) hazards?\]")
 _ADDRESS = re.compile(r" ?(?:\bat )?(?<!\+)\b0x[0-9a-f]{5,16}\b")
 _ERROR = re.compile(r"^error: ", re.IGNORECASE)
@@ -146,17 +144,17 @@ def _findings(lines: list[str]) -> Iterator[Finding]:
         details = [line.strip() for line in lines[start:at]]
         if not head or _NOTE.match(head):
             continue
-        if any(_FRAME.search(line) or _place(line) for line in details) or _NO_DETAIL.match(head):
+        if any(_FRAME.match(line) or _place(line) for line in details) or _NO_DETAIL.match(head):
             yield _finding(head, details)
 
 
 def _finding(head: str, details: list[str]) -> Finding:
     accesses = [line for line in (head, *details) if _ACCESS.search(line)]
-    where = next(filter(None, (_place(line) for line in (head, *details) if not line.startswith("Device"))), None)
-    frames = [match for line in details if (match := _FRAME.search(line))]
+    where = next(filter(None, (_place(line) for line in (head, *details))), None)
+    frames = [match for line in details if (match := _FRAME.match(line))]
     lined = where if where and where["line"] else next((one for one in reversed(frames) if one["line"]), where)
     outermost = frames[-1] if frames else where
-    by = next(filter(None, (_THREAD.search(line) for line in details)), None)
+    by = next(filter(None, (_THREAD.match(line) for line in details)), None)
     kind = _kind(head, accesses)
     said = [head, *details] if accesses else [kind, *details]
     return Finding(
@@ -175,7 +173,7 @@ def _kind(head: str, accesses: list[str]) -> str:
     """Without what differs between two findings of a kind: places and addresses."""
     head = _ERROR.sub("", head)
     if accesses:
-        before = head.split(" between ", 1)[0]
+        before = re.split(r" between | detected ", head, maxsplit=1)[0]
         both = dict.fromkeys(match[1].capitalize() for line in accesses for match in _ACCESS.finditer(line))
         return printable(f"{before}: {' and '.join(both)} access", KIND_CHARS)
     return printable(_ADDRESS.sub("", head), KIND_CHARS)
@@ -189,7 +187,9 @@ def _says(lines: list[str]) -> str:
 
 
 def _place(line: str) -> re.Match[str] | None:
-    return _PLACE.search(line) or _OLD_PLACE.search(line)
+    access = _ACCESS.search(line)
+    start = 3 if line.startswith("at ") else access.end() if access else None
+    return None if start is None else _PLACE.match(line, start) or _OLD_PLACE.match(line, start)
 
 
 def _grouped(found: list[Finding]) -> list[Finding]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from domain.device_metrics import Level
 from profiling.counter_choice import BASIC, LAUNCHES, arguments, refused
 from profiling.counter_report import read
 
@@ -23,8 +24,8 @@ def test_every_basic_metric_is_one_that_the_card_counts() -> None:
     assert not any(name.startswith("derived__") for name in BASIC), "ncu refuses to be asked for these"
 
 
-@pytest.mark.parametrize("level", ["basic", "full"])
-def test_clocks_are_left_alone_and_launches_are_bounded(level: str) -> None:
+@pytest.mark.parametrize("level", Level)
+def test_clocks_are_left_alone_and_launches_are_bounded(level: Level) -> None:
     given = arguments(level)
     assert given[given.index("--clock-control") + 1] == "none"
     assert given[given.index("--cache-control") + 1] == "all"
@@ -33,26 +34,27 @@ def test_clocks_are_left_alone_and_launches_are_bounded(level: str) -> None:
 
 
 def test_basic_names_its_metrics_and_full_takes_the_set() -> None:
-    assert _metrics(arguments("basic")) == list(BASIC)
-    assert "--set" not in arguments("basic")
-    full = arguments("full")
+    assert _metrics(arguments(Level.BASIC)) == list(BASIC)
+    assert "--set" not in arguments(Level.BASIC)
+    full = arguments(Level.FULL)
     assert full[:2] == ["--set", "full"]
     assert _metrics(full) == []
 
 
 def test_asked_metrics_come_besides_and_once() -> None:
-    assert _metrics(arguments("full", ["lts__t_bytes.sum", "lts__t_bytes.sum"])) == ["lts__t_bytes.sum"]
-    asked = _metrics(arguments("basic", ["lts__t_bytes.sum", BASIC[0]]))
+    assert _metrics(arguments(Level.FULL, ["lts__t_bytes.sum", "lts__t_bytes.sum"])) == ["lts__t_bytes.sum"]
+    asked = _metrics(arguments(Level.BASIC, ["lts__t_bytes.sum", BASIC[0]]))
     assert asked == [*BASIC, "lts__t_bytes.sum"]
 
 
 def test_what_the_card_lacks_is_left_out_of_the_next_run() -> None:
     said = (
         "==PROF== Connected to process 7 (/usr/bin/python3)\n"
-        "==ERROR== Failed to access the following 2 metrics: nope.sum, sm__ops_path_tensor_src_fp8_sparsity_on.sum\n"
+        "==ERROR== Failed to access the following 2 metrics: no__one.sum, sm__ops_path_tensor_src_fp8_sparsity_on.sum\n"
     )
     lacking = refused(said)
-    assert lacking == ("nope.sum", "sm__ops_path_tensor_src_fp8_sparsity_on.sum")
-    left = _metrics(arguments("basic", ["nope.sum"], without=lacking))
+    assert lacking == ("no__one.sum", "sm__ops_path_tensor_src_fp8_sparsity_on.sum")
+    left = _metrics(arguments(Level.BASIC, ["no__one.sum"], without=lacking))
     assert len(left) == len(BASIC) - 1 and not set(lacking) & set(left)
-    assert refused("==PROF== Disconnected\n") == ()
+    assert refused("==ERROR== Failed to find metric memory_x.\n") == ("memory_x",)
+    assert refused("==PROF== Disconnected\n==ERROR== The application returned an error code (1).\n") == ()

@@ -90,6 +90,25 @@ def test_a_planted_race_on_a_real_card() -> None:
     assert one.count == 3456480 + 1008544
 
 
+def test_a_hazard_report_names_its_place_too() -> None:
+    text = """\
+========= Error: Potential WAW hazard detected at __shared__ 0x0 in block (0,0,0) :
+=========     Write Thread (0,0,0) at WAW()+0x2f0 in raceWAW.cu:20
+=========     Write Thread (1,0,0) at WAW()+0x2f0 in raceWAW.cu:20
+=========     Current Value : 1, Incoming Value : 2
+=========
+========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)
+"""
+    (one,) = read(BEGIN + text).findings
+    assert (one.kernel, one.file, one.line) == ("WAW()", "raceWAW.cu", 20)
+    assert one.kind == "Potential WAW hazard: Write access"
+
+
+def test_a_line_with_many_beginnings_is_read_once() -> None:
+    line = "=========     " + "at " * 1300 + "Read access at " * 3 + "\n"
+    assert read(BEGIN + line * 2000 + "========= ERROR SUMMARY: 0 errors\n").status == "clean"
+
+
 def test_uninitialized_memory_without_line_information() -> None:
     (one,) = read(BEGIN + UNINITIALIZED).findings
     assert one.kind == "Uninitialized __global__ memory read of size 4 bytes"
