@@ -112,22 +112,10 @@ def test_nothing_of_a_submission_stands_as_ours() -> None:
 
 
 NAMES = [
-    *(
-        "status",
-        "candidate",
-        "reference",
-        "kernels",
-        "advice",
-        "stalls",
-        "memory",
-        "occupancy",
-        "asked",
-        "name",
-        "share",
-    ),
-    *("tools", "memcheck", "findings", "line", "count", "kind", "percent", "reason", "time_us", "kernels_left_out"),
-    *("findings_left_out", "metrics", "value", "figures", "file"),
-]
+    "status", "candidate", "reference", "kernels", "advice", "stalls", "memory", "occupancy", "asked", "name", "share",
+    "tools", "memcheck", "findings", "line", "count", "kind", "percent", "reason", "time_us", "kernels_left_out",
+    "findings_left_out", "metrics", "value", "figures", "file",
+]  # fmt: skip
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=4),
