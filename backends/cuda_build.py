@@ -19,6 +19,10 @@ from domain.result import Status
 
 _ARCHS_WITH_VARIANT = frozenset({"sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121"})
 _HOST_CODE = "not allowed in JIT mode"
+_WITH_LINES = "-lineinfo"
+"""Changes no code; by it a sanitizer and a profiler name the source's lines."""
+_AFRESH = "--no-cache"
+"""What NVRTC takes out of its own cache comes without the assembler's report. Builds are kept elsewhere."""
 _OUR_PLACES = (SNIPPET_NAME, "__ke_", "__nv_name_map")
 """What the log says of errors in what we put behind the source, as against errors in the source."""
 
@@ -72,11 +76,13 @@ class Build:
         self.options = [
             f"-arch={self.arch}",
             assembler_report.VERBOSE,
+            _WITH_LINES,
+            _AFRESH,
             f"--pre-include={cuda_stand_ins.PRELUDE}",
             "--diag-suppress=47",  # A source or header may define the prelude's macros again.
             *(f"-I{path}" for path in include_folders()),
             *(["-D__KE_OWN_INTEGERS"] if cuda_stand_ins.own_integers(visible_code(self.source)) else []),
-            *self.user_options,
+            *(option for option in self.user_options if option != _WITH_LINES),
         ]
 
     def compile(self) -> Attempt:

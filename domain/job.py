@@ -34,6 +34,7 @@ class Stage(StrEnum):
     LOAD = "load"
     VALIDATE = "validate"
     TIME = "time"
+    INSPECT = "inspect"
     DONE = "done"
 
 
@@ -43,4 +44,5 @@ STATE_OF_STAGE: dict[Stage, State] = {
     Stage.LOAD: State.RUNNING,
     Stage.VALIDATE: State.RUNNING,
     Stage.TIME: State.RUNNING,
+    Stage.INSPECT: State.RUNNING,
 }

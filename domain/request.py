@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from domain.budget import Budget
-from domain.device_metrics import CountersAsked
+from domain.device_metrics import SANITIZER_SECONDS, CountersAsked
 from domain.kernel import Kernel
 from domain.listing import Form
 
@@ -65,6 +65,13 @@ class Request:
     def build_seconds(self) -> int:
         """What building may take."""
         return self.timeout if self.build_timeout is None else self.build_timeout
+
+    @property
+    def inspection_seconds(self) -> float:
+        """What tools may take that look into the kernels when everything else is known."""
+        asked = self.device_metrics
+        counters = asked.level.seconds * (1 if self.reference is None else 2) if asked is not None else 0.0
+        return counters + (SANITIZER_SECONDS if self.sanitize else 0.0)
 
     @property
     def operation(self) -> str:

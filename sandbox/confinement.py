@@ -46,12 +46,20 @@ class Confinement:
         return self.abi >= landlock.OLDEST_ABI
 
     @property
+    def starts_others(self) -> bool:
+        """Whether programs that a stranger starts can use the GPU."""
+        return self.gives_users or not self.lands
+
+    @property
     def gives_users(self) -> bool:
         """Whether strangers can have users of their own."""
         return identity.why_not() is None and (self.closed is None or self.searches)
 
-    def apply(self, folder: Path, *, gpu: bool) -> None:
-        """In a child of one thread: confined to `folder`, as its owner. Raises OSError, RuntimeError."""
+    def apply(self, folder: Path, *, gpu: bool, starts_others: bool = False) -> None:
+        """In a child of one thread: confined to `folder`, as its owner. Raises OSError, RuntimeError.
+
+        `starts_others`: programs that it starts use the GPU. Not where `starts_others` says no.
+        """
         if len(os.listdir("/proc/self/task")) != 1:
             raise RuntimeError("a process is confined before it starts threads, and this one has some")
         os.setsid()
@@ -69,7 +77,7 @@ class Confinement:
         keep_descendants()
         _settle_in(folder)
         if self.lands:
-            self._restrict_files(folder, gpu=gpu)
+            self._restrict_files(folder, gpu=gpu, of_all=starts_others and own_user)
         if self.filters:
             signals_elsewhere = own_user or (self.lands and landlock.keeps_signals(self.abi))
             seccomp.install(self._filter(own_user=own_user), own_user=own_user, signals_elsewhere=signals_elsewhere)
@@ -86,7 +94,7 @@ class Confinement:
     def _filter(self, *, own_user: bool) -> bytes:
         return seccomp.rules(own_user=own_user, truncation_elsewhere=landlock.keeps_truncation(self.abi))
 
-    def _restrict_files(self, folder: Path, *, gpu: bool) -> None:
+    def _restrict_files(self, folder: Path, *, gpu: bool, of_all: bool) -> None:
         rules = landlock.Ruleset(self.abi)
         for place, access in self._places + (self._nodes if gpu else []):
             rules.allow(place, access)
@@ -96,7 +104,9 @@ class Confinement:
             _allow(rules, SHARED_MEMORY, USE_SHARED_MEMORY)
         # CUDA names its threads there as it starts, and gives up where it cannot (error 304). The rule holds for as
         # long as the descriptor does: what /proc shows of a process is made anew whenever nobody has it open.
-        opened = _opened(Path("/proc/self/"))
+        # What it starts has entries of its own, which no rule can name yet: there the rule is for all of /proc, and
+        # whose files may be written is left to their owners.
+        opened = _opened(Path("/proc" if of_all else "/proc/self/"))
         self._itself = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, OUT_OF_THE_WAY)
         os.close(opened)
         rules.allow(self._itself, landlock.READ | landlock.WRITE)

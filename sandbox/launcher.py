@@ -1,206 +1,42 @@
-"""The trusted end of the sandbox: starts a zygote, has it fork runners, talks to them, ends them at their deadline."""
+"""The trusted end of the sandbox: starts a zygote, and has it fork runners."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from domain.fault import InfrastructureFault, JobCancelled, KernelFault
-from domain.result import Status
+from domain.fault import InfrastructureFault
 from sandbox import cgroup, identity
 from sandbox.census import end_all_of
 from sandbox.cgroup import Cgroup
-from sandbox.channel import Channel, ChannelClosed, Message, ProtocolError
+from sandbox.channel import Channel, ChannelClosed, Message
 from sandbox.environment import clean_environment
-from sandbox.freezer import NotFrozen, freeze, thaw
 from sandbox.output import Output
-from sandbox.reported_fault import reported
+from sandbox.runner_process import Runner
 from sandbox.usage import Usage
 
 ZYGOTE_START_S = 120.0
-TICK_S = 0.05
-HANG_UP_S = 0.5
-FREEZE_S = 20.0
-BRINGS_A_SUBMISSION = ("build", "load")
-
-
-class Runner:
-    """One untrusted process. `request` is a question with a deadline; every way of dying becomes a KernelFault."""
-
-    def __init__(
-        self, zygote: Zygote, pid: int, channel: Channel, output: Output, usage: Usage, group: Cgroup | None
-    ) -> None:
-        self.pid = pid
-        self.channel = channel
-        self.output = output
-        self.deadline = float("inf")
-        self.cancelled: Callable[[], bool] = lambda: False
-        self._zygote = zygote
-        self._usage = usage
-        self._group = group
-        self._status: int | None = None
-        self._entered = False
-        self._frozen: frozenset[int] = frozenset()
-        self._pidfd = os.pidfd_open(pid)
-
-    def request(self, message: Message, descriptors: tuple[int, ...] = ()) -> Message:
-        """Sends a message and waits for the answer; raises KernelFault when it is a fault or never comes."""
-        self.send(message, descriptors)
-        return self.answer()
-
-    def send(self, message: Message, descriptors: tuple[int, ...] = ()) -> None:
-        """Sends a message without waiting."""
-        if self._status is not None:
-            raise KernelFault(Status.CRASHED, "the kernel's process had been stopped before")
-        try:
-            self.channel.send(message, descriptors)
-        except ChannelClosed:
-            raise self._death() from None
-        self._entered = self._entered or message["op"] in BRINGS_A_SUBMISSION
-
-    def answer(self, within: float | None = None) -> Message:
-        """The next answer. After `within` seconds TimeoutError, the runner goes on; at the deadline it is killed."""
-        try:
-            message = self._wait(time.monotonic() + within if within is not None else None)
-        except ChannelClosed:
-            raise self._death() from None
-        except ProtocolError as error:
-            self.kill()
-            raise KernelFault(
-                Status.CRASHED, f"the runner answered with something that is no message: {error}"
-            ) from error
-        if message["op"] == "fault":
-            raise reported(message)
-        return message
-
-    def _wait(self, until: float | None) -> Message:
-        self.channel.sock.setblocking(False)
-        try:
-            while (message := self.channel.poll()) is None:
-                heard, _, _ = select.select([self.channel.fileno(), self.output.fileno()], [], [], TICK_S)
-                now = time.monotonic()
-                self._watch(now, idle=not heard)
-                if until is not None and now > until:
-                    raise TimeoutError
-        finally:
-            self.channel.sock.setblocking(True)
-        return message
-
-    def _watch(self, now: float, *, idle: bool) -> None:
-        self.output.drain()
-        if now > self.deadline:
-            self.kill()
-            raise KernelFault(
-                Status.TIMEOUT, "timed out: the kernel was stopped at its deadline; raise `timeout` or do less"
-            )
-        if self.cancelled():
-            self.kill()
-            raise JobCancelled
-        try:
-            self._usage.check(now, idle=idle)
-        except KernelFault:
-            self.kill()
-            raise
-
-    @property
-    def alive(self) -> bool:
-        return self._status is None and not select.select([self._pidfd], [], [], 0)[0]
-
-    def _death(self) -> KernelFault:
-        """The fault of a runner that is gone; raises InfrastructureFault where that is no submission's doing.
-
-        That is so where its zygote went first, and where no submission had been sent to it.
-        """
-        ended, _, _ = select.select([self._pidfd], [], [], HANG_UP_S)
-        status = self.kill()
-        # Only now: a runner may be seen dead a moment before the zygote that takes it along.
-        if not self._zygote.alive:
-            raise InfrastructureFault("the zygote died, and the runner with it")
-        if not self._entered:
-            raise InfrastructureFault("a runner died before it had a submission")
-        if not ended:
-            return KernelFault(
-                Status.CRASHED, "the kernel's process closed its connection to the referee and was stopped"
-            )
-        if not os.WIFSIGNALED(status):
-            code = os.waitstatus_to_exitcode(status)
-            return KernelFault(Status.CRASHED, f"the kernel's process exited with code {code} before it was done")
-        number = os.WTERMSIG(status)
-        if number == signal.SIGKILL:
-            return KernelFault(Status.OUT_OF_MEMORY, "the kernel's process was killed by the system: too much memory")
-        return KernelFault(Status.CRASHED, f"the kernel's process crashed: {_signal_name(number)}")
-
-    def freeze(self) -> int:
-        """Stops it and all that it has started, until `thaw`; returns from when on (time.perf_counter_ns) none ran.
-
-        Raises KernelFault for processes that do not stop.
-        """
-        try:
-            frozen = freeze(self.pid, FREEZE_S)
-        except NotFrozen:
-            self.kill()
-            raise KernelFault(Status.CRASHED, "the kernel's processes could not be stopped for a moment") from None
-        self._frozen = frozen.pids
-        return frozen.since_ns
-
-    def thaw(self) -> None:
-        """Lets what was frozen go on."""
-        thaw(self._frozen)
-        self._frozen = frozenset()
-
-    def stop(self) -> None:
-        """Sends the signals that end the runner and its session, and does not wait: `kill` does."""
-        if self._status is None:
-            with contextlib.suppress(ProcessLookupError):  # forked a moment ago, not yet in a session of its own
-                os.killpg(self.pid, signal.SIGKILL)
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
-            if self._group is not None:
-                self._group.end()
-
-    def kill(self) -> int:
-        """Ends the runner and everything it started; returns its wait status. Safe to call again.
-
-        A runner that has died by itself keeps its own status: a signal to a zombie changes nothing.
-        """
-        if self._status is None:
-            self.stop()
-            self._status = self._zygote.reap(self.pid, self._usage.user)
-            os.close(self._pidfd)
-            if self._group is not None:
-                self._group.close()
-            while select.select([self.output], [], [], 0)[0] and self.output.drain():
-                pass
-        return self._status
-
-    def close(self) -> None:
-        """Kill, and give back the descriptors."""
-        self.kill()
-        self.channel.close()
-        self.output.close()
 
 
 class Zygote:
     """A running zygote: `runner()` hands out a process that it has forked.
 
-    `folder` is where strangers' folders lie, `tools` one more that they may read and execute from.
+    `folder` is where strangers' folders lie, `tools` are more that they may read and execute from.
     """
 
-    def __init__(self, folder: Path, *, interpret: bool, memory_limit: int, tools: Path | None = None) -> None:
+    def __init__(self, folder: Path, *, interpret: bool, memory_limit: int, tools: Sequence[Path] = ()) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         with theirs:
             self._process = subprocess.Popen(
                 [
                     *(sys.executable, "-P", "-m", "sandbox.zygote", str(theirs.fileno())),
-                    *("cpu" if interpret else "gpu", *([str(tools)] if tools is not None else [])),
+                    *("cpu" if interpret else "gpu", *map(str, tools)),
                 ],
                 cwd=folder,
                 env=clean_environment(folder, interpret=interpret),
@@ -216,6 +52,8 @@ class Zygote:
         self.missing: dict[str, str] = ready["missing"]
         """Libraries that could not be imported, and why."""
         self._gives_users = bool(ready["gives_users"])
+        self.starts_others: bool = bool(ready["starts_others"])
+        """Whether programs that a runner starts can use the GPU: those of a tool beneath which it runs, say."""
 
     @property
     def alive(self) -> bool:
@@ -225,13 +63,25 @@ class Zygote:
         """Makes the folder for the runners of one submission: nobody else's, where the host allows that."""
         return identity.private_folder(folder, own_user=self._gives_users)
 
-    def runner(self, folder: Path, *, gpu: bool, deadline: float, cancelled: Callable[[], bool]) -> Runner:
-        """A process that has that folder, and the device where `gpu`, until the deadline (time.monotonic)."""
+    def runner(
+        self,
+        folder: Path,
+        *,
+        gpu: bool,
+        deadline: float,
+        cancelled: Callable[[], bool],
+        command: Sequence[str] = (),
+    ) -> Runner:
+        """A process that has that folder, and the device where `gpu`, until the deadline (time.monotonic).
+
+        `command` is a program for it to become, as confined as a runner: a tool that starts the runner beneath it
+        (`sandbox.instrument`).
+        """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         read_end, write_end = os.pipe2(os.O_CLOEXEC)
         try:
-            command = {"op": "fork", "folder": str(folder), "gpu": gpu}
-            self._ask(command, (theirs.fileno(), write_end))
+            message = {"op": "fork", "folder": str(folder), "gpu": gpu, "command": list(command)}
+            self._ask(message, (theirs.fileno(), write_end))
             pid = int(self._expect("forked")["pid"])
         except InfrastructureFault:
             ours.close()
@@ -286,8 +136,3 @@ class Zygote:
         if answer["op"] != op:
             raise InfrastructureFault(f"the zygote answered {answer['op']} instead of {op}")
         return answer
-
-
-def _signal_name(number: int) -> str:
-    known = {member.value: member.name for member in signal.Signals}
-    return f"{known.get(number, f'signal {number}')} ({signal.strsignal(number)})"

@@ -26,6 +26,7 @@ from sandbox.assignment import assignment
 from sandbox.channel import Channel, Message
 from sandbox.cuda import Gate
 from sandbox.flop_count import counted
+from sandbox.inspected_call import inspected
 from sandbox.launch_count import counted_launches
 from sandbox.launch_latency import launch_times_ms
 from sandbox.layout import Call, laid_out
@@ -133,7 +134,7 @@ class Runner:
     def attach(self, message: Message) -> Message:
         """Another arena instead of the present one."""
         self._leave_arena()
-        self.arena = arenas.attach(int(message["size"]), self.target.device, self.channel.descriptor())
+        self.arena = arenas.attach(int(message["size"]), message["device"], self.channel.descriptor())
         return {"op": "ok"}
 
     def detach(self, _: Message) -> Message:
@@ -200,6 +201,11 @@ class Runner:
         """What warm calls launch. A profiler may bring its process down: the last thing that a runner is asked."""
         return traced(partial(self._loaded.call, self._placed(message["args"])), self.target)
 
+    def inspect(self, message: Message) -> Message:
+        """Calls until warm, then one call more for the tool that it runs beneath."""
+        inspected(partial(self._loaded.call, self._placed(message["args"])), int(message["warm_up"]), self.target)
+        return {"op": "ok"}
+
     def window(self, message: Message) -> Message:
         """One window over the layout: queue every call behind the gate (or wait for the gun), hand in, say done.
 
@@ -260,8 +266,9 @@ class Runner:
         return self.arena.bytes
 
     def _placed(self, wire: Any) -> Any:
-        """A value whose tensors lie in the arena."""
-        return values.replace(values.decode(wire), TensorRef, lambda ref: argument(self._memory, ref))
+        """A value whose tensors lie in the arena, or copies of them where that is on another device."""
+        device = self.target.device
+        return values.replace(values.decode(wire), TensorRef, lambda ref: argument(self._memory, ref).to(device))
 
     def _outputs(self, result: Any, args: list[Any]) -> list[torch.Tensor]:
         """The answer's tensors: what the call returned, else the contract's output arguments."""

@@ -21,8 +21,8 @@ from sandbox import arena as arenas
 from sandbox.arena import Arena, aligned, view, write
 from sandbox.channel import Message, ProtocolError, finite_numbers
 from sandbox.launch_trace import LaunchTrace, read_trace
-from sandbox.launcher import Runner
 from sandbox.replies import MAX_FACTS, Code, Loaded, Probe, State, code, facts, launches, tensors
+from sandbox.runner_process import Runner
 
 LAUNCHES_AGREE_MS = 30e-6
 """Tries of one context differ by 2 to 8 ns where nothing else runs (docs/measurements.md)."""
@@ -32,13 +32,17 @@ MAX_FLOPS = 10**21
 
 
 class Session:
-    """One runner and its arena. Every method raises KernelFault when the runner fails, dies or runs out of time."""
+    """One runner and its arena. Every method raises KernelFault when the runner fails, dies or runs out of time.
 
-    def __init__(self, runner: Runner, target: Target, arena_limit: int) -> None:
+    `arena_device` is where the arena lies if not on the target's: the runner then has copies of what lies in it.
+    """
+
+    def __init__(self, runner: Runner, target: Target, arena_limit: int, arena_device: str | None = None) -> None:
         self.runner = runner
         self.target = target
         self.arena: Arena | None = None
         self._arena_limit = arena_limit
+        self._arena_device = arena_device or target.device
 
     def build(self, kernel: Kernel) -> Artifact:
         """Has the runner compile, with no GPU visible; the runner is good for nothing else afterwards."""
@@ -169,6 +173,10 @@ class Session:
         except ProtocolError as error:
             raise KernelFault(Status.CRASHED, f"the runner's answer is no trace: {error}") from error
 
+    def inspect(self, args: list[Any], warm_up: int) -> None:
+        """Calls until warm, then one call for the tool that the runner was started beneath."""
+        self.runner.request({"op": "inspect", "args": values.encode(self.place(args)), "warm_up": warm_up})
+
     def relocate(self, size: int) -> None:
         """Has what the calls of the layout keep on the device lie elsewhere, behind a pad of that many bytes."""
         self.runner.request({"op": "relocate", "bytes": size})
@@ -178,8 +186,9 @@ class Session:
         self._admit(size)
         if self.arena is None or self.arena.bytes.numel() < size:
             self.release()
-            self.arena = arenas.create(size, self.target.device)
-            self.runner.request({"op": "attach", "size": size}, (self.arena.descriptor,))
+            self.arena = arenas.create(size, self._arena_device)
+            told = {"op": "attach", "size": size, "device": self._arena_device}
+            self.runner.request(told, (self.arena.descriptor,))
         return self.arena
 
     def place(self, value: Any) -> Any:

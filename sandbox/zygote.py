@@ -20,7 +20,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from sandbox import census
+from sandbox import census, instrument
 from sandbox.channel import Channel, ChannelClosed
 from sandbox.confinement import Confinement
 from sandbox.file_access import OUR_CODE
@@ -67,8 +67,11 @@ def no_device_visible() -> Iterator[None]:
             os.environ["CUDA_VISIBLE_DEVICES"] = visible
 
 
-def fork_runner(control: Channel, confinement: Confinement, folder: Path, *, gpu: bool) -> int:
-    """Forks a runner on the socket and the output pipe that came with the command; returns its pid."""
+def fork_runner(control: Channel, confinement: Confinement, folder: Path, *, gpu: bool, program: list[str]) -> int:
+    """Forks a runner on the socket and the output pipe that came with the command; returns its pid.
+
+    `program` is what it becomes, where it does not stay what it is (`sandbox.instrument`).
+    """
     conversation, output = control.descriptor(), control.descriptor()
     pid = os.fork()
     if pid:
@@ -81,7 +84,9 @@ def fork_runner(control: Channel, confinement: Confinement, folder: Path, *, gpu
         os.dup2(devnull, 0)
         os.dup2(output, 1)
         os.dup2(output, 2)
-        confinement.apply(folder, gpu=gpu)
+        confinement.apply(folder, gpu=gpu, starts_others=bool(program))
+        if program:
+            instrument.become(program, conversation, folder)
         os.dup2(conversation, 3)
         confinement.close_all_but(FIRST_DESCRIPTOR)
         from sandbox.serve import serve
@@ -94,6 +99,11 @@ def fork_runner(control: Channel, confinement: Confinement, folder: Path, *, gpu
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(ANONYMOUS_EXIT)
+
+
+def abilities(confinement: Confinement) -> dict[str, bool]:
+    """What this host lets strangers have."""
+    return {"gives_users": confinement.gives_users, "starts_others": confinement.starts_others}
 
 
 def reap(pid: int, user: int, runners: set[int]) -> int:
@@ -127,7 +137,7 @@ def main() -> None:
     # Everything imported so far stays shared with the runners: never moved, never scanned again.
     gc.collect()
     gc.freeze()
-    control.send({"op": "ready", "missing": missing, "gives_users": confinement.gives_users})
+    control.send({"op": "ready", "missing": missing, **abilities(confinement)})
     runners: set[int] = set()
     while True:
         try:
@@ -135,7 +145,13 @@ def main() -> None:
         except ChannelClosed:
             return
         if command["op"] == "fork":
-            pid = fork_runner(control, confinement, Path(command["folder"]), gpu=gpu and command["gpu"])
+            pid = fork_runner(
+                control,
+                confinement,
+                Path(command["folder"]),
+                gpu=gpu and command["gpu"],
+                program=command["command"],
+            )
             runners.add(pid)
             control.send({"op": "forked", "pid": pid})
         elif command["op"] == "reap":

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from domain.fault import KernelFault
+from domain.request import Request
 from domain.result import Status
 from tasks.build_cache import BuildCache, Finished
-from tasks.contender import Contender
+from tasks.contender import Contender, Stopped
 from tasks.privacy import without_machine_paths
 from tasks.workbench import Workbench, deadline_in
 
@@ -28,13 +29,39 @@ _OF_THE_MACHINE = re.compile(
 
 
 class Building:
-    """The builds of one job. `timeout` is what one of them may take, in seconds."""
+    """The builds of one request."""
 
-    def __init__(self, bench: Workbench, timeout: float, cancelled: Callable[[], bool]) -> None:
+    def __init__(self, bench: Workbench, request: Request, cancelled: Callable[[], bool]) -> None:
         self._bench = bench
-        self._left = timeout
-        self._timeout = timeout
+        self._timeout: float = request.build_seconds
+        self._left = self._timeout
+        self._own_timeout = request.build_timeout is not None
         self._cancelled = cancelled
+
+    def build_all(self, contenders: Iterable[Contender]) -> None:
+        """Every one of them, also when one before it failed; raises Stopped if any did."""
+        failed: Stopped | None = None
+        for contender in contenders:
+            started = time.monotonic()
+            try:
+                with contender.answerable():
+                    self._build_in_time(contender)
+            except Stopped as stopped:
+                failed = stopped
+            finally:
+                contender.close()
+                contender.build_s = time.monotonic() - started
+        if failed is not None:
+            raise failed
+
+    def _build_in_time(self, contender: Contender) -> None:
+        try:
+            self.build(contender)
+        except KernelFault as fault:
+            if fault.status is not Status.TIMEOUT or not self._own_timeout:
+                raise
+            told = f"timed out: building took more than its {self._timeout:g} s; raise `build_timeout`"
+            raise KernelFault(Status.TIMEOUT, told, fault.log) from fault
 
     def build(self, contender: Contender) -> None:
         """Raises KernelFault for what is the source's fault."""

@@ -12,7 +12,7 @@ from typing import Any
 from backends.backend import Artifact
 from domain.fault import KernelFault
 from domain.kernel import Kernel
-from domain.listing import Listing, NoListing
+from domain.listing import Listing, NoListing, ProfilerReport
 from domain.result import Comparison, Outcome, Status, Timing
 from profiling.slots import Slots
 from profiling.window import Range
@@ -51,6 +51,8 @@ class Contender:
         self.comparison: Comparison | None = None
         self.launches: dict[str, Any] | None = None
         self.listings: list[Listing | NoListing] | None = None
+        self.profile: ProfilerReport | NoListing | None = None
+        self.sanitizer: dict[str, Any] | None = None
         self.standby: Standby | None = None
         self.session: Session | None = None
         self.loaded: Loaded | None = None
@@ -178,6 +180,8 @@ class Contender:
             comparison=self.comparison,
             launches=self.launches,
             listings=self.listings,
+            profile=self.profile,
+            sanitizer=self.sanitizer,
             digest=self.kernel.digest,
         )
 

@@ -84,7 +84,7 @@ def _attempt(
 
     log.info("job %s: attempt %d begins", job_id, attempt)
     try:
-        with Watch(pulse, job_id, attempt, claim.request.build_seconds + claim.request.timeout) as watch:
+        with Watch(pulse, job_id, attempt, allowance(claim.request)) as watch:
             report = pipeline(claim.request, enter, watch.cancelled, watch.so_far)
         watch.report_rest(records)
         if report.texts:
@@ -110,6 +110,11 @@ def _attempt(
         log.error("job %s: attempt %d failed", job_id, attempt, exc_info=None if known else fault)
         try_again(records, job_id, attempt, str(fault) if known else f"{type(fault).__name__}: {fault}")
         return "failed"
+
+
+def allowance(request: Request) -> float:
+    """The seconds that a job of this request may take, waiting aside."""
+    return request.build_seconds + request.timeout + request.inspection_seconds
 
 
 def try_again(records: JobRecords, job_id: str, attempt: int, reason: str) -> None:

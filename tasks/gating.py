@@ -13,6 +13,10 @@ from tasks.contender import Contender
 RETREAT = 4
 ARM_S, ARM_FACTOR = 0.25, 4.0
 """Queueing K calls should take about as long as running them; past a multiple of that they wait for the device."""
+HELD_UP = (
+    "timed without the gate: queued behind it, its work (on several streams, say) keeps the device from others, whose "
+    "copies would count as its time"
+)
 
 
 @dataclass(frozen=True)

@@ -15,21 +15,23 @@ from typing import Any
 from domain.fault import InfrastructureFault, JobCancelled, KernelFault
 from domain.job import Stage
 from domain.request import Request
-from domain.result import CANDIDATE, REFERENCE, Report, Speedup, Status
+from domain.result import CANDIDATE, REFERENCE, Report, Speedup
 from profiling.card import CardUnavailable
 from profiling.card_errors import CardError
 from tasks.afterwards import NOT_REACHED, SUSPICIOUS, look_at_launches, look_at_operations
 from tasks.building import Building
 from tasks.contender import Contender, Stopped
-from tasks.device_metrics import NOT_COLLECTED
+from tasks.device_metrics import look_at_counters
 from tasks.environment import environment
+from tasks.inspection import Inspection
 from tasks.lease import device_lease
 from tasks.listings import look_at_code
 from tasks.other_distributions import OtherDistributions, untried
 from tasks.preparation import Preparation
 from tasks.rounds import Rounds
+from tasks.sanitizing import look_for_errors
 from tasks.timekeeper import Timekeeper
-from tasks.trial_inputs import TrialInputs
+from tasks.trial_inputs import Arguments, TrialInputs
 from tasks.varied_inputs import VariedInputs
 from tasks.weights import Weights
 from tasks.workbench import Workbench, deadline_in
@@ -86,6 +88,7 @@ def run(
         job.blame_card()
         for contender in job.contenders:
             look_at_code(contender, request.artifacts, bench, cancelled)
+        job.inspect()
         return job.report()
 
 
@@ -118,6 +121,8 @@ class _Job:
         self.weights: Weights | None = None
         self.distributions: dict[str, Any] | None = None
         self.speedup: Speedup | None = None
+        self.example: dict[str, Arguments] = {}
+        self.metrics: dict[str, Any] | None = None
         self.device_s = 0.0
         self.card_errors: list[CardError] | CardUnavailable | None = None
 
@@ -125,29 +130,7 @@ class _Job:
         """Compiles every contender, with no GPU visible, before the device is asked for; or finds it built."""
         self.progress(Stage.BUILD)
         self.bench.ready_compilers([contender.kernel for contender in self.contenders])
-        building = Building(self.bench, self.request.build_seconds, self.cancelled)
-        failed: Stopped | None = None
-        for contender in self.contenders:
-            started = time.monotonic()
-            try:
-                with contender.answerable():
-                    self._build_one(building, contender)
-            except Stopped as stopped:
-                failed = stopped
-            finally:
-                contender.close()
-                contender.build_s = time.monotonic() - started
-        if failed is not None:
-            raise failed
-
-    def _build_one(self, building: Building, contender: Contender) -> None:
-        try:
-            building.build(contender)
-        except KernelFault as fault:
-            if fault.status is not Status.TIMEOUT or self.request.build_timeout is None:
-                raise
-            told = f"timed out: building took more than its {self.request.build_timeout} s; raise `build_timeout`"
-            raise KernelFault(Status.TIMEOUT, told, fault.log) from fault
+        Building(self.bench, self.request, self.cancelled).build_all(self.contenders)
 
     def warm(self) -> None:
         """A runner for each contender, its context made before the device is asked for."""
@@ -171,6 +154,7 @@ class _Job:
             self.weights.share()
         self.progress(Stage.VALIDATE)
         (example,) = self.inputs.draw(1)
+        self.example = example
         preparation.first_calls(example)
         rounds = Rounds(self.contenders, self.inputs, example, self.bench, self.request, deadline)
         rounds.validate()
@@ -193,6 +177,21 @@ class _Job:
         rounds.look_at_precision()
         if self.request.profile and self.reference is not None:
             look_at_launches([self.reference], example, rounds.deadline)
+
+    def inspect(self) -> None:
+        """What tools find that make a kernel slow: with the device to themselves, once more in its line."""
+        asked = self.request
+        if asked.device_metrics is None and not asked.sanitize:
+            return
+        weights = self.weights.shared if self.weights is not None else {}
+        inspection = Inspection(self.bench, self.contenders, self.example, weights, self.weights_seed, self.cancelled)
+        self.progress(Stage.WAIT_FOR_DEVICE)
+        with device_lease(self.bench.device_id, self.cancelled, asked.yields_s):
+            self.progress(Stage.INSPECT)
+            if asked.device_metrics is not None:
+                self.metrics = look_at_counters(inspection, asked.device_metrics)
+            if asked.sanitize:
+                self.candidate.sanitizer = look_for_errors(inspection)
 
     def note_card_errors(self) -> None:
         """What the driver has reported of the card during this job; a kernel's failure is waited for a moment."""
@@ -243,7 +242,6 @@ class _Job:
     def report(self) -> Report:
         """What was found out, as far as the job came."""
         inputs = self._inputs_summary()
-        metrics = NOT_COLLECTED if self.request.device_metrics else None
         where = {**environment(self.bench.target), "device_seconds": self.device_s}
         if self.card_errors is not None and self.bench.device.is_cuda:
             told = self.card_errors
@@ -252,10 +250,10 @@ class _Job:
             )
         budget = self.request.budget.told(compares=self.reference is not None)
         if self.reference is None:
-            return Report(self.candidate.outcome(inputs), where, device_metrics=metrics, budget=budget)
+            return Report(self.candidate.outcome(inputs), where, device_metrics=self.metrics, budget=budget)
         reference = self.reference.outcome(inputs)
         failed = reference if self.reference.fault is not None else None
-        return Report(self.candidate.outcome(inputs, failed), where, reference, self.speedup, metrics, budget)
+        return Report(self.candidate.outcome(inputs, failed), where, reference, self.speedup, self.metrics, budget)
 
     def _inputs_summary(self) -> dict[str, Any]:
         if self.inputs is None:

@@ -46,6 +46,11 @@ class Weights:
             copied = self._candidate.session.load_state(self._state.weights)
         self.summary = COPIED if copied else EACH_ITS_OWN
 
+    @property
+    def shared(self) -> dict[str, Any]:
+        """What the candidate was given of the reference's; empty where each has its own."""
+        return self._state.weights if self.summary is not None and self.summary.startswith(COPIED) else {}
+
     def try_others(self, rounds: Rounds, inputs: VariedInputs) -> None:
         """Gives parameters that have one value each (a new norm layer's) others, and says whether answers still agree.
 

@@ -7,7 +7,7 @@ import os
 import secrets
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import cache
@@ -31,6 +31,7 @@ from sandbox.identity import let_pass
 from sandbox.launcher import Zygote
 from sandbox.scratch import remove
 from sandbox.session import Session
+from tasks import instruments
 from tasks.bench_folder import BenchFolder
 from tasks.build_cache import BuildCache, key_of
 from tasks.compilers import Compilers
@@ -86,7 +87,8 @@ class Workbench:
         if self._zygote is not None and not self._zygote.alive:
             self._discard()
         if self._zygote is None:
-            tools = Path(self.target.toolchain) if self.target.toolchain is not None else None
+            toolchain = self.target.toolchain
+            tools = [*([Path(toolchain)] if toolchain is not None else []), *instruments.folders()]
             self._zygote = Zygote(
                 self.folder, interpret=not self.target.is_cuda, memory_limit=settings().runner_memory, tools=tools
             )
@@ -135,6 +137,16 @@ class Workbench:
         except InfrastructureFault:
             self._discard()
             raise
+
+    def beneath(
+        self, folder: Path, command: Sequence[str], deadline: float, cancelled: Callable[[], bool], *, gpu: bool
+    ) -> Session:
+        """A runner, or another program, that a tool's command starts in that folder; nothing of it lies on the device.
+
+        Raises InfrastructureFault where it cannot be forked.
+        """
+        runner = self.zygote.runner(folder, gpu=gpu, deadline=deadline, cancelled=cancelled, command=command)
+        return Session(runner, self.target, self.arena_memory, arena_device="cpu")
 
     def null_window(self, slots: Slots, *, gated: bool) -> Clock:
         """The clock of a window in which nothing is computed, from a runner that never sees a submission.

@@ -18,6 +18,7 @@ MEANS = {
     "load": "loaded on the device",
     "validate": "first calls, compared",
     "time": "timed, every call compared",
+    "inspect": "looked into: counters, sanitizer",
     "done": "done",
 }
 

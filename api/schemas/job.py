@@ -20,6 +20,7 @@ _LEGACY_STATUS: dict[State | Stage, str] = {
     Stage.LOAD: "validating",
     Stage.VALIDATE: "validating",
     Stage.TIME: "profiling",
+    Stage.INSPECT: "profiling",
     State.COMPLETED: "completed",
     State.FAILED: "failed",
     State.CANCELLED: "failed",

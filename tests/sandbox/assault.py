@@ -1,5 +1,7 @@
 """Runs every attack in a runner of its own, below a launcher that is root or an ordinary user: `python -m` with which.
 
+With `tool`, below root, each is a program of its own instead, as a profiler would start it.
+
 A program of its own, since who gives up being root cannot take it back. Prints one JSON object on one line.
 """
 
@@ -21,7 +23,8 @@ from domain.fault import KernelFault
 from domain.kernel import Kernel, KernelType
 from sandbox import identity, scratch
 from sandbox.census import children
-from sandbox.launcher import Runner, Zygote
+from sandbox.launcher import Zygote
+from sandbox.runner_process import Runner
 from sandbox.session import Session
 from tests.sandbox.attacks import Attack, attacks
 
@@ -37,8 +40,9 @@ Ends = dict[str, dict[str, Any]]
 class Host:
     """What there is to get at: files, sockets, processes; `facts` names them to the attacks."""
 
-    def __init__(self, base: Path) -> None:
+    def __init__(self, base: Path, *, programs: bool) -> None:
         self.base = base
+        self._programs = programs
         self.signals: list[int] = []
         signal.signal(signal.SIGURG, lambda number, _: self.signals.append(number))
         self.work = base / "work"
@@ -69,18 +73,25 @@ class Host:
         }
         self.facts["ZYGOTE"] = self.zygote._process.pid
 
-    def runner(self, folder: Path) -> Runner:
-        return self.zygote.runner(folder, gpu=False, deadline=time.monotonic() + DEADLINE_S, cancelled=lambda: False)
+    def runner(self, folder: Path, *command: str) -> Runner:
+        return self.zygote.runner(
+            folder, gpu=False, deadline=time.monotonic() + DEADLINE_S, cancelled=lambda: False, command=command
+        )
 
     def suffer(self, attack: Attack, number: int) -> dict[str, Any]:
         """How it ended, what it printed, and what it left."""
         folder = self.zygote.private_folder(self.work / f"job-{number}")
         told = "".join(f"{name} = {value!r}\n" for name, value in self.facts.items())
-        session = Session(self.runner(folder), Target("cpu", None), 1 << 20)
+        command = (sys.executable, "-c", told + attack.source) if self._programs else ()
+        session = Session(self.runner(folder, *command), Target("cpu", None), 1 << 20)
         started = time.monotonic()
         status = "passed"
         try:
-            session.build(Kernel(told + attack.source, KernelType.TORCH))
+            if command:
+                session.runner.hang_up()
+                status = "passed" if session.runner.kill() == 0 else "crashed"
+            else:
+                session.build(Kernel(told + attack.source, KernelType.TORCH))
         except KernelFault as fault:
             status = fault.status.value
         finally:
@@ -122,7 +133,7 @@ def main() -> None:
         os.chown(base, ORDINARY_USER, ORDINARY_USER)
         # The capability is for the interpreter, which may lie in root's home; the sandbox has to bound that as well.
         identity.become(ORDINARY_USER, search_everywhere=identity.searches_everywhere())
-    host = Host(base)
+    host = Host(base, programs=sys.argv[1] == "tool")
     try:
         ends: Ends = {attack.name: host.suffer(attack, number) for number, attack in enumerate(attacks())}
         unharmed = host.unharmed()

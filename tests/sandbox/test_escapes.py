@@ -1,4 +1,4 @@
-"""Nobody gets out, and nobody uses up the host: every attack of `attacks.py`, below root and below a user."""
+"""Nobody gets out, and nobody uses up the host: every attack of `attacks.py`, below root, below a user, and beneath a tool."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.conftest import die_with_parent
 from tests.sandbox.attacks import Attack, attacks
 
 ROOT = Path(__file__).resolve().parents[2]
-MODES = ("root", "user") if os.geteuid() == 0 else ("user",)
+MODES = ("root", "user", "tool") if os.geteuid() == 0 else ("user",)
 ASSAULT_S = 300
 
 MOST_PRINTED = 100_000
@@ -26,7 +26,7 @@ LONGEST_S = 15.0
 
 @pytest.fixture(scope="module")
 def assaults() -> Iterator[dict[str, dict[str, Any]]]:
-    """What became of the attacks, by mode; both run at once."""
+    """What became of the attacks, by mode; all run at once."""
     started = {
         mode: subprocess.Popen(
             [sys.executable, "-m", "tests.sandbox.assault", mode],
@@ -63,7 +63,7 @@ def test_it_is_contained(assaults: dict[str, dict[str, Any]], mode: str, attack:
 def test_the_host_is_as_it_was(assaults: dict[str, dict[str, Any]], mode: str) -> None:
     unharmed = assaults[mode]["unharmed"]
     assert all(unharmed.values()), unharmed
-    assert (assaults[mode]["user"] == 0) == (mode == "root")
+    assert (assaults[mode]["user"] == 0) == (mode != "user")
 
 
 def test_there_are_attacks_of_every_kind() -> None:

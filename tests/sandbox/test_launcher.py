@@ -13,7 +13,7 @@ import pytest
 from domain.fault import InfrastructureFault, KernelFault
 from domain.kernel import Kernel, KernelType
 from domain.result import Status
-from sandbox.launcher import Runner
+from sandbox.runner_process import Runner
 from sandbox.session import Session
 
 KERNEL = Kernel("def kernel_fn(x):\n    return x\n", KernelType.TORCH)

@@ -14,7 +14,8 @@ from backends.backend import Artifact, Target
 from domain.fault import InfrastructureFault, JobCancelled, KernelFault
 from domain.kernel import Kernel, KernelType
 from domain.result import Status
-from sandbox.launcher import Runner, Zygote
+from sandbox.launcher import Zygote
+from sandbox.runner_process import Runner
 from sandbox.session import Session
 
 NOTHING = Artifact()

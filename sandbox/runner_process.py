@@ -1,0 +1,207 @@
+"""One untrusted process from outside: questions with a deadline, and every way of dying as somebody's fault."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from domain.fault import InfrastructureFault, JobCancelled, KernelFault
+from domain.result import Status
+from sandbox.cgroup import Cgroup
+from sandbox.channel import Channel, ChannelClosed, Message, ProtocolError
+from sandbox.freezer import NotFrozen, freeze, thaw
+from sandbox.output import Output
+from sandbox.reported_fault import reported
+from sandbox.usage import Usage
+
+TICK_S = 0.05
+HANG_UP_S = 0.5
+FREEZE_S = 20.0
+BRINGS_A_SUBMISSION = ("build", "load")
+
+
+class Parent(Protocol):
+    """Whoever has forked it."""
+
+    @property
+    def alive(self) -> bool: ...
+
+    def reap(self, pid: int, user: int) -> int:
+        """Ends what is left of it; its wait status."""
+
+
+class Runner:
+    """One untrusted process. `request` is a question with a deadline; every way of dying becomes a KernelFault."""
+
+    def __init__(
+        self, zygote: Parent, pid: int, channel: Channel, output: Output, usage: Usage, group: Cgroup | None
+    ) -> None:
+        self.pid = pid
+        self.channel = channel
+        self.output = output
+        self.deadline = float("inf")
+        self.cancelled: Callable[[], bool] = lambda: False
+        self._zygote = zygote
+        self._usage = usage
+        self._group = group
+        self._status: int | None = None
+        self._entered = False
+        self._frozen: frozenset[int] = frozenset()
+        self._pidfd = os.pidfd_open(pid)
+
+    def request(self, message: Message, descriptors: tuple[int, ...] = ()) -> Message:
+        """Sends a message and waits for the answer; raises KernelFault when it is a fault or never comes."""
+        self.send(message, descriptors)
+        return self.answer()
+
+    def send(self, message: Message, descriptors: tuple[int, ...] = ()) -> None:
+        """Sends a message without waiting."""
+        if self._status is not None:
+            raise KernelFault(Status.CRASHED, "the kernel's process had been stopped before")
+        try:
+            self.channel.send(message, descriptors)
+        except ChannelClosed:
+            raise self._death() from None
+        self._entered = self._entered or message["op"] in BRINGS_A_SUBMISSION
+
+    def answer(self, within: float | None = None) -> Message:
+        """The next answer. After `within` seconds TimeoutError, the runner goes on; at the deadline it is killed."""
+        try:
+            message = self._wait(time.monotonic() + within if within is not None else None)
+        except ChannelClosed:
+            raise self._death() from None
+        except ProtocolError as error:
+            self.kill()
+            raise KernelFault(
+                Status.CRASHED, f"the runner answered with something that is no message: {error}"
+            ) from error
+        if message["op"] == "fault":
+            raise reported(message)
+        return message
+
+    def _wait(self, until: float | None) -> Message:
+        self.channel.sock.setblocking(False)
+        try:
+            while (message := self.channel.poll()) is None:
+                heard, _, _ = select.select([self.channel.fileno(), self.output.fileno()], [], [], TICK_S)
+                now = time.monotonic()
+                self._watch(now, idle=not heard)
+                if until is not None and now > until:
+                    raise TimeoutError
+        finally:
+            self.channel.sock.setblocking(True)
+        return message
+
+    def _watch(self, now: float, *, idle: bool) -> None:
+        self.output.drain()
+        if now > self.deadline:
+            self.kill()
+            raise KernelFault(
+                Status.TIMEOUT, "timed out: the kernel was stopped at its deadline; raise `timeout` or do less"
+            )
+        if self.cancelled():
+            self.kill()
+            raise JobCancelled
+        try:
+            self._usage.check(now, idle=idle)
+        except KernelFault:
+            self.kill()
+            raise
+
+    @property
+    def alive(self) -> bool:
+        return self._status is None and not select.select([self._pidfd], [], [], 0)[0]
+
+    def _death(self) -> KernelFault:
+        """The fault of a runner that is gone; raises InfrastructureFault where that is no submission's doing.
+
+        That is so where its zygote went first, and where no submission had been sent to it.
+        """
+        ended, _, _ = select.select([self._pidfd], [], [], HANG_UP_S)
+        status = self.kill()
+        # Only now: a runner may be seen dead a moment before the zygote that takes it along.
+        if not self._zygote.alive:
+            raise InfrastructureFault("the zygote died, and the runner with it")
+        if not self._entered:
+            raise InfrastructureFault("a runner died before it had a submission")
+        if not ended:
+            return KernelFault(
+                Status.CRASHED, "the kernel's process closed its connection to the referee and was stopped"
+            )
+        if not os.WIFSIGNALED(status):
+            code = os.waitstatus_to_exitcode(status)
+            return KernelFault(Status.CRASHED, f"the kernel's process exited with code {code} before it was done")
+        number = os.WTERMSIG(status)
+        if number == signal.SIGKILL:
+            return KernelFault(Status.OUT_OF_MEMORY, "the kernel's process was killed by the system: too much memory")
+        return KernelFault(Status.CRASHED, f"the kernel's process crashed: {_signal_name(number)}")
+
+    def freeze(self) -> int:
+        """Stops it and all that it has started, until `thaw`; returns from when on (time.perf_counter_ns) none ran.
+
+        Raises KernelFault for processes that do not stop.
+        """
+        try:
+            frozen = freeze(self.pid, FREEZE_S)
+        except NotFrozen:
+            self.kill()
+            raise KernelFault(Status.CRASHED, "the kernel's processes could not be stopped for a moment") from None
+        self._frozen = frozen.pids
+        return frozen.since_ns
+
+    def thaw(self) -> None:
+        """Lets what was frozen go on."""
+        thaw(self._frozen)
+        self._frozen = frozenset()
+
+    def hang_up(self) -> None:
+        """Closes the conversation and waits for the process to come to its own end; at the deadline it is killed.
+
+        Raises KernelFault (TIMEOUT, OUT_OF_MEMORY), JobCancelled.
+        """
+        self.channel.close()
+        while self.alive:
+            select.select([self._pidfd, self.output.fileno()], [], [], TICK_S)
+            self._watch(time.monotonic(), idle=True)
+        self.kill()
+
+    def stop(self) -> None:
+        """Sends the signals that end the runner and its session, and does not wait: `kill` does."""
+        if self._status is None:
+            with contextlib.suppress(ProcessLookupError):  # forked a moment ago, not yet in a session of its own
+                os.killpg(self.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            if self._group is not None:
+                self._group.end()
+
+    def kill(self) -> int:
+        """Ends the runner and everything it started; returns its wait status. Safe to call again.
+
+        A runner that has died by itself keeps its own status: a signal to a zombie changes nothing.
+        """
+        if self._status is None:
+            self.stop()
+            self._status = self._zygote.reap(self.pid, self._usage.user)
+            os.close(self._pidfd)
+            if self._group is not None:
+                self._group.close()
+            while select.select([self.output], [], [], 0)[0] and self.output.drain():
+                pass
+        return self._status
+
+    def close(self) -> None:
+        """Kill, and give back the descriptors."""
+        self.kill()
+        self.channel.close()
+        self.output.close()
+
+
+def _signal_name(number: int) -> str:
+    known = {member.value: member.name for member in signal.Signals}
+    return f"{known.get(number, f'signal {number}')} ({signal.strsignal(number)})"
