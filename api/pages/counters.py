@@ -21,7 +21,6 @@ class Row:
     """One kernel in words. `sm` and `memory` are per cent of their peak, for the bars; None where not known."""
 
     name: str
-    launched: str
     time: str
     sm: float | None
     memory: float | None
@@ -95,6 +94,7 @@ def _row(kernel: Told) -> Row:
         occupancy += f" of {percent(held['theoretical_percent'])}"
     if held.get("limited_by"):
         occupancy += f", limited by {words.name(held['limited_by'])}"
+    often = f", {words.counted(launches, 'launch', 'launches')}" if isinstance(launches, int) else ""
     stalls = [
         f"{words.name(each.get('reason'))} {percent(each.get('percent'))}" for each in _objects(kernel.get("stalls"))
     ]
@@ -105,8 +105,7 @@ def _row(kernel: Told) -> Row:
     ]
     return Row(
         name=str(kernel.get("name") or words.NONE),
-        launched=words.plain(launches),
-        time=f"{words.duration(_milliseconds(time))}, {words.share(kernel.get('share'))}",
+        time=f"{_close(words.duration(_milliseconds(time)))}, {percent_of(kernel.get('share'))}{often}",
         sm=_number(speed.get("sm_percent")),
         memory=_number(speed.get("memory_percent")),
         dram=f"{percent(memory.get('dram_percent'))}{_rate(memory.get('dram_bytes_per_s'))}",
@@ -120,11 +119,21 @@ def _row(kernel: Told) -> Row:
 
 def percent(value: Any) -> str:
     """Per cent, from 0 to 100."""
-    return words.share(value / 100) if isinstance(value, int | float) else words.NONE
+    return percent_of(value / 100) if isinstance(value, int | float) else words.NONE
+
+
+def percent_of(part: Any) -> str:
+    """A part of one."""
+    return _close(words.share(part))
 
 
 def _rate(bytes_per_s: Any) -> str:
-    return f", {words.size(bytes_per_s)}/s" if _number(bytes_per_s) is not None else ""
+    return f", {_close(words.size(bytes_per_s))}/s" if _number(bytes_per_s) is not None else ""
+
+
+def _close(figure: str) -> str:
+    """With its unit on the same line."""
+    return figure.replace(" ", "\u00a0")
 
 
 def _figures(figures: Any) -> str:

@@ -72,7 +72,7 @@ class KernelMetrics:
     def of(cls, wire: Mapping[str, Any]) -> KernelMetrics:
         """Of one entry of `kernels`, whatever it has."""
         stalls = [(text(each.get("reason")), number(each.get("percent"))) for each in objects(wire.get("stalls"))]
-        asked = wire.get("asked")
+        asked, registers = wire.get("asked"), number(wire.get("registers"))
         return cls(
             name=text(wire.get("name")) or "?",
             launches=whole(wire.get("launches")),
@@ -88,7 +88,7 @@ class KernelMetrics:
             theoretical_occupancy=number(member(wire, "occupancy", "theoretical_percent")),
             limited_by=text(member(wire, "occupancy", "limited_by")),
             tensor_percent=number(wire.get("tensor_percent")),
-            registers=whole(wire.get("registers")),
+            registers=None if registers is None else int(registers),
             bound=text(member(wire, "roofline", "bound")),
             stalls=tuple(Stall(reason, percent) for reason, percent in stalls if reason and percent is not None),
             asked=tuple(
