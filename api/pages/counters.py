@@ -12,6 +12,8 @@ from tasks.artifacts import Entry, entries
 
 Told = Mapping[str, Any]
 MEASURED = "measured"
+FULL = 99.5
+"""Per cent from which on an occupancy is limited by nothing."""
 SHOWN, STALLS = 12, 3
 """Kernels of a side, and reasons to wait of a kernel."""
 
@@ -92,7 +94,7 @@ def _row(kernel: Told) -> Row:
     occupancy = percent(held.get("achieved_percent"))
     if held.get("theoretical_percent") is not None:
         occupancy += f" of {percent(held['theoretical_percent'])}"
-    if held.get("limited_by"):
+    if held.get("limited_by") and (_number(held.get("theoretical_percent")) or 0.0) < FULL:
         occupancy += f", limited by {words.name(held['limited_by'])}"
     often = f", {words.counted(launches, 'launch', 'launches')}" if isinstance(launches, int) else ""
     stalls = [

@@ -12,6 +12,8 @@ from typing import Any
 from kernel_eval_client.untyped import member, number, objects, text, whole
 
 MEASURED = "measured"
+FULL = 99.5
+"""Per cent from which on an occupancy is limited by nothing."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +188,8 @@ def in_words(kernel: KernelMetrics) -> list[str]:
             told.append(f"{name} {percent:.0f}% of peak")
     if kernel.achieved_occupancy is not None:
         of = "" if kernel.theoretical_occupancy is None else f" of {kernel.theoretical_occupancy:.0f}%"
-        limit = f", limited by {kernel.limited_by.replace('_', ' ')}" if kernel.limited_by else ""
+        limited = kernel.limited_by and (kernel.theoretical_occupancy or 0.0) < FULL
+        limit = f", limited by {(kernel.limited_by or '').replace('_', ' ')}" if limited else ""
         told.append(f"occupancy {kernel.achieved_occupancy:.0f}%{of}{limit}")
     if kernel.l2_hit_percent is not None:
         told.append(f"L2 hits {kernel.l2_hit_percent:.0f}%")

@@ -54,7 +54,7 @@ def test_figures_are_typed() -> None:
     assert (kernel.stalls[0].reason, kernel.stalls[0].percent) == ("long_scoreboard", 61.0)
     assert [(one.name, one.value, one.unit) for one in kernel.asked] == [(device_answers.OFFSET, 9437184.0, "inst")]
     assert kernel.raw["coalescing"]["sectors_per_load_request"] == 4.0
-    assert metrics.candidate.advice[0].rule == "memory_bound" and metrics.candidate.kernels_left_out == 3
+    assert metrics.candidate.advice[0].rule == "memory_ceiling" and metrics.candidate.kernels_left_out == 3
     assert [name for name, _ in metrics.sides] == ["candidate", "reference"]
     assert result().device_metrics is None and result().sanitizer is None
     assert found.to_dict()["sanitizer"] is None
