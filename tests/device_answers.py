@@ -46,7 +46,7 @@ def side(*kernels: Json, advice: str = "It moves 90 % of what the memory can: fe
     """One side that was measured."""
     chosen = list(kernels or (kernel(),))
     told = [
-        {"kernel": one["name"], "rule": "memory_bound", "says": advice, "figures": {"dram_percent": 90.1}}
+        {"kernel": one["name"], "rule": "memory_ceiling", "says": advice, "figures": {"dram_percent": 90.1}}
         for one in chosen[:1]
     ]
     return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from api.pages import words
+from api.pages import sanitizer, words
 
 Result = Mapping[str, Any]
 KERNEL, REFERENCE, TASK, CARD = "the kernel", "the reference", "the task", "the card"
@@ -21,28 +21,32 @@ def flags(result: Result) -> list[tuple[str, str]]:
 
 
 def _all(result: Result, kernel: Result, reference: Result) -> Iterator[tuple[str, str]]:
-    comparison, earlier = kernel.get("comparison") or {}, result.get("reused_from")
-    if earlier:
-        yield TASK, f"nothing was run for this job: the same work was answered before, as job {earlier.get('job_id')}"
-    budget = result.get("budget") or {}
-    if budget.get("left_out"):
-        skipped = ", ".join(words.name(each) for each in budget["left_out"])
-        yield TASK, f"the budget {budget.get('name')} leaves out: {skipped}"
+    comparison = kernel.get("comparison") or {}
+    yield from _of_request(result)
     for text in comparison.get("weak_reference") or ():
         yield TASK, text
     for whose, side in ((KERNEL, kernel), (REFERENCE, reference)):
         for source in ("timing", "launches"):
             for text in (side.get(source) or {}).get("flags") or ():
                 yield whose, text
-    finding = (comparison.get("precision") or {}).get("finding")
-    if finding:
-        yield KERNEL, finding
+    for finding in (sanitizer.found(kernel), (comparison.get("precision") or {}).get("finding")):
+        if finding:
+            yield KERNEL, finding
     for text in comparison.get("layout") or ():
         yield KERNEL, text
     yield from _of_inputs(kernel.get("inputs") or {})
     errors = (result.get("environment") or {}).get("card_errors")
     for error in errors if isinstance(errors, list) else ():
         yield CARD, f"the driver reported Xid {error.get('xid')}: {error.get('meaning')}"
+
+
+def _of_request(result: Result) -> Iterator[tuple[str, str]]:
+    earlier, budget = result.get("reused_from"), result.get("budget") or {}
+    if earlier:
+        yield TASK, f"nothing was run for this job: the same work was answered before, as job {earlier.get('job_id')}"
+    if budget.get("left_out"):
+        skipped = ", ".join(words.name(each) for each in budget["left_out"])
+        yield TASK, f"the budget {budget.get('name')} leaves out: {skipped}"
 
 
 def _of_inputs(inputs: Result) -> Iterator[tuple[str, str]]:

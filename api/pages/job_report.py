@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from api.pages import evidence, facts, words
+from api.pages.counters import counters
 from api.pages.heat_map import heat_map
 from api.pages.machine_code import codes
+from api.pages.sanitizer import sanitized
 from api.pages.speedup import speedup_figure
 from api.pages.stages import Step, steps
 from api.pages.verdict import verdict
@@ -72,6 +74,8 @@ def _of_result(result: Result) -> dict[str, Any]:
         "texts": _texts(kernel, reference),
         "launches": _launches(kernel, reference),
         "codes": codes(result),
+        "counters": counters(result),
+        "sanitized": sanitized(kernel),
     }
 
 

@@ -48,7 +48,7 @@ def codes(result: Result) -> list[Code]:
     for side, key in ((CANDIDATE, "kernel_exec_result"), (REFERENCE, "ref_result")):
         one = result.get(key) or {}
         made = one.get("build") or {}
-        told = [entry for entry in entries(dict(result)) if entry.side == side]
+        told = [entry for entry in entries(dict(result)) if entry.side == side and entry.is_text]
         named = str(made.get("kernel") or (one.get("metadata") or {}).get("kernel_name") or "its kernel")
         lacking = [(_of(entry), str(entry.told.get("unavailable"))) for entry in told if entry.name is None]
         code = Code(side, titles[side], _rows(made, named), [entry for entry in told if entry.name], lacking)

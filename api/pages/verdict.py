@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from api.pages import evidence, words
+from api.pages import evidence, sanitizer, words
 from domain.job import State
 from domain.result import Status, first_line
 from tasks.job_view import JobView
@@ -56,10 +56,12 @@ def of_result(result: Result) -> Verdict:
     """Of a completed job."""
     status = Status(result["verdict"])
     kernel = result["kernel_exec_result"]
+    errors = sanitizer.found(kernel)
+    unsound = f" But {errors}." if errors else ""
     if status is Status.PASSED:
-        return Verdict(HEADLINES[status], _passed(result, kernel), GOOD)
+        return Verdict(HEADLINES[status], _passed(result, kernel) + unsound, BAD if errors else GOOD)
     tone = OURS if status in (Status.REFERENCE_FAILED, Status.UNSUPPORTED) else BAD
-    return Verdict(HEADLINES[status], _failed(status, kernel), tone)
+    return Verdict(HEADLINES[status], _failed(status, kernel) + unsound.replace("But c", "C"), tone)
 
 
 def _passed(result: Result, kernel: Result) -> str:

@@ -12,6 +12,8 @@ from typing import Any
 from kernel_eval_client.untyped import member, number, objects, text, whole
 
 MEASURED = "measured"
+FULL = 99.5
+"""Per cent from which on an occupancy is limited by nothing."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class KernelMetrics:
     def of(cls, wire: Mapping[str, Any]) -> KernelMetrics:
         """Of one entry of `kernels`, whatever it has."""
         stalls = [(text(each.get("reason")), number(each.get("percent"))) for each in objects(wire.get("stalls"))]
-        asked = wire.get("asked")
+        asked, registers = wire.get("asked"), number(wire.get("registers"))
         return cls(
             name=text(wire.get("name")) or "?",
             launches=whole(wire.get("launches")),
@@ -88,7 +90,7 @@ class KernelMetrics:
             theoretical_occupancy=number(member(wire, "occupancy", "theoretical_percent")),
             limited_by=text(member(wire, "occupancy", "limited_by")),
             tensor_percent=number(wire.get("tensor_percent")),
-            registers=whole(wire.get("registers")),
+            registers=None if registers is None else int(registers),
             bound=text(member(wire, "roofline", "bound")),
             stalls=tuple(Stall(reason, percent) for reason, percent in stalls if reason and percent is not None),
             asked=tuple(
@@ -186,7 +188,8 @@ def in_words(kernel: KernelMetrics) -> list[str]:
             told.append(f"{name} {percent:.0f}% of peak")
     if kernel.achieved_occupancy is not None:
         of = "" if kernel.theoretical_occupancy is None else f" of {kernel.theoretical_occupancy:.0f}%"
-        limit = f", limited by {kernel.limited_by.replace('_', ' ')}" if kernel.limited_by else ""
+        limited = kernel.limited_by and (kernel.theoretical_occupancy or 0.0) < FULL
+        limit = f", limited by {(kernel.limited_by or '').replace('_', ' ')}" if limited else ""
         told.append(f"occupancy {kernel.achieved_occupancy:.0f}%{of}{limit}")
     if kernel.l2_hit_percent is not None:
         told.append(f"L2 hits {kernel.l2_hit_percent:.0f}%")

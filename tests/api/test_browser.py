@@ -19,6 +19,7 @@ from domain.result import Status
 from tasks.device import Device
 from tasks.heartbeat import Heartbeat
 from tasks.records import JobRecords
+from tests import device_answers
 from tests.api import results
 from tests.api.test_jobs import claimed, submit
 from tests.api.test_report import EVIL
@@ -74,6 +75,13 @@ def pages(client: FlaskClient, records: JobRecords, redis: Redis) -> dict[str, s
         results.wrong(EVIL + "x" * 400),
         results.failed(Status.COMPILE_ERROR, EVIL, log="kernel.cu(3): error\n" * 200),
     ]  # fmt: skip
+    long = device_answers.kernel("k" * 200)
+    bodies[0]["kernel_exec_result"]["metadata"]["device_metrics"] = device_answers.measured(
+        device_answers.side(long, advice=EVIL), device_answers.side()
+    )
+    bodies[1]["kernel_exec_result"]["sanitizer"] = device_answers.sanitizer(device_answers.finding(says="x" * 200))
+    bodies[2]["kernel_exec_result"]["metadata"]["device_metrics"] = device_answers.unavailable()
+    bodies[2]["kernel_exec_result"]["sanitizer"] = device_answers.sanitizer()
     found = {"/": "Ready to judge"}
     for body, word in zip(bodies, ("Passed", "Passed", "Passed", "Wrong result", "Does not compile"), strict=True):
         job_id, attempt = claimed(client, records)

@@ -16,6 +16,7 @@ from redis import Redis
 from domain.job import Stage
 from domain.result import Speedup, Status
 from tasks.records import JobRecords
+from tests import device_answers
 from tests.api import results
 from tests.api.test_jobs import RESULT, claimed, submit
 
@@ -276,6 +277,75 @@ def test_texts_of_the_code_are_linked_and_what_is_not_there_has_a_reason(
     assert f"relu.ptx (2.00 KiB, {EVIL}, its end left out)" in page.text
     assert f"No sass of {EVIL}: it is {EVIL}." in page.text
     assert "What it is compiled to" not in report(client, completed(client, records, results.passed())).text
+
+
+def test_device_metrics_are_a_table_with_advice(client: FlaskClient, records: JobRecords) -> None:
+    body = results.passed()
+    metrics = device_answers.measured(reference=device_answers.side(device_answers.kernel("gemm", memory=None)))
+    body["kernel_exec_result"]["metadata"]["device_metrics"] = metrics
+    kept = {"name": "profile.ncu-rep", "form": "ncu-rep", "kernel": None, "bytes": 2048}
+    body["kernel_exec_result"]["artifacts"] = [kept]
+    body["ref_result"]["artifacts"] = [{**kept, "name": None, "unavailable": "it is too large"}]
+    job_id = completed(client, records, body)
+    page = report(client, job_id)
+    assert "(by ncu 2025.3.1.0, basic)" in page.text and page.text.count("3 more kernels.") == 2
+    assert "softmax_rows 41.5 µs, 83.0 %, 2 launches 22.4 % 91.2 % 90.1 %, 2,980 GiB/s 12.0 %, 50.3 %" in page.text
+    assert "71.5 % of 75.0 %, limited by registers 0 % long scoreboard 61.0 %, barrier 12.5 %" in page.text
+    assert "About softmax_rows It moves 90 % of what the memory can" in page.text and "dram percent 90.1" in page.text
+    assert f"gemm {device_answers.OFFSET} 9,437,184 inst" in page.text
+    path = f"/job/{job_id}/artifacts/candidate/profile.ncu-rep"
+    assert path in [link["href"] for link in page.those("a")] and "No report for the window" in page.text
+    assert "What it is compiled to" not in page.text
+
+
+def test_where_there_are_no_counters_the_page_says_why(client: FlaskClient, records: JobRecords) -> None:
+    body = results.evaluated()
+    body["kernel_exec_result"]["metadata"]["device_metrics"] = device_answers.unavailable()
+    page = report(client, completed(client, records, body))
+    assert "Device metrics Not available: the driver lets only administrators read the counters" in page.text
+    assert "Device metrics" not in report(client, completed(client, records, results.evaluated())).text
+
+
+def test_what_the_sanitizer_found_is_told_as_a_wrong_result_is(client: FlaskClient, records: JobRecords) -> None:
+    answer = device_answers.sanitizer(device_answers.finding(), device_answers.finding(line=None, kernel=None, count=1))
+    answer["tools"]["memcheck"]["findings_left_out"] = 2
+    job_id = completed(client, records, results.evaluated(sanitizer=answer))
+    page = report(client, job_id)
+    assert "But compute-sanitizer found errors in it: 6 by memcheck." in page.text
+    assert "Errors found" in page.text and "They count as much as a wrong result" in page.text
+    assert "line 3 of kernel.cu in scale block (3,0,0), thread (255,0,0) 3" in page.text and "2 more." in page.text
+    job = client.get(f"/job/{job_id}").get_json()
+    assert job["result"]["verdict"] == "passed" and job["result"]["kernel_exec_result"]["sanitizer"] == answer
+    assert job["result"]["flags"] == ["the kernel: compute-sanitizer found errors in it: 6 by memcheck"]
+    assert "But compute-sanitizer found errors" in job["told"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (device_answers.sanitizer(), "Clean compute-sanitizer found nothing wrong"),
+        ({"status": "unavailable", "reason": "no GPU", "tools": {}, "seconds": 0.0}, "not to its end: no GPU."),
+        ({"status": None, "tools": {"memcheck": {"findings": 7}, "racecheck": None}}, "no reason was given"),
+    ],
+)
+def test_what_else_may_become_of_the_sanitizer(
+    client: FlaskClient, records: JobRecords, answer: dict[str, Any], says: str
+) -> None:
+    assert says in report(client, completed(client, records, results.evaluated(sanitizer=answer))).text
+
+
+def test_figures_of_another_form_break_no_page(client: FlaskClient, records: JobRecords) -> None:
+    strange = {"name": EVIL, "speed_of_light": 3, "stalls": [7, {"reason": EVIL}], "asked": {EVIL: {"unit": EVIL}}}
+    side = {"status": "measured", "kernels": [strange, {}, None], "advice": [{"says": EVIL, "figures": {EVIL: EVIL}}]}
+    body = results.evaluated(
+        sanitizer=device_answers.sanitizer(device_answers.finding(kind=EVIL, says=EVIL, file=EVIL))
+    )
+    body["kernel_exec_result"]["metadata"]["device_metrics"] = {
+        "status": "measured",
+        "candidate": side,
+        "profiler": EVIL,
+    }
+    assert report(client, completed(client, records, body)).text.count("<script>alert(1)</script>") >= 10
 
 
 def test_many_windows_and_none(client: FlaskClient, records: JobRecords) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,8 @@ from kernel_eval_client.agents import brief, parts
 from kernel_eval_client.cli import show
 from kernel_eval_client.cli.main import parser
 from kernel_eval_client.cli.options import options
+from kernel_eval_client.device_metrics import in_words
+from profiling import hardware_counters
 from tests import device_answers
 from tests.client.test_mcp_material import FORGED, ours
 
@@ -51,10 +54,25 @@ def test_figures_are_typed() -> None:
     assert (kernel.stalls[0].reason, kernel.stalls[0].percent) == ("long_scoreboard", 61.0)
     assert [(one.name, one.value, one.unit) for one in kernel.asked] == [(device_answers.OFFSET, 9437184.0, "inst")]
     assert kernel.raw["coalescing"]["sectors_per_load_request"] == 4.0
-    assert metrics.candidate.advice[0].rule == "memory_bound" and metrics.candidate.kernels_left_out == 3
+    assert metrics.candidate.advice[0].rule == "memory_ceiling" and metrics.candidate.kernels_left_out == 3
     assert [name for name, _ in metrics.sides] == ["candidate", "reference"]
     assert result().device_metrics is None and result().sanitizer is None
     assert found.to_dict()["sanitizer"] is None
+
+
+def test_what_an_h200_said_is_read_whole() -> None:
+    sample = Path(hardware_counters.__file__).parents[1] / "tests" / "profiling" / "samples" / "ncu-h200.csv"
+    side, flat = hardware_counters.described(sample.read_text(encoding="utf-8"), ["dram__bytes.sum.per_second"])
+    told = {"status": "measured", "reason": None, "seconds": 8.1, **json.loads(json.dumps(side))}
+    found = result({**device_answers.measured(told), "original_device_metrics": flat})
+    metrics = found.device_metrics
+    assert metrics is not None and metrics.candidate is not None and len(metrics.candidate.kernels) == 10
+    for kernel in metrics.candidate.kernels:
+        known = vars(kernel).items()
+        assert [name for name, value in known if value is None and name not in ("dram_bytes_per_s", "bound")] == []
+        assert kernel.stalls and kernel.asked[0].value and len(in_words(kernel)) >= 5
+    assert {"spilling", "uncoalesced"} <= {advice.rule for advice in metrics.candidate.advice}
+    assert metrics.candidate.kernels[0].name in printed(found) and "counters, by its own" in brief.of_result(found)
 
 
 def test_a_person_sees_them_as_a_table() -> None:
@@ -112,22 +130,10 @@ def test_nothing_of_a_submission_stands_as_ours() -> None:
 
 
 NAMES = [
-    *(
-        "status",
-        "candidate",
-        "reference",
-        "kernels",
-        "advice",
-        "stalls",
-        "memory",
-        "occupancy",
-        "asked",
-        "name",
-        "share",
-    ),
-    *("tools", "memcheck", "findings", "line", "count", "kind", "percent", "reason", "time_us", "kernels_left_out"),
-    *("findings_left_out", "metrics", "value", "figures", "file"),
-]
+    "status", "candidate", "reference", "kernels", "advice", "stalls", "memory", "occupancy", "asked", "name", "share",
+    "tools", "memcheck", "findings", "line", "count", "kind", "percent", "reason", "time_us", "kernels_left_out",
+    "findings_left_out", "metrics", "value", "figures", "file",
+]  # fmt: skip
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=4),

@@ -1,0 +1,163 @@
+"""What the hardware counters say of each kernel, in words; all of it by the word of the submission's own processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from api.pages import words
+from domain.result import CANDIDATE, REFERENCE
+from tasks.artifacts import Entry, entries
+
+Told = Mapping[str, Any]
+MEASURED = "measured"
+FULL = 99.5
+"""Per cent from which on an occupancy is limited by nothing."""
+SHOWN, STALLS = 12, 3
+"""Kernels of a side, and reasons to wait of a kernel."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One kernel in words. `sm` and `memory` are per cent of their peak, for the bars; None where not known."""
+
+    name: str
+    time: str
+    sm: float | None
+    memory: float | None
+    dram: str
+    hits: str
+    occupancy: str
+    tensor: str
+    stalls: str
+    asked: list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side: its kernels, how many more there are, and the advice, each with its kernel and its figures.
+
+    `report` is the profiler's own, where that is kept or cannot be had.
+    """
+
+    side: str
+    title: str
+    reason: str | None
+    rows: list[Row]
+    more: int
+    advice: list[tuple[str, str, str]]
+    report: Entry | None
+
+
+@dataclass(frozen=True)
+class Counters:
+    """Both sides; `reason` says why there is nothing, `by` what read them."""
+
+    reason: str | None
+    by: str
+    sides: list[Side]
+
+
+def counters(result: Told) -> Counters | None:
+    """Of an answer; None where nobody asked."""
+    told = (result["kernel_exec_result"].get("metadata") or {}).get("device_metrics")
+    if not isinstance(told, Mapping):
+        return None
+    titles = {CANDIDATE: CANDIDATE if result.get("ref_result") else "kernel", REFERENCE: REFERENCE}
+    reports = {entry.side: entry for entry in entries(dict(result)) if not entry.is_text}
+    sides = [
+        _side(name, title, one, reports.get(name))
+        for name, title in titles.items()
+        if isinstance(one := told.get(name), Mapping)
+    ]
+    reason = None if told.get("status") == MEASURED else str(told.get("reason") or "no reason was given")
+    by = ", ".join(str(part) for part in (told.get("profiler"), told.get("level")) if part)
+    return Counters(reason, by, [side for side in sides if reason is None or side.rows])
+
+
+def _side(name: str, title: str, side: Told, report: Entry | None) -> Side:
+    kernels = _objects(side.get("kernels"))
+    left_out = side.get("kernels_left_out")
+    reason = None if side.get("status") == MEASURED else str(side.get("reason") or "no reason was given")
+    advice = [
+        (str(each.get("kernel") or words.NONE), str(each.get("says") or ""), _figures(each.get("figures")))
+        for each in _objects(side.get("advice"))
+    ]
+    more = max(0, len(kernels) - SHOWN) + (left_out if isinstance(left_out, int) else 0)
+    return Side(name, title, reason, [_row(each) for each in kernels[:SHOWN]], more, advice, report)
+
+
+def _row(kernel: Told) -> Row:
+    speed, memory, held = (_object(kernel.get(name)) for name in ("speed_of_light", "memory", "occupancy"))
+    launches, time = kernel.get("launches"), kernel.get("time_us")
+    occupancy = percent(held.get("achieved_percent"))
+    if held.get("theoretical_percent") is not None:
+        occupancy += f" of {percent(held['theoretical_percent'])}"
+    if held.get("limited_by") and (_number(held.get("theoretical_percent")) or 0.0) < FULL:
+        occupancy += f", limited by {words.name(held['limited_by'])}"
+    often = f", {words.counted(launches, 'launch', 'launches')}" if isinstance(launches, int) else ""
+    stalls = [
+        f"{words.name(each.get('reason'))} {percent(each.get('percent'))}" for each in _objects(kernel.get("stalls"))
+    ]
+    asked = [
+        (str(name), f"{words.figure(one.get('value'), 6)} {one.get('unit') or ''}".rstrip())
+        for name, one in _object(kernel.get("asked")).items()
+        if isinstance(one, Mapping)
+    ]
+    return Row(
+        name=str(kernel.get("name") or words.NONE),
+        time=f"{_close(words.duration(_milliseconds(time)))}, {percent_of(kernel.get('share'))}{often}",
+        sm=_number(speed.get("sm_percent")),
+        memory=_number(speed.get("memory_percent")),
+        dram=f"{percent(memory.get('dram_percent'))}{_rate(memory.get('dram_bytes_per_s'))}",
+        hits=f"{percent(memory.get('l1_hit_percent'))}, {percent(memory.get('l2_hit_percent'))}",
+        occupancy=occupancy,
+        tensor=percent(kernel.get("tensor_percent")),
+        stalls=", ".join(stalls[:STALLS]) or words.NONE,
+        asked=asked,
+    )
+
+
+def percent(value: Any) -> str:
+    """Per cent, from 0 to 100."""
+    return percent_of(value / 100) if isinstance(value, int | float) else words.NONE
+
+
+def percent_of(part: Any) -> str:
+    """A part of one."""
+    return _close(words.share(part))
+
+
+def _rate(bytes_per_s: Any) -> str:
+    return f", {_close(words.size(bytes_per_s))}/s" if _number(bytes_per_s) is not None else ""
+
+
+def _close(figure: str) -> str:
+    """With its unit on the same line."""
+    return figure.replace(" ", "\u00a0")
+
+
+def _figures(figures: Any) -> str:
+    return ", ".join(f"{words.name(name)} {_value(value)}" for name, value in _object(figures).items())
+
+
+def _value(value: Any) -> str:
+    return words.figure(value) if isinstance(value, int | float) else str(value)
+
+
+def _milliseconds(us: Any) -> float | None:
+    return us / 1e3 if isinstance(us, int | float) else None
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _object(value: Any) -> Told:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _objects(value: Any) -> list[Told]:
+    given: Iterable[Any] = value if isinstance(value, list) else ()
+    return [each for each in given if isinstance(each, Mapping)]
