@@ -12,7 +12,7 @@ from rich.table import Table
 
 from benchmarks.timing_cases import CASES, Case, spin
 from domain.request import Request
-from domain.result import Report, Status
+from domain.result import Report, Status, Timing
 from tasks.pipeline import run
 from tasks.workbench import Workbench
 
@@ -144,6 +144,34 @@ def comparisons(bench: Workbench, console: Console, jobs: int) -> None:
     rows.end()
 
 
+def counted(bench: Workbench, console: Console, jobs: int) -> None:
+    """The same kernel with its counters read afterwards, and without: whether the times are further apart than both
+    intervals; and two jobs without, for what they differ by anyway."""
+    rows = Rows(console, "With and without device metrics", "kernel", "jobs", "apart", "two plain apart", "most, %")
+    kernel = spin(SPINS[1])
+    metrics = {"level": "basic", "metrics": []}
+    apart, plainly_apart, most = 0, 0, 0.0
+    for _ in range(jobs):
+        plain, other = (judged(bench, kernel).outcome.timing for _ in range(2))
+        report = judged(bench, kernel, device_metrics=metrics)
+        if report.device_metrics is None or report.device_metrics["status"] != "measured":
+            raise RuntimeError(f"no device metrics: {report.device_metrics}")
+        found = report.outcome.timing
+        if plain is None or other is None or found is None:
+            raise RuntimeError("a job without a time")
+        apart += _apart(plain, found)
+        plainly_apart += _apart(plain, other)
+        most = max(most, abs(found.trusted_ms / plain.trusted_ms - 1))
+    rows.add(f"spin {SPINS[1]}", str(jobs), str(apart), str(plainly_apart), f"{most:.2%}")
+    rows.end()
+
+
+def _apart(one: Timing, other: Timing) -> bool:
+    """Whether two times differ by more than both intervals, the clock's resolution included."""
+    reach = sum((each.precision or 0.0) * each.trusted_ms + each.resolution_us / 1e3 for each in (one, other))
+    return abs(one.trusted_ms - other.trusted_ms) > reach
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.timing", description=__doc__)
     parser.add_argument("tables", nargs="*", default=["agreement", "repeatability", "comparisons"])
@@ -161,6 +189,8 @@ def main() -> None:
             repeatability(bench, console, options.jobs, options.precision)
         if "comparisons" in options.tables:
             comparisons(bench, console, options.jobs)
+        if "counted" in options.tables:
+            counted(bench, console, options.jobs)
     finally:
         bench.close()
 
