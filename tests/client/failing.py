@@ -31,7 +31,7 @@ class Reply:
     """What is answered; status 0 breaks the connection instead."""
 
     status: int = 200
-    body: Wire = field(default_factory=dict)
+    body: Wire | bytes = field(default_factory=dict)
     headers: dict[str, str] = field(default_factory=dict)
 
 
@@ -86,7 +86,7 @@ def listening(told: Told) -> Iterator[Told]:
             if not reply.status:
                 self.close_connection = True
                 return
-            content = json.dumps(reply.body).encode()
+            content = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
             self.send_response(reply.status)
             for name, value in {**reply.headers, "Content-Length": str(len(content))}.items():
                 self.send_header(name, value)

@@ -13,15 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from kernel_eval_client import Kernel, KernelType, Result, Submission, errors
+from kernel_eval_client import Client, Kernel, KernelType, Result, Submission, errors
 from kernel_eval_client.agents import brief, parts
 from kernel_eval_client.cli import show
-from kernel_eval_client.cli.main import parser
+from kernel_eval_client.cli.main import main, parser
 from kernel_eval_client.cli.options import options
 from kernel_eval_client.device_metrics import in_words
 from profiling import hardware_counters
 from tests import device_answers
+from tests.client import failing
 from tests.client.test_mcp_material import FORGED, ours
+from tests.client.test_service import TWICE
 
 EVIL = "\x1b]0;mine\x07\x9b31m\n" + "\n".join(FORGED)
 SOURCE = 'extern "C" __global__ void scale(float* x, int n) {\n  int i = threadIdx.x;\n  x[i + n] *= 2;\n}\n'
@@ -168,3 +170,39 @@ def test_the_command_line_asks() -> None:
 def test_it_is_in_the_body(level: Any) -> None:
     body = json.loads(Submission(Kernel("x", KernelType.TORCH), device_metrics=level, sanitize=True).body())
     assert body["device_metrics"] == (list(level) if isinstance(level, tuple) else level) and body["sanitize"] is True
+
+
+def test_a_worker_without_a_gpu_says_so(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "twice.py"
+    source.write_text(TWICE.source_code)
+    assert main(["evaluate", str(source), "--device-metrics", "--sanitize", "--num-trials", "6", "--url", url]) == 0
+    told = capsys.readouterr().out
+    assert "counters  unavailable: there is no GPU" in told and "sanitizer unavailable: there is no GPU" in told
+    with Client(url) as client:
+        (job,) = client.jobs(state="completed", limit=1)
+        found = client.wait(job.job_id)
+        assert found.passed and found.device_metrics is not None and not found.device_metrics.measured
+        assert "counters: unavailable: there is no GPU" in brief.of_result(found)
+        with pytest.raises(errors.CallerError) as caught:
+            client.evaluate(TWICE, device_metrics=["sm__cycles_active.avg", "Regex:.*"])
+    assert "device_metrics" in str(caught.value.fields[0]) and "ncu --query-metrics" in str(caught.value.fields[0])
+
+
+def test_a_profilers_report_is_saved_byte_for_byte(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = {"name": "profile.ncu-rep", "form": "ncu-rep", "kernel": None, "bytes": 6}
+    wire = failing.result()
+    wire["kernel_exec_result"]["artifacts"] = [kept]
+    content = b"NVR\0\xff\n"
+
+    def answer(request: failing.Seen) -> failing.Reply:
+        report = request.path == "/job/j1/artifacts/candidate/profile.ncu-rep"
+        return failing.Reply(body=content if report else failing.job("completed", found=wire))
+
+    with failing.listening(failing.Told(answer=answer)) as told, Client(told.url) as client:
+        (one,) = client.artifacts("j1")
+        assert not one.is_text and client.artifact_bytes("j1", one) == content
+        with pytest.raises(errors.CallerError, match="artifact_bytes has it"):
+            client.artifact("j1", one)
+        assert main(["artifacts", "j1", "-o", str(tmp_path), "--url", told.url]) == 0
+    assert (tmp_path / "candidate" / "profile.ncu-rep").read_bytes() == content
+    assert "ncu-rep" in capsys.readouterr().out
