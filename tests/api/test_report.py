@@ -13,6 +13,7 @@ import pytest
 from flask.testing import FlaskClient
 from redis import Redis
 
+from api.pages.stages import MEANS
 from domain.job import Stage
 from domain.result import Speedup, Status
 from tasks.records import JobRecords
@@ -296,6 +297,12 @@ def test_device_metrics_are_a_table_with_advice(client: FlaskClient, records: Jo
     path = f"/job/{job_id}/artifacts/candidate/profile.ncu-rep"
     assert path in [link["href"] for link in page.those("a")] and "No report for the window" in page.text
     assert "What it is compiled to" not in page.text
+
+
+def test_every_stage_has_words_and_a_colour(client: FlaskClient, records: JobRecords) -> None:
+    style = client.get(f"/job/{completed(client, records, results.passed())}/report").get_data(as_text=True)
+    assert all(stage.value in MEANS for stage in Stage)
+    assert all(f"svg .{stage.value} {{" in style for stage in Stage if stage is not Stage.DONE)
 
 
 def test_where_there_are_no_counters_the_page_says_why(client: FlaskClient, records: JobRecords) -> None:
