@@ -15,7 +15,7 @@ from domain.dtype import ITEM_BYTES
 from domain.fault import KernelFault
 from domain.result import Status
 from domain.value import MAX_DEPTH, CodecError, TensorRef
-from sandbox.arena import describe
+from sandbox.arena import Arena, describe
 
 
 def tensors_of(result: Any, target: Target) -> list[torch.Tensor]:
@@ -61,6 +61,15 @@ def portable(value: Any, target: Target) -> tuple[Any, list[torch.Tensor]]:
         return describe(kept[-1])
 
     return values.encode(values.replace(value, torch.Tensor, keep)), kept
+
+
+def outside(arena: Arena | None, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The same, with copies of those that lie in the arena: an answer may be a view of an argument."""
+    if arena is None:
+        return tensors
+    begin = arena.bytes.data_ptr()
+    end = begin + arena.bytes.numel()
+    return [tensor.clone() if begin <= tensor.data_ptr() < end else tensor for tensor in tensors]
 
 
 def _changed(first: str, now: str) -> KernelFault:

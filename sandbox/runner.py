@@ -20,7 +20,7 @@ from domain import value as values
 from domain.value import TensorRef
 from sandbox import arena as arenas
 from sandbox.answer_memory import AnswerMemory
-from sandbox.answers import portable, tensors_of
+from sandbox.answers import outside, portable, tensors_of
 from sandbox.arena import Arena, argument, view
 from sandbox.assignment import assignment
 from sandbox.channel import Channel, Message
@@ -132,7 +132,8 @@ class Runner:
         return {"op": "ok", "loaded": loaded}
 
     def attach(self, message: Message) -> Message:
-        """Another arena instead of the present one."""
+        """Another arena instead of the present one, from which nothing that is retained may be a view."""
+        self.retained = outside(self.arena, self.retained)
         self._leave_arena()
         self.arena = arenas.attach(int(message["size"]), message["device"], self.channel.descriptor())
         return {"op": "ok"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from typing import Any
 
 from domain.fault import InfrastructureFault, JobCancelled, KernelFault
@@ -186,7 +186,8 @@ class _Job:
         weights = self.weights.shared if self.weights is not None else {}
         inspection = Inspection(self.bench, self.contenders, self.example, weights, self.weights_seed, self.cancelled)
         self.progress(Stage.WAIT_FOR_DEVICE)
-        with device_lease(self.bench.device_id, self.cancelled, asked.yields_s):
+        possible = inspection.why_not() is None
+        with device_lease(self.bench.device_id, self.cancelled, asked.yields_s) if possible else nullcontext():
             self.progress(Stage.INSPECT)
             if asked.device_metrics is not None:
                 self.metrics = look_at_counters(inspection, asked.device_metrics)

@@ -17,8 +17,10 @@ from domain.result import CANDIDATE, REFERENCE
 from tasks.building import Building
 from tasks.contender import Contender
 from tasks.inspection import NO_GPU, Inspection, NotInspected, content
+from tasks.pipeline import run
 from tasks.workbench import Workbench
 from tests.bench import own_workbench
+from tests.tasks.test_device_metrics_gpu import PRYING
 
 SCALED = """
 import torch
@@ -116,6 +118,19 @@ def test_a_program_reads_what_lies_in_the_folder(bench: Workbench, job: Path) ->
     look = inspection(bench, job)
     printed = look.program(look.candidate, ["/bin/sh", "-c", "ls kernel.py && cat /etc/passwd"], 30.0)
     assert "kernel.py" in printed and "root:" not in printed
+
+
+def test_beneath_a_tool_it_has_no_right_that_it_lacks_without(bench: Workbench, job: Path) -> None:
+    source = PRYING.replace('1 << 20, device="cuda"', "8")
+    wire = {"kernel": {"source_code": source, "kernel_type": "torch"}, "num_trials": 1, "timeout": 60}
+    plain = run(Request.from_wire(wire), bench, lambda stage: None, lambda: False).outcome.output
+    rights = next(line for line in plain.splitlines() if line.startswith("RIGHTS"))
+    look = inspection(bench, job)
+    kernel = Kernel(source, KernelType.TORCH)
+    contender = Contender(CANDIDATE, kernel, bench.private_folder(job / "prying"))
+    contender.compiled = True
+    printed, failure = look.call(contender, TOOL, 60.0, 0)
+    assert failure is None and rights in printed
 
 
 def test_a_workers_machine_says_why_no_tool_can_look(bench: Workbench, job: Path) -> None:

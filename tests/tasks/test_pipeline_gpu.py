@@ -58,6 +58,12 @@ def test_a_kernel_that_waits_for_the_device_in_late_calls_is_streamed(bench: Any
     assert report.outcome.timing is not None and report.outcome.timing.method == "streamed_window"
 
 
+def test_answers_that_are_views_of_the_input_outlive_its_arena(bench: Any) -> None:
+    views = "class Model(nn.Module):\n    def forward(self, x):\n        return x.t(), x[:, ::2], x[1:]" + INPUTS
+    report = judged(bench, kernel(views), kernel(views), num_trials=5)
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+
+
 N = 1_000_003
 IO = {
     "args": [
