@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -61,12 +62,17 @@ def compile_source(
         return Compilation(
             ok=True,
             log=log,
-            ptx=_text(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program),
+            ptx=_without_folder(_text(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program)),
             cubin=_content(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program),
             symbols={n: _checked(nvrtc.nvrtcGetLoweredName(program, n.encode()))[0].decode() for n in names},
         )
     finally:
         nvrtc.nvrtcDestroyProgram(program)
+
+
+def _without_folder(ptx: str) -> str:
+    """With -lineinfo the source's name is given as if it lay in the current folder, which is nobody's business."""
+    return ptx.replace(f'"{os.path.join(os.getcwd(), PROGRAM_NAME)}"', f'"{PROGRAM_NAME}"')
 
 
 def _checked(answer: tuple[Any, ...]) -> tuple[Any, ...]:

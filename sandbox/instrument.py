@@ -17,12 +17,13 @@ CONVERSATION = 0
 """The one descriptor that every tool hands on."""
 RUNNER = (sys.executable, "-P", "-m", "sandbox.instrument")
 """The runner, as a tool is told to start it."""
+NOT_STARTED = 127
 PROJECT = "project"
 """Links to our packages: a stranger may not look into the project's folder, and Python looks for them in one."""
 
 
 def become(program: list[str], conversation: int, folder: Path) -> NoReturn:
-    """Replaces this process, which is confined already, by the program. Raises OSError where that does not start."""
+    """Replaces this process, which is confined already, by the program; ends it where that does not start."""
     project = folder / PROJECT
     project.mkdir(exist_ok=True)
     for package in OUR_CODE:
@@ -33,7 +34,11 @@ def become(program: list[str], conversation: int, folder: Path) -> NoReturn:
     os.environ["PYTHONPATH"] = os.pathsep.join([str(project), *(path for path in paths if path != str(ROOT))])
     os.dup2(conversation, CONVERSATION)
     os.closerange(CONVERSATION + 3, 4096)
-    os.execv(program[0], program)
+    try:
+        os.execv(program[0], program)
+    except OSError as error:
+        print(f"{program[0]} cannot be started: {error.strerror}", flush=True)
+        os._exit(NOT_STARTED)
 
 
 def main() -> None:
