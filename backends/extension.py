@@ -37,6 +37,8 @@ MAX_KERNELS = 32
 ARCH_WITHOUT_DEVICE = "sm_90"
 """What a worker without a GPU compiles for."""
 
+_OF_LINES = frozenset({"-lineinfo", "--generate-line-info", "-G", "--device-debug"})
+"""Options of nvcc of which one at most is given."""
 CUDA_LIBRARIES = ("c10_cuda", "torch_cuda")
 
 _STOCK: dict[str, Callable[..., Any]] = {name: getattr(cpp_extension, name) for name in ("load", "load_inline")}
@@ -84,6 +86,7 @@ class Extensions:
         @functools.wraps(stock)
         def build(*args: Any, **kwargs: Any) -> Any:
             call = signature.bind(*args, **kwargs)
+            _with_lines(call.arguments)
             if _wants_cuda(call.arguments) and not self.target.is_cuda:
                 return self._compile_only(stock, call)
             key = self._there.key(stock.__name__, call.arguments)
@@ -187,6 +190,13 @@ def torch_arch(arch: str) -> str:
     if match is None:
         raise ValueError(f"not an architecture: {arch!r}")
     return f"{match[1]}.{match[2]}{match[3]}"
+
+
+def _with_lines(given: dict[str, Any]) -> None:
+    """Device code that knows its source's lines, which changes nothing else of it: for sanitizer and profiler."""
+    flags = list(given.get("extra_cuda_cflags") or [])
+    if _wants_cuda(given) and not _OF_LINES.intersection(flags):
+        given["extra_cuda_cflags"] = [*flags, "-lineinfo"]
 
 
 class _OnlyCompiled(ModuleType):

@@ -61,7 +61,8 @@ class Channel:
         ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
         try:
             sent = self.sock.sendmsg([frame], ancillary)
-            self.sock.sendall(memoryview(frame)[sent:])
+            if sent < len(frame):  # To send nothing fails too, where the other end has what it wanted and hung up.
+                self.sock.sendall(memoryview(frame)[sent:])
         except (BrokenPipeError, ConnectionError, TimeoutError) as error:
             raise ChannelClosed("the process at the other end is gone or no longer reads") from error
 

@@ -40,4 +40,7 @@ def serve(channel: Channel, folder: Path) -> None:
         with contextlib.suppress(Exception):
             sys.stdout.flush()
             sys.stderr.flush()
-        channel.send(answer)
+        try:
+            channel.send(answer)
+        except ChannelClosed:
+            return

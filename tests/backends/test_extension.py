@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -185,6 +186,19 @@ def test_cuda_is_compiled_where_it_cannot_run(tmp_path: Path) -> None:
     assert fault.status is Status.UNSUPPORTED
     assert fault.compiled
     assert "compiled but not run: this worker has no CUDA device" in fault.message
+
+
+@without_gpu
+@with_nvcc
+@pytest.mark.parametrize("own", ["", 'extra_cuda_cflags=["-G"],', 'extra_cuda_cflags=["-lineinfo", "-O2"],'])
+def test_device_code_has_its_lines(own: str, tmp_path: Path) -> None:
+    given = pure_cuda("*p = 1;")
+    given = dataclasses.replace(given, source_code=given.source_code.replace('name="pure",', f'name="pure", {own}'))
+    assert refusal(given, tmp_path).compiled
+    commands = (tmp_path / "ext" / "pure" / "build.ninja").read_text()
+    assert commands.count("-lineinfo") == (0 if "-G" in own else 1)
+    if "-G" not in own:  # What that makes is packed.
+        assert b".debug_line" in (tmp_path / "ext" / "pure" / "cuda.cuda.o").read_bytes()
 
 
 @without_gpu

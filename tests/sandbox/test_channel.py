@@ -68,6 +68,23 @@ def test_a_closed_peer_is_noticed_by_reader_and_writer(pair):
         channel.send({"op": "x", "pad": "y" * 1_000_000})
 
 
+def test_a_peer_that_hangs_up_with_the_whole_message_has_it():
+    ours, theirs = socket.socketpair()
+
+    class HeardOut(socket.socket):
+        def sendmsg(self, *args):
+            sent = super().sendmsg(*args)
+            assert len(theirs.recv(1 << 16)) == sent
+            theirs.close()
+            return sent
+
+    channel = Channel(HeardOut(fileno=ours.detach()))
+    channel.send({"op": "last"})
+    with pytest.raises(ChannelClosed):
+        channel.send({"op": "one more"})
+    channel.close()
+
+
 def test_descriptors_that_nobody_asked_for_are_not_taken(pair):
     channel, theirs = pair
     before = len(os.listdir("/proc/self/fd"))

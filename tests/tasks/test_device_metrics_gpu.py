@@ -174,6 +174,21 @@ def test_a_planted_error_is_found_and_its_line_named(bench: Any, body: str, tool
     assert {(one["file"], one["line"]) for one in found} <= {("kernel.cu", LINES[body]), ("kernel.cu", LINES[body] - 1)}
 
 
+def test_inline_cuda_and_triton_name_their_lines_too(bench: Any) -> None:
+    past = {
+        "torch_cuda": ("out[i] = x[i]", "out[i + 1] = x[i]"),
+        "triton": ("tl.store(out + i", "tl.store(out + 1 + i"),
+    }
+    for name, (right, wrong) in past.items():
+        source = TYPES[name]["source_code"].replace(" BUG", "")
+        assert right in source
+        report = judged(bench, {**TYPES[name], "source_code": source.replace(right, wrong)}, REFERENCE, sanitize=True)
+        told = report.outcome.sanitizer
+        assert told is not None and told["tools"]["memcheck"]["status"] == "findings", told
+        found = told["tools"]["memcheck"]["findings"]
+        assert all(one["line"] is not None and one["kernel"] and "axpy" in one["kernel"] for one in found), found
+
+
 def test_a_sound_kernel_is_clean(bench: Any) -> None:
     for name in ("cuda", "triton", "torch"):
         source = {**TYPES[name], "source_code": TYPES[name]["source_code"].replace(" BUG", "")}
