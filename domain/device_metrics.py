@@ -12,19 +12,21 @@ METRIC = r"[a-z0-9_]+(\.[a-z0-9_]+){0,5}"
 """A metric's name as the profiler writes it, such as `sm__cycles_active.avg`. Its other queries (`regex:`, `group:`)
 have a character that is not in here."""
 
+PRINTING_SECONDS = 30.0
+"""What having a side's report printed may take."""
 SANITIZER_SECONDS = 180.0
 """What all tools of compute-sanitizer together may take."""
 
 
 class Level(StrEnum):
-    """How much is read. BASIC takes some seconds a kernel, FULL 10 to 40, and keeps the profiler's own report."""
+    """How much is read. BASIC takes some seconds a kernel, FULL 10 to 40."""
 
     BASIC = "basic"
     FULL = "full"
 
     @property
     def seconds(self) -> float:
-        """What reading one kernel's may take; then it is given up."""
+        """What counting in one side's call may take; then it is given up."""
         return 60.0 if self is Level.BASIC else 150.0
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from domain.budget import Budget
-from domain.device_metrics import SANITIZER_SECONDS, CountersAsked
+from domain.device_metrics import PRINTING_SECONDS, SANITIZER_SECONDS, CountersAsked
 from domain.kernel import Kernel
 from domain.listing import Form
 
@@ -70,7 +70,8 @@ class Request:
     def inspection_seconds(self) -> float:
         """What tools may take that look into the kernels when everything else is known."""
         asked = self.device_metrics
-        counters = asked.level.seconds * (1 if self.reference is None else 2) if asked is not None else 0.0
+        sides = 1 if self.reference is None else 2
+        counters = sides * (asked.level.seconds + PRINTING_SECONDS) if asked is not None else 0.0
         return counters + (SANITIZER_SECONDS if self.sanitize else 0.0)
 
     @property

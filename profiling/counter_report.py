@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-MAX_CHARS = 32 * 1024 * 1024
+MAX_CHARS = 4 * 1024 * 1024
 MAX_LAUNCHES = 256
 MAX_COLUMNS = 4096
 NAME_CHARS = 512

@@ -111,18 +111,14 @@ class TimeRecord:
     @property
     def held_up(self) -> bool:
         """Whether windows were made ready later beside this contender than beside an idle process, beyond noise."""
-        return self._ready_later.flag is not None
+        return self._head_start.flag is not None
 
     @property
     def _head_start(self) -> HeadStart:
-        """What was worked ahead of the gun in each window, and counts."""
-        return self._ready_later if self.charged else HeadStart(np.zeros(len(self.ready_ms)))
-
-    @property
-    def _ready_later(self) -> HeadStart:
-        """By how much each window was made ready later. On the host, where others run at the same time: unknown."""
+        """What was worked ahead of the gun in each window. On the host, where others run at the same time: unknown."""
         early = np.asarray(self.ready_ms) - np.asarray(self.null_ready_ms)
-        return head_start(early) if self.is_cuda and early.size > 0 else HeadStart(np.zeros(early.size))
+        counts = self.is_cuda and self.charged and early.size > 0
+        return head_start(early) if counts else HeadStart(np.zeros(early.size))
 
     @property
     def launches_at_most(self) -> int:

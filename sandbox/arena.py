@@ -90,9 +90,16 @@ def view(memory: torch.Tensor, ref: TensorRef) -> torch.Tensor:
     return flat.as_strided(ref.shape, ref.strides)
 
 
-def argument(memory: torch.Tensor, ref: TensorRef) -> torch.Tensor:
-    """`view`, but to a kernel's eye a tensor like any other: no view, alone in its storage, which begins with it."""
+def argument(memory: torch.Tensor, ref: TensorRef, device: str | None = None) -> torch.Tensor:
+    """`view`, but to a kernel's eye a tensor like any other: no view, alone in its storage, which begins with it.
+
+    A copy with the same strides where the memory is on another device than that.
+    """
     lying = view(memory, ref)
+    if device is not None and memory.device != torch.device(device):
+        copy = torch.empty_strided(ref.shape, ref.strides, dtype=lying.dtype, device=device)
+        write(copy, lying)
+        return copy
     if ref.span == 0:
         return lying
     # Through DLPack the storage is one of these bytes only, and keeps the memory alive.

@@ -269,7 +269,7 @@ class Runner:
     def _placed(self, wire: Any) -> Any:
         """A value whose tensors lie in the arena, or copies of them where that is on another device."""
         device = self.target.device
-        return values.replace(values.decode(wire), TensorRef, lambda ref: argument(self._memory, ref).to(device))
+        return values.replace(values.decode(wire), TensorRef, lambda ref: argument(self._memory, ref, device))
 
     def _outputs(self, result: Any, args: list[Any]) -> list[torch.Tensor]:
         """The answer's tensors: what the call returned, else the contract's output arguments."""

@@ -166,7 +166,7 @@ class Runner:
         """
         self.channel.close()
         while self.alive:
-            select.select([self._pidfd, self.output.fileno()], [], [], TICK_S)
+            select.select([self._pidfd], [], [], TICK_S)
             self._watch(time.monotonic(), idle=True)
         self.kill()
 

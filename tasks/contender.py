@@ -139,7 +139,7 @@ class Contender:
         if self.session is not None:
             self.session.close()
             self.output = self.session.runner.output.text()
-            self.session = None
+            self.session = self.range = None  # And with the range the image of its windows.
 
     def clear(self) -> None:
         """Removes the folder of its runner, which lies outside the job's."""

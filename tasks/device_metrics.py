@@ -6,17 +6,16 @@ import time
 from pathlib import Path
 from typing import Any
 
-from domain.device_metrics import CountersAsked
+from domain.device_metrics import PRINTING_SECONDS, CountersAsked
 from domain.listing import MAX_PROFILE_BYTES, PROFILE, NoListing, ProfilerReport
 from domain.result import CANDIDATE, first_line
-from profiling.counter_choice import PRINTING, arguments, refused
+from profiling.counter_choice import BASIC, LAUNCHES, PRINTING, arguments, refused
 from profiling.counter_report import MAX_CHARS
 from profiling.hardware_counters import described
 from tasks import instruments
 from tasks.contender import Contender
-from tasks.inspection import Inspection, NotInspected, content, spent
+from tasks.inspection import Inspection, NotInspected, clear_away, content, spent
 
-READ_S = 30.0
 WARM_UP = 3
 EXPORT, REPORT, TABLE = "profile", f"profile.{PROFILE}", "counters.csv"
 NO_NCU = (
@@ -43,10 +42,10 @@ def look_at_counters(inspection: Inspection, asked: CountersAsked) -> dict[str, 
         started = time.monotonic()
         try:
             side, flat[contender.role] = _measured(inspection, contender, tool, asked)
-            side = {"status": "measured", "reason": None, **side}
+            side = {"status": "measured", **side}
         except NotInspected as why:
             side = {"status": "unavailable", "reason": str(why), "kernels": [], "kernels_left_out": 0, "advice": []}
-            contender.profile = NoListing(PROFILE, str(why))
+            contender.profile = contender.profile or NoListing(PROFILE, str(why))
         told[contender.role] = {**side, "seconds": spent(started)}
     candidate = told[CANDIDATE]
     return {"status": candidate["status"], "reason": candidate["reason"], **told, **_as_originally(inspection, flat)}
@@ -64,34 +63,45 @@ def _as_originally(inspection: Inspection, flat: dict[str, dict[str, Any]]) -> d
 def _measured(
     inspection: Inspection, contender: Contender, ncu: Path, asked: CountersAsked
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    printed, failure = _counted(inspection, contender, ncu, asked, without=())
-    unknown = refused(printed)
+    clear_away(contender.folder, REPORT, TABLE)
+    until = time.monotonic() + asked.level.seconds
+    printed, failure = _counted(inspection, contender, ncu, asked, until)
+    # By a text that the submission has a part in, so that only what was asked for is believed to be unknown.
+    unknown = tuple(name for name in refused(printed) if name in (*asked.metrics, *BASIC))
     if unknown:  # Nothing is counted then.
-        printed, failure = _counted(inspection, contender, ncu, asked, without=unknown)
-    if NO_PERMISSION in printed:
+        printed, failure = _counted(inspection, contender, ncu, asked, until, without=unknown)
+    complaint = _complaint(printed)
+    if complaint is not None and NO_PERMISSION in complaint:
         raise NotInspected(REFUSED)
     report = content(contender.folder / REPORT, MAX_PROFILE_BYTES)
-    if report is None:
-        raise NotInspected(failure or _complaint(printed) or "the call launched no kernel, or the profiler saw none")
+    if failure is not None or report is None:
+        raise NotInspected(complaint or failure or "the call launched no kernel, or the profiler saw none")
     contender.profile = ProfilerReport.of(report)
-    said = inspection.program(contender, [*INTO_FILE, str(ncu), "--import", REPORT, *PRINTING], READ_S)
+    said = inspection.program(contender, [*INTO_FILE, str(ncu), "--import", REPORT, *PRINTING], PRINTING_SECONDS)
     table = (content(contender.folder / TABLE, MAX_CHARS) or b"").decode(errors="replace")
     try:
         side, flat = described(table, asked.metrics)
     except ValueError as error:
         raise NotInspected(f"the profiler's report cannot be read: {_complaint(said) or error}") from error
-    return {**side, "metrics_refused": list(unknown)}, flat
+    most = LAUNCHES[asked.level]
+    told = f"of a call's launches the first {most} were counted" if side["launches"] >= most else None
+    return {**side, "reason": told, "metrics_refused": list(unknown)}, flat
 
 
 def _counted(
-    inspection: Inspection, contender: Contender, ncu: Path, asked: CountersAsked, without: tuple[str, ...]
+    inspection: Inspection,
+    contender: Contender,
+    ncu: Path,
+    asked: CountersAsked,
+    until: float,
+    without: tuple[str, ...] = (),
 ) -> tuple[str, str | None]:
     tool = [
         *(str(ncu), "--profile-from-start", "off", "--target-processes", "application-only"),
         *("--export", EXPORT, "--force-overwrite"),
         *arguments(asked.level, asked.metrics, without=without),
     ]
-    return inspection.call(contender, tool, asked.level.seconds, WARM_UP)
+    return inspection.call(contender, tool, until - time.monotonic(), WARM_UP)
 
 
 def _complaint(printed: str) -> str | None:

@@ -17,6 +17,7 @@ from typing import Any
 from domain.fault import InfrastructureFault, KernelFault
 from domain.result import Status, first_line
 from sandbox.instrument import RUNNER
+from sandbox.scratch import remove
 from sandbox.session import Session
 from tasks.contender import Contender
 from tasks.trial_inputs import Arguments
@@ -29,6 +30,7 @@ NO_USERS = (
 )
 NO_INPUTS = "the job ended before the kernel had inputs to be called with"
 NOT_COMPILED = "the kernel was not compiled"
+HANGS = "the kernel did not come to an end in its time, and a tool makes it slower"
 TOLD_CHARS = 300
 
 
@@ -60,7 +62,10 @@ class Inspection:
         """What keeps tools from looking into kernels on this worker; None where nothing does."""
         if not self.bench.device.is_cuda:
             return NO_GPU
-        return None if self.bench.zygote.starts_others else NO_USERS
+        try:
+            return None if self.bench.zygote.starts_others else NO_USERS
+        except InfrastructureFault as fault:
+            return f"the tool's process could not be started: {fault}"
 
     def call(self, contender: Contender, tool: Sequence[str], seconds: float, warm_up: int) -> tuple[str, str | None]:
         """One call beneath that tool: what both printed, and how the kernel failed, if it did.
@@ -71,12 +76,15 @@ class Inspection:
             raise NotInspected(NOT_COMPILED)
         if contender.role not in self._example:
             raise NotInspected(NO_INPUTS)
+        if contender.fault is not None and contender.fault.status is Status.TIMEOUT:
+            raise NotInspected(HANGS)
         with self._session(contender, [*tool, *RUNNER], seconds) as session:
             fault = self._call(session, contender, warm_up)
             if fault is not None and fault.status is Status.TIMEOUT:
                 raise NotInspected(_late(seconds))
             _ended(session, seconds)
-        return session.runner.output.text(), first_line(contender.told(fault.message)) if fault is not None else None
+        failure = first_line(contender.told(fault.message)) if fault is not None else None
+        return contender.told(session.runner.output.text()), failure
 
     def program(self, contender: Contender, command: Sequence[str], seconds: float) -> str:
         """What a program prints that reads what is in the contender's folder, as confined as a builder.
@@ -85,7 +93,7 @@ class Inspection:
         """
         with self._session(contender, command, seconds, gpu=False) as session:
             _ended(session, seconds)
-        return session.runner.output.text()
+        return contender.told(session.runner.output.text())
 
     def _call(self, session: Session, contender: Contender, warm_up: int) -> KernelFault | None:
         try:
@@ -108,12 +116,13 @@ class Inspection:
         except InfrastructureFault as fault:
             raise NotInspected(f"the tool's process could not be started: {fault}") from fault
         try:
-            yield session
+            try:
+                yield session
+            finally:
+                session.close()
         except InfrastructureFault as fault:
             printed = first_line(contender.told(session.runner.output.text()))
             raise NotInspected(f"the tool did not start the kernel: {printed or fault}") from fault
-        finally:
-            session.close()
 
 
 def _ended(session: Session, seconds: float) -> None:
@@ -124,11 +133,11 @@ def _ended(session: Session, seconds: float) -> None:
 
 
 def _late(seconds: float) -> str:
-    return f"it was stopped after {seconds:g} s: give it less work a call, or launch fewer kernels"
+    return f"it was stopped after {max(seconds, 0.0):.3g} s: give it less work a call, or launch fewer kernels"
 
 
 def content(path: Path, most: int) -> bytes | None:
-    """What a stranger's file has, when nobody is left who could change it; None where there is none, or no plain one.
+    """What a stranger's file has, when nobody is left who could change it; None where there is no plain one of its own.
 
     Raises NotInspected where it has more than `most` bytes.
     """
@@ -138,7 +147,8 @@ def content(path: Path, most: int) -> bytes | None:
         return None
     try:
         status = os.fstat(opened)
-        if not stat.S_ISREG(status.st_mode):
+        of_its_own = status.st_nlink == 1 and status.st_uid == path.parent.stat().st_uid
+        if not stat.S_ISREG(status.st_mode) or not of_its_own:
             return None
         if status.st_size > most:
             raise NotInspected(f"the tool's report has {status.st_size >> 20} MiB, and {most >> 20} MiB are read")
@@ -146,6 +156,13 @@ def content(path: Path, most: int) -> bytes | None:
             return file.read(most)
     finally:
         os.close(opened)
+
+
+def clear_away(folder: Path, *names: str) -> None:
+    """What a tool is about to write: that a submission left something there is not to be taken for a report."""
+    for name in names:
+        if os.path.lexists(folder / name):
+            remove(folder / name)
 
 
 def spent(since: float) -> float:

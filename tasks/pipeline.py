@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from domain.fault import InfrastructureFault, JobCancelled, KernelFault
@@ -74,7 +74,9 @@ def run(
                 started = time.monotonic()
                 try:
                     bench.card_errors.clear()
-                    job.judge()
+                    with suppress(Stopped):
+                        job.judge()
+                    job.inspect()
                 finally:
                     job.stop()
                     job.note_card_errors()
@@ -82,13 +84,12 @@ def run(
                     job.end(dying)
                     job.device_s = time.monotonic() - started
         except Stopped:
-            pass
+            job.inspect()  # Which says that there is nothing to look into.
         finally:
             job.close()
         job.blame_card()
         for contender in job.contenders:
             look_at_code(contender, request.artifacts, bench, cancelled)
-        job.inspect()
         return job.report()
 
 
@@ -179,23 +180,25 @@ class _Job:
             look_at_launches([self.reference], example, rounds.deadline)
 
     def inspect(self) -> None:
-        """What tools find that make a kernel slow: with the device to themselves, once more in its line."""
+        """What tools find that make a kernel slow, once its runners are gone. Raises JobCancelled."""
         asked = self.request
         if asked.device_metrics is None and not asked.sanitize:
             return
+        self.progress(Stage.INSPECT)
+        self.close()
+        self.note_card_errors()  # What a sanitizer finds may make the driver report it once more.
+        self.bench.rest()
         weights = self.weights.shared if self.weights is not None else {}
         inspection = Inspection(self.bench, self.contenders, self.example, weights, self.weights_seed, self.cancelled)
-        self.progress(Stage.WAIT_FOR_DEVICE)
-        possible = inspection.why_not() is None
-        with device_lease(self.bench.device_id, self.cancelled, asked.yields_s) if possible else nullcontext():
-            self.progress(Stage.INSPECT)
-            if asked.device_metrics is not None:
-                self.metrics = look_at_counters(inspection, asked.device_metrics)
-            if asked.sanitize:
-                self.candidate.sanitizer = look_for_errors(inspection)
+        if asked.device_metrics is not None:
+            self.metrics = look_at_counters(inspection, asked.device_metrics)
+        if asked.sanitize:
+            self.candidate.sanitizer = look_for_errors(inspection)
 
     def note_card_errors(self) -> None:
         """What the driver has reported of the card during this job; a kernel's failure is waited for a moment."""
+        if self.card_errors is not None:
+            return
         failed = any(contender.fault is not None for contender in self.contenders)
         self.card_errors = self.bench.card_errors.new(REPORT_S if failed else 0.0)
 

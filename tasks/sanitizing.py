@@ -10,7 +10,7 @@ from domain.device_metrics import SANITIZER_SECONDS
 from domain.result import first_line
 from profiling.sanitizer_report import MAX_CHARS, SanitizerTool, ToolReport, described, read
 from tasks import instruments
-from tasks.inspection import Inspection, NotInspected, content, spent
+from tasks.inspection import Inspection, NotInspected, clear_away, content, spent
 
 NO_SANITIZER = "compute-sanitizer is not on this worker: install NVIDIA's package cuda-sanitizer, or a CUDA toolkit"
 LOG = ".txt"
@@ -36,11 +36,15 @@ def _checked(inspection: Inspection, tool: Path, check: SanitizerTool) -> ToolRe
         # Libraries ask the driver for what it may not have, and take the refusal as the answer.
         *("--report-api-errors", "no", "--target-processes", "application-only"),
     ]
+    clear_away(contender.folder, f"{check}{LOG}")
     try:
         printed, failure = inspection.call(contender, command, SANITIZER_SECONDS / len(SanitizerTool), warm_up=0)
         report = content(contender.folder / f"{check}{LOG}", MAX_CHARS)
         if report is None:
-            return ToolReport("unavailable", failure or first_line(contender.told(printed)) or "it left no report")
-        return read(report.decode(errors="replace"))
+            return ToolReport("unavailable", failure or first_line(printed) or "it left no report")
+        told = read(contender.told(report.decode(errors="replace")))
+        if failure is not None and told.status == "clean":
+            return ToolReport("unavailable", f"the kernel failed beneath it: {failure}")
+        return told
     except (NotInspected, ValueError) as why:
         return ToolReport("unavailable", str(why))

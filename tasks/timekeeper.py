@@ -105,6 +105,7 @@ class Timekeeper:
         self._warm_null(slots)
         self._readings.append(self.bench.card.sample(thorough=True))
         began = time.monotonic()
+        self._repeated, self._kept = [], []
         try:
             with self._quiet():
                 self._windows(slots, records)
@@ -127,9 +128,9 @@ class Timekeeper:
         """
         now = time.monotonic()
         if now + (now - began) + RESERVE_S < self.rounds.deadline:
-            held_up = {role for role, record in records.items() if record.gated and record.held_up}
-            # The reference only beside a candidate that is: its windows may be late through the candidate.
-            self._held_up |= held_up if self.contenders[-1].role in held_up else set()
+            # Never the reference: its windows may be late through the candidate, which would gain by that.
+            own = self.contenders[-1].role
+            self._held_up |= {own} if records[own].gated and records[own].held_up else set()
         return bool(self._held_up - self._streamed)
 
     def _shoot(self, contender: Contender, slots: dict[str, Slots], record: TimeRecord, *, marked: bool) -> Window:

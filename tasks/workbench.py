@@ -145,8 +145,14 @@ class Workbench:
 
         Raises InfrastructureFault where it cannot be forked.
         """
-        runner = self.zygote.runner(folder, gpu=gpu, deadline=deadline, cancelled=cancelled, command=command)
-        return Session(runner, self.target, self.arena_memory, arena_device="cpu")
+        try:
+            runner = self.zygote.runner(folder, gpu=gpu, deadline=deadline, cancelled=cancelled, command=command)
+        except InfrastructureFault:
+            self._discard()
+            raise
+        # Host memory, and this process's own: it has no more of it than a runner.
+        limit = min(self.arena_memory, settings().runner_memory)
+        return Session(runner, self.target, limit, arena_device="cpu")
 
     def null_window(self, slots: Slots, *, gated: bool) -> Clock:
         """The clock of a window in which nothing is computed, from a runner that never sees a submission.
