@@ -165,8 +165,11 @@ class Runner:
         Raises KernelFault (TIMEOUT, OUT_OF_MEMORY), JobCancelled.
         """
         self.channel.close()
+        watched = [self._pidfd, self.output.fileno()]
         while self.alive:
-            select.select([self._pidfd], [], [], TICK_S)
+            select.select(watched, [], [], TICK_S)
+            if not self.output.drain():
+                watched = [self._pidfd]  # Nobody is left who could print: that is no reason to look at once again.
             self._watch(time.monotonic(), idle=True)
         self.kill()
 
