@@ -319,6 +319,8 @@ return None""",
     "a pipe in place of a file": "os.mkfifo('kernel.cubin')\nreturn None",
 }
 
+SEEN_IN_TIME = {"a tree too deep for most programs": ("out_of_memory",)}
+"""What the launcher ends, where it takes long enough for a look at its folder: on a busy machine."""
 FLOODED = ("out_of_memory", "crashed", "runtime_error", "compile_error", "timeout")
 
 
@@ -328,6 +330,10 @@ def attacks() -> list[Attack]:
         **{"reading": SECRETS, "links": LINKS, "writing": WRITING, "processes": PROCESSES},
         **{"network": NETWORK, "privileges": PRIVILEGES, "calls": CALLS, "leaving": LEAVING},
     }
-    found = [Attack(f"{kind}: {name}", body) for kind, group in refused.items() for name, body in group.items()]
+    found = [
+        Attack(f"{kind}: {name}", body, SEEN_IN_TIME.get(name, ()))
+        for kind, group in refused.items()
+        for name, body in group.items()
+    ]
     found += [Attack(f"foreign: {name}", body, ("crashed",)) for name, body in FOREIGN.items()]
     return found + [Attack(f"flood: {name}", body, FLOODED) for name, body in FLOODS.items()]
