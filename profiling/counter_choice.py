@@ -48,6 +48,19 @@ def stalled(reason: str) -> str:
     return f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio"
 
 
+LATENCY = "smsp__average_warp_latency_per_inst_issued.ratio"
+"""Cycles from one instruction of a warp to its next, whatever it is at meanwhile."""
+
+DRAM_BYTES = ("dram__bytes_read.sum", "dram__bytes_write.sum")
+SECTORS = "memory_l2_theoretical_sectors_global"
+SECTORS_IDEAL = f"{SECTORS}_ideal"
+
+
+def accesses(what: str, op: str) -> str:
+    """The `requests` or `sectors` of global memory's loads (`ld`) or stores (`st`)."""
+    return f"l1tex__t_{what}_pipe_lsu_mem_global_op_{op}.sum"
+
+
 def thread_operations(name: str) -> str:
     """Threads that run that instruction, a cycle."""
     return f"smsp__sass_thread_inst_executed_op_{name}_pred_on.sum.per_cycle_elapsed"
@@ -74,14 +87,13 @@ BASIC = (
     of_peak("lts__throughput"),
     of_peak("l1tex__throughput"),
     of_peak("dram__cycles_active"),
-    "dram__bytes_read.sum",
-    "dram__bytes_write.sum",
+    *DRAM_BYTES,
     "l1tex__t_sector_hit_rate.pct",
     "lts__t_sector_hit_rate.pct",
     # How global and shared memory are accessed, and spills: counted by instrumented code, in passes of their own.
-    *(f"l1tex__t_{what}_pipe_lsu_mem_global_op_{op}.sum" for what in ("requests", "sectors") for op in ("ld", "st")),
-    "memory_l2_theoretical_sectors_global",
-    "memory_l2_theoretical_sectors_global_ideal",
+    *(accesses(what, op) for what in ("requests", "sectors") for op in ("ld", "st")),
+    SECTORS,
+    SECTORS_IDEAL,
     "memory_l1_wavefronts_shared",
     "memory_l1_wavefronts_shared_ideal",
     # Not sass__inst_executed_register_spilling: ncu gives it with its sections only, and does not say so.
@@ -114,7 +126,7 @@ BASIC = (
     *(thread_operations(name) for name in FLOPS),
     *(tensor_operations(source) for source in TENSOR_SOURCES),
     # Stalls.
-    "smsp__average_warp_latency_per_inst_issued.ratio",
+    LATENCY,
     *(stalled(reason) for reason in STALLS),
 )
 """Each of them is a column of profiling/kernel_counters.py or profiling/original_metrics.py."""

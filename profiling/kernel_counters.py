@@ -10,10 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from profiling.counter_choice import (
+    DRAM_BYTES,
     FLOPS,
+    LATENCY,
     PIPES,
+    SECTORS,
+    SECTORS_IDEAL,
     STALLS,
     TENSOR_SOURCES,
+    accesses,
     of_peak,
     stalled,
     tensor_operations,
@@ -31,7 +36,6 @@ _LIMITS = {"warps": "warps", "blocks": "blocks", "registers": "registers", "shar
 """In the order in which they are named where several limits are equal: what is full by its warps lacks nothing."""
 STALLS_TOLD = 8
 STALL_PERCENT = 1.0
-_LATENCY = "smsp__average_warp_latency_per_inst_issued.ratio"
 
 
 @dataclass(frozen=True)
@@ -126,7 +130,7 @@ def _speed_of_light(of: CounterTotals) -> dict[str, Figure]:
 
 
 def _memory(of: CounterTotals) -> dict[str, Figure]:
-    moved = of.summed(("dram__bytes_read.sum", "dram__bytes_write.sum"))
+    moved = dram_bytes(of)
     return {
         "dram_percent": of.mean(of_peak("gpu__dram_throughput")),
         "dram_bytes": moved,
@@ -136,6 +140,11 @@ def _memory(of: CounterTotals) -> dict[str, Figure]:
         "l1_percent": of.mean(of_peak("l1tex__throughput")),
         "l1_hit_percent": of.mean("l1tex__t_sector_hit_rate.pct"),
     }
+
+
+def dram_bytes(of: CounterTotals) -> Figure:
+    """Bytes that were read from and written to the device's memory."""
+    return of.summed(DRAM_BYTES)
 
 
 def operations(of: CounterTotals) -> Figure:
@@ -183,11 +192,15 @@ def _occupancy(of: CounterTotals) -> dict[str, Any]:
 
 
 def _stalls(of: CounterTotals) -> list[dict[str, Any]]:
-    latency = of.mean(_LATENCY)
-    shares = {reason: ratio(of.mean(stalled(reason)), latency, 100.0) for reason in STALLS if reason != "selected"}
+    shares = {reason: stall_percent(of, reason) for reason in STALLS if reason != "selected"}
     found = sorted(((share, reason) for reason, share in shares.items() if share is not None), reverse=True)
     told = [(share, reason) for share, reason in found[:STALLS_TOLD] if share >= STALL_PERCENT]
     return [{"reason": reason, "percent": share} for share, reason in told]
+
+
+def stall_percent(of: CounterTotals, reason: str) -> Figure:
+    """The share of a warp's time that it waits for that reason."""
+    return ratio(of.mean(stalled(reason)), of.mean(LATENCY), 100.0)
 
 
 def _spills(of: CounterTotals, executed: Figure) -> dict[str, Any]:
@@ -208,16 +221,16 @@ def _bank_conflicts(of: CounterTotals) -> dict[str, Figure]:
 
 
 def _coalescing(of: CounterTotals) -> dict[str, Figure]:
-    loads, stores = (
-        ratio(of.total(f"l1tex__t_sectors_{access}.sum"), of.total(f"l1tex__t_requests_{access}.sum"))
-        for access in ("pipe_lsu_mem_global_op_ld", "pipe_lsu_mem_global_op_st")
-    )
-    moved = of.total("memory_l2_theoretical_sectors_global")
     return {
-        "sectors_per_load_request": loads,
-        "sectors_per_store_request": stores,
-        "excess_percent": _excess(moved, of.total("memory_l2_theoretical_sectors_global_ideal")),
+        "sectors_per_load_request": sectors_a_request(of, "ld"),
+        "sectors_per_store_request": sectors_a_request(of, "st"),
+        "excess_percent": _excess(of.total(SECTORS), of.total(SECTORS_IDEAL)),
     }
+
+
+def sectors_a_request(of: CounterTotals, op: str) -> Figure:
+    """32-byte sectors that one request of a warp needs; 4 where 32 lanes read neighbouring words."""
+    return ratio(of.total(accesses("sectors", op)), of.total(accesses("requests", op)))
 
 
 def _excess(done: Figure, ideal: Figure) -> Figure:

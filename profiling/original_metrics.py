@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from profiling.counter_choice import PIPES, of_peak, stalled
+from profiling.counter_choice import PIPES, SECTORS, SECTORS_IDEAL, of_peak
 from profiling.counter_report import Launch
 from profiling.counter_totals import DURATION, CounterTotals, ratio, rounded
-from profiling.kernel_counters import operations
+from profiling.kernel_counters import dram_bytes, operations, sectors_a_request, stall_percent
 
 _Reading = Callable[[CounterTotals], float | str | None]
 
@@ -30,23 +30,16 @@ def _longest(name: str) -> _Reading:
 
 
 def _stall(reason: str) -> _Reading:
-    latency = "smsp__average_warp_latency_per_inst_issued.ratio"
-    return lambda of: ratio(of.mean(stalled(reason)), of.mean(latency), 100.0)
-
-
-def _dram_bytes(of: CounterTotals) -> float | None:
-    return of.summed(("dram__bytes_read.sum", "dram__bytes_write.sum"))
+    return lambda of: stall_percent(of, reason)
 
 
 def _excessive(of: CounterTotals) -> float | None:
-    sectors = of.total("memory_l2_theoretical_sectors_global")
-    ideal = of.total("memory_l2_theoretical_sectors_global_ideal")
+    sectors, ideal = of.total(SECTORS), of.total(SECTORS_IDEAL)
     return None if sectors is None or ideal is None else max(sectors - ideal, 0.0)
 
 
 def _sectors_a_request(op: str) -> _Reading:
-    access = f"pipe_lsu_mem_global_op_{op}.sum"
-    return lambda of: ratio(of.total(f"l1tex__t_sectors_{access}"), of.total(f"l1tex__t_requests_{access}"))
+    return lambda of: sectors_a_request(of, op)
 
 
 def _unit(name: str, unit: str) -> _Reading:
@@ -96,7 +89,7 @@ CATEGORIES: Mapping[str, Mapping[str, _Reading]] = {
     },
     "memory_metrics": {
         "dram_avg_bandwidth_gb_s": lambda of: ratio(of.mean("dram__bytes.avg.per_second"), 1e9),
-        "dram_total_bandwidth_gb_s": lambda of: ratio(_dram_bytes(of), of.seconds, 1e-9),
+        "dram_total_bandwidth_gb_s": lambda of: ratio(dram_bytes(of), of.seconds, 1e-9),
         "dram_active_cycles_pct": _mean(of_peak("dram__cycles_active")),
         "l1_writeback_active_pct": _mean(of_peak("l1tex__lsu_writeback_active")),
         "l1_read_sectors_pct": _mean(of_peak("l1tex__m_xbar2l1tex_read_sectors")),
@@ -136,17 +129,17 @@ CATEGORIES: Mapping[str, Mapping[str, _Reading]] = {
     "access_pattern_metrics": {
         "l1_load_sectors_per_req": _sectors_a_request("ld"),
         "l1_store_sectors_per_req": _sectors_a_request("st"),
-        "l2_theoretical_sectors_global": _total("memory_l2_theoretical_sectors_global"),
-        "l2_theoretical_sectors_global_ideal": _total("memory_l2_theoretical_sectors_global_ideal"),
+        "l2_theoretical_sectors_global": _total(SECTORS),
+        "l2_theoretical_sectors_global_ideal": _total(SECTORS_IDEAL),
         "l2_theoretical_sectors_global_excessive": _excessive,
-        "l2_excess_frac": lambda of: ratio(_excessive(of), of.total("memory_l2_theoretical_sectors_global")),
+        "l2_excess_frac": lambda of: ratio(_excessive(of), of.total(SECTORS)),
         "shared_bank_conflicts_load_sum": _total("l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum"),
         "shared_bank_conflicts_store_sum": _total("l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum"),
     },
     "roofline_metrics": {
         "flop_count_total": operations,
-        "dram_bytes_sum": _dram_bytes,
-        "arithmetic_intensity": lambda of: ratio(operations(of), _dram_bytes(of)),
+        "dram_bytes_sum": dram_bytes,
+        "arithmetic_intensity": lambda of: ratio(operations(of), dram_bytes(of)),
         "gflops": lambda of: ratio(operations(of), of.seconds, 1e-9),
     },
     "timing_metrics": {

@@ -31,7 +31,6 @@ NO_USERS = (
 NO_INPUTS = "the job ended before the kernel had inputs to be called with"
 NOT_COMPILED = "the kernel was not compiled"
 HANGS = "the kernel did not come to an end in its time, and a tool makes it slower"
-TOLD_CHARS = 300
 
 
 class NotInspected(Exception):

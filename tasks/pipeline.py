@@ -185,9 +185,10 @@ class _Job:
         if asked.device_metrics is None and not asked.sanitize:
             return
         self.progress(Stage.INSPECT)
-        self.close()
-        self.note_card_errors()  # What a sanitizer finds may make the driver report it once more.
-        self.bench.rest()
+        if self.example:  # Else nothing is called, and the device may be another job's by now.
+            self.close()
+            self.note_card_errors()  # What a sanitizer finds may make the driver report it once more.
+            self.bench.rest()
         weights = self.weights.shared if self.weights is not None else {}
         inspection = Inspection(self.bench, self.contenders, self.example, weights, self.weights_seed, self.cancelled)
         if asked.device_metrics is not None:

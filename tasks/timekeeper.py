@@ -49,7 +49,7 @@ class Timekeeper:
             asked.num_trials, asked.precision, self.bench.device.is_cuda, effort.min_rounds, effort.device_time
         )
         self._streamed: set[str] = set()
-        self._held_up: set[str] = set()
+        self._held_up = False
         self._readings: list[Reading] = []
         self._repeated: list[str] = []
         self._kept: list[str] = []
@@ -109,29 +109,29 @@ class Timekeeper:
         try:
             with self._quiet():
                 self._windows(slots, records)
-                if self.rounds.right and not self._hold_up(records, began):
+                if self.rounds.right:
+                    self._look_for_hold_up(records, began)
                     self._single_calls(records)
         except GateClosed:
-            return False
-        if self._held_up - self._streamed:
-            self._streamed |= self._held_up
             return False
         self._readings.append(self.bench.card.sample(thorough=True))
         self._slots, self._records = slots, records
         return True
 
-    def _hold_up(self, records: dict[str, TimeRecord], began: float) -> bool:
-        """Notes whose gated windows were made ready late, where there is time for windows without the gate.
+    def _look_for_hold_up(self, records: dict[str, TimeRecord], began: float) -> None:
+        """Raises GateClosed where gated windows were made ready late, and there is time for some without the gate.
 
         A process whose work waits at the gate on several streams keeps the device for whole slices of its time, though
         it computes nothing (docs/measurements.md). What is worked ahead without a gate is charged there too.
         """
         now = time.monotonic()
-        if now + (now - began) + RESERVE_S < self.rounds.deadline:
-            # Never the reference: its windows may be late through the candidate, which would gain by that.
-            own = self.contenders[-1].role
-            self._held_up |= {own} if records[own].gated and records[own].held_up else set()
-        return bool(self._held_up - self._streamed)
+        # Never the reference: its windows may be late through the candidate, which would gain by that.
+        own = self.rounds.candidate.role
+        in_time = now + (now - began) + RESERVE_S < self.rounds.deadline
+        if in_time and records[own].gated and records[own].held_up:
+            self._held_up = True
+            self._streamed.add(own)
+            raise GateClosed
 
     def _shoot(self, contender: Contender, slots: dict[str, Slots], record: TimeRecord, *, marked: bool) -> Window:
         try:
@@ -257,7 +257,7 @@ class Timekeeper:
         timing = record.timing(self.bench.device.cache)
         if contender.probe is not None and contender.probe.reuses_memory:
             timing = replace(timing, method=f"{timing.method}; {COPIED_EACH}")
-        if contender.role in self._held_up:
+        if self._held_up and contender is self.rounds.candidate:
             timing = replace(timing, method=f"{timing.method}; {HELD_UP}")
         written = self.rounds.written_bytes(contender)
         too_fast = impossible(

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from api.pages import words
+from api.pages.untyped import Told, members, obj, objects
 from domain.result import CANDIDATE, REFERENCE
 from tasks.artifacts import Entry, entries
 
-Told = Mapping[str, Any]
 MEASURED = "measured"
 FULL = 99.5
 """Per cent from which on an occupancy is limited by nothing."""
@@ -38,7 +38,8 @@ class Row:
 class Side:
     """One side: its kernels, how many more there are, and the advice, each with its kernel and its figures.
 
-    `report` is the profiler's own, where that is kept or cannot be had.
+    `reason` says why there are none, or which are left out; `report` is the profiler's own, where that is kept or
+    cannot be had.
     """
 
     side: str
@@ -66,30 +67,29 @@ def counters(result: Told) -> Counters | None:
         return None
     titles = {CANDIDATE: CANDIDATE if result.get("ref_result") else "kernel", REFERENCE: REFERENCE}
     reports = {entry.side: entry for entry in entries(dict(result)) if not entry.is_text}
-    sides = [
-        _side(name, title, one, reports.get(name))
-        for name, title in titles.items()
-        if isinstance(one := told.get(name), Mapping)
-    ]
+    given = members(told)
+    sides = [_side(name, title, given[name], reports.get(name)) for name, title in titles.items() if name in given]
     reason = None if told.get("status") == MEASURED else str(told.get("reason") or "no reason was given")
     by = ", ".join(str(part) for part in (told.get("profiler"), told.get("level")) if part)
     return Counters(reason, by, [side for side in sides if reason is None or side.rows])
 
 
 def _side(name: str, title: str, side: Told, report: Entry | None) -> Side:
-    kernels = _objects(side.get("kernels"))
+    kernels = objects(side.get("kernels"))
     left_out = side.get("kernels_left_out")
-    reason = None if side.get("status") == MEASURED else str(side.get("reason") or "no reason was given")
+    reason = words.sentence(str(side["reason"])) if side.get("reason") else None
+    if side.get("status") != MEASURED:
+        reason = f"Not available: {side.get('reason') or 'no reason was given'}"
     advice = [
         (str(each.get("kernel") or words.NONE), str(each.get("says") or ""), _figures(each.get("figures")))
-        for each in _objects(side.get("advice"))
+        for each in objects(side.get("advice"))
     ]
     more = max(0, len(kernels) - SHOWN) + (left_out if isinstance(left_out, int) else 0)
     return Side(name, title, reason, [_row(each) for each in kernels[:SHOWN]], more, advice, report)
 
 
 def _row(kernel: Told) -> Row:
-    speed, memory, held = (_object(kernel.get(name)) for name in ("speed_of_light", "memory", "occupancy"))
+    speed, memory, held = (obj(kernel.get(name)) for name in ("speed_of_light", "memory", "occupancy"))
     launches, time = kernel.get("launches"), kernel.get("time_us")
     occupancy = percent(held.get("achieved_percent"))
     if held.get("theoretical_percent") is not None:
@@ -98,12 +98,11 @@ def _row(kernel: Told) -> Row:
         occupancy += f", limited by {words.name(held['limited_by'])}"
     often = f", {words.counted(launches, 'launch', 'launches')}" if isinstance(launches, int) else ""
     stalls = [
-        f"{words.name(each.get('reason'))} {percent(each.get('percent'))}" for each in _objects(kernel.get("stalls"))
+        f"{words.name(each.get('reason'))} {percent(each.get('percent'))}" for each in objects(kernel.get("stalls"))
     ]
     asked = [
         (str(name), f"{words.figure(one.get('value'), 6)} {one.get('unit') or ''}".rstrip())
-        for name, one in _object(kernel.get("asked")).items()
-        if isinstance(one, Mapping)
+        for name, one in members(kernel.get("asked")).items()
     ]
     return Row(
         name=str(kernel.get("name") or words.NONE),
@@ -139,7 +138,7 @@ def _close(figure: str) -> str:
 
 
 def _figures(figures: Any) -> str:
-    return ", ".join(f"{words.name(name)} {_value(value)}" for name, value in _object(figures).items())
+    return ", ".join(f"{words.name(name)} {_value(value)}" for name, value in obj(figures).items())
 
 
 def _value(value: Any) -> str:
@@ -152,12 +151,3 @@ def _milliseconds(us: Any) -> float | None:
 
 def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _object(value: Any) -> Told:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _objects(value: Any) -> list[Told]:
-    given: Iterable[Any] = value if isinstance(value, list) else ()
-    return [each for each in given if isinstance(each, Mapping)]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.pages import words
+from api.pages.untyped import objects
 from domain.result import CANDIDATE, REFERENCE
 from tasks.artifacts import Entry, entries
 
@@ -63,7 +64,7 @@ def _of(entry: Entry) -> str:
 
 def _rows(made: Made, named: str) -> list[Row]:
     """Of one kernel that was built alone, or of each of several."""
-    several = [each for key in ("variants", "kernels") for each in made.get(key) or () if isinstance(each, Mapping)]
+    several = [each for key in ("variants", "kernels") for each in objects(made.get(key))]
     if not several:
         return [_row(made, named)] if made.get("registers") is not None else []
     return [_row(each, _name(each, number)) for number, each in enumerate(several[:SHOWN], 1)]

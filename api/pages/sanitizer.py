@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.pages import words
+from api.pages.untyped import Told, members, obj, objects
 
-Told = Mapping[str, Any]
 CLEAN, FINDINGS = "clean", "findings"
 MEANS = {
     "memcheck": "accesses out of bounds or misaligned",
@@ -73,15 +73,7 @@ def sanitized(kernel: Told) -> Sanitized | None:
 
 
 def _tools(kernel: Told) -> dict[str, Told]:
-    told = kernel.get("sanitizer")
-    tools = told.get("tools") if isinstance(told, Mapping) else None
-    given = tools.items() if isinstance(tools, Mapping) else ()
-    return {str(name): tool for name, tool in given if isinstance(tool, Mapping)}
-
-
-def _findings(tool: Told) -> list[Told]:
-    given = tool.get("findings")
-    return [each for each in given if isinstance(each, Mapping)] if isinstance(given, list) else []
+    return members(obj(kernel.get("sanitizer")).get("tools"))
 
 
 def _whole(value: Any, otherwise: int) -> int:
@@ -89,11 +81,12 @@ def _whole(value: Any, otherwise: int) -> int:
 
 
 def _errors(tool: Told) -> int:
-    return sum(_whole(each.get("count"), 1) for each in _findings(tool)) + _whole(tool.get("findings_left_out"), 0)
+    listed = sum(_whole(each.get("count"), 1) for each in objects(tool.get("findings")))
+    return listed + _whole(tool.get("findings_left_out"), 0)
 
 
 def _tool(name: str, tool: Told) -> Tool:
-    findings, status = _findings(tool), tool.get("status")
+    findings, status = objects(tool.get("findings")), tool.get("status")
     if status == FINDINGS:
         became = words.counted(_errors(tool), "error")
     else:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from kernel_eval_client.sanitizer import Finding
+
 AROUND = 2
 MOST = 5
 
@@ -44,3 +46,8 @@ def excerpt(source: str, spot: Spot) -> list[str]:
         return []
     shown = range(max(1, spot.line - AROUND), min(len(lines), spot.line + AROUND) + 1)
     return [f"{'>' if number == spot.line else ' '} {number:4} | {lines[number - 1]}" for number in shown]
+
+
+def finding_excerpt(source: str, finding: Finding) -> list[str]:
+    """The sanitizer's line in the source as it was sent; empty where it is none of its lines."""
+    return excerpt(source, Spot(finding.line, finding.kind)) if finding.line is not None and finding.in_source else []

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kernel_eval_client.untyped import number, objects, whole
+
 
 @dataclass(frozen=True)
 class MachineCode:
@@ -28,7 +30,7 @@ class MachineCode:
     @classmethod
     def all_of(cls, build: Mapping[str, Any], name: str) -> list[MachineCode]:
         """Of every kernel that the build tells of; `name` is for one that was built alone."""
-        several = [one for key in ("variants", "kernels") for one in _items(build.get(key)) if isinstance(one, Mapping)]
+        several = [one for key in ("variants", "kernels") for one in objects(build.get(key))]
         if several:
             return [cls._of(one, _name(one, number)) for number, one in enumerate(several, 1)]
         return [cls._of(build, str(build.get("kernel") or name))] if build.get("registers") is not None else []
@@ -42,24 +44,16 @@ class MachineCode:
         theoretical, limit = held.get("theoretical"), held.get("limited_by")
         return cls(
             name,
-            _whole(told.get("registers")),
-            _whole(told.get("local_bytes")),
-            _whole(told.get("spill_store_bytes")),
-            _whole(told.get("spill_load_bytes")),
-            next((size for each in shared if (size := _whole(each)) is not None), None),
-            float(theoretical) if isinstance(theoretical, (int, float)) else None,
+            whole(told.get("registers")),
+            whole(told.get("local_bytes")),
+            whole(told.get("spill_store_bytes")),
+            whole(told.get("spill_load_bytes")),
+            next((size for each in shared if (size := whole(each)) is not None), None),
+            number(theoretical),
             str(limit) if limit is not None else None,
         )
-
-
-def _items(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _name(told: Mapping[str, Any], number: int) -> str:
     chosen = ", ".join(f"{key}={told[key]}" for key in ("num_warps", "num_stages") if told.get(key) is not None)
     return str(told.get("name") or f"variant {number}") + (f": {chosen}" if chosen else "")
-
-
-def _whole(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None

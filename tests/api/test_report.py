@@ -283,6 +283,7 @@ def test_texts_of_the_code_are_linked_and_what_is_not_there_has_a_reason(
 def test_device_metrics_are_a_table_with_advice(client: FlaskClient, records: JobRecords) -> None:
     body = results.passed()
     metrics = device_answers.measured(reference=device_answers.side(device_answers.kernel("gemm", memory=None)))
+    metrics["candidate"]["reason"] = "of a call's launches the first 64 were counted"
     body["kernel_exec_result"]["metadata"]["device_metrics"] = metrics
     kept = {"name": "profile.ncu-rep", "form": "ncu-rep", "kernel": None, "bytes": 2048}
     body["kernel_exec_result"]["artifacts"] = [kept]
@@ -290,6 +291,7 @@ def test_device_metrics_are_a_table_with_advice(client: FlaskClient, records: Jo
     job_id = completed(client, records, body)
     page = report(client, job_id)
     assert "(by ncu 2025.3.1.0, basic)" in page.text and page.text.count("3 more kernels.") == 2
+    assert "The candidate of a call's launches the first 64 were counted." in page.text
     assert "softmax_rows 41.5 µs, 83.0 %, 2 launches 22.4 % 91.2 % 90.1 %, 2,980 GiB/s 12.0 %, 50.3 %" in page.text
     assert "71.5 % of 75.0 %, limited by registers 0 % long scoreboard 61.0 %, barrier 12.5 %" in page.text
     assert "About softmax_rows It moves 90 % of what the memory can" in page.text and "dram percent 90.1" in page.text

@@ -88,6 +88,13 @@ def test_a_person_sees_them_as_a_table() -> None:
     assert "RestrictProfilingToAdminUsers=0" in told
 
 
+def test_what_is_left_out_is_said_beside_the_figures() -> None:
+    cut = {**device_answers.side(), "reason": "of a call's launches the first 64 were counted"}
+    found = result(device_answers.measured(cut))
+    for told in (printed(found), brief.of_result(found)):
+        assert "of a call's launches the first 64 were counted" in told and "softmax_rows" in told
+
+
 def test_findings_are_told_at_their_line() -> None:
     found = result(sanitizer=device_answers.sanitizer(device_answers.finding(), device_answers.finding(line=None)))
     checked = found.sanitizer

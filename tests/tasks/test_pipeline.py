@@ -80,6 +80,15 @@ def compared(bench: Workbench, candidate: dict[str, Any], **more: Any) -> tuple[
     return report, told
 
 
+def test_where_nothing_was_built_the_device_is_left_alone(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    touched: list[str] = []
+    monkeypatch.setattr(bench, "rest", lambda: touched.append("rest"))
+    monkeypatch.setattr(bench.card_errors, "new", lambda seconds: touched.append("errors") or [])
+    report = judged(bench, kernel("def broken(:"), device_metrics=CountersAsked().to_wire(), sanitize=True)
+    assert report.outcome.status is Status.COMPILE_ERROR and touched == []
+    assert report.body("j")["kernel_exec_result"]["sanitizer"]["status"] == "unavailable"
+
+
 ONLY_ITS_SIZE = forward("y = torch.softmax(x, -1)\n        return torch.where(x.abs() > 8, y + 1, y)")
 """Right on what a standard normal draws, wrong on outliers."""
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kernel_eval_client.device_metrics import KernelMetrics, in_words
-from kernel_eval_client.explain import Spot, excerpt
+from kernel_eval_client.explain import finding_excerpt
 from kernel_eval_client.quoted import cut, plain, quoted
 from kernel_eval_client.result import Result
-from kernel_eval_client.sanitizer import Finding
 
 _KERNELS, _ADVICE, _ASKED, _FINDINGS = 3, 3, 4, 3
 
@@ -23,7 +22,7 @@ def sanitized(found: Result, source: str) -> Iterator[str]:
     for tool, finding in findings[:_FINDINGS]:
         often = f" ({finding.count} times)" if finding.count > 1 else ""
         yield quoted(f"{tool.name}: {finding.kind}{often}: {finding.place}", 200)
-        yield from (quoted(line, 120) for line in _at(finding, source))
+        yield from (quoted(line, 120) for line in finding_excerpt(source, finding))
     if len(findings) > _FINDINGS:
         yield f"{len(findings) - _FINDINGS} more: part=sanitizer has them"
 
@@ -39,6 +38,8 @@ def counters(found: Result) -> Iterator[str]:
         yield f"counters: unavailable: {cut(plain(reason), 240)}"
         return
     yield "counters, by its own processes' word (part=device_metrics has all):"
+    if side.reason:
+        yield cut(plain(side.reason), 240)
     for kernel in side.kernels[:_KERNELS]:
         yield quoted(f"{_named(kernel)}: {', '.join(in_words(kernel)) or 'no figures'}", 260)
         for one in kernel.asked[:_ASKED]:
@@ -51,9 +52,3 @@ def counters(found: Result) -> Iterator[str]:
 def _named(kernel: KernelMetrics) -> str:
     share = "" if kernel.share is None else f" ({kernel.share:.0%} of the time)"
     return cut(kernel.name, 60) + share
-
-
-def _at(finding: Finding, source: str) -> list[str]:
-    if finding.line is None or not finding.in_source:
-        return []
-    return excerpt(source, Spot(finding.line, finding.kind))

@@ -8,8 +8,8 @@ from rich.text import Text
 
 from kernel_eval_client.cli.wording import BAD, DIM, GOOD, milliseconds, plain, short
 from kernel_eval_client.device_metrics import DeviceMetrics, KernelMetrics, SideMetrics
-from kernel_eval_client.explain import Spot, excerpt
-from kernel_eval_client.sanitizer import Finding, Sanitizer, Tool
+from kernel_eval_client.explain import finding_excerpt
+from kernel_eval_client.sanitizer import Sanitizer, Tool
 
 KERNELS, ADVICE, FINDINGS = 12, 6, 8
 
@@ -23,6 +23,8 @@ def device_metrics(console: Console, found: DeviceMetrics) -> None:
             console.print(
                 Text(f"  counters  of the {name}: unavailable: {plain(side.reason or 'no reason')}", style="yellow")
             )
+        elif side.reason:
+            console.print(Text(f"  counters  of the {name}: {plain(side.reason)}", style=DIM))
         if side.kernels:
             _side(console, name if len(found.sides) > 1 else "kernel", side)
 
@@ -94,14 +96,8 @@ def _findings(console: Console, tool: Tool, source: str) -> None:
         console.print(Text(told, style="bold"))
         if finding.says and finding.says != finding.kind:
             console.print(Text(plain(f"    {finding.says}"), style=DIM))
-        for line in _at(finding, source):
+        for line in finding_excerpt(source, finding):
             console.print(Text(f"    {line}", style="bold" if line.startswith(">") else DIM))
     more = max(0, len(tool.findings) - FINDINGS) + tool.findings_left_out
     if more:
         console.print(Text(plain(f"  {tool.name}: {more} more"), style=DIM))
-
-
-def _at(finding: Finding, source: str) -> list[str]:
-    if finding.line is None or not finding.in_source:
-        return []
-    return excerpt(source, Spot(finding.line, finding.kind))
