@@ -74,6 +74,16 @@ class Slots:
         for tensor, ref in zip(tensors, values.leaves(self.args[call], TensorRef), strict=True):
             write(view(self.image, ref), tensor)
 
+    def takes_as(self, other: Slots) -> bool:
+        """Whether both have the same inputs at the same places, and nothing else that is filled in."""
+        pure = not self._output_arguments and not other._output_arguments
+        return pure and self.calls == other.calls and self.args[0] == other.args[0]
+
+    def fill_as(self, other: Slots) -> None:
+        """The inputs of all calls as they were filled into that layout, which `takes_as` this one."""
+        self.filled = True
+        self.image[: self.inputs_end].copy_(other.image[: self.inputs_end])
+
     def fill_alike(self, args: list[Any]) -> None:
         """Writes the same arguments into every call's slot."""
         self.fill(0, args)

@@ -82,12 +82,10 @@ def attach(size: int, device: str, descriptor: int) -> Arena:
 def view(memory: torch.Tensor, ref: TensorRef) -> torch.Tensor:
     """The tensor that lies at `ref` in a flat uint8 tensor; raises ValueError if it does not fit in."""
     dtype: torch.dtype = getattr(torch, ref.dtype)
-    if ref.offset + ref.span > memory.numel() or ref.offset % dtype.itemsize:
-        raise ValueError(f"a tensor of {ref.span} bytes does not fit at {ref.offset} of {memory.numel()}")
-    if ref.span == 0:
+    own = _own_bytes(memory, ref, dtype)
+    if not own.numel():
         return torch.empty_strided(ref.shape, ref.strides, dtype=dtype, device=memory.device)
-    flat = memory[ref.offset : ref.offset + ref.span].view(dtype)
-    return flat.as_strided(ref.shape, ref.strides)
+    return own.view(dtype).as_strided(ref.shape, ref.strides)
 
 
 def argument(memory: torch.Tensor, ref: TensorRef, device: str | None = None) -> torch.Tensor:
@@ -95,17 +93,26 @@ def argument(memory: torch.Tensor, ref: TensorRef, device: str | None = None) ->
 
     A copy with the same strides where the memory is on another device than that.
     """
-    lying = view(memory, ref)
+    dtype: torch.dtype = getattr(torch, ref.dtype)
     if device is not None and memory.device != torch.device(device):
-        copy = torch.empty_strided(ref.shape, ref.strides, dtype=lying.dtype, device=device)
-        write(copy, lying)
+        copy = torch.empty_strided(ref.shape, ref.strides, dtype=dtype, device=device)
+        write(copy, view(memory, ref))
         return copy
-    if ref.span == 0:
-        return lying
-    # Through DLPack the storage is one of these bytes only, and keeps the memory alive.
-    lone = from_dlpack(memory[ref.offset : ref.offset + ref.span]).untyped_storage()
+    own = _own_bytes(memory, ref, dtype)
+    if not own.numel():
+        return view(memory, ref)
+    # Through DLPack the storage is one of these bytes only, and keeps the memory alive. As a capsule: what it agrees on
+    # with a tensor itself (devices, streams) takes several times as long, for every tensor of a window.
+    lone = from_dlpack(own.__dlpack__(stream=-1)).untyped_storage()
     with torch.no_grad():
-        return torch.empty(0, dtype=lying.dtype, device=memory.device).set_(lone, 0, ref.shape, ref.strides)
+        return torch.empty(0, dtype=dtype, device=memory.device).set_(lone, 0, ref.shape, ref.strides)
+
+
+def _own_bytes(memory: torch.Tensor, ref: TensorRef, dtype: torch.dtype) -> torch.Tensor:
+    span = ref.span
+    if ref.offset + span > memory.numel() or ref.offset % dtype.itemsize:
+        raise ValueError(f"a tensor of {span} bytes does not fit at {ref.offset} of {memory.numel()}")
+    return memory[ref.offset : ref.offset + span]
 
 
 def describe(tensor: torch.Tensor, offset: int = 0) -> TensorRef:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from domain.fault import KernelFault
 from domain.kernel import KernelType
-from domain.result import Status
+from domain.result import Status, first_line
 from profiling.ceilings import UNKNOWN
 from profiling.launches import described, unavailable
 from profiling.roofline import too_few_operations
@@ -34,6 +34,7 @@ MAX_BUILT_BYTES = 64 << 20
 BUILT = ("*.cubin", "ext/**/*.so")
 """Where a build leaves device code: `backends.cuda` and `backends.extension`."""
 
+NOT_COUNTED = "whether this time is too short for {} arithmetic is not known: counting it failed ({})"
 NOT_REACHED = unavailable("the job ended before it came to this")
 
 
@@ -53,15 +54,21 @@ def look_at_operations(
         return
     try:
         flops = _hurried(owner.session, OPERATIONS_S, deadline).flops(example[owner.role])
-    except KernelFault:
+    except KernelFault as fault:
+        for contender, timing in timed:
+            timing.flags.append(NOT_COUNTED.format(_whose(contender, owner), first_line(owner.told(fault.message))))
         return
     for contender, timing in timed:
-        whose = "its own" if contender is owner else "the reference's"
+        whose = _whose(contender, owner)
         flag = too_few_operations(
             timing.trusted_ms, flops or {}, ceilings, whose=whose, resolution_ms=timing.resolution_us / 1e3
         )
         if flag is not None:
             timing.flags.append(flag)
+
+
+def _whose(contender: Contender, owner: Contender) -> str:
+    return "its own" if contender is owner else "the reference's"
 
 
 def look_at_launches(contenders: list[Contender], example: dict[str, Arguments], deadline: float) -> None:

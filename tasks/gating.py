@@ -27,17 +27,21 @@ class Rehearsal:
     call_ms: float
 
 
-def rehearse(contender: Contender, example: list[Any], limit: int, device: Device) -> Rehearsal | None:
+def rehearse(
+    contender: Contender, example: list[Any], limit: int, device: Device, *, window: float = 1.0
+) -> Rehearsal | None:
     """Windows that are thrown away; they also make the libraries take the memory that the real ones need.
+
+    They are `window` times as long as usual.
 
     None where not even one call can be queued: on the host, and for a kernel that waits for the device.
     """
     if not device.is_cuda or contender.probe is None:
         return None
-    calls = calls_that_fill(contender.estimate_ms, limit, is_cuda=True)
+    calls = calls_that_fill(contender.estimate_ms, limit, is_cuda=True, window=window)
     if (tried := _try(contender, example, calls, device)) is not None:
         # A probe's estimate is mostly the host's time to launch: behind the gate a call may be far shorter.
-        enough = calls_that_fill(tried.call_ms, limit, is_cuda=True)
+        enough = calls_that_fill(tried.call_ms, limit, is_cuda=True, window=window)
         return (_try(contender, example, enough, device) or tried) if enough > calls else tried
     fewest = _try(contender, example, 1, device)
     while fewest is not None and (calls := calls // RETREAT) > 1:

@@ -13,12 +13,12 @@ from redis import Redis
 from domain.access import Key
 from domain.job import STATE_OF_STAGE, Stage, State
 from domain.request import Request
-from domain.result import Status
 from tasks import admission, counters, record_scripts
 from tasks.admission import UNLIMITED, Admission, Limits
 from tasks.job_view import JobView, text
 from tasks.leaderboard import Summary
 from tasks.lines import Claim, Lines, Message, Unreadable
+from tasks.reusable import reusable
 
 __all__ = ["Claim", "JobRecords", "JobView", "Message", "Pulse"]
 
@@ -28,9 +28,6 @@ PULSE_TTL_S = 6
 SWEEP = 500
 REASON_CHARS = 2000
 ACTIVE = (State.BUILDING, State.WAITING, State.RUNNING)
-
-REUSABLE = frozenset({Status.PASSED, Status.COMPILE_ERROR, Status.WRONG_RESULT, Status.CONTRACT_MISMATCH})
-"""Verdicts that the same work gets again; a crash, a timeout, a lack of memory may have been the moment's."""
 
 Pulse = Literal["go on", "cancel", "lost"]
 
@@ -133,7 +130,7 @@ class JobRecords:
         """Store the answer, terminal, and `texts` by name beside it; ValueError for NaN or infinity: not JSON."""
         result = json.dumps(body, allow_nan=False, separators=(",", ":"))
         names = json.dumps(counters.counted(body))
-        again = "1" if body["verdict"] in REUSABLE else ""
+        again = "1" if reusable(body) else ""
         summary = Summary.of(body)
         told = json.dumps(asdict(summary), separators=(",", ":"))
         place = [summary.board, summary.candidate or "", repr(summary.ratio or 0.0)]

@@ -99,18 +99,24 @@ class Rounds:
         for layout in slots.values():
             layout.seed = self.inputs.window_seed(self._filled)
         again = slots[self.candidate.role].filled and not self.inputs.affordable
+        first, *others = slots.values()
+        # Where both are called with the very same, it is written once, and copied in one go.
+        twins = [layout for layout in others if self.inputs.shared and layout.takes_as(first)]
+        filled = {role: layout for role, layout in slots.items() if layout not in twins}
         made = 0
         # From each only as many as are left when its turn comes.
         for source in [self.inputs.mixed] if again else [self.inputs.draw, self.inputs.mixed]:
             for drawn in source(calls - made):
-                for role, layout in slots.items():
+                for role, layout in filled.items():
                     layout.fill(made, drawn[role])
                 made += 1
         self.inputs.note_reuse(calls - made)
         if not again:
             for call in range(made, calls):
-                for layout in slots.values():
+                for layout in filled.values():
                     layout.fill(call, layout.arguments(call % made))
+        for twin in twins:
+            twin.fill_as(first)
 
     def shoot(self, contender: Contender, slots: dict[str, Slots], *, gated: bool, marked: bool) -> Window:
         """One window of that contender over what its slots were filled with."""

@@ -10,6 +10,7 @@ from dataclasses import asdict, replace
 from domain.result import Speedup
 from profiling import flags
 from profiling.card_state import Reading, card_state, throttled
+from profiling.ceilings import UNKNOWN
 from profiling.plan import Plan, Stop, calls_that_fill, calls_that_fit
 from profiling.record import TimeRecord
 from profiling.roofline import impossible
@@ -48,6 +49,7 @@ class Timekeeper:
         self.plan = Plan(
             asked.num_trials, asked.precision, self.bench.device.is_cuda, effort.min_rounds, effort.device_time
         )
+        self._window = effort.window
         self._streamed: set[str] = set()
         self._held_up = False
         self._readings: list[Reading] = []
@@ -259,25 +261,26 @@ class Timekeeper:
             timing = replace(timing, method=f"{timing.method}; {COPIED_EACH}")
         if self._held_up and contender is self.rounds.candidate:
             timing = replace(timing, method=f"{timing.method}; {HELD_UP}")
-        written = self.rounds.written_bytes(contender)
-        too_fast = impossible(
-            timing.trusted_ms,
-            written,
-            self.bench.ceilings(),
-            calls=record.calls,
-            resolution_ms=timing.resolution_us / 1e3,
-        )
-        if too_fast is not None:
-            timing.flags.append(too_fast)
+        ceilings = self.bench.ceilings()
+        if ceilings != UNKNOWN:
+            too_fast = impossible(
+                timing.trusted_ms,
+                self.rounds.written_bytes(contender),
+                ceilings,
+                calls=record.calls,
+                resolution_ms=timing.resolution_us / 1e3,
+            )
+            timing.flags.extend([too_fast] if too_fast is not None else [])
         contender.timing = timing
 
     def _warm_null(self, slots: dict[str, Slots]) -> None:
         """The null runner takes its memory and loads its code now: neither can be done behind a closed gate."""
-        for layout in slots.values():
+        for layout in {layout.handed_in: layout for layout in slots.values()}.values():
             self.bench.null_window(layout, gated=False)
 
     def _rehearsal(self, contender: Contender) -> Rehearsal | None:
-        return rehearse(contender, self.rounds.example[contender.role], self._limit(), self.bench.device)
+        example = self.rounds.example[contender.role]
+        return rehearse(contender, example, self._limit(), self.bench.device, window=self._window)
 
     def _calls(self, rehearsals: dict[str, Rehearsal | None]) -> int:
         """Calls in every window of this job: what all contenders can queue, and the fastest needs to fill its own."""
@@ -286,7 +289,7 @@ class Timekeeper:
             for c, rehearsal in zip(self.contenders, rehearsals.values(), strict=True)
         ]
         limit = min([self._limit(), *(rehearsal.calls for rehearsal in rehearsals.values() if rehearsal is not None)])
-        return calls_that_fill(min(times), limit, is_cuda=self.bench.device.is_cuda)
+        return calls_that_fill(min(times), limit, is_cuda=self.bench.device.is_cuda, window=self._window)
 
     def _limit(self) -> int:
         return calls_that_fit(

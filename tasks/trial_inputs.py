@@ -185,6 +185,11 @@ class TrialInputs:
         self._note = note or self._note
         return made
 
+    @property
+    def shared(self) -> bool:
+        """Whether `handed_out` gives every contender the very same."""
+        return all(contender.kernel.io == self._contract for contender in (self._owner, self._candidate))
+
     def for_owner(self, drawn: Arguments) -> Arguments:
         """What the owner is called with of a drawn set."""
         if self._contract is not None and self._owner.kernel.io is None:

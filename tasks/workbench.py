@@ -172,13 +172,13 @@ class Workbench:
     def ceilings(self) -> Ceilings:
         """What the card can do at best, measured once; makes nothing impossible where there is no card."""
         if self._ceilings is None:
-            self._ceilings = UNKNOWN
-            if self.device.is_cuda:
-                found = detect()
-                self._ceilings = ceilings(
-                    settings().state_dir, found.name, found.driver or "unknown", self._measured_ceilings
-                )
+            # Kept only when it is there: what could not be measured in one job is measured in the next.
+            self._ceilings = self._known_ceilings() if self.device.is_cuda else UNKNOWN
         return self._ceilings
+
+    def _known_ceilings(self) -> Ceilings:
+        found = detect()
+        return ceilings(settings().state_dir, found.name, found.driver or "unknown", self._measured_ceilings)
 
     def launch_shift_ms(self, standby: Standby, cancelled: Callable[[], bool]) -> float | None:
         """By how much a launch takes longer in that runner than on this card as a rule. Before it has a submission.

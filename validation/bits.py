@@ -44,5 +44,14 @@ def identical(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether both have the same dtype, shape and bits, wherever the elements lie in memory."""
     if one.dtype != other.dtype or one.shape != other.shape:
         return False
-    limit = EQUALITY_BYTES // one.element_size()
-    return all(torch.equal(a, b) for _, a, b in pieces(bits(one), bits(other), limit))
+    return all(torch.equal(a, b) for _, a, b in _equality_pieces(one, other))
+
+
+def differ(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Whether two of one dtype and shape are not identical: a bool on their device, which nobody has waited for."""
+    found = [(a != b).any() for _, a, b in _equality_pieces(one, other)]
+    return torch.stack(found).any() if found else torch.zeros((), dtype=torch.bool, device=one.device)
+
+
+def _equality_pieces(one: torch.Tensor, other: torch.Tensor) -> Iterator[tuple[int, torch.Tensor, torch.Tensor]]:
+    return pieces(bits(one), bits(other), EQUALITY_BYTES // one.element_size())

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from validation.bits import bits, identical, pieces
+from validation.bits import bits, differ, identical, pieces
 from validation.call_comparison import CallComparison, finite, joined, merge
 from validation.elements import measures
 from validation.tolerance import Tolerance, applied, strict
@@ -27,8 +27,6 @@ BATCH = 1 << 23
 costs more than what it does."""
 CPU_BATCH = 1 << 18
 """The same on the CPU, where nothing is launched: temporaries of 2 MiB stay in its caches (docs/measurements.md)."""
-SMALL = 1 << 19
-"""Elements of a tensor at most for that: larger ones are looked at one by one, bits first."""
 
 Call = tuple[list[torch.Tensor], list[torch.Tensor]]
 """Expected and actual outputs."""
@@ -42,7 +40,8 @@ def compare(expected: list[torch.Tensor], actual: list[torch.Tensor], tolerance:
 def compare_calls(calls: list[Call], requested: Tolerance) -> list[CallComparison]:
     """Compares each call's (expected, actual) outputs; what `compare` says of each, in far less time for small outputs.
 
-    On a GPU a comparison is some fifty launches, whatever the size: calls of one form share them.
+    Outputs are looked at for equal bits first, which is one pass in place of fifty. On a GPU what is left of them is
+    some fifty launches, whatever the size: calls of one form share them.
     """
     plain = [(_plain_tensors(expected), _plain_tensors(actual)) for expected, actual in calls]
     found: list[CallComparison] = []
@@ -51,12 +50,34 @@ def compare_calls(calls: list[Call], requested: Tolerance) -> list[CallCompariso
         if isinstance(fault, str):
             found += [_faulty(call, fault, requested) for call in together]
             continue
-        largest = max(tensor.numel() * (1 + tensor.is_complex()) for tensor in together[0][0])
-        batch = CPU_BATCH if together[0][0][0].is_cpu else BATCH
-        size = max(1, batch // max(1, largest)) if largest <= SMALL else 1
-        for first in range(0, len(together), size):
-            found += _batch(together[first : first + size], requested)
+        found += _of_one_form(together, requested)
     return found
+
+
+def _of_one_form(calls: list[Call], requested: Tolerance) -> list[CallComparison]:
+    largest = max(tensor.numel() * (1 + tensor.is_complex()) for tensor in calls[0][0])
+    batch = CPU_BATCH if calls[0][0][0].is_cpu else BATCH
+    size = max(1, batch // max(1, largest))
+    alike = _alike(calls)
+    unlike = [number for number, outputs in enumerate(alike) if not all(outputs)]
+    found: dict[int, CallComparison] = {}
+    for first in range(0, len(unlike), size):
+        numbers = unlike[first : first + size]
+        judged = _batch([calls[number] for number in numbers], [alike[number] for number in numbers], requested)
+        found.update(zip(numbers, judged, strict=True))
+    return [
+        found[number] if number in found else joined([_equal(want, requested) for want in expected])
+        for number, (expected, _) in enumerate(calls)
+    ]
+
+
+def _alike(calls: list[Call]) -> list[list[bool]]:
+    """Of each call's outputs, which have the same bits. On a GPU all are asked before any is waited for."""
+    pairs = [list(zip(*call, strict=True)) for call in calls]
+    if calls[0][0][0].is_cpu:
+        return [[identical(want, got) for want, got in outputs] for outputs in pairs]
+    differing = torch.stack([differ(want, got) for outputs in pairs for want, got in outputs])
+    return [[not each for each in outputs] for outputs in differing.view(len(calls), -1).tolist()]
 
 
 def _form(call: Call) -> str | tuple[tuple[torch.Size, torch.dtype, torch.device], ...]:
@@ -89,43 +110,35 @@ def _fault(expected: list[torch.Tensor], actual: list[torch.Tensor]) -> str | No
     return None
 
 
-def _batch(calls: list[Call], requested: Tolerance) -> list[CallComparison]:
+def _batch(calls: list[Call], alike: list[list[bool]], requested: Tolerance) -> list[CallComparison]:
     """Calls of one form, together small enough to be one piece, or one call of any size."""
-    outputs = range(len(calls[0][0]))
-    if len(calls) == 1:
-        expected, actual = calls[0]
-        return [joined([_output(index, expected[index], actual[index], requested) for index in outputs])]
     parts: list[list[CallComparison]] = [[] for _ in calls]
-    for index in outputs:
+    for index in range(len(calls[0][0])):
         pairs = [(expected[index], actual[index]) for expected, actual in calls]
-        rows = _rows([want for want, _ in pairs], [got for _, got in pairs], requested)
-        for part, pair, row in zip(parts, pairs, rows, strict=True):
-            part.append(_summary(index, *pair, requested, [0], [row]) if row else _equal(pair[0], requested))
+        unlike = [pair for pair, same in zip(pairs, alike, strict=True) if not same[index]]
+        rows = iter(_rows(unlike, requested) if len(calls) > 1 and unlike else ())
+        for part, pair, same in zip(parts, pairs, alike, strict=True):
+            if same[index]:
+                part.append(_equal(pair[0], requested))
+            elif len(calls) == 1:
+                part.append(_output(index, *pair, requested))
+            else:
+                part.append(_summary(index, *pair, requested, [0], [next(rows)]))
     return [joined(part) for part in parts]
 
 
-def _rows(expected: list[torch.Tensor], actual: list[torch.Tensor], requested: Tolerance) -> list[list[float]]:
-    """The measures of each pair; empty ones for tensors without elements, and on the CPU for equal ones."""
-    pairs = list(zip(expected, actual, strict=True))
-    rows: list[list[float]] = [[] for _ in pairs]
-    # On a GPU each look at the bits would wait for the device; here it is one pass in place of fifty.
-    unlike = [n for n, (want, got) in enumerate(pairs) if want.numel() and not (want.is_cpu and identical(want, got))]
-    if not unlike:
-        return rows
-    dtype = expected[0].dtype
+def _rows(pairs: list[tuple[torch.Tensor, torch.Tensor]], requested: Tolerance) -> list[list[float]]:
+    """The measures of each pair, none of them alike."""
+    dtype = pairs[0][0].dtype
     want, got = (
-        torch.stack([bits(tensors[number]) for number in unlike]).view(dtype).reshape(len(unlike), -1)
-        for tensors in (expected, actual)
+        torch.stack([bits(tensor) for tensor in tensors]).view(dtype).reshape(len(pairs), -1)
+        for tensors in zip(*pairs, strict=True)
     )
-    measured = measures(want, got, applied(dtype, requested), strict(dtype)).tolist()
-    for number, row in zip(unlike, measured, strict=True):
-        rows[number] = row
-    return rows
+    measured: list[list[float]] = measures(want, got, applied(dtype, requested), strict(dtype)).tolist()
+    return measured
 
 
 def _output(index: int, expected: torch.Tensor, actual: torch.Tensor, requested: Tolerance) -> CallComparison:
-    if identical(expected, actual):
-        return _equal(expected, requested)
     tolerance, tight = applied(expected.dtype, requested), strict(expected.dtype)
     starts, measured = [], []
     for start, want, got in pieces(expected, actual, PIECE // (1 + expected.is_complex())):

@@ -42,6 +42,7 @@ def test_the_fastest_fills_its_window_within_the_limit() -> None:
     assert calls_that_fill(TARGET_MS["cuda"] / 2000, 400, is_cuda=True) == 400
     assert calls_that_fill(0.0, 400, is_cuda=False) == 400
     assert calls_that_fill(1e12, 400, is_cuda=False) == 1
+    assert calls_that_fill(TARGET_MS["cuda"] / 60, 400, is_cuda=True, window=1 / 3) == 20
 
 
 def test_rounds_go_on_until_something_says_enough() -> None:

@@ -50,3 +50,20 @@ def test_guards_are_of_no_pattern() -> None:
     assert not torch.equal(
         drawn, torch.stack([region(layout(torch.float32), "output", c, GUARD) for c in range(CALLS)])
     )
+
+
+def called_with(*args: object) -> Slots:
+    return Slots(CALLS, list(args), (), [torch.ones(SIZE)], "cpu")
+
+
+def test_inputs_that_are_the_same_are_copied_in_one_go() -> None:
+    one, other = called_with(torch.ones(SIZE), 2.0), called_with(torch.ones(SIZE), 2.0)
+    for call in range(CALLS):
+        one.fill(call, [torch.full((SIZE,), float(call)), 2.0])
+    assert other.takes_as(one)
+    guards = other.image[other.inputs_end :].clone()
+    other.fill_as(one)
+    assert other.filled and [other.arguments(call)[0][0].item() for call in range(CALLS)] == [0.0, 1.0, 2.0]
+    assert torch.equal(other.image[other.inputs_end :], guards)
+    for unlike in (called_with(torch.ones(SIZE), 3.0), called_with(torch.ones(SIZE + 1), 2.0), layout(torch.float32)):
+        assert not unlike.takes_as(one)

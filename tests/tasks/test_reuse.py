@@ -118,6 +118,20 @@ def test_only_verdicts_that_come_out_again(records: JobRecords, verdict: Status)
     assert asked(records) == ("first" if verdict in kept else None)
 
 
+@pytest.mark.parametrize("lacking", ["device_metrics", "sanitizer"])
+@pytest.mark.parametrize("status", ["measured", "clean", "unavailable"])
+def test_an_answer_that_lacks_what_was_asked_for_is_not_given_again(
+    records: JobRecords, lacking: str, status: str
+) -> None:
+    assert records.create("first", EVALUATE, key=key("k"))
+    claim = records.claim("w")
+    body = report().body("first")
+    kernel = body["kernel_exec_result"]
+    (kernel if lacking == "sanitizer" else kernel["metadata"])[lacking] = {"status": status}
+    assert claim is not None and records.complete("first", claim.attempt, body)
+    assert asked(records) == (None if status == "unavailable" else "first")
+
+
 def test_only_while_it_is_kept_and_a_worker_lives_that_would_answer_alike(records: JobRecords, redis: Redis) -> None:
     judged(records, "first")
     redis.delete("worker:w")
