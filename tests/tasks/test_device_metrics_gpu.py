@@ -251,4 +251,6 @@ def test_the_time_is_taken_before_and_is_the_same(bench: Any) -> None:
     counted = judged(bench, source, num_trials=50, device_metrics=BASIC).outcome.timing
     assert plain is not None and counted is not None
     assert counted.trusted_ms == pytest.approx(plain.trusted_ms, rel=0.05)
-    assert counted.flags == plain.flags
+    # What disturbs a window from outside comes and goes; nothing else is to differ.
+    said, before = ([flag for flag in timing.flags if "from outside" not in flag] for timing in (counted, plain))
+    assert said == before

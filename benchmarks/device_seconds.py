@@ -1,0 +1,111 @@
+"""`python -m benchmarks.device_seconds`: for how long a small job holds the device, and what of the referee takes that.
+
+One worker's jobs, one after the other. Functions count with all that they call; what they wait for is a runner's time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import pstats
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from domain.budget import Budget
+from domain.request import Request
+from domain.result import Report, Status
+from tasks.pipeline import run
+from tasks.workbench import Workbench
+
+ROOT = Path(__file__).parents[1]
+SHOWN = 25
+SOFTMAX = """
+class {name}(nn.Module):
+    def forward(self, x):
+        return torch.softmax(x, -1)
+def get_inputs():
+    return [torch.randn(1024, 1024)]
+"""
+CASES = [(operation, budget) for operation in ("evaluate", "compare") for budget in ("quick", "default")]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.device_seconds", description=__doc__)
+    parser.add_argument("--jobs", type=int, default=8, help="of each kind, after one that warms up")
+    parser.add_argument("--functions", action="store_true", help="also the functions of the referee that take longest")
+    options = parser.parse_args()
+    console = Console(width=None if Console().is_terminal else 160)
+    held = Table("job", "budget", "device s", "min to max", "all s", "rounds", "calls a window", "time µs", "precision")
+    functions = Table("job", "budget", "function", "calls a job", "ms a job")
+    bench = Workbench()
+    try:
+        for operation, budget in CASES:
+            reports, seconds, profile = _jobs(bench, operation, budget, options.jobs)
+            held.add_row(operation, budget, *_figures(reports, seconds))
+            for row in _longest(profile, options.jobs):
+                functions.add_row(operation, budget, *row)
+    finally:
+        bench.close()
+    console.print(*([held, functions] if options.functions else [held]))
+    return 0
+
+
+def _jobs(
+    bench: Workbench, operation: str, budget: str, count: int
+) -> tuple[list[Report], list[float], cProfile.Profile]:
+    kernel = {"kernel_type": "torch", "source_code": SOFTMAX.format(name="ModelNew")}
+    reference = {"kernel_type": "torch", "source_code": SOFTMAX.format(name="Model")}
+    effort = Budget(budget).effort
+    asked: dict[str, Any] = {"budget": budget, "num_trials": effort.num_trials, "precision": effort.precision}
+    asked["reference"] = reference if operation == "compare" else None
+    _judged(bench, kernel, asked)
+    reports, seconds, profile = [], [], cProfile.Profile()
+    for _ in range(count):
+        began = time.monotonic()
+        profile.enable()
+        reports.append(_judged(bench, kernel, asked))
+        profile.disable()
+        seconds.append(time.monotonic() - began)
+    return reports, seconds, profile
+
+
+def _judged(bench: Workbench, kernel: dict[str, Any], asked: dict[str, Any]) -> Report:
+    request = Request.from_wire({"kernel": kernel, "timeout": 120, **asked})
+    report = run(request, bench, lambda stage: None, lambda: False)
+    if report.outcome.status is not Status.PASSED:
+        raise RuntimeError(f"{report.outcome.status}: {report.outcome.message}")
+    return report
+
+
+def _figures(reports: list[Report], seconds: list[float]) -> Iterator[str]:
+    held = [report.environment["device_seconds"] for report in reports]
+    timings = [report.outcome.timing for report in reports if report.outcome.timing is not None]
+    yield f"{statistics.median(held):.2f}"
+    yield f"{min(held):.2f} to {max(held):.2f}"
+    yield f"{statistics.median(seconds):.2f}"
+    yield f"{statistics.median(timing.windows for timing in timings):g}"
+    yield f"{statistics.median(timing.calls_per_window for timing in timings):g}"
+    yield f"{statistics.median(timing.trusted_ms for timing in timings) * 1e3:.2f}"
+    yield f"{statistics.median(timing.precision or 1.0 for timing in timings):.1%}"
+
+
+def _longest(profile: cProfile.Profile, jobs: int) -> list[tuple[str, str, str]]:
+    """Functions of this project, by the time that they and what they call take."""
+    stats: Any = pstats.Stats(profile)
+    own = [
+        (taken, calls, f"{Path(file).relative_to(ROOT)}: {name}")
+        for (file, _, name), (_, calls, _, taken, _) in stats.stats.items()
+        if Path(file).is_relative_to(ROOT) and ".venv" not in file and Path(file) != Path(__file__)
+    ]
+    longest = sorted(own, reverse=True)[:SHOWN]
+    return [(what, f"{calls / jobs:.1f}", f"{taken / jobs * 1e3:.1f}") for taken, calls, what in longest]
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
