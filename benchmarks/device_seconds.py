@@ -11,6 +11,7 @@ import pstats
 import statistics
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +47,10 @@ def main() -> int:
     bench = Workbench()
     try:
         for operation, budget in CASES:
-            reports, seconds, profile = _jobs(bench, operation, budget, options.jobs)
+            profile = cProfile.Profile() if options.functions else None  # It makes the referee slower.
+            reports, seconds = _jobs(bench, operation, budget, options.jobs, profile)
             held.add_row(operation, budget, *_figures(reports, seconds))
-            for row in _longest(profile, options.jobs):
+            for row in _longest(profile, options.jobs) if profile is not None else ():
                 functions.add_row(operation, budget, *row)
     finally:
         bench.close()
@@ -57,22 +59,21 @@ def main() -> int:
 
 
 def _jobs(
-    bench: Workbench, operation: str, budget: str, count: int
-) -> tuple[list[Report], list[float], cProfile.Profile]:
+    bench: Workbench, operation: str, budget: str, count: int, profile: cProfile.Profile | None
+) -> tuple[list[Report], list[float]]:
     kernel = {"kernel_type": "torch", "source_code": SOFTMAX.format(name="ModelNew")}
     reference = {"kernel_type": "torch", "source_code": SOFTMAX.format(name="Model")}
     effort = Budget(budget).effort
     asked: dict[str, Any] = {"budget": budget, "num_trials": effort.num_trials, "precision": effort.precision}
     asked["reference"] = reference if operation == "compare" else None
     _judged(bench, kernel, asked)
-    reports, seconds, profile = [], [], cProfile.Profile()
+    reports, seconds = [], []
     for _ in range(count):
         began = time.monotonic()
-        profile.enable()
-        reports.append(_judged(bench, kernel, asked))
-        profile.disable()
+        with profile if profile is not None else nullcontext():
+            reports.append(_judged(bench, kernel, asked))
         seconds.append(time.monotonic() - began)
-    return reports, seconds, profile
+    return reports, seconds
 
 
 def _judged(bench: Workbench, kernel: dict[str, Any], asked: dict[str, Any]) -> Report:

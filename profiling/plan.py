@@ -33,8 +33,9 @@ class Stop(StrEnum):
 class Plan:
     """Rounds of one window for each contender, until the interval is as narrow as asked for or a budget is spent.
 
-    `precision` is half the 95 % interval's width, relative to its middle; `num_trials` bounds the rounds, `min_rounds`
-    are always taken. `device_time` is the part of BUDGET_S that there is (1.0: all).
+    `precision` is half the 95 % interval's width, relative to its middle; `num_trials` bounds the rounds. `min_rounds`
+    are always taken, and MIN_ROUNDS where they are not precise enough. `device_time` is the part of BUDGET_S that there
+    is (1.0: all).
     """
 
     num_trials: int
@@ -49,6 +50,8 @@ class Plan:
             return None
         if half_width <= self.precision:
             return Stop.PRECISION
+        if rounds < MIN_ROUNDS:  # Fewer are enough only where they agree.
+            return None
         if rounds >= self.num_trials:
             return Stop.NUM_TRIALS
         budget_s = self.device_time * BUDGET_S["cuda" if self.is_cuda else "cpu"]

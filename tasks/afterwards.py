@@ -34,7 +34,7 @@ MAX_BUILT_BYTES = 64 << 20
 BUILT = ("*.cubin", "ext/**/*.so")
 """Where a build leaves device code: `backends.cuda` and `backends.extension`."""
 
-NOT_COUNTED = "whether this time is too short for {} arithmetic is not known: counting it failed ({})"
+NOT_COUNTED = "whether this time is too short for {whose} arithmetic is not known: counting it failed ({why})"
 NOT_REACHED = unavailable("the job ended before it came to this")
 
 
@@ -54,21 +54,20 @@ def look_at_operations(
         return
     try:
         flops = _hurried(owner.session, OPERATIONS_S, deadline).flops(example[owner.role])
+        failed = "a call cannot be counted" if flops is None else ""
     except KernelFault as fault:
-        for contender, timing in timed:
-            timing.flags.append(NOT_COUNTED.format(_whose(contender, owner), first_line(owner.told(fault.message))))
-        return
+        flops, late = None, fault.status is Status.TIMEOUT
+        failed = "it was stopped" if late else first_line(owner.told(fault.message))
     for contender, timing in timed:
-        whose = _whose(contender, owner)
+        whose = "its own" if contender is owner else "the reference's"
+        if flops is None:
+            timing.flags.append(NOT_COUNTED.format(whose=whose, why=failed))
+            continue
         flag = too_few_operations(
-            timing.trusted_ms, flops or {}, ceilings, whose=whose, resolution_ms=timing.resolution_us / 1e3
+            timing.trusted_ms, flops, ceilings, whose=whose, resolution_ms=timing.resolution_us / 1e3
         )
         if flag is not None:
             timing.flags.append(flag)
-
-
-def _whose(contender: Contender, owner: Contender) -> str:
-    return "its own" if contender is owner else "the reference's"
 
 
 def look_at_launches(contenders: list[Contender], example: dict[str, Arguments], deadline: float) -> None:

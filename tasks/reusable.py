@@ -7,13 +7,19 @@ from typing import Any
 
 from domain.result import Status
 
-VERDICTS = frozenset({Status.PASSED, Status.COMPILE_ERROR, Status.WRONG_RESULT, Status.CONTRACT_MISMATCH})
-"""A crash, a timeout, a lack of memory may have been the moment's."""
+RAN = frozenset({Status.PASSED, Status.WRONG_RESULT})
+NOTHING_RAN = frozenset({Status.COMPILE_ERROR, Status.CONTRACT_MISMATCH})
+"""A crash, a timeout, a lack of memory may have been the moment's: they are in neither."""
 
 
 def reusable(answer: Mapping[str, Any]) -> bool:
-    """Of a whole answer. One that lacks what was asked for, for what reason ever, is no answer to who asks again."""
+    """Of a whole answer. One that lacks what was asked for is none to who asks again, unless nothing could be run."""
+    verdict = answer["verdict"]
+    if verdict in NOTHING_RAN:
+        return True
     kernel = answer["kernel_exec_result"]
-    asked = (kernel.get("metadata") or {}).get("device_metrics"), kernel.get("sanitizer")
-    complete = all(one is None or one.get("status") != "unavailable" for one in asked)
-    return answer["verdict"] in VERDICTS and complete
+    metrics = (kernel.get("metadata") or {}).get("device_metrics") or {}
+    sanitizer = kernel.get("sanitizer") or {}
+    sides = [metrics.get("candidate"), metrics.get("reference"), *sanitizer.get("tools", {}).values()]
+    lacking = any(part.get("status") == "unavailable" for part in [metrics, sanitizer, *sides] if part)
+    return verdict in RAN and not lacking

@@ -111,4 +111,9 @@ def _send(queue: str, task_id: str, shown: str) -> bool:
     except (OperationalError, RedisError, OSError) as error:
         log.warning("message %s is not published yet, the reconciler will send another: %s", task_id, error)
         return False
+    except Exception:
+        # The job is recorded, and so accepted, whatever fails here. kombu itself does where Redis goes away between its
+        # declaring a queue and publishing to it: it goes on with the channel that it has closed.
+        log.exception("message %s is not published, the reconciler will send another", task_id)
+        return False
     return True

@@ -275,7 +275,7 @@ class Timekeeper:
 
     def _warm_null(self, slots: dict[str, Slots]) -> None:
         """The null runner takes its memory and loads its code now: neither can be done behind a closed gate."""
-        for layout in {layout.handed_in: layout for layout in slots.values()}.values():
+        for layout in {layout.handed_in: layout for layout in reversed(slots.values())}.values():
             self.bench.null_window(layout, gated=False)
 
     def _rehearsal(self, contender: Contender) -> Rehearsal | None:

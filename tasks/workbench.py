@@ -14,9 +14,7 @@ from functools import cache
 from pathlib import Path
 
 import psutil
-import torch
 
-from backends.backend import Target
 from domain.fault import InfrastructureFault, KernelFault
 from domain.kernel import Kernel, KernelType
 from domain.settings import settings
@@ -38,6 +36,7 @@ from tasks.compilers import Compilers
 from tasks.device import detect
 from tasks.lease import quiet
 from tasks.standbys import SPARE, WARM_S, Standby, Standbys, end
+from tasks.target import detect_target
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +73,7 @@ class Workbench:
         self._zygote: Zygote | None = None
         self._null: Range | None = None
         self._ceilings: Ceilings | None = None
+        self._measured_in_vain = False
         self._standbys = Standbys(self._forked, self._new_folder, self.quiet, self._spare())
         self.card = CardMonitor(self.device.uuid)
         self.card_errors = CardErrors(self.device.uuid)
@@ -172,13 +172,19 @@ class Workbench:
     def ceilings(self) -> Ceilings:
         """What the card can do at best, measured once; makes nothing impossible where there is no card."""
         if self._ceilings is None:
-            # Kept only when it is there: what could not be measured in one job is measured in the next.
-            self._ceilings = self._known_ceilings() if self.device.is_cuda else UNKNOWN
+            try:
+                self._ceilings = self._known_ceilings() if self.device.is_cuda else UNKNOWN
+            except Exception:
+                if not self._measured_in_vain:  # Once is the moment's: the next job measures again.
+                    self._measured_in_vain = True
+                    raise
+                log.exception("the card's rates cannot be measured: no time is looked at for being too short")
+                self._ceilings = UNKNOWN
         return self._ceilings
 
     def _known_ceilings(self) -> Ceilings:
-        found = detect()
-        return ceilings(settings().state_dir, found.name, found.driver or "unknown", self._measured_ceilings)
+        card = detect()
+        return ceilings(settings().state_dir, card.name, card.driver or "unknown", self._measured_ceilings)
 
     def launch_shift_ms(self, standby: Standby, cancelled: Callable[[], bool]) -> float | None:
         """By how much a launch takes longer in that runner than on this card as a rule. Before it has a submission.
@@ -279,17 +285,6 @@ class Workbench:
 def workbench() -> Workbench:
     """This process's workbench."""
     return Workbench()
-
-
-def detect_target() -> Target:
-    """The first GPU that this process may see, else the CPU. Raises InfrastructureFault if the GPU does not start."""
-    if not torch.cuda.is_available():
-        return Target("cpu", None)
-    try:
-        major, minor = torch.cuda.get_device_capability(0)
-    except RuntimeError as error:
-        raise InfrastructureFault(f"the GPU does not start: {error}") from error
-    return Target("cuda:0", f"sm_{major}{minor}")
 
 
 def deadline_in(seconds: float) -> float:

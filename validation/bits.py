@@ -50,7 +50,9 @@ def identical(one: torch.Tensor, other: torch.Tensor) -> bool:
 def differ(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     """Whether two of one dtype and shape are not identical: a bool on their device, which nobody has waited for."""
     found = [(a != b).any() for _, a, b in _equality_pieces(one, other)]
-    return torch.stack(found).any() if found else torch.zeros((), dtype=torch.bool, device=one.device)
+    if not found:
+        return torch.zeros((), dtype=torch.bool, device=one.device)
+    return torch.stack(found).any() if len(found) > 1 else found[0]
 
 
 def _equality_pieces(one: torch.Tensor, other: torch.Tensor) -> Iterator[tuple[int, torch.Tensor, torch.Tensor]]:

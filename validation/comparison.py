@@ -25,6 +25,9 @@ PIECE = 1 << 22
 BATCH = 1 << 23
 """Elements of several calls' tensors compared at a time, half as many complex ones: what is launched for them
 costs more than what it does."""
+SMALL = 1 << 19
+"""Elements of an output at most that is not looked at for equal bits first on a GPU: with others of its size it shares
+launches, and the look at each costs more than it saves."""
 CPU_BATCH = 1 << 18
 """The same on the CPU, where nothing is launched: temporaries of 2 MiB stay in its caches (docs/measurements.md)."""
 
@@ -40,8 +43,8 @@ def compare(expected: list[torch.Tensor], actual: list[torch.Tensor], tolerance:
 def compare_calls(calls: list[Call], requested: Tolerance) -> list[CallComparison]:
     """Compares each call's (expected, actual) outputs; what `compare` says of each, in far less time for small outputs.
 
-    Outputs are looked at for equal bits first, which is one pass in place of fifty. On a GPU what is left of them is
-    some fifty launches, whatever the size: calls of one form share them.
+    Large outputs, on the CPU all, are looked at for equal bits first, which is one pass in place of fifty. On a GPU the
+    rest is some fifty launches, whatever the size: calls of one form share them.
     """
     plain = [(_plain_tensors(expected), _plain_tensors(actual)) for expected, actual in calls]
     found: list[CallComparison] = []
@@ -58,7 +61,7 @@ def _of_one_form(calls: list[Call], requested: Tolerance) -> list[CallComparison
     largest = max(tensor.numel() * (1 + tensor.is_complex()) for tensor in calls[0][0])
     batch = CPU_BATCH if calls[0][0][0].is_cpu else BATCH
     size = max(1, batch // max(1, largest))
-    alike = _alike(calls)
+    alike = _alike(calls, looks=calls[0][0][0].is_cpu or largest > SMALL)
     unlike = [number for number, outputs in enumerate(alike) if not all(outputs)]
     found: dict[int, CallComparison] = {}
     for first in range(0, len(unlike), size):
@@ -71,9 +74,14 @@ def _of_one_form(calls: list[Call], requested: Tolerance) -> list[CallComparison
     ]
 
 
-def _alike(calls: list[Call]) -> list[list[bool]]:
-    """Of each call's outputs, which have the same bits. On a GPU all are asked before any is waited for."""
+def _alike(calls: list[Call], *, looks: bool) -> list[list[bool]]:
+    """Of each call's outputs, which have the same bits, or no elements. On a GPU all are asked, then all waited for.
+
+    Without `looks` it is not known of any that has elements.
+    """
     pairs = [list(zip(*call, strict=True)) for call in calls]
+    if not looks:
+        return [[not want.numel() for want, _ in outputs] for outputs in pairs]
     if calls[0][0][0].is_cpu:
         return [[identical(want, got) for want, got in outputs] for outputs in pairs]
     differing = torch.stack([differ(want, got) for outputs in pairs for want, got in outputs])

@@ -64,4 +64,7 @@ def test_a_budget_bounds_rounds_and_device_time() -> None:
     assert precise.stop(20, 0.1, 0.0) is Stop.PRECISION
     assert precise.stop(20, 10 * BUDGET_S["cuda"] - 0.1, 1.0) is None
     assert precise.stop(20, 10 * BUDGET_S["cuda"], 1.0) is Stop.DEVICE_TIME
+    quick = Plan(20, 0.05, True, min_rounds=4, device_time=0.25)
+    assert quick.stop(3, 0.1, 0.0) is None and quick.stop(4, 0.1, 0.05) is Stop.PRECISION
+    assert quick.stop(MIN_ROUNDS - 1, 1e9, 0.06) is None and quick.stop(MIN_ROUNDS, 1e9, 0.06) is Stop.DEVICE_TIME
     assert Plan(20, 0.05, True, device_time=0.25).stop(6, 0.25 * BUDGET_S["cuda"], 1.0) is Stop.DEVICE_TIME

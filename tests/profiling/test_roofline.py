@@ -164,7 +164,7 @@ def test_a_file_that_is_no_record_is_replaced(tmp_path, text):
     ceilings(tmp_path, "GPU-1", "580.1", lambda: H200)
     (path,) = tmp_path.iterdir()
     path.write_text(text)
-    other = Ceilings(1.0, None, 5, {})
+    other = Ceilings(1.0, None, 5, {"float32": 2.0})
     assert ceilings(tmp_path, "GPU-1", "580.1", lambda: other) == other
     assert ceilings(tmp_path, "GPU-1", "580.1", lambda: H200) == other
 
@@ -174,8 +174,9 @@ def test_a_folder_that_cannot_be_written_costs_only_the_measurement(tmp_path):
     assert ceilings(tmp_path / "file", "GPU-1", "580.1", lambda: H200) == H200
 
 
-def test_what_could_not_be_measured_is_not_kept(tmp_path):
-    assert ceilings(tmp_path, "GPU-1", "580.1", lambda: UNKNOWN) == UNKNOWN
+@pytest.mark.parametrize("measured", [UNKNOWN, Ceilings(1.0, 1.0, 5, {}), Ceilings(None, 1.0, 5, {"float32": 2.0})])
+def test_what_could_not_be_measured_is_not_kept(tmp_path, measured):
+    assert ceilings(tmp_path, "GPU-1", "580.1", lambda: measured) == measured
     assert not list(tmp_path.iterdir())
 
 

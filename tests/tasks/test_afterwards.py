@@ -166,11 +166,25 @@ def test_what_could_not_be_measured_of_the_card_is_measured_by_the_next_job(
         return answer
 
     monkeypatch.setattr(bench, "_ceilings", None)
+    monkeypatch.setattr(bench, "_measured_in_vain", False)
     monkeypatch.setattr(bench, "device", SimpleNamespace(is_cuda=True))
     monkeypatch.setattr(bench, "_known_ceilings", measured)
     with pytest.raises(InfrastructureFault):
         bench.ceilings()
     assert bench.ceilings() == bench.ceilings() == known
+
+
+def test_a_card_that_cannot_be_measured_fails_one_job_only(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def measured() -> Ceilings:
+        raise InfrastructureFault("no room for a context")
+
+    monkeypatch.setattr(bench, "_ceilings", None)
+    monkeypatch.setattr(bench, "_measured_in_vain", False)
+    monkeypatch.setattr(bench, "device", SimpleNamespace(is_cuda=True))
+    monkeypatch.setattr(bench, "_known_ceilings", measured)
+    with pytest.raises(InfrastructureFault):
+        bench.ceilings()
+    assert bench.ceilings() == UNKNOWN
 
 
 def test_a_time_too_short_for_the_references_operations_is_flagged_and_passes(
@@ -206,5 +220,5 @@ def test_a_count_that_fails_is_told_and_changes_nothing(
     assert outcome.status is Status.PASSED and outcome.timing is not None
     assert not any("GFLOP" in flag for flag in outcome.timing.flags)
     assert outcome.launches is not None and ("kernels" in outcome.launches) is does.startswith("return")
-    told = [flag for flag in outcome.timing.flags if "too short for its own arithmetic is not known" in flag]
-    assert bool(told) is not does.startswith("return"), outcome.timing.flags
+    (flag,) = [flag for flag in outcome.timing.flags if "counting it failed" in flag]
+    assert flag.startswith("whether this time is too short for its own arithmetic is not known")

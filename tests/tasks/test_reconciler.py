@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+from kombu import Producer
 from redis import Redis
 
 from domain.job import State
@@ -71,6 +72,19 @@ def test_submitting_records_and_publishes(job_records: JobRecords, redis: Redis)
     assert EVALUATE.kernel.source_code.encode() not in raw
     assert "torch evaluate " in json.loads(raw)["headers"]["argsrepr"]
     assert [view.job_id for view in job_records.list(batch_id="b")] == list(reversed(batch))
+
+
+def test_a_job_is_accepted_though_kombu_goes_on_with_a_channel_that_it_has_closed(
+    job_records: JobRecords, looker: Reconciler, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it does where Redis goes away between declaring a queue and publishing: `Producer._publish` has it by then."""
+    with monkeypatch.context() as patch:
+        patch.setattr(Producer, "maybe_declare", lambda self, *args, **kwargs: self.connection.collect())
+        assert submit(job_records, EVALUATE, job_id="x") == "x"
+    assert messages(redis) == [] and seen(job_records, "x").state is State.QUEUED
+    look_until(looker, lambda: len(messages(redis)) == 1)
+    assert submit(job_records, EVALUATE, job_id="y") == "y"
+    assert messages(redis)[1:] == [message_id("y", 1)]
 
 
 def test_threads_that_publish_share_one_lookup_of_the_backend() -> None:

@@ -118,18 +118,34 @@ def test_only_verdicts_that_come_out_again(records: JobRecords, verdict: Status)
     assert asked(records) == ("first" if verdict in kept else None)
 
 
-@pytest.mark.parametrize("lacking", ["device_metrics", "sanitizer"])
-@pytest.mark.parametrize("status", ["measured", "clean", "unavailable"])
+UNAVAILABLE = {"status": "unavailable"}
+
+
+@pytest.mark.parametrize(
+    ("metrics", "sanitizer", "verdict", "again"),
+    [
+        ({"status": "measured", "candidate": {"status": "measured"}}, None, Status.PASSED, True),
+        (None, {"status": "clean", "tools": {"memcheck": {"status": "clean"}}}, Status.PASSED, True),
+        (UNAVAILABLE, None, Status.PASSED, False),
+        ({"status": "measured", "reference": UNAVAILABLE}, None, Status.WRONG_RESULT, False),
+        (None, {"status": "findings", "tools": {"racecheck": UNAVAILABLE}}, Status.PASSED, False),
+        (UNAVAILABLE, UNAVAILABLE, Status.COMPILE_ERROR, True),
+    ],
+)
 def test_an_answer_that_lacks_what_was_asked_for_is_not_given_again(
-    records: JobRecords, lacking: str, status: str
+    records: JobRecords,
+    metrics: dict[str, object] | None,
+    sanitizer: dict[str, object] | None,
+    verdict: Status,
+    again: bool,
 ) -> None:
     assert records.create("first", EVALUATE, key=key("k"))
     claim = records.claim("w")
-    body = report().body("first")
-    kernel = body["kernel_exec_result"]
-    (kernel if lacking == "sanitizer" else kernel["metadata"])[lacking] = {"status": status}
+    body = report(verdict).body("first")
+    body["kernel_exec_result"]["sanitizer"] = sanitizer
+    body["kernel_exec_result"]["metadata"]["device_metrics"] = metrics
     assert claim is not None and records.complete("first", claim.attempt, body)
-    assert asked(records) == (None if status == "unavailable" else "first")
+    assert asked(records) == ("first" if again else None)
 
 
 def test_only_while_it_is_kept_and_a_worker_lives_that_would_answer_alike(records: JobRecords, redis: Redis) -> None:
