@@ -173,7 +173,7 @@ class TimeRecord:
             calls_per_window=self.calls,
             windows=counted,
             calls=counted * self.calls,
-            resolution_us=(max(self.null_ms) - min(self.null_ms)) * 1e3 / self.calls,
+            resolution_us=float(np.ptp(np.asarray(self.null_ms)[kept])) * 1e3 / self.calls,
             distribution=source,
             cache=cache,
             flags=flags,

@@ -83,6 +83,14 @@ def test_a_window_that_was_broken_into_is_left_out_and_it_is_said() -> None:
     assert timing.windows == 5 and any("1 of 6" in flag for flag in timing.flags)
 
 
+def test_a_null_window_that_was_broken_into_does_not_make_the_others_coarse() -> None:
+    """Else one of them keeps every time from being looked at for being too short."""
+    made = record(*[10.16] * 8)
+    made.add(window(10.16), Clock(8.0, 0.1))
+    timing = made.timing("cold")
+    assert timing.windows == 8 and timing.resolution_us == pytest.approx(2.0)
+
+
 def test_windows_that_the_kernel_itself_makes_long_are_all_charged() -> None:
     timing = record(*[10.16, 10.16, 10.17, 14.16, 10.15, 10.16, 14.17, 10.16, 14.15, 14.16] * 3).timing("cold")
     assert timing.trusted_ms == pytest.approx(5.8, rel=0.01) and timing.flags == []
