@@ -18,10 +18,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.timing import judged
 from domain.budget import Budget
-from domain.request import Request
-from domain.result import Report, Status
-from tasks.pipeline import run
+from domain.result import Report
 from tasks.workbench import Workbench
 
 ROOT = Path(__file__).parents[1]
@@ -65,23 +64,15 @@ def _jobs(
     reference = {"kernel_type": "torch", "source_code": SOFTMAX.format(name="Model")}
     effort = Budget(budget).effort
     asked: dict[str, Any] = {"budget": budget, "num_trials": effort.num_trials, "precision": effort.precision}
-    asked["reference"] = reference if operation == "compare" else None
-    _judged(bench, kernel, asked)
+    against = reference if operation == "compare" else None
+    judged(bench, kernel, against, **asked)
     reports, seconds = [], []
     for _ in range(count):
         began = time.monotonic()
         with profile if profile is not None else nullcontext():
-            reports.append(_judged(bench, kernel, asked))
+            reports.append(judged(bench, kernel, against, **asked))
         seconds.append(time.monotonic() - began)
     return reports, seconds
-
-
-def _judged(bench: Workbench, kernel: dict[str, Any], asked: dict[str, Any]) -> Report:
-    request = Request.from_wire({"kernel": kernel, "timeout": 120, **asked})
-    report = run(request, bench, lambda stage: None, lambda: False)
-    if report.outcome.status is not Status.PASSED:
-        raise RuntimeError(f"{report.outcome.status}: {report.outcome.message}")
-    return report
 
 
 def _figures(reports: list[Report], seconds: list[float]) -> Iterator[str]:

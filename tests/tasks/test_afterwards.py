@@ -151,8 +151,22 @@ def slow_card(bench: Workbench) -> Iterator[Callable[[float], None]]:
     bench._ceilings = UNKNOWN
 
 
+@pytest.fixture
+def unmeasured(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Ceilings]], Workbench]:
+    """The workbench as if it had a card that was never measured, and is measured like that."""
+
+    def measured_by(measure: Callable[[], Ceilings]) -> Workbench:
+        monkeypatch.setattr(bench, "_ceilings", None)
+        monkeypatch.setattr(bench, "_measured_in_vain", False)
+        monkeypatch.setattr(bench, "device", SimpleNamespace(is_cuda=True))
+        monkeypatch.setattr(bench, "_known_ceilings", measure)
+        return bench
+
+    return measured_by
+
+
 def test_what_could_not_be_measured_of_the_card_is_measured_by_the_next_job(
-    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+    unmeasured: Callable[[Callable[[], Ceilings]], Workbench],
 ) -> None:
     known = Ceilings(flops={"float32": 1e12})
     given: Iterator[Ceilings | InfrastructureFault] = iter(
@@ -165,23 +179,19 @@ def test_what_could_not_be_measured_of_the_card_is_measured_by_the_next_job(
             raise answer
         return answer
 
-    monkeypatch.setattr(bench, "_ceilings", None)
-    monkeypatch.setattr(bench, "_measured_in_vain", False)
-    monkeypatch.setattr(bench, "device", SimpleNamespace(is_cuda=True))
-    monkeypatch.setattr(bench, "_known_ceilings", measured)
+    bench = unmeasured(measured)
     with pytest.raises(InfrastructureFault):
         bench.ceilings()
     assert bench.ceilings() == bench.ceilings() == known
 
 
-def test_a_card_that_cannot_be_measured_fails_one_job_only(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_card_that_cannot_be_measured_fails_one_job_only(
+    unmeasured: Callable[[Callable[[], Ceilings]], Workbench],
+) -> None:
     def measured() -> Ceilings:
         raise InfrastructureFault("no room for a context")
 
-    monkeypatch.setattr(bench, "_ceilings", None)
-    monkeypatch.setattr(bench, "_measured_in_vain", False)
-    monkeypatch.setattr(bench, "device", SimpleNamespace(is_cuda=True))
-    monkeypatch.setattr(bench, "_known_ceilings", measured)
+    bench = unmeasured(measured)
     with pytest.raises(InfrastructureFault):
         bench.ceilings()
     assert bench.ceilings() == UNKNOWN
