@@ -48,6 +48,13 @@ def memory_floor_ms(moved_bytes: float, ceilings: Ceilings, *, calls: int = 1) -
     return max(cached, stored) / calls * 1e3
 
 
+RATES_UNKNOWN = (
+    "what this card can do at best could not be measured (the worker's log says why): "
+    "no time was looked at for being too short"
+)
+"""The flag of every time on such a card."""
+
+
 def impossible(
     time_ms: float, written_bytes: float, ceilings: Ceilings, *, calls: int = 1, resolution_ms: float = 0.0
 ) -> str | None:

@@ -13,7 +13,7 @@ from profiling.card_state import Reading, card_state, throttled
 from profiling.ceilings import UNKNOWN
 from profiling.plan import Plan, Stop, calls_that_fill, calls_that_fit
 from profiling.record import TimeRecord
-from profiling.roofline import impossible
+from profiling.roofline import RATES_UNKNOWN, impossible
 from profiling.slots import Slots
 from profiling.speedup import paired_speedup, pairs_half_width
 from profiling.window import Clock, GateClosed, Window
@@ -248,10 +248,12 @@ class Timekeeper:
 
     def _conclude(self, contender: Contender, record: TimeRecord) -> None:
         state = card_state(self._readings, self.bench.own_pids())
+        ceilings = self.bench.ceilings()
         found = [
             *flags.throttled_windows(self._repeated, self._kept, len(record.elapsed_ms)),
             flags.others_on_the_card(state),
             INTERPRETED if contender.facts.get("interpreted") else None,
+            RATES_UNKNOWN if self.bench.device.is_cuda and ceilings == UNKNOWN else None,
             *(self.rounds.weak if contender is self.rounds.candidate else ()),
         ]
         record.flags += [flag for flag in found if flag is not None]
@@ -261,16 +263,14 @@ class Timekeeper:
             timing = replace(timing, method=f"{timing.method}; {COPIED_EACH}")
         if self._held_up and contender is self.rounds.candidate:
             timing = replace(timing, method=f"{timing.method}; {HELD_UP}")
-        ceilings = self.bench.ceilings()
-        if ceilings != UNKNOWN:
-            too_fast = impossible(
-                timing.trusted_ms,
-                self.rounds.written_bytes(contender),
-                ceilings,
-                calls=record.calls,
-                resolution_ms=timing.resolution_us / 1e3,
-            )
-            timing.flags.extend([too_fast] if too_fast is not None else [])
+        too_fast = impossible(
+            timing.trusted_ms,
+            self.rounds.written_bytes(contender),
+            ceilings,
+            calls=record.calls,
+            resolution_ms=timing.resolution_us / 1e3,
+        )
+        timing.flags.extend([too_fast] if too_fast is not None else [])
         contender.timing = timing
 
     def _warm_null(self, slots: dict[str, Slots]) -> None:

@@ -11,6 +11,8 @@ import pytest
 from domain.request import Request
 from domain.result import Report, Status
 from domain.settings import settings
+from profiling.ceilings import UNKNOWN
+from profiling.roofline import RATES_UNKNOWN
 from tasks.pipeline import run
 
 pytestmark = pytest.mark.gpu
@@ -56,6 +58,17 @@ def test_a_kernel_that_waits_for_the_device_in_late_calls_is_streamed(bench: Any
     report = judged(bench, kernel(source), num_trials=50, precision=0.0)
     assert report.outcome.status is Status.PASSED, report.outcome.message
     assert report.outcome.timing is not None and report.outcome.timing.method == "streamed_window"
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_card_without_rates_says_that_no_time_was_looked_at(
+    bench: Any, known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not known:
+        monkeypatch.setattr(bench, "_ceilings", UNKNOWN)
+    timing = judged(bench, kernel(SOFTMAX), num_trials=5).outcome.timing
+    assert timing is not None
+    assert (RATES_UNKNOWN in timing.flags) is not known
 
 
 def test_answers_that_are_views_of_the_input_outlive_its_arena(bench: Any) -> None:
