@@ -1,8 +1,8 @@
 """`python -m benchmarks.endurance [--jobs N]`: many no-op jobs through a whole service, and its memory.
 
-All but one job in fifty compare a kernel that does nothing with a reference, and are found wrong before anything is timed: all
-of the way but the windows. The fiftieth is timed. Jobs are forgotten after a minute, so that the records reach
-a steady state as they would after a day.
+All but one job in fifty compare a kernel that does nothing with a reference, and are found wrong before anything is
+timed: all of the way but the windows. The fiftieth is timed. Jobs are forgotten after a minute, so that the records
+reach a steady state as they would after a day.
 """
 
 from __future__ import annotations
