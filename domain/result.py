@@ -109,10 +109,11 @@ class Comparison:
 class Outcome:
     """Everything found about one kernel.
 
-    `launches` is what its calls launch by its own process's word, where that was asked for: information, no finding.
-    `digest` is the kernel's (`domain.kernel`), `listings` its code as text where that was asked for. `profile` is the
-    report of the profiler that read its counters, `sanitizer` what compute-sanitizer found (docs/api.md), each where
-    it was asked for; by its own process tree's word, both.
+    `roofline` is where its time lies beneath the card's measured rates (`profiling.work`); None where those are not
+    known. `launches` is what its calls launch by its own process's word, where that was asked for: information, no
+    finding. `digest` is the kernel's (`domain.kernel`), `listings` its code as text where that was asked for. `profile`
+    is the report of the profiler that read its counters, `sanitizer` what compute-sanitizer found (docs/api.md), each
+    where it was asked for; by its own process tree's word, both.
     """
 
     status: Status
@@ -125,6 +126,7 @@ class Outcome:
     inputs: dict[str, Any] = field(default_factory=dict)
     build: dict[str, Any] = field(default_factory=dict)
     timing: Timing | None = None
+    roofline: dict[str, Any] | None = None
     comparison: Comparison | None = None
     launches: dict[str, Any] | None = None
     digest: str | None = None
@@ -268,6 +270,7 @@ def _exec_result(outcome: Outcome, environment: dict[str, Any]) -> dict[str, Any
         "profiling_error": None if timing else outcome.message or "not timed",
         "output": outcome.output,
         "timing": asdict(timing) if timing else None,
+        "roofline": outcome.roofline,
         "comparison": asdict(comparison) if comparison else None,
         "inputs": outcome.inputs,
         "build": outcome.build,

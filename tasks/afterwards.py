@@ -12,15 +12,16 @@ from pathlib import Path
 
 from domain.fault import KernelFault
 from domain.kernel import KernelType
-from domain.result import Status, first_line
-from profiling.ceilings import UNKNOWN
+from domain.result import Status, Timing, first_line
+from profiling.ceilings import UNKNOWN, Ceilings
 from profiling.launches import described, unavailable
 from profiling.roofline import too_few_operations
+from profiling.work import Work
 from sandbox.session import Session
 from tasks.contender import Contender
 from tasks.privacy import without_machine_paths
+from tasks.rounds import Rounds
 from tasks.trial_inputs import Arguments
-from tasks.workbench import Workbench
 
 OPERATIONS_S = 15.0
 SUSPICIOUS = 8.0
@@ -38,22 +39,28 @@ NOT_COUNTED = "whether this time is too short for {whose} arithmetic is not know
 NOT_REACHED = unavailable("the job ended before it came to this")
 
 
-def look_at_operations(
-    contenders: list[Contender], example: dict[str, Arguments], bench: Workbench, deadline: float
-) -> None:
-    """Flags every time in which the card cannot do what the reference computes (where there is none, the kernel).
+def look_at_work(contenders: list[Contender], rounds: Rounds, *, counting: bool) -> None:
+    """What a call moves and, with `counting`, computes, for its place beneath the card's rates, where they are known."""
+    ceilings = rounds.bench.ceilings()
+    timed = [(contender, contender.timing) for contender in contenders if contender.timing is not None]
+    if not timed or ceilings == UNKNOWN:
+        return
+    flops = _operations(timed, contenders[0], rounds, ceilings) if counting else None
+    for contender, _ in timed:
+        contender.work = Work(rounds.tensor_bytes(contender), flops, ceilings)
+
+
+def _operations(
+    timed: list[tuple[Contender, Timing]], owner: Contender, rounds: Rounds, ceilings: Ceilings
+) -> dict[str, float] | None:
+    """Those of the reference (where there is none, of the kernel); every time too short for them is flagged.
 
     Known only where that is made of torch's operators, whose counter it asks.
     """
-    owner = contenders[0]
-    timed = [(contender, contender.timing) for contender in contenders if contender.timing is not None]
-    if not timed or owner.session is None or owner.kernel.kernel_type is not KernelType.TORCH:
-        return
-    ceilings = bench.ceilings()
-    if ceilings == UNKNOWN:
-        return
+    if owner.session is None or owner.kernel.kernel_type is not KernelType.TORCH:
+        return None
     try:
-        flops = _hurried(owner.session, OPERATIONS_S, deadline).flops(example[owner.role])
+        flops = _hurried(owner.session, OPERATIONS_S, rounds.deadline).flops(rounds.example[owner.role])
         failed = "a call cannot be counted" if flops is None else ""
     except KernelFault as fault:
         flops, late = None, fault.status is Status.TIMEOUT
@@ -68,6 +75,7 @@ def look_at_operations(
         )
         if flag is not None:
             timing.flags.append(flag)
+    return flops
 
 
 def look_at_launches(contenders: list[Contender], example: dict[str, Arguments], deadline: float) -> None:

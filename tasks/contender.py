@@ -16,6 +16,7 @@ from domain.listing import Listing, NoListing, ProfilerReport
 from domain.result import Comparison, Outcome, Status, Timing
 from profiling.slots import Slots
 from profiling.window import Range
+from profiling.work import Work
 from sandbox import identity
 from sandbox.replies import Loaded, Probe
 from sandbox.scratch import TooMuch, remove
@@ -48,6 +49,7 @@ class Contender:
         self.entry: str | None = None
         self.output = ""
         self.timing: Timing | None = None
+        self.work: Work | None = None
         self.comparison: Comparison | None = None
         self.launches: dict[str, Any] | None = None
         self.listings: list[Listing | NoListing] | None = None
@@ -177,6 +179,7 @@ class Contender:
                 **self.facts,
             },
             timing=self.timing,
+            roofline=self._roofline(),
             comparison=self.comparison,
             launches=self.launches,
             listings=self.listings,
@@ -184,6 +187,11 @@ class Contender:
             sanitizer=self.sanitizer,
             digest=self.kernel.digest,
         )
+
+    def _roofline(self) -> dict[str, Any] | None:
+        if self.work is None or self.timing is None:
+            return None
+        return self.work.position(self.timing.trusted_ms, self.timing.calls_per_window)
 
     def told(self, text: str) -> str:
         """Without the paths of this machine."""

@@ -18,7 +18,7 @@ from domain.request import Request
 from domain.result import CANDIDATE, REFERENCE, Report, Speedup
 from profiling.card import CardUnavailable
 from profiling.card_errors import CardError
-from tasks.afterwards import NOT_REACHED, SUSPICIOUS, look_at_launches, look_at_operations
+from tasks.afterwards import NOT_REACHED, SUSPICIOUS, look_at_launches, look_at_work
 from tasks.building import Building
 from tasks.contender import Contender, Stopped
 from tasks.device_metrics import look_at_counters
@@ -168,8 +168,8 @@ class _Job:
             if rounds.right and self.weights is not None:
                 self._try_otherwise(rounds, self.weights)
             self._tell(rounds)
-        if self.request.profile or (self.speedup is not None and self.speedup.ratio > SUSPICIOUS):
-            look_at_operations(self.contenders, example, self.bench, rounds.deadline)
+        suspicious = self.speedup is not None and self.speedup.ratio > SUSPICIOUS
+        look_at_work(self.contenders, rounds, counting=self.request.profile or suspicious)
         if self.request.profile:
             look_at_launches([self.candidate], example, rounds.deadline)
         self.candidate.close()

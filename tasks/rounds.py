@@ -195,6 +195,13 @@ class Rounds:
         given = leaves(self.example[contender.role], torch.Tensor)
         return returned_bytes(outputs[0], outputs[1], given) if contender.session is not None else 0
 
+    def tensor_bytes(self, contender: Contender) -> int:
+        """Of the tensors that a call is given and returns, each once."""
+        given = leaves(self.example[contender.role], torch.Tensor)
+        returned = contender.probe is not None and contender.probe.returned
+        answers = self._first_outputs.get(contender.role, [[]])[0] if returned else []
+        return sum(tensor.numel() * tensor.element_size() for tensor in [*given, *answers])
+
     def slots(self, calls: int) -> dict[str, Slots]:
         """A layout of that many calls for each contender."""
         return {c.role: c.slots(calls, self.example[c.role], self.bench.device.name) for c in self.contenders}

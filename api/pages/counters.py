@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.pages import words
+from api.pages.roofline import flops_per_s
 from api.pages.untyped import Told, members, obj, objects
 from domain.result import CANDIDATE, REFERENCE
 from tasks.artifacts import Entry, entries
@@ -30,6 +31,7 @@ class Row:
     hits: str
     occupancy: str
     tensor: str
+    roofline: str
     stalls: str
     asked: list[tuple[str, str]]
 
@@ -113,9 +115,19 @@ def _row(kernel: Told) -> Row:
         hits=f"{percent(memory.get('l1_hit_percent'))}, {percent(memory.get('l2_hit_percent'))}",
         occupancy=occupancy,
         tensor=percent(kernel.get("tensor_percent")),
+        roofline=_roofline(obj(kernel.get("roofline"))),
         stalls=", ".join(stalls[:STALLS]) or words.NONE,
         asked=asked,
     )
+
+
+def _roofline(point: Told) -> str:
+    """The point by what was counted, and what is nearest to its peak there."""
+    if _number(point.get("flops_per_s")) is None:
+        return words.NONE
+    at = f", {_close(words.figure(point.get('flops_per_byte')))} a byte" if point.get("flops_per_byte") else ""
+    bound = f", {point['bound']}" if point.get("bound") else ""
+    return f"{_close(flops_per_s(point['flops_per_s']))}{at}{bound}"
 
 
 def percent(value: Any) -> str:

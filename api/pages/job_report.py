@@ -10,6 +10,7 @@ from api.pages import evidence, facts, words
 from api.pages.counters import counters
 from api.pages.heat_map import heat_map
 from api.pages.machine_code import codes
+from api.pages.roofline import roofline
 from api.pages.sanitizer import sanitized
 from api.pages.speedup import speedup_figure
 from api.pages.stages import Step, steps
@@ -70,6 +71,7 @@ def _of_result(result: Result) -> dict[str, Any]:
         "no_card": ((timing or reference_timing or {}).get("card") or {}).get("unavailable"),
         "environment": facts.environment(result),
         "inputs": facts.inputs(kernel),
+        "roofline": roofline({"candidate": kernel, "reference": reference} if reference else {"kernel": kernel}),
         "builds": _builds(kernel, reference),
         "texts": _texts(kernel, reference),
         "launches": _launches(kernel, reference),

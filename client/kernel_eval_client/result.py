@@ -76,6 +76,8 @@ class KernelResult:
     build: Mapping[str, Any]
     launches: Mapping[str, Any] | None
     metadata: Mapping[str, Any]
+    roofline: Mapping[str, Any] | None = None
+    """Where its time lies beneath the card's measured rates; None where those are not known."""
 
     @property
     def machine_code(self) -> Sequence[MachineCode]:
@@ -114,6 +116,7 @@ class KernelResult:
             build=wire.get("build") or {},
             launches=wire.get("launches"),
             metadata=wire.get("metadata") or {},
+            roofline=wire.get("roofline"),
         )
 
 

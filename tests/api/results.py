@@ -33,6 +33,15 @@ def timing(ms: float, *flags: str, windows: int = 12) -> Timing:
     )  # fmt: skip
 
 
+def roofline(**more: Any) -> dict[str, Any]:
+    """As `profiling.work` gives it: a product near the arithmetic's rate."""
+    return {
+        "bytes": 100_663_296, "bytes_per_s": 5.2e11, "memory_share": 0.13, "flops": {"bfloat16": 137_438_953_472},
+        "flops_per_s": 7.1e14, "arithmetic_share": 0.93, "flops_per_byte": 1365.3, "bound": "arithmetic",
+        "roof_bytes_per_s": 4.0e12, "roof_flops_per_s": 7.6e14,
+    } | more  # fmt: skip
+
+
 def comparison(**more: Any) -> Comparison:
     return Comparison(
         True, 208, 208, 1e-6, 0.05, 2e-8, 0, 27_262_976, 0.01, 0.01, strict={"passed": True, "atol": 1e-5,

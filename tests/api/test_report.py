@@ -293,7 +293,8 @@ def test_device_metrics_are_a_table_with_advice(client: FlaskClient, records: Jo
     assert "(by ncu 2025.3.1.0, basic)" in page.text and page.text.count("3 more kernels.") == 2
     assert "The candidate of a call's launches the first 64 were counted." in page.text
     assert "softmax_rows 41.5 µs, 83.0 %, 2 launches 22.4 % 91.2 % 90.1 %, 2,980 GiB/s 12.0 %, 50.3 %" in page.text
-    assert "71.5 % of 75.0 %, limited by registers 0 % long scoreboard 61.0 %, barrier 12.5 %" in page.text
+    assert "71.5 % of 75.0 %, limited by registers 0 % 810 GFLOP/s, 0.250 a byte, memory" in page.text
+    assert "memory long scoreboard 61.0 %, barrier 12.5 %" in page.text
     assert "About softmax_rows It moves 90 % of what the memory can" in page.text and "dram percent 90.1" in page.text
     assert f"gemm {device_answers.OFFSET} 9,437,184 inst" in page.text
     path = f"/job/{job_id}/artifacts/candidate/profile.ncu-rep"
@@ -364,3 +365,28 @@ def test_many_windows_and_none(client: FlaskClient, records: JobRecords) -> None
     for side in ("kernel_exec_result", "ref_result"):
         del body[side]["timing"]["window_ms"], body[side]["timing"]["left_out"]
     report(client, completed(client, records, body))
+
+
+def test_each_side_is_shown_beneath_the_roofline(client: FlaskClient, records: JobRecords) -> None:
+    body = results.passed(2.0)
+    body["kernel_exec_result"]["roofline"] = results.roofline()
+    body["ref_result"]["roofline"] = results.roofline(flops_per_s=3.5e14, arithmetic_share=0.46, bound="neither")
+    page = report(client, completed(client, records, body))
+    assert "96.0 MiB a call" in page.text and "710 TFLOP/s, 1,365 operations a byte" in page.text
+    assert "93.0 %" in page.text and "the arithmetic: it computes nearly as fast as this card can" in page.text
+    assert "candidate: 710 TFLOP/s at 1,365 operations a byte; reference: 350 TFLOP/s" in page.text
+    big = [circle for circle in page.those("circle") if circle["r"] == "6"]
+    assert [circle["class"] for circle in big] == ["candidate", "reference"]
+    assert float(big[0]["cy"] or 0) < float(big[1]["cy"] or 0)  # the faster one is higher, under the flat roof
+    roof = [line for line in page.those("line") if line["class"] == "level" and line["y1"] == line["y2"]]
+    assert len(roof) == 1 and float(roof[0]["y1"] or 0) < float(big[0]["cy"] or 0)
+
+
+def test_without_counted_operations_there_is_no_drawing(client: FlaskClient, records: JobRecords) -> None:
+    unknown = {"flops": None, "flops_per_s": None, "arithmetic_share": None, "flops_per_byte": None}
+    copy = results.roofline(**unknown, memory_share=0.81, bound="memory", roof_flops_per_s=None)
+    page = report(client, completed(client, records, results.evaluated(roofline=copy)))
+    assert "81.0 %" in page.text and "not counted: ask with “profile”" in page.text
+    assert "beneath the card's roofline" not in [each.get("aria-labelledby") for each in page.those("svg")]
+    assert not [circle for circle in page.those("circle") if circle["r"] == "6"]
+    assert "roofline" not in report(client, completed(client, records, results.evaluated())).text

@@ -217,6 +217,26 @@ def test_a_time_that_the_card_can_reach_is_not_flagged(bench: Workbench, slow_ca
     assert outcome.timing is not None and not any("GFLOP" in flag for flag in outcome.timing.flags)
 
 
+def test_each_side_is_placed_beneath_the_rates(bench: Workbench, slow_card: Callable[[float], None]) -> None:
+    slow_card(1e12)
+    report = judged(bench, candidate(), kernel(PRODUCT), profile=True)
+    assert report.reference is not None
+    for outcome in (report.outcome, report.reference):
+        assert outcome.timing is not None and outcome.roofline is not None
+        assert outcome.roofline["bytes"] == 2 * 64 * 64 * 4  # x and its product with itself
+        assert outcome.roofline["flops"] == {"float32": 2 * 64**3}
+        rate = 2 * 64**3 / outcome.timing.trusted_ms * 1e3
+        assert outcome.roofline["flops_per_s"] == pytest.approx(rate)
+        assert outcome.roofline["arithmetic_share"] == pytest.approx(rate / 1e12)
+    uncounted = judged(bench, candidate(), kernel(PRODUCT)).outcome
+    assert uncounted.roofline is not None and uncounted.roofline["flops"] is None
+
+
+def test_without_rates_there_is_no_place(bench: Workbench) -> None:
+    outcome = judged(bench, kernel(PRODUCT), profile=True).outcome
+    assert outcome.timing is not None and outcome.roofline is None
+
+
 @pytest.mark.parametrize(
     "does", ["os._exit(0)", "time.sleep(60)", "return {'float32': -1}", "return {'float32': 1e400}"]
 )
