@@ -40,7 +40,7 @@ NOT_REACHED = unavailable("the job ended before it came to this")
 
 
 def look_at_work(contenders: list[Contender], rounds: Rounds, *, counting: bool) -> None:
-    """What a call moves and, with `counting`, computes, for its place beneath the card's rates, where they are known."""
+    """What a call moves and, with `counting`, computes, for its place beneath the card's rates, where known."""
     ceilings = rounds.bench.ceilings()
     timed = [(contender, contender.timing) for contender in contenders if contender.timing is not None]
     if not timed or ceilings == UNKNOWN:
