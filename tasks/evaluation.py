@@ -65,7 +65,7 @@ def execute(
         return "no job"
     if claim.lacking is not None:
         publish_more(claim.lacking)
-    with about(job_id=claim.job_id, attempt=claim.attempt):
+    with about(job_id=claim.job_id, attempt=claim.attempt, task_id=message.id):
         return _attempt(records, pulse, claim, pipeline, show)
 
 
@@ -81,6 +81,7 @@ def _attempt(
     def enter(stage: Stage) -> None:
         show(claim, stage)
         watch.progress(stage)
+        log.info("job %s: %s", job_id, stage)
 
     log.info("job %s: attempt %d begins", job_id, attempt)
     try:

@@ -46,7 +46,8 @@ def note(**fields: Field) -> None:
 
 class JsonLines(logging.Formatter):
     """`at` (UTC), `level`, `logger`, `pid`, `message`; then where they are known `worker`, `request_id`, `job_id`,
-    `attempt`, `stage`; and `exception`, a traceback."""
+    `attempt`, `stage`, `task_id` (of the message under which the attempt runs; Celery's own lines have this alone);
+    and `exception`, a traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -56,11 +57,18 @@ class JsonLines(logging.Formatter):
             "pid": record.process,
             "message": record.getMessage()[:MESSAGE_CHARS],
             **process_fields,
+            **_of_celery(record),
             **(_subject.get() or {}),
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)[-EXCEPTION_CHARS:]
         return json.dumps(line)
+
+
+def _of_celery(record: logging.LogRecord) -> dict[str, Field]:
+    """The task that Celery writes about: it gives a line's parts along, as `data`."""
+    data = getattr(record, "data", None)
+    return {"task_id": str(data["id"])} if isinstance(data, dict) and "id" in data else {}
 
 
 def formatter(form: str) -> logging.Formatter:

@@ -120,6 +120,11 @@ def test_it_judges_for_who_has_a_key_and_tells_its_logs_nothing(keyed: Keyed) ->
         assert (accepted["process"], accepted["request_id"]) == ("api", request_id)
         (ended,) = [line for line in followed if line["message"].endswith(f"attempt 1: {verdict}")]
         assert ended["worker"].startswith("cpu0@") and ended["attempt"] == 1 and ended["stage"] != "queued"
+        (begun,) = [line for line in followed if line["message"].endswith("attempt 1 begins")]
+        stages = [line["stage"] for line in followed if line["message"].endswith(f": {line.get('stage')}")]
+        assert stages[0] == "build" and ("time" in stages) == (verdict == "passed")
+        of_celery = [line for line in lines if line.get("task_id") == begun["task_id"] and "job_id" not in line]
+        assert any("succeeded" in line["message"] for line in of_celery)
         spans = traced(keyed.traces, judged_id)
         assert ("time" in spans) == (verdict == "passed"), "a wrong kernel is not timed"
     log += str(keyed.traces.spans)

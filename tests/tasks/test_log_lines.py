@@ -63,6 +63,21 @@ def test_a_line_says_which_job_it_is_about(kept: Kept) -> None:
     assert "job_id" not in kept.last
 
 
+def test_what_celery_writes_about_a_message_names_it(kept: Kept) -> None:
+    from celery.app.trace import info, logger
+
+    logger.addHandler(kept)
+    before, logger.level = logger.level, logging.INFO
+    try:
+        info("Task %(name)s[%(id)s] succeeded", {"name": "evaluate", "id": "j.1"})
+    finally:
+        logger.removeHandler(kept)
+        logger.setLevel(before)
+    assert kept.last["task_id"] == "j.1" and "job_id" not in kept.last
+    log.info("no message")
+    assert "task_id" not in kept.last
+
+
 def test_whatever_is_in_it_it_is_one_bounded_line(kept: Kept) -> None:
     try:
         raise ValueError("a\nb" * EXCEPTION_CHARS)
