@@ -192,7 +192,7 @@ class Rounds:
                 t for i, t in zip(contender.output_arguments, outputs[0], strict=True) if io.args[i].role == "output"
             ]
             return in_place_bytes(pure)
-        given = leaves(self.example[contender.role], torch.Tensor)
+        given = leaves(self._first_call, torch.Tensor)  # Both sides' inputs, in whichever order.
         return returned_bytes(outputs[0], outputs[1], given) if contender.session is not None else 0
 
     def tensor_bytes(self, contender: Contender) -> int:

@@ -217,6 +217,21 @@ def test_a_time_that_the_card_can_reach_is_not_flagged(bench: Workbench, slow_ca
     assert outcome.timing is not None and not any("GFLOP" in flag for flag in outcome.timing.flags)
 
 
+@pytest.mark.parametrize("body", ["x.view(-1)", "x.t()", "(x[1:], x.mT)"])
+def test_an_answer_that_is_a_view_writes_nothing(bench: Workbench, body: str) -> None:
+    bench._ceilings = Ceilings(memory_bytes_per_s=1.0)  # A byte that is written takes a second.
+    try:
+        alike = f"class Model(nn.Module):\n    def forward(self, x):\n        return {body}{INPUTS}"
+        viewed = judged(bench, kernel(alike.replace("Model(", "ModelNew(")), kernel(alike))
+        written = judged(bench, kernel(PRODUCT)).outcome
+    finally:
+        bench._ceilings = UNKNOWN
+    assert viewed.reference is not None
+    for outcome in (viewed.outcome, viewed.reference):
+        assert outcome.timing is not None and not any("each call writes" in flag for flag in outcome.timing.flags)
+    assert written.timing is not None and any("each call writes" in flag for flag in written.timing.flags)
+
+
 def test_each_side_is_placed_beneath_the_rates(bench: Workbench, slow_card: Callable[[float], None]) -> None:
     slow_card(1e12)
     report = judged(bench, candidate(), kernel(PRODUCT), profile=True)
