@@ -12,6 +12,7 @@ from redis.exceptions import RedisError
 
 from api.access import stranger
 from api.desk import desk
+from api.draining import TOLD, draining
 from api.stats import job_stats
 from domain.job import State
 from tasks.heartbeat import WorkerView, workers
@@ -45,7 +46,7 @@ class HealthSchema(Schema):
 @blueprint.doc(summary="Health", responses={503: "No worker, or no broker; the same body"})
 def health() -> Response:
     """Asks the broker who has been heard of in the last seconds; never a worker itself."""
-    reasons = []
+    reasons = [TOLD] if draining() else []
     alive: list[WorkerView] = []
     counters: dict[str, float] | None = None
     try:

@@ -50,6 +50,7 @@ class Kind(Enum):
     RECORDS_FULL = 503, "There is no room for more jobs"
     BROKER_UNREACHABLE = 503, "The broker cannot be reached"
     WAITERS_FULL = 503, "Too many clients wait already"
+    DRAINING = 503, "The service is being stopped"
     GPU_AWAY = 503, "No worker has that GPU now"
     KEYS_UNREADABLE = 503, "The API keys cannot be read"
 

@@ -16,6 +16,7 @@ from redis.exceptions import RedisError
 from api import answers, examples, tracing
 from api.access import caller
 from api.desk import desk
+from api.draining import refuse_when_draining
 from api.idempotency import IdempotencySchema, chosen_id
 from api.problems import CONTENT_TYPE, RETRY_AFTER_S, Kind, Problem, invalid_fields
 from api.schemas.batch import BatchAnswerSchema, line, progress
@@ -60,8 +61,8 @@ _REFUSED: dict[int, Any] = {
     415: _problem("The body is no JSON"),
     422: _problem("The `Idempotency-Key` was used before, for another request; or no worker ever had that `gpu`"),
     503: _problem(
-        "The queue or the records are full, no worker has the `gpu` now, or the broker cannot be reached; try again "
-        "after `Retry-After`"
+        "The queue or the records are full, no worker has the `gpu` now, the broker cannot be reached, or the service "
+        "is being stopped; try again after `Retry-After`"
     ),
 }
 _ANSWERS: dict[int, Any] = {
@@ -142,6 +143,7 @@ def batch(json_data: Json, query_data: Json, headers_data: Json) -> Response:
                 hooks[job_id] = webhook
         except ValidationError as error:
             answers_.append(invalid_fields(error))
+    refuse_when_draining()
     batch_id = chosen_id(headers_data, "batch")
     attached = _attach(hooks)
     indexes = [index for index, answer in enumerate(answers_) if isinstance(answer, str)]
@@ -222,6 +224,7 @@ def _check_priority(request: Request) -> None:
 def _submit(request: Request, body: Json, query: Json, headers: Json) -> Response:
     webhook = read_webhook(body)
     _check_priority(request)
+    refuse_when_draining()
     job_id = chosen_id(headers)
     attached = _attach({job_id: webhook} if webhook is not None else {})
     try:

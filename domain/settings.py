@@ -32,7 +32,8 @@ class Settings:
     """All settings. Sizes in bytes, times in seconds.
 
     `sandbox` are the layers without which a worker does not start. `lease_dir` is where jobs of all services queue for
-    a device: whatever shares one has to have the same.
+    a device: whatever shares one has to have the same. While there is a `drain_file`, the API takes no new jobs. A
+    service that is not `lasting` is thrown away when it stops, with its queue.
     """
 
     broker_url: str
@@ -50,6 +51,7 @@ class Settings:
     log_dir: Path
     job_ttl: int
     drain_seconds: float
+    drain_file: Path | None
     max_source: int
     max_body: int
     max_batch: int
@@ -66,6 +68,7 @@ class Settings:
     key_max_jobs: int
     webhook_hosts: tuple[str, ...]
     key_max_priority: int
+    lasting: bool = True
 
     @property
     def keys_required(self) -> bool:
@@ -73,8 +76,8 @@ class Settings:
         return self.require_api_keys == ON or (self.require_api_keys == AUTO and not self.loopback)
 
     def private(self) -> Settings:
-        """The same for a service that is its starter's alone: on a loopback address, without keys."""
-        return dataclasses.replace(self, host=LOOPBACK, require_api_keys=OFF)
+        """The same for a service that is its starter's alone: on a loopback address, without keys, thrown away."""
+        return dataclasses.replace(self, host=LOOPBACK, require_api_keys=OFF, lasting=False)
 
     @property
     def loopback(self) -> bool:
@@ -105,7 +108,8 @@ def settings() -> Settings:
         state_dir=Path(env.str("STATE_DIR", f"{tempfile.gettempdir()}/kernel-eval")),
         lease_dir=Path(env.str("LEASE_DIR", tempfile.gettempdir())),
         log_dir=Path(env.str("LOG_DIR", "logs")),
-        drain_seconds=env.float("DRAIN_SECONDS", 6.0, validate=validate.Range(0)),
+        drain_seconds=env.float("DRAIN_SECONDS", 1800.0, validate=validate.Range(0)),
+        drain_file=Path(file) if (file := env.str("DRAIN_FILE", "")) else None,
         job_ttl=env.int("JOB_TTL", 86_400),
         max_source=1 * MIB,
         max_body=64 * MIB,

@@ -22,7 +22,10 @@ MAX_LINE = 16_384
 
 @dataclass(frozen=True)
 class Program:
-    """What to run. A foundation is stopped after all others; a quiet program speaks to its own log only."""
+    """What to run. A foundation is stopped after all others; a quiet program speaks to its own log only.
+
+    One that `drains` finishes what it has begun when it is asked to stop. `held` are descriptors that it inherits.
+    """
 
     name: str
     command: list[str]
@@ -30,6 +33,8 @@ class Program:
     folder: Path
     foundation: bool = False
     quiet: bool = False
+    drains: bool = False
+    held: tuple[int, ...] = ()
 
 
 def _end_with_parent() -> None:
@@ -57,6 +62,7 @@ class Child:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             process_group=0,
+            pass_fds=program.held,
             preexec_fn=_end_with_parent,
         )
         child = cls(program, process, time.monotonic())

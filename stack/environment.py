@@ -22,6 +22,14 @@ def visible_devices() -> str | None:
     return "" if visible == "-1" else visible
 
 
+def lasting_folder(settings: Settings) -> Path:
+    """For what has to be there at the next start: STATE_DIR, else the user's own folder for such things."""
+    if is_given("STATE_DIR"):
+        return ROOT / settings.state_dir
+    given = Path(os.environ.get("XDG_STATE_HOME", ""))
+    return (given if given.is_absolute() else Path.home() / ".local" / "state") / "kernel-eval"
+
+
 def for_child(settings: Settings, temporary: Path, **more: str) -> dict[str, str]:
     """The environment of one process of the stack: ours, with the settings as they hold now.
 
@@ -37,6 +45,7 @@ def for_child(settings: Settings, temporary: Path, **more: str) -> dict[str, str
         "STATE_DIR": str(settings.state_dir),
         "LEASE_DIR": str(settings.lease_dir),
         "JOB_TTL": str(settings.job_ttl),
+        "DRAIN_FILE": str(settings.drain_file or ""),
         "ENABLE_DEVICE_METRICS": str(settings.enable_device_metrics).lower(),
         "REQUIRE_API_KEYS": settings.require_api_keys,
         "TMPDIR": str(temporary),

@@ -44,7 +44,12 @@ class LogBook:
         self._write(ALL, line.json if self._json else f"{name:<{NAME_WIDTH}} | {shown}")
         if self._console is not None:
             label = Text(f"{name:<{NAME_WIDTH}} ", style="cyan")
-            self._console.print(label.append_text(Text(shown, style="default")), soft_wrap=True)
+            try:
+                self._console.print(label.append_text(Text(shown, style="default")), soft_wrap=True)
+            except (OSError, SystemExit):
+                # The terminal is closed, or `tee` has gone with the same Ctrl-C (rich makes a SystemExit of that): no
+                # reason to give up running jobs. The files have it all.
+                self._console = None
 
     def last_lines(self, name: str) -> str:
         return "\n".join(self._last.get(name, []))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from pathlib import Path
 
@@ -48,4 +49,10 @@ def _worker(name: str, concurrency: int, settings: Settings, environment: dict[s
         command=[sys.executable, "-m", "celery", "--quiet", "--app", "tasks.app", "worker", *options, *quieter],
         environment=environment,
         folder=ROOT,
+        drains=True,
     )
+
+
+def node_name(worker: Program) -> str:
+    """What Celery and the job records call it."""
+    return f"{worker.name}@{socket.gethostname()}"

@@ -18,9 +18,10 @@ from domain.settings import JSON, Settings
 from sandbox.identity import let_pass
 from stack import devices, environment, processes
 from stack.devices import Gpu
+from stack.draining import Drain
 from stack.log_book import LogBook
-from stack.redis_server import RedisServer
-from stack.stopping import ignore_signals
+from stack.redis_server import RedisServer, kept
+from stack.stopping import Stop, ignore_signals
 from stack.supervisor import OURS, Supervisor
 from tasks import lease
 
@@ -58,8 +59,9 @@ class Stack:
 
 @contextlib.contextmanager
 def running(settings: Settings, console: Console | None = None) -> Iterator[Stack]:
-    """Starts everything, waits until it answers, and stops it again; nothing stays but the logs.
+    """Starts everything, waits until it answers, and stops it again; nothing stays but the logs, and the jobs.
 
+    The jobs stay where the service is a lasting one. Asked to stop, that one finishes those that run.
     Lines of the processes go to `console` as well when there is one. Raises StartError, DeviceError or NoRedisServer.
     """
     gpus = devices.chosen(devices.installed(), settings.gpu_device, environment.visible_devices())
@@ -75,23 +77,38 @@ def running(settings: Settings, console: Console | None = None) -> Iterator[Stac
         log = LogBook(environment.ROOT / settings.log_dir, console, settings.log_format)
         cleanup.callback(log.close)
         cleanup.callback(lease.tidy)  # A worker that had to be killed has left its ticket.
-        supervisor = Supervisor(log, settings.drain_seconds)
+        redis = None
+        if not environment.is_given("CELERY_BROKER_URL"):
+            folder = _queue(settings) if settings.lasting else scratch / "redis"
+            redis = RedisServer.on_free_port(folder, cleanup.enter_context(kept(folder)))
+            settings = dataclasses.replace(settings, broker_url=redis.url)
+        supervisor = Supervisor(log)
         cleanup.callback(supervisor.stop)
         cleanup.callback(ignore_signals)
-        redis = None if environment.is_given("CELERY_BROKER_URL") else RedisServer.on_free_port(scratch / "redis")
-        if redis is not None:
-            settings = dataclasses.replace(settings, broker_url=redis.url)
         if not environment.is_given("STATE_DIR"):
             settings = dataclasses.replace(settings, state_dir=scratch / "state")
+        draining = scratch / "draining"
+        settings = dataclasses.replace(settings, drain_file=draining)
         stack = Stack(_url(settings), gpus, settings, supervisor, log)
-        if redis is not None:
-            supervisor.start(redis.program(environment.for_child(settings, temporary)))
-            stack.wait_until(redis.answers, "the Redis server")
-        for program in [processes.api(settings, temporary), *processes.workers(settings, gpus, temporary)]:
-            supervisor.start(program)
-        stack.wait_until(lambda: _healthy(stack.url), "the service")
-        log.line(OURS, f"ready at {stack.url}", quiet=True)
-        yield stack
+        try:
+            if redis is not None:
+                supervisor.start(redis.program(environment.for_child(settings, temporary)))
+                stack.wait_until(redis.answers, "the Redis server")
+            for program in [processes.api(settings, temporary), *processes.workers(settings, gpus, temporary)]:
+                supervisor.start(program)
+            stack.wait_until(lambda: _healthy(stack.url), "the service")
+            log.line(OURS, f"ready at {stack.url}", quiet=True)
+            yield stack
+        except Stop:
+            if settings.lasting:
+                draining.touch()  # From here on the API refuses new jobs; it tells of the others to the end.
+                Drain(supervisor, settings).run()
+            raise
+
+
+def _queue(settings: Settings) -> Path:
+    """One for each port: two services of a user have two queues, and who starts one again has that one's."""
+    return environment.lasting_folder(settings) / f"redis-{settings.port}"
 
 
 def _url(settings: Settings) -> str:

@@ -20,7 +20,8 @@ def serve(settings: Settings) -> int:
     try:
         console.print("Starting Redis, the API and the workers ...")
         with running(settings, console) as stack:
-            console.print(f"Ready: {stack.url} ({described(stack.gpus)}). Ctrl-C stops everything.", style="bold green")
+            console.print(f"Ready: {stack.url} ({described(stack.gpus)}).", style="bold green")
+            console.print("Ctrl-C finishes the jobs that run, and stops.", style="bold green")
             console.print(f"Try: curl {stack.url}/health    Logs: {settings.log_dir}/", style="green")
             while True:
                 stack.tick(SLICE_S)

@@ -1,8 +1,9 @@
-"""Ctrl-C, SIGTERM and a closed terminal, as one exception that is raised once."""
+"""Ctrl-C, SIGTERM and a closed terminal, as one exception that is raised once for each `stop_on_signals`."""
 
 from __future__ import annotations
 
 import signal
+import time
 from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -12,14 +13,18 @@ class Stop(BaseException):
     """A signal asked for the end. No Exception, so that nothing on the way takes it for an error of its own."""
 
 
-def stop_on_signals() -> None:
+def stop_on_signals(deaf_s: float = 0.0) -> None:
+    """The next signal raises Stop; one within the first `deaf_s` seconds does nothing."""
+    heard_from = time.monotonic() + deaf_s
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if time.monotonic() < heard_from:
+            return
+        ignore_signals()
+        raise Stop
+
     for number in SIGNALS:
-        signal.signal(number, _stop)
-
-
-def _stop(number: int, frame: FrameType | None) -> None:
-    ignore_signals()
-    raise Stop
+        signal.signal(number, stop)
 
 
 def ignore_signals() -> None:

@@ -42,17 +42,22 @@ class _Slot:
     pause: float = FIRST_PAUSE_S
     due: float = 0.0
 
+    @property
+    def ended(self) -> bool:
+        return self.child is None or not self.child.running
+
 
 @dataclass
 class Supervisor:
     """Starts programs, restarts what dies, stops all. One thread: nothing happens but in `start`, `tick` and `stop`."""
 
     log: Lines
-    drain_s: float = 6.0
-    """What a program that is asked to stop may take: a worker finishes the jobs that it runs."""
+    grace_s: float = 6.0
+    """What a program that is asked to stop may take, unless it is drained."""
     deaths: dict[str, int] = field(default_factory=dict)
     """How often each program has ended without being asked to."""
     _slots: list[_Slot] = field(default_factory=list)
+    _drains: bool = False
     _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
 
     def __post_init__(self) -> None:
@@ -71,13 +76,33 @@ class Supervisor:
         while (left := deadline - time.monotonic()) > 0:
             self._listen(left)
         for slot in self._slots:
-            self._look_after(slot)
+            if not (self._drains and slot.program.drains):
+                self._look_after(slot)
         self._collect_orphans()
+
+    @property
+    def draining(self) -> list[Program]:
+        """The programs that drain and have not ended yet; before `ask_to_drain` those that will have to."""
+        return [slot.program for slot in self._slots if slot.program.drains and not (self._drains and slot.ended)]
+
+    def ask_to_drain(self) -> None:
+        """Those programs are asked to stop, and not started again; `tick` looks after the others as before."""
+        self._drains = True
+        for slot in self._slots:
+            if slot.program.drains and slot.child is not None:
+                slot.child.ask_to_stop()
+
+    def end_draining(self) -> None:
+        """Kills those that have not ended, and what the others have left."""
+        slots = [slot for slot in self._slots if slot.program.drains]
+        for slot in slots:
+            self._end(slot)
+            self._slots.remove(slot)
 
     def stop(self) -> None:
         """Stops every program, foundations last; afterwards this process has no descendants.
 
-        Each is asked, has `drain_s` seconds, and is then killed with all that it has started.
+        Each is asked, has `grace_s` seconds, and is then killed with all that it has started.
         """
         self._stop([slot for slot in self._slots if not slot.program.foundation])
         self._stop([slot for slot in self._slots if slot.program.foundation])
@@ -86,15 +111,20 @@ class Supervisor:
         self._selector.close()
 
     def _stop(self, slots: list[_Slot]) -> None:
-        children = [slot.child for slot in slots if slot.child is not None]
-        for child in children:
-            child.ask_to_stop()
-        deadline = time.monotonic() + self.drain_s
-        while any(child.running for child in children) and time.monotonic() < deadline:
+        for slot in slots:
+            if slot.child is not None:
+                slot.child.ask_to_stop()
+        deadline = time.monotonic() + self.grace_s
+        while not all(slot.ended for slot in slots) and time.monotonic() < deadline:
             self._listen(SLICE_S)
-        for child in children:
-            child.kill()
-            self._forget(child)
+        for slot in slots:
+            self._end(slot)
+
+    def _end(self, slot: _Slot) -> None:
+        if slot.child is not None:
+            slot.child.kill()
+            self._forget(slot.child)
+            slot.child = None
 
     def _sweep(self) -> None:
         # Again until none is left: a process that is being killed may have made another just before.
@@ -132,12 +162,10 @@ class Supervisor:
             return
         name, status = slot.program.name, slot.child.process.returncode
         self.deaths[name] = self.deaths.get(name, 0) + 1
-        slot.child.kill()
-        self._forget(slot.child)
         lived = time.monotonic() - slot.child.started
+        self._end(slot)
         slot.pause = FIRST_PAUSE_S if lived > STEADY_S else min(slot.pause * 2, LONGEST_PAUSE_S)
         slot.due = time.monotonic() + slot.pause
-        slot.child = None
         self.log.line(OURS, f"{name} ended with status {status}; it is started again in {slot.pause:g} s")
 
     def _forget(self, child: Child) -> None:

@@ -6,7 +6,6 @@ Redis and the API are elsewhere. Imports nothing of the API: the workers' image 
 from __future__ import annotations
 
 import argparse
-import socket
 import sys
 import tempfile
 from pathlib import Path
@@ -17,6 +16,7 @@ from redis.exceptions import RedisError
 from domain.settings import CONSOLE, JSON, Settings, settings
 from stack import devices, environment, processes
 from stack.devices import CPU_ONLY, DeviceError, Gpu
+from stack.draining import Drain
 from stack.log_line import LogLine
 from stack.stopping import Stop, ignore_signals, stop_on_signals
 from stack.supervisor import Supervisor
@@ -33,10 +33,17 @@ class Output:
 
     def __init__(self, form: str = CONSOLE) -> None:
         self._json = form == JSON
+        self._closed = False
 
     def line(self, name: str, text: str, *, quiet: bool = False) -> None:
+        if self._closed:
+            return
         line = LogLine.read(name, text)
-        print(line.json if self._json else f"{name:<6} | {line.readable}", flush=True)
+        try:
+            print(line.json if self._json else f"{name:<6} | {line.readable}", flush=True)
+        except OSError:
+            # Whoever read it has gone, as `tee` does with the same Ctrl-C: no reason to give up running jobs.
+            self._closed = True
 
 
 def gpus_of(own: Settings) -> list[Gpu]:
@@ -51,16 +58,17 @@ def gpus_of(own: Settings) -> list[Gpu]:
 
 
 def run(own: Settings) -> int:
-    """Keeps the workers running until asked to stop, and then leaves running jobs DRAIN_SECONDS; the exit status."""
+    """Keeps the workers running until asked to stop, and then drains them; the exit status."""
     stop_on_signals()
     with tempfile.TemporaryDirectory(prefix="kernel-eval-") as temporary:
-        supervisor = Supervisor(Output(own.log_format), own.drain_seconds)
+        supervisor = Supervisor(Output(own.log_format))
         try:
             for program in processes.workers(own, gpus_of(own), Path(temporary)):
                 supervisor.start(program)
             while True:
                 supervisor.tick(SLICE_S)
         except Stop:
+            Drain(supervisor, own).run()
             return 0
         finally:
             ignore_signals()
@@ -69,7 +77,7 @@ def run(own: Settings) -> int:
 
 def silent(own: Settings) -> list[str]:
     """The workers that belong on this machine and were not heard of in the last seconds. Raises RedisError."""
-    expected = {f"{program.name}@{socket.gethostname()}" for program in processes.workers(own, gpus_of(own), Path())}
+    expected = {processes.node_name(program) for program in processes.workers(own, gpus_of(own), Path())}
     return sorted(expected - {worker.name for worker in workers(connect())})
 
 

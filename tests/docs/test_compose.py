@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from domain.settings import settings
 from sandbox import identity
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -130,3 +131,10 @@ def test_the_images_are_pinned() -> None:
     pinned = {line.partition("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines()}
     for group in ("api", "worker", "flower"):
         assert {re.split(r"[<>=!~;\[]", needed)[0].lower() for needed in known[group]} <= pinned
+
+
+def test_a_worker_has_time_to_drain_in_compose_as_by_itself() -> None:
+    defaults = dict(_VARIABLE.findall(TEXT))
+    drain = float(defaults["DRAIN_SECONDS"])
+    assert float(defaults["STOP_GRACE_PERIOD"].removesuffix("s")) > drain
+    assert drain == settings().drain_seconds

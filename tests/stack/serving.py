@@ -39,8 +39,29 @@ class Serving:
     process: subprocess.Popen[bytes]
     url: str
     mark: str
-    scratch: Path
-    logs: Path
+    folder: Path
+
+    @property
+    def scratch(self) -> Path:
+        return self.folder / "scratch"
+
+    @property
+    def logs(self) -> Path:
+        return self.folder / "logs"
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+    @property
+    def queue(self) -> Path:
+        """Where the jobs are kept for the next start."""
+        return self.folder / "state" / "kernel-eval" / f"redis-{self.port}"
+
+    @property
+    def said(self) -> str:
+        """On the console."""
+        return (self.folder / "console").read_text()
 
     def get(self, path: str) -> httpx.Response | None:
         try:
@@ -82,12 +103,18 @@ class Serving:
 
 
 @contextmanager
-def serve(folder: Path, **settings: str) -> Iterator[Serving]:
-    """Started on entry, not yet ready; stopped at the latest on exit. `settings` are environment variables."""
-    for name in ("scratch", "home", "logs"):
-        (folder / name).mkdir()
+def serve(folder: Path, port: int = 0, *, piped: bool = False, **settings: str) -> Iterator[Serving]:
+    """Started on entry, not yet ready; stopped at the latest on exit. `settings` are environment variables.
+
+    With the folder and the port of an earlier one it goes on where that has stopped. Its console is a file, or `piped`.
+    """
+    for name in ("scratch", "home"):
+        (folder / name).mkdir(exist_ok=True)
+    # Another's "ready" must not be taken for its own.
+    for log in (folder / "logs").glob("*"):
+        log.unlink()
     folder.chmod(0o755)
-    port, mark = free_port(), uuid.uuid4().hex
+    port, mark = port or free_port(), uuid.uuid4().hex
     # Settings of the tests' own process, or of another service that runs here, must not reach it.
     own = ("CELERY_BROKER_URL", "STATE_DIR", "LEASE_DIR", "HOST", "GPU_DEVICE", "MAX_WORKERS", "REQUIRE_API_KEYS")
     environment = {name: value for name, value in os.environ.items() if name not in own} | {
@@ -95,18 +122,21 @@ def serve(folder: Path, **settings: str) -> Iterator[Serving]:
         "LOG_DIR": str(folder / "logs"),
         "TMPDIR": str(folder / "scratch"),
         "HOME": str(folder / "home"),
+        "XDG_STATE_HOME": str(folder / "state"),
+        "DRAIN_SECONDS": "6",
         MARK: mark,
         **settings,
     }
-    process = subprocess.Popen(
-        [sys.executable, "-m", "stack", "serve"],
-        cwd=ROOT,
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    with (folder / "console").open("wb") as console:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "stack", "serve"],
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE if piped else console,
+            start_new_session=True,
+        )
     try:
-        yield Serving(process, f"http://127.0.0.1:{port}", mark, folder / "scratch", folder / "logs")
+        yield Serving(process, f"http://127.0.0.1:{port}", mark, folder)
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
@@ -118,6 +148,8 @@ def assert_nothing_left(serving: Serving, processes: list[psutil.Process]) -> No
     assert [process for process in processes if process.is_running()] == []
     assert serving.marked() == []
     assert list(serving.scratch.rglob("*")) == []
-    home = serving.scratch.parent / "home"
-    assert [path for path in home.rglob("*") if path.is_file()] == []
+    assert [path for path in (serving.folder / "home").rglob("*") if path.is_file()] == []
+    if serving.queue.exists():
+        assert serving.queue.stat().st_mode & 0o077 == 0, "sources and results are for nobody else"
+        assert {path.name for path in serving.queue.iterdir()} == {"redis.conf", "appendonlydir"}
     assert {path.suffix for path in serving.logs.iterdir()} == {".log"}

@@ -13,7 +13,7 @@ from redis.exceptions import AuthenticationError
 
 from stack import redis_server
 from stack.child import Child
-from stack.redis_server import NoRedisServer, RedisServer
+from stack.redis_server import NoRedisServer, RedisServer, kept
 
 DEADLINE_S = 15.0
 
@@ -62,6 +62,32 @@ def test_data_outlive_a_killed_server(server: RedisServer, child: Child) -> None
         assert client.get("kept") == b"yes"
     again.kill()
     again.close()
+
+
+def test_a_folder_is_one_servers_and_its_file_outlives_whoever_started_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_server, "FREE_S", 0.1)
+    folder = tmp_path / "a name of words" / "redis"
+    with kept(folder) as lock:
+        child = started(RedisServer.on_free_port(folder, lock))
+        assert folder.stat().st_mode & 0o077 == 0
+    # The server is still there, as after a start that was killed.
+    with pytest.raises(NoRedisServer, match="another service keeps its queue in"), kept(folder):
+        pass
+    child.kill()
+    child.close()
+    with kept(folder):
+        pass
+
+
+def test_a_folder_that_cannot_be_kept_is_said(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "file").touch()
+    for place in ("link", "file", "file/below"):
+        with pytest.raises(NoRedisServer, match="STATE_DIR"), kept(tmp_path / place):
+            pass
 
 
 def test_without_any_binary_the_message_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""`make serve` as its user has it: it comes up, it repairs itself, and Ctrl-C leaves nothing but logs."""
+"""`make serve` as its user has it: it comes up, it repairs itself, and Ctrl-C leaves nothing but logs and jobs."""
 
 from __future__ import annotations
 
@@ -39,8 +39,9 @@ def test_ctrl_c_in_the_middle_of_a_job_leaves_nothing_behind(serving: Serving) -
     processes = serving.descendants()
     assert len(processes) > 4
     serving.process.send_signal(signal.SIGINT)
-    serving.process.send_signal(signal.SIGINT)  # An impatient user; it changes nothing.
+    serving.process.send_signal(signal.SIGINT)  # One that comes twice, by way of `make` too, is one.
     assert_nothing_left(serving, processes)
+    assert "6 s (DRAIN_SECONDS) are over" in serving.said
     together = (serving.logs / "cuda_eval_server.log").read_text()
     said = {line["process"]: line["message"] for line in map(json.loads, together.splitlines()) if "job_id" in line}
     assert said["api"] == f"job {job_id}: accepted, evaluate torch"
@@ -110,9 +111,11 @@ def test_a_setting_that_does_not_parse_is_named(
 
 def test_the_demo_ends_as_expected(tmp_path: Path) -> None:
     own = ("CELERY_BROKER_URL", "STATE_DIR", "PORT")
-    environment = {name: value for name, value in os.environ.items() if name not in own} | {"LOG_DIR": str(tmp_path)}
+    folders = {"LOG_DIR": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")}
+    environment = {name: value for name, value in os.environ.items() if name not in own} | folders
     done = subprocess.run(
         [sys.executable, "-m", "stack", "demo"], cwd=ROOT, env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "verdicts as expected" in done.stdout
+    assert not (tmp_path / "state").exists(), "its jobs are thrown away"

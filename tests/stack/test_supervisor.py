@@ -25,7 +25,7 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
-def supervised(folder: Path, script: str, body: str, drain_s: float = 6.0) -> subprocess.Popen[bytes]:
+def supervised(folder: Path, script: str, body: str, grace_s: float = 6.0) -> subprocess.Popen[bytes]:
     """A process of its own that supervises `script` (a shell's) and runs `body` with `supervisor` at hand."""
     program = f"""
         import os, pathlib
@@ -34,8 +34,8 @@ def supervised(folder: Path, script: str, body: str, drain_s: float = 6.0) -> su
         from stack.supervisor import Supervisor
 
         folder = pathlib.Path({str(folder)!r})
-        supervisor = Supervisor(LogBook(folder, None), {drain_s})
-        supervisor.start(Program("program", ["bash", "-c", {script!r}], dict(os.environ), folder))
+        supervisor = Supervisor(LogBook(folder, None), {grace_s})
+        supervisor.start(Program("program", ["bash", "-c", {script!r}], dict(os.environ), folder, drains=True))
     """
     source = textwrap.dedent(program) + textwrap.dedent(body)
     return subprocess.Popen([sys.executable, "-c", source], cwd=ROOT)
@@ -69,10 +69,10 @@ def test_stop_leaves_no_process(tmp_path: Path, script: str) -> None:
     assert not psutil.pid_exists(numbers(tmp_path / "pids")[0])
 
 
-@pytest.mark.parametrize(("drain_s", "finished"), [(20.0, True), (0.1, False)])
-def test_what_is_asked_to_stop_has_time_to_finish(tmp_path: Path, drain_s: float, finished: bool) -> None:
+@pytest.mark.parametrize(("grace_s", "finished"), [(20.0, True), (0.1, False)])
+def test_what_is_asked_to_stop_has_time_to_finish(tmp_path: Path, grace_s: float, finished: bool) -> None:
     work = "trap 'sleep 1; touch finished; exit' TERM; echo $$ >> pids; while true; do sleep 0.05; done"
-    supervisor = supervised(tmp_path, work, UNTIL_STOP, drain_s)
+    supervisor = supervised(tmp_path, work, UNTIL_STOP, grace_s)
     wait_for(lambda: len(numbers(tmp_path / "pids")) == 1, "the program has started")
     (tmp_path / "stop").touch()
     assert supervisor.wait(timeout=DEADLINE_S) == 0
@@ -96,3 +96,35 @@ def test_children_end_with_a_killed_supervisor(tmp_path: Path) -> None:
     supervisor.kill()
     supervisor.wait()
     wait_for(lambda: not psutil.pid_exists(numbers(tmp_path / "pids")[0]), "the program has ended too")
+
+
+UNTIL_DRAINED = """
+    from stack.child import Program
+    supervisor.start(Program("other", ["bash", "-c", "echo $$ >> others; exec sleep 600"], dict(os.environ), folder))
+    while not (folder / "stop").exists():
+        supervisor.tick(0.05)
+    supervisor.ask_to_drain()
+    (folder / "asked").touch()
+    while [program.name for program in supervisor.draining] == ["program"]:
+        supervisor.tick(0.05)
+    supervisor.end_draining()
+    (folder / "drained").touch()
+    supervisor.stop()
+"""
+
+
+def test_while_one_drains_the_others_are_looked_after_and_it_is_not_started_again(tmp_path: Path) -> None:
+    until_told = "while [ ! -e finish ]; do sleep 0.02; done"
+    work = f"trap '{until_told}; echo finished; exit' TERM; echo $$ >> pids; while true; do sleep 0.05; done"
+    supervisor = supervised(tmp_path, work, UNTIL_DRAINED, grace_s=0.1)
+    wait_for(lambda: len(numbers(tmp_path / "others")) == len(numbers(tmp_path / "pids")) == 1, "both have started")
+    (tmp_path / "stop").touch()
+    wait_for((tmp_path / "asked").exists, "one is asked to drain")
+    os.kill(numbers(tmp_path / "others")[0], 9)
+    wait_for(lambda: len(numbers(tmp_path / "others")) == 2, "the other was started again")
+    (tmp_path / "finish").touch()
+    assert supervisor.wait(timeout=DEADLINE_S) == 0
+    assert (tmp_path / "drained").exists()
+    assert (tmp_path / "program.log").read_text().split() == ["finished"]
+    assert len(numbers(tmp_path / "pids")) == 1
+    assert not any(psutil.pid_exists(pid) for pid in numbers(tmp_path / "others") + numbers(tmp_path / "pids"))

@@ -14,10 +14,17 @@ import psutil
 import pytest
 from redis import Redis
 
+from domain.job import State
+from domain.kernel import Kernel, KernelType
+from domain.request import Request
 from stack.environment import ROOT
 from stack.workers import Output
+from tasks.records import JobRecords
+from tasks.submission import submit
+from tests.chaos.load import SLOW_RUN
 from tests.conftest import die_with_parent
 from tests.stack.serving import READY_S, STOP_S, wait_for
+from tests.tasks.jobs import seen
 
 COMMAND = [sys.executable, "-m", "stack.workers"]
 
@@ -58,6 +65,20 @@ def test_healthy_while_they_live_and_nothing_is_left_when_asked_to_stop(
     assert not [child for child in below if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
     assert check(own).returncode == 1
     assert "cpu0   | " in (tmp_path / "log").read_text()
+
+
+def test_a_job_that_runs_is_finished_when_asked_to_stop(redis_url: str, redis: Redis, tmp_path: Path) -> None:
+    own = environment(redis_url, tmp_path, GPU_DEVICE="cpu", DRAIN_SECONDS="100")
+    records = JobRecords(redis, ttl_s=600)
+    job_id = submit(records, Request(kernel=Kernel(SLOW_RUN, KernelType.TORCH), num_trials=1))
+    with (tmp_path / "log").open("wb") as log:
+        process = psutil.Popen(COMMAND, cwd=ROOT, env=own, stdout=log, stderr=log, preexec_fn=die_with_parent)
+    wait_for(lambda: seen(records, job_id).state is State.RUNNING, READY_S, "the job runs")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(READY_S) == 0
+    job = seen(records, job_id)
+    assert (job.state, job.attempt, job.failed_attempts) == (State.COMPLETED, 1, [])
+    assert "stack  | waiting for 1 running job, at most 100 s" in (tmp_path / "log").read_text()
 
 
 def test_without_a_broker_it_is_unhealthy_and_says_why(tmp_path: Path) -> None:
