@@ -6,12 +6,13 @@ PYTHON ?= python3#   makes the virtual environment
 VENV ?= .venv
 PIP_ARGS ?=#         for example an index of smaller, CPU-only torch wheels: PIP_ARGS="--index-url ..."
 
-# Of chaos, fuzz and endurance.
+# Of chaos, fuzz, endurance and many.
 JOBS ?= 2000
 FAULTS ?= 100
 SEED ?= 1
 REQUESTS ?= 20000
 ENDURANCE_JOBS ?= 50000
+MANY_JOBS ?= 10000
 
 # PY=python3 uses that interpreter as it is: nothing is created, nothing is installed.
 ifdef PY
@@ -67,6 +68,10 @@ fuzz: $(ready) ## Requests that nobody would write: no 5xx, no hang, no exceptio
 .PHONY: endurance
 endurance: $(ready) ## 50,000 no-op jobs on the CPU; is the memory of every process flat? ENDURANCE_JOBS=50000
 	$(PY) -m benchmarks.endurance --jobs $(ENDURANCE_JOBS)
+
+.PHONY: many
+many: $(ready) ## 10,000 submissions through the client's map, a restart and a crash in between. MANY_JOBS=10000
+	PYTHONPATH=client $(PY) -m benchmarks.many --jobs $(MANY_JOBS)
 
 .PHONY: check
 check: $(ready) ## Lint, format, types, import rules, architecture.
