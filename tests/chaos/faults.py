@@ -54,7 +54,7 @@ class Fault(ABC):
 
 
 class Runner(Fault):
-    """The process that a submission runs in: the kernel's word for it, as nobody can tell who killed it."""
+    """The process that a submission runs in, which it was not that killed it."""
 
     state = State.RUNNING
 
