@@ -20,7 +20,7 @@ from tasks.workbench import Workbench, deadline_in
 TEST_S = 60.0
 OF_A_CARD = re.compile(
     r"uncorrectable|ECCUncorrectable|fallen off the bus|GPU[ _]is[ _]lost|busy or unavailable|Devices?_?Unavailable"
-    r"|no CUDA-capable device|No CUDA GPUs are available|\bCUDA_ERROR_NO_DEVICE|cudaErrorNoDevice|Found no NVIDIA driver"
+    r"|no CUDA-capable device|No CUDA GPUs are available|CUDA_ERROR_NO_DEVICE|cudaErrorNoDevice|Found no NVIDIA driver"
     r"|CUDA[^\n]*initialization error|cudaErrorInitializationError|CUDA_ERROR_NOT_INITIALIZED"
     r"|CUDA[^\n]*unknown error|cudaErrorUnknown|CUDA_ERROR_UNKNOWN|hardware error|cudaErrorSystemNotReady"
     r"|CUDA_ERROR_SYSTEM_NOT_READY|system not yet initialized|SystemDriverMismatch|SYSTEM_DRIVER_MISMATCH",

@@ -43,6 +43,8 @@ class Books:
     ends: Counter[str] = field(default_factory=Counter)
     attempts: Counter[int] = field(default_factory=Counter)
     sent_again: int = 0
+    longest_away_s: float = 0.0
+    """The longest that Redis was away at once."""
     trouble: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -52,6 +54,7 @@ class Books:
             "faults: " + ", ".join(f"{count} {name}" for name, count in sorted(self.struck.items())),
             "ends: " + ", ".join(f"{count} {name}" for name, count in sorted(self.ends.items())),
             "attempts: " + ", ".join(f"{count} jobs {number}" for number, count in sorted(self.attempts.items())),
+            f"Redis away: {self.longest_away_s:.0f} s at the longest",
         ]
         if self.missed:
             lines.append("met nobody, tried again: " + ", ".join(f"{n} {name}" for name, n in self.missed.items()))
@@ -88,6 +91,7 @@ class Campaign:
             raise self._failure
         self._put_right()
         until(lambda: not self._open(), END_S)
+        self.books.longest_away_s = max(self._made.absences_s, default=0.0)
         self.books.jobs, self.books.seconds = len(self._submitted), time.monotonic() - began
         self._check(self._ledger.balance(self._made.url))
         self._made.stop()
