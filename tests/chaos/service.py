@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -22,6 +23,7 @@ from redis.retry import Retry
 
 from domain.request import Request
 from domain.settings import settings
+from sandbox.file_access import SHARED_MEMORY
 from sandbox.identity import FIRST_USER
 from stack.environment import ROOT
 from tasks import lease
@@ -196,13 +198,13 @@ class Service:
 def _shared() -> Iterator[tuple[Path, int]]:
     """Files of jobs' users in the folders that are everybody's, and of this user in shared memory; with their inodes.
 
-    One that is named after a process that lives is that one's. This user's temporary files are in a folder of their own.
+    One that is named after a process that lives is that one's. This user's temporary files have their own folder.
     """
-    for folder in (Path("/dev/shm"), Path("/tmp")):
+    for folder in (SHARED_MEMORY, Path(tempfile.gettempdir())):
         for path in folder.iterdir() if folder.is_dir() else ():
             with suppress(FileNotFoundError):
                 status = path.lstat()
-                ours = status.st_uid == os.geteuid() and folder.name == "shm"
+                ours = status.st_uid == os.geteuid() and folder == SHARED_MEMORY
                 named = any(psutil.pid_exists(int(number)) for number in NUMBERS.findall(path.name))
                 if (ours or status.st_uid >= FIRST_USER) and not named:
                     yield path, status.st_ino

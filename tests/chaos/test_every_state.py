@@ -363,9 +363,13 @@ def test_a_minute_without_redis(tmp_path: Path) -> None:
 def test_a_dead_node_is_noticed_and_its_jobs_run_again_on_another(tmp_path: Path) -> None:
     with service(tmp_path, app="tasks.app", a=3, b=4) as (made, ledger):
         jobs = in_every_state(made, ledger, "a")
+        killed_at = time.monotonic()
         made.kill("a")
         until_attempt(made, 2, *jobs.under_work(), seconds=NOTICED_S)
         until_attempt(made, 1, jobs.queued, seconds=NOTICED_S)
+        took_s = time.monotonic() - killed_at
+        print(f"the dead node's jobs were begun again after {took_s:.1f} s")
+        assert took_s < NOTICED_S
         made.records.cancel(jobs.building)
         until_end(made, *jobs.all())
         views = ledger.balance(made.url)
