@@ -7,6 +7,7 @@ import os
 import signal
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
+_EXITING = 0x4  # PF_EXITING of a thread's flags (proc_pid_stat(5))
 
 
 def children(pid: int) -> set[int]:
@@ -36,6 +37,21 @@ def threads(pid: int) -> int:
         return len(os.listdir(f"/proc/{pid}/task"))
     except OSError:
         return 0
+
+
+def exiting(pid: int) -> bool:
+    """Whether its end has begun, in all of its threads."""
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                with open(f"/proc/{pid}/task/{thread}/stat", "rb") as stat:
+                    # The name before it is the stranger's to choose: it may hold brackets.
+                    flags = int(stat.read().rpartition(b") ")[2].split()[6])
+                if not flags & _EXITING:
+                    return False
+    except FileNotFoundError:
+        pass
+    return True
 
 
 def private_bytes(pid: int) -> int:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from sandbox import memory_kills
 from sandbox.limits import MAX_PROCESSES
 
 WANTED = ("memory", "pids", "cpu")
@@ -47,6 +48,10 @@ class Cgroup:
     def add(self, pid: int) -> None:
         """Raises OSError."""
         (self._path / "cgroup.procs").write_text(str(pid))
+
+    def memory_kills(self) -> int | None:
+        """How many in it were killed for want of memory, be it the group's or the machine's; None where none counts."""
+        return memory_kills.count(self._path / "memory.events")
 
     def end(self) -> None:
         """Kills everything in it at once."""

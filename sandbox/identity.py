@@ -39,7 +39,7 @@ _AMBIENT_RAISE, _AMBIENT_CLEAR = 2, 4
 _CAPABILITY_VERSION_3 = 0x20080522
 _HIGHEST_CAPABILITY = 63
 
-_FIRST_USER = 1 << 30
+FIRST_USER = 1 << 30
 """Far above what anybody hands out: people, services, containers' ranges."""
 
 _SMALL_FIRST, _SMALL_COUNT = 52_000, 8_000
@@ -131,8 +131,8 @@ def _set_capabilities(mask: int) -> None:
 
 def _fresh_user() -> int:
     """One that nobody has at this moment: drawn from so many that no two strangers come to the same one."""
-    if _mapped() > 2 * _FIRST_USER:
-        return _FIRST_USER + secrets.randbelow(_FIRST_USER)
+    if _mapped() > 2 * FIRST_USER:
+        return FIRST_USER + secrets.randbelow(FIRST_USER)
     return _SMALL_FIRST + secrets.randbelow(_SMALL_COUNT)
 
 

@@ -54,6 +54,7 @@ class Zygote:
         self._gives_users = bool(ready["gives_users"])
         self.starts_others: bool = bool(ready["starts_others"])
         """Whether programs that a runner starts can use the GPU: those of a tool beneath which it runs, say."""
+        self.filters = bool(ready["filters"])
 
     @property
     def alive(self) -> bool:

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from domain.fault import InfrastructureFault, JobCancelled, KernelFault
 from domain.result import Status
+from sandbox import census, memory_kills
 from sandbox.cgroup import Cgroup
 from sandbox.channel import Channel, ChannelClosed, Message, ProtocolError
 from sandbox.freezer import NotFrozen, freeze, thaw
@@ -27,6 +28,9 @@ BRINGS_A_SUBMISSION = ("build", "load")
 
 class Parent(Protocol):
     """Whoever has forked it."""
+
+    filters: bool
+    """Whether its runners are kept from killing themselves (sandbox.seccomp)."""
 
     @property
     def alive(self) -> bool: ...
@@ -51,6 +55,7 @@ class Runner:
         self._group = group
         self._status: int | None = None
         self._entered = False
+        self._memory_kills: int | None = None
         self._frozen: frozenset[int] = frozenset()
         self._pidfd = os.pidfd_open(pid)
 
@@ -63,6 +68,8 @@ class Runner:
         """Sends a message without waiting."""
         if self._status is not None:
             raise KernelFault(Status.CRASHED, "the kernel's process had been stopped before")
+        if message["op"] in BRINGS_A_SUBMISSION and not self._entered:
+            self._memory_kills = self._count_memory_kills()
         try:
             self.channel.send(message, descriptors)
         except ChannelClosed:
@@ -88,7 +95,10 @@ class Runner:
         self.channel.sock.setblocking(False)
         try:
             while (message := self.channel.poll()) is None:
-                heard, _, _ = select.select([self.channel.fileno(), self.output.fileno()], [], [], TICK_S)
+                channel = self.channel.fileno()
+                heard, _, _ = select.select([channel, self.output.fileno(), self._pidfd], [], [], TICK_S)
+                if self._pidfd in heard and channel not in heard:
+                    raise ChannelClosed("it is gone, and what it has started keeps its end open")
                 now = time.monotonic()
                 self._watch(now, idle=not heard)
                 if until is not None and now > until:
@@ -120,9 +130,12 @@ class Runner:
     def _death(self) -> KernelFault:
         """The fault of a runner that is gone; raises InfrastructureFault where that is no submission's doing.
 
-        That is so where its zygote went first, and where no submission had been sent to it.
+        That is so where its zygote went first, where no submission had been sent to it, and where it was killed by
+        somebody else.
         """
-        ended, _, _ = select.select([self._pidfd], [], [], HANG_UP_S)
+        # What it has on a GPU may take seconds to be torn down; how it ended stands before that.
+        ended = select.select([self._pidfd], [], [], HANG_UP_S)[0] or census.exiting(self.pid)
+        counted = self._count_memory_kills()  # Its group goes with it.
         status = self.kill()
         # Only now: a runner may be seen dead a moment before the zygote that takes it along.
         if not self._zygote.alive:
@@ -138,8 +151,22 @@ class Runner:
             return KernelFault(Status.CRASHED, f"the kernel's process exited with code {code} before it was done")
         number = os.WTERMSIG(status)
         if number == signal.SIGKILL:
-            return KernelFault(Status.OUT_OF_MEMORY, "the kernel's process was killed by the system: too much memory")
+            return self._killed(counted)
         return KernelFault(Status.CRASHED, f"the kernel's process crashed: {_signal_name(number)}")
+
+    def _killed(self, counted: int | None) -> KernelFault:
+        """Of a SIGKILL that was not ours; raises InfrastructureFault for one that was not the submission's doing."""
+        if not self._zygote.filters or counted is None:
+            told = "killed (SIGKILL): too much memory, or its own doing, which this machine cannot tell apart"
+            return KernelFault(Status.OUT_OF_MEMORY, f"the kernel's process was {told}")
+        if counted != self._memory_kills:
+            return KernelFault(Status.OUT_OF_MEMORY, "the kernel's process was killed by the system: too much memory")
+        raise InfrastructureFault("a runner with a submission was killed (SIGKILL), and not for want of memory")
+
+    def _count_memory_kills(self) -> int | None:
+        """In its own group, else on the whole machine: then another's may be taken for its own."""
+        own = self._group.memory_kills() if self._group is not None else None
+        return memory_kills.count(memory_kills.MACHINE) if own is None else own
 
     def freeze(self) -> int:
         """Stops it and all that it has started, until `thaw`; returns from when on (time.perf_counter_ns) none ran.

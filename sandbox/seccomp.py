@@ -9,8 +9,9 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import signal
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 
 from sandbox.limits import PR_SET_CHILD_SUBREAPER
@@ -34,7 +35,11 @@ _OF_PROCESSES = {
 }
 """Which argument of these calls names the process that they change."""
 
-_SIGNALS_BY_PID = ("kill", "tgkill", "tkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
+_SIGNALS_BY_PID = {"kill": 1, "tgkill": 2, "tkill": 1, "rt_sigqueueinfo": 1, "rt_tgsigqueueinfo": 2}
+"""Calls whose first argument says who is signalled, and which argument says by what."""
+_SET_SIGNAL, _EXIT_SIGNAL = 10, 0xFF  # what a descriptor signals with; of clone's flags, what a child does as it ends
+_TIME_LIMITS = (0, 15)  # RLIMIT_CPU and RLIMIT_RTTIME: who is over them is killed
+_ALL_BITS = 0xFFFFFFFF
 
 REFUSED = (
     *("io_uring_setup", "io_uring_enter", "io_uring_register"),  # they would do behind the filter what it refuses
@@ -79,7 +84,16 @@ def rules(*, own_user: bool, truncation_elsewhere: bool) -> bytes:
     """
     found = _entrance() + b"".join(_rule(name, [_give(errno.EPERM)]) for name in REFUSED)
     found += _rule("clone3", [_give(errno.ENOSYS)])  # its flags lie in memory; libc falls back on clone
-    found += _rule("clone", _unless_any_bit(0, _NEW_NAMESPACES))
+    exit_signal = [_load(0), _instruction(_AND, _EXIT_SIGNAL)]
+    found += _rule(
+        "clone",
+        [
+            *_guard(([_load(0)], _IF_ANY_BIT, [_NEW_NAMESPACES])),
+            *_guard((exit_signal, _IF_EQUAL, [signal.SIGKILL])),
+            _instruction(_RETURN, _ALLOW),
+        ],
+    )
+    found += _rule("setrlimit", _unless(0, _TIME_LIMITS))
     for name in ("socket", "socketpair"):
         found += _rule(name, _only(0, [_AF_UNIX]) if own_user else _unix_stream())
     found += _rule("personality", _only(0, _PERSONALITIES))
@@ -100,15 +114,29 @@ def install(filter_rules: bytes, *, own_user: bool, signals_elsewhere: bool) -> 
 
     Without a user of its own, it changes the limits, priority and processors of nobody but itself. Unless
     `signals_elsewhere` (a user of its own, or Landlock from ABI 6 on), it signals nobody but itself either.
+
+    Whom this installs it for is not killed by itself or by what it has started, so that who finds it killed need not
+    take that for its own doing; what it starts may be. docs/security.md has the ways that a filter does not see.
     """
     program = filter_rules
-    itself = [os.getpid(), 0]
-    if not own_user:
-        program += b"".join(_rule(name, _only(place, itself)) for name, place in _OF_PROCESSES.items())
+    itself, anybody = [os.getpid(), 0], [_instruction(_RETURN, _ALLOW)]
+    for name, place in _OF_PROCESSES.items():
+        before = _no_time_limit(1, 2) if name == "prlimit64" else []
+        if before or not own_user:
+            program += _rule(name, before + (anybody if own_user else _only(place, itself)))
+    # Its group has its number, whoever else is in it; 0 is the group of who asks, -1 is everybody.
+    with_it = [*itself, -1, -os.getpid()]
+    for name, place in _SIGNALS_BY_PID.items():
+        deadly = ([_load(place)], _IF_EQUAL, [signal.SIGKILL])
+        # By the number of a thread, which nobody knows beforehand, honest code kills nobody.
+        before = _guard(deadly, ([_load(0)], _IF_EQUAL, with_it)) if name == "kill" else _guard(deadly)
+        program += _rule(name, before + (anybody if signals_elsewhere else _only(0, itself)))
+    by_descriptor = _unless(1, [signal.SIGKILL]) if signals_elsewhere else [_give(errno.EPERM)]
+    program += _rule("pidfd_send_signal", by_descriptor)
+    before = _guard(([_load(1)], _IF_EQUAL, [_SET_SIGNAL]), ([_load(2)], _IF_EQUAL, [signal.SIGKILL]))
+    program += _rule("fcntl", before + (anybody if signals_elsewhere else _unless(1, _SET_OWNER)))
     if not signals_elsewhere:
-        program += b"".join(_rule(name, _only(0, itself)) for name in _SIGNALS_BY_PID)
-        program += _rule("pidfd_send_signal", [_give(errno.EPERM)])
-        program += _rule("fcntl", _unless(1, _SET_OWNER)) + _rule("ioctl", _unless(1, _IOCTL_SET_OWNER))
+        program += _rule("ioctl", _unless(1, _IOCTL_SET_OWNER))
     program += _instruction(_RETURN, _ALLOW)
     code = ctypes.create_string_buffer(program, len(program))
     header = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code)))
@@ -138,9 +166,31 @@ def _only(argument: int, values: Iterable[int]) -> list[bytes]:
 
 
 def _unless(argument: int, values: Iterable[int]) -> list[bytes]:
-    wanted = list(values)
-    tests = [_instruction(_IF_EQUAL, value, len(wanted) - place, 0) for place, value in enumerate(wanted)]
-    return [_load(argument), *tests, _instruction(_RETURN, _ALLOW), _give(errno.EPERM)]
+    return [*_guard(([_load(argument)], _IF_EQUAL, list(values))), _instruction(_RETURN, _ALLOW)]
+
+
+Condition = tuple[list[bytes], int, Sequence[int]]
+"""What loads a word, and a test that one of the values is to pass."""
+
+
+def _guard(*conditions: Condition) -> list[bytes]:
+    """Refuses where all conditions hold, and goes on to what follows it where one does not."""
+    found = [_give(errno.EPERM)]
+    for load, test, values in reversed(conditions):
+        last = len(values) - 1
+        tests = [
+            _instruction(test, value & _ALL_BITS, last - place, len(found) if place == last else 0)
+            for place, value in enumerate(values)
+        ]
+        found = [*load, *tests, *found]
+    return found
+
+
+def _no_time_limit(resource: int, new: int) -> list[bytes]:
+    """Refuses to set a limit of time; `new` is an address, 0 for who only asks which there is."""
+    of_time = ([_load(resource)], _IF_EQUAL, _TIME_LIMITS)
+    words = (_load(new), _load_upper(new))
+    return [each for word in words for each in _guard(of_time, ([word], _IF_ANY_BIT, [_ALL_BITS]))]
 
 
 def _unix_stream() -> list[bytes]:
@@ -155,11 +205,6 @@ def _unix_stream() -> list[bytes]:
     ]
 
 
-def _unless_any_bit(argument: int, mask: int) -> list[bytes]:
-    test = _instruction(_IF_ANY_BIT, mask, 0, 1)
-    return [_load(argument), test, _give(errno.EPERM), _instruction(_RETURN, _ALLOW)]
-
-
 def _unless_truncating(argument: int) -> list[bytes]:
     """A file that is opened for reading may be cut all the same; one that is opened for writing is Landlock's."""
     return [
@@ -172,8 +217,12 @@ def _unless_truncating(argument: int) -> list[bytes]:
 
 
 def _load(argument: int) -> bytes:
-    """The lower half of the argument: all of them are ints or flags below 2**32. Both machines are little-endian."""
+    """The lower half of the argument: all but addresses are ints or flags below 2**32. Both machines: little-endian."""
     return _instruction(_LOAD, _ARGUMENTS_AT + 8 * argument)
+
+
+def _load_upper(argument: int) -> bytes:
+    return _instruction(_LOAD, _ARGUMENTS_AT + 8 * argument + 4)
 
 
 def _give(code: int) -> bytes:

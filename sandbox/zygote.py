@@ -102,8 +102,12 @@ def fork_runner(control: Channel, confinement: Confinement, folder: Path, *, gpu
 
 
 def abilities(confinement: Confinement) -> dict[str, bool]:
-    """What this host lets strangers have."""
-    return {"gives_users": confinement.gives_users, "starts_others": confinement.starts_others}
+    """What this host lets strangers have, and whether a filter holds them."""
+    return {
+        "gives_users": confinement.gives_users,
+        "starts_others": confinement.starts_others,
+        "filters": confinement.filters,
+    }
 
 
 def reap(pid: int, user: int, runners: set[int]) -> int:

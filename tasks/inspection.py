@@ -121,7 +121,7 @@ class Inspection:
                 session.close()
         except InfrastructureFault as fault:
             printed = first_line(contender.told(session.runner.output.text()))
-            raise NotInspected(f"the tool did not start the kernel: {printed or fault}") from fault
+            raise NotInspected(f"the tool did not start the kernel, or was ended: {printed or fault}") from fault
 
 
 def _ended(session: Session, seconds: float) -> None:

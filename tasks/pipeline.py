@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import Any
 
-from domain.fault import InfrastructureFault, JobCancelled, KernelFault
+from domain.fault import JobCancelled, KernelFault
 from domain.job import Stage
 from domain.request import Request
 from domain.result import CANDIDATE, REFERENCE, Report, Speedup
@@ -20,6 +20,7 @@ from profiling.card import CardUnavailable
 from profiling.card_errors import CardError
 from tasks.afterwards import NOT_REACHED, SUSPICIOUS, look_at_launches, look_at_work
 from tasks.building import Building
+from tasks.card_blame import blame_reported, blame_tested
 from tasks.contender import Contender, Stopped
 from tasks.device_metrics import look_at_counters
 from tasks.environment import environment
@@ -76,6 +77,7 @@ def run(
                     bench.card_errors.clear()
                     with suppress(Stopped):
                         job.judge()
+                    blame_tested(job.contenders, bench, cancelled)
                     job.inspect()
                 finally:
                     job.stop()
@@ -87,7 +89,7 @@ def run(
             job.inspect()  # Which says that there is nothing to look into.
         finally:
             job.close()
-        job.blame_card()
+        blame_reported(job.card_errors)
         for contender in job.contenders:
             look_at_code(contender, request.artifacts, bench, cancelled)
         return job.report()
@@ -202,11 +204,6 @@ class _Job:
             return
         failed = any(contender.fault is not None for contender in self.contenders)
         self.card_errors = self.bench.card_errors.new(REPORT_S if failed else 0.0)
-
-    def blame_card(self) -> None:
-        """Raises InfrastructureFault where the card itself has failed: nothing that it did is a kernel's fault."""
-        if isinstance(self.card_errors, list) and (own := [error for error in self.card_errors if error.of_card]):
-            raise InfrastructureFault("; ".join(f"the driver reported Xid {each.xid}: {each.meaning}" for each in own))
 
     def _tell(self, rounds: Rounds) -> None:
         if self.reference is not None:

@@ -14,7 +14,7 @@ from tasks.loop import Loop
 
 EVERY_S = 1.0
 IN_A_ROW = 3
-"""Jobs that ended by a fault of ours on one worker, none between them that had a verdict."""
+"""Jobs that ended by a fault of ours on one worker, none between them whose kernel was run there to its verdict."""
 
 TEST_AGAIN_S = 300.0
 

@@ -140,7 +140,10 @@ if not held(ARGV[2]) then return 0 end
 redis.call('SET', job .. ':result', ARGV[4], 'EX', ARGV[3])
 redis.call('HSET', job, 'summary', ARGV[7])
 finish('completed', ARGV[11], ARGV[3])
-redis.call('HDEL', 'workers:faults', get('worker'))
+-- A build that failed has not shown that the device works, nor has what another worker ran in an earlier attempt.
+if get('timeline'):find('"stage":"validate","at":[%d.]+,"attempt":' .. ARGV[2] .. '}') then
+  redis.call('HDEL', 'workers:faults', get('worker'))
+end
 local texts = {unpack(ARGV, 12)}
 weigh(#ARGV[4] + #ARGV[7] + keep_texts(texts, ARGV[3]))
 if ARGV[6] ~= '' then keep_answer(ARGV[3]) end

@@ -1,4 +1,4 @@
-"""`python -m tests.chaos`: a long campaign of jobs and faults on a service of its own; prints the books."""
+"""`python -m tests.chaos`: a long campaign of jobs and faults, a minute without Redis among them; prints the books."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Fault(ABC):
 
 
 class Runner(Fault):
-    """The process that a submission runs in: the kernel's word for it, as nobody can tell who killed it."""
+    """The process that a submission runs in, which it was not that killed it."""
 
     state = State.RUNNING
 
@@ -162,14 +162,17 @@ class RedisRestart(Fault):
 
 
 class RedisAway(Fault):
-    """Mostly for a second or two, at times for as long as is promised."""
+    """Once for as long as is promised, the first time; then mostly for a second or two."""
 
     longest_s = LONGEST_AWAY_S
 
     def strike(self) -> None:
+        drawn = min(self.longest_s, 0.5 * self.draw.paretovariate(0.9))
+        away_s = drawn if self.made.absences_s else self.longest_s
         self.made.kill("redis")
-        time.sleep(min(self.longest_s, 0.5 * self.draw.paretovariate(0.9)))  # The fault itself.
+        time.sleep(away_s)  # The fault itself.
         self.made.start_redis()
+        self.made.absences_s.append(away_s)
 
 
 class Cancel(Fault):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
+import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -21,6 +23,8 @@ from redis.retry import Retry
 
 from domain.request import Request
 from domain.settings import settings
+from sandbox.file_access import SHARED_MEMORY
+from sandbox.identity import FIRST_USER
 from stack.environment import ROOT
 from tasks import lease
 from tasks.bench_folder import BenchFolder
@@ -34,6 +38,7 @@ from tests.tasks.jobs import until
 START_S = 90.0
 MARK = "STACK_TEST_MARK"
 HASTY = "tests.chaos.hasty"
+NUMBERS = re.compile(r"(?<![0-9A-Za-z])[0-9]{3,9}(?![0-9A-Za-z])")
 
 
 class Service:
@@ -50,6 +55,11 @@ class Service:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.redis = Redis.from_url(self.redis_url, retry=Retry(ExponentialBackoff(cap=0.2, base=0.01), 50))
         self.records = JobRecords(self.redis, ttl_s=600)
+        self.temporary = folder / "tmp"
+        self.temporary.mkdir()
+        self.absences_s: list[float] = []
+        """How long Redis was away, each time that it was on purpose."""
+        self._there_before = set(_shared())
         self.started = 0
         self.workers: set[str] = set()
         """Those that were started, and not killed since."""
@@ -123,8 +133,16 @@ class Service:
             assert self.processes.pop(name).wait(timeout=START_S) == 0, self.log(name)[-5000:]
 
     def assert_nothing_left(self) -> None:
-        """After `stop`: no process, no message, no lease, no folder but what the next owner removes."""
+        """After `stop`: no process, no message, no lease, no file; no folder but what the next owner removes."""
         until(lambda: not self._marked(), 10.0)
+        # Celery's pool makes a folder for its memory, whose file it deletes at once; a killed worker's stays, empty.
+        left = [path for path in self.temporary.iterdir() if not path.match("pymp-*") or any(path.iterdir())]
+        assert not left, left
+        # What other tests have there for a moment goes.
+        with suppress(AssertionError):
+            until(lambda: not self._left_to_all(), 30.0)
+        left = self._left_to_all()
+        assert not left, left
         lease.tidy()
         assert list((self.folder / "leases").iterdir()) == []
         work = self.folder / "state" / "work"
@@ -155,6 +173,10 @@ class Service:
                     found.append(process)
         return found
 
+    def _left_to_all(self) -> list[Path]:
+        """Files in folders that are everybody's, of the service's user or of one of its jobs'."""
+        return sorted(path for path, inode in set(_shared()) - self._there_before)
+
     def _start(self, name: str, command: list[str], **own: str) -> None:
         environment = {
             **os.environ,
@@ -162,6 +184,7 @@ class Service:
             "PORT": str(self.port),
             "STATE_DIR": str(self.folder / "state"),
             "LEASE_DIR": str(self.folder / "leases"),
+            "TMPDIR": str(self.temporary),
             "CUDA_VISIBLE_DEVICES": self.gpu or "",
             MARK: self.mark,
             **own,
@@ -170,6 +193,21 @@ class Service:
             self.processes[name] = subprocess.Popen(
                 command, cwd=ROOT, env=environment, stdout=log, stderr=log, preexec_fn=die_with_parent
             )
+
+
+def _shared() -> Iterator[tuple[Path, int]]:
+    """Files of jobs' users in the folders that are everybody's, and of this user in shared memory; with their inodes.
+
+    One that is named after a process that lives is that one's. This user's temporary files have their own folder.
+    """
+    for folder in (SHARED_MEMORY, Path(tempfile.gettempdir())):
+        for path in folder.iterdir() if folder.is_dir() else ():
+            with suppress(FileNotFoundError):
+                status = path.lstat()
+                ours = status.st_uid == os.geteuid() and folder == SHARED_MEMORY
+                named = any(psutil.pid_exists(int(number)) for number in NUMBERS.findall(path.name))
+                if (ours or status.st_uid >= FIRST_USER) and not named:
+                    yield path, status.st_ino
 
 
 def wire(request: Request) -> dict[str, Any]:

@@ -18,4 +18,5 @@ def test_one_fault_of_every_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     print(books)
     assert books.trouble == []
     assert books.jobs >= 12
+    assert books.longest_away_s == RedisAway.longest_s
     assert dict(books.struck) == {kind.__name__: 1 for kind in KINDS}

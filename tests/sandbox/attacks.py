@@ -229,6 +229,44 @@ return call(298, ctypes.create_string_buffer(struct.pack('II', 1, 128) + bytes(1
     "hidden memory": "return call(447, 0)",
 }
 
+DYING = {
+    "by its number": "os.kill(os.getpid(), 9)",
+    "by its group": "os.kill(0, 9)",
+    "by its group's number": "os.killpg(os.getpgid(0), 9)",
+    "with everybody": "os.kill(-1, 9)",
+    "by its thread": "signal.raise_signal(9)",
+    "by its thread alone": "call(200, os.getpid(), 9)",
+    "by a queued signal": "call(129, os.getpid(), 9, ctypes.create_string_buffer(128))",
+    "by a signal queued for its thread": "call(297, os.getpid(), os.getpid(), 9, ctypes.create_string_buffer(128))",
+    "by descriptor": "signal.pidfd_send_signal(os.pidfd_open(os.getpid()), 9)",
+    "by a child": """
+me, (read_end, write_end) = os.getpid(), os.pipe()
+if not os.fork():
+    os.setsid()
+    for target in (me, -me, -1):
+        try:
+            os.kill(target, 9)
+        except OSError as error:
+            os.write(write_end, error.strerror.encode())
+    os._exit(0)
+os.wait()
+os.close(write_end)
+assert os.read(read_end, 99).count(b'not permitted') == 3
+raise PermissionError('a child may not either')""",
+    "by a child's end": "call(56, 9, 0, 0, 0, 0) or os._exit(0)",
+    "by what a descriptor signals with": "fcntl.fcntl(os.pipe()[0], fcntl.F_SETSIG, 9)",
+    "by its time": "resource.prlimit(0, resource.RLIMIT_CPU, (1, 1))",
+    "by its time, by the older call": "call(160, 0, struct.pack('QQ', 1, 1))",
+    "by its time, from a place that looks like none": """
+libc.mmap.restype = ctypes.c_void_p
+place = libc.mmap(ctypes.c_void_p(1 << 40), 4096, 3, 0x32, -1, 0)
+assert place == 1 << 40
+ctypes.memmove(place, struct.pack('QQ', 1, 1), 16)
+call(302, 0, 0, ctypes.c_void_p(place), 0)""",
+    "by its time at real-time priority": "resource.prlimit(0, resource.RLIMIT_RTTIME, (1, 1))",
+}
+"""By SIGKILL, so that it would seem to be somebody else's doing. All of them have to be refused."""
+
 FOREIGN = {
     "a call by the table of x32": "return libc.syscall(ctypes.c_long(0x40000000 | 39))",
     "a call by the table of i386": """
@@ -328,7 +366,7 @@ def attacks() -> list[Attack]:
     """All of them."""
     refused = {
         **{"reading": SECRETS, "links": LINKS, "writing": WRITING, "processes": PROCESSES},
-        **{"network": NETWORK, "privileges": PRIVILEGES, "calls": CALLS, "leaving": LEAVING},
+        **{"network": NETWORK, "privileges": PRIVILEGES, "calls": CALLS, "dying": DYING, "leaving": LEAVING},
     }
     found = [
         Attack(f"{kind}: {name}", body, SEEN_IN_TIME.get(name, ()))

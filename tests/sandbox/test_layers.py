@@ -26,7 +26,7 @@ print("it starts")
 """
 
 BEFORE_ITS_TIME = """
-import errno, os, signal, socket, sys
+import errno, os, resource, signal, socket, sys
 from sandbox import seccomp
 from sandbox.limits import no_new_privileges
 no_new_privileges()
@@ -51,6 +51,9 @@ found = [
     refused(socket.socket, socket.AF_UNIX), refused(socket.socket, socket.AF_UNIX, socket.SOCK_DGRAM),
     refused(socket.socket, socket.AF_INET), refused(os.setpriority, os.PRIO_PROCESS, outside, 5),
     refused(os.setpriority, os.PRIO_PROCESS, 0, 5),
+    refused(os.kill, os.getpid(), 9), refused(os.kill, 0, 9), refused(signal.raise_signal, 9),
+    refused(resource.prlimit, 0, resource.RLIMIT_CPU, (9, 9)), refused(resource.getrlimit, resource.RLIMIT_CPU),
+    refused(resource.prlimit, outside, resource.RLIMIT_NOFILE),
 ]
 names = [errno.errorcode.get(code, "done") for code in found]
 print(" ".join(names))
@@ -124,4 +127,6 @@ def test_what_landlock_does_not_keep_on_old_kernels_seccomp_does(tmp_path: Path)
     )
     signals = "EPERM EPERM done EPERM"
     files = "EPERM EPERM done EPERM"
-    assert done.stdout.split() == [*signals.split(), *files.split(), "done", "EPERM", "EPERM", "EPERM", "done"]
+    others = "done EPERM EPERM EPERM done"
+    deadly = "EPERM EPERM EPERM EPERM done EPERM"
+    assert done.stdout.split() == f"{signals} {files} {others} {deadly}".split()

@@ -10,9 +10,10 @@ import httpx
 import pytest
 from redis import Redis
 
-from domain.job import State
+from domain.job import Stage, State
 from domain.kernel import Kernel, KernelType
 from domain.request import Request
+from domain.result import Status
 from tasks import quarantine, reconciler, self_test
 from tasks.device import CPU
 from tasks.heartbeat import Heartbeat, workers
@@ -37,16 +38,36 @@ def fail(records: JobRecords, worker: str, job_id: str) -> None:
     records.cancel(job_id)
 
 
+def judge(records: JobRecords, worker: str, job_id: str, *stages: Stage, status: Status = Status.PASSED) -> None:
+    records.create(job_id, EVALUATE)
+    claim = records.claim(worker)
+    assert claim is not None and claim.job_id == job_id
+    for stage in stages:
+        assert records.advance(job_id, claim.attempt, stage)
+    assert records.complete(job_id, claim.attempt, report(status).body(job_id))
+
+
 def test_faults_in_a_row_are_counted_and_a_verdict_ends_the_row(records: JobRecords, redis: Redis) -> None:
     fail(records, "w", "a")
     fail(records, "w", "b")
     fail(records, "other", "c")
     assert redis.hgetall(FAULTS) == {b"w": b"2", b"other": b"1"}
-    records.create("good", EVALUATE)
-    claim = records.claim("w")
-    assert claim is not None
-    assert records.complete("good", claim.attempt, report().body("good"))
+    judge(records, "w", "broken", Stage.BUILD, status=Status.COMPILE_ERROR)
+    assert redis.hgetall(FAULTS) == {b"w": b"2", b"other": b"1"}, "nothing was run on its device"
+    judge(records, "w", "good", Stage.BUILD, Stage.LOAD, Stage.VALIDATE)
     assert redis.hgetall(FAULTS) == {b"other": b"1"}
+
+
+def test_what_ran_on_another_worker_says_nothing_of_this_one(records: JobRecords, redis: Redis) -> None:
+    fail(records, "w", "b")
+    records.create("a", EVALUATE)
+    assert records.claim("other") is not None
+    assert records.advance("a", 1, Stage.VALIDATE)
+    assert records.requeue("a", 1, "its worker died")
+    assert records.claim("w") is not None
+    assert records.advance("a", 2, Stage.BUILD)
+    assert records.complete("a", 2, report(Status.COMPILE_ERROR).body("a"))
+    assert redis.hgetall(FAULTS) == {b"w": b"1", b"other": b"1"}
 
 
 def test_a_device_that_fails_its_test_takes_no_jobs_until_it_passes(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -17,6 +18,8 @@ from redis import Redis
 from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
+from api import create_app
+from api.desk import KEY, Desk
 from domain.job import Stage, State
 from domain.kernel import Kernel, KernelType
 from domain.request import Request
@@ -30,6 +33,12 @@ from tests.tasks.jobs import seen, until
 
 ROOT = Path(__file__).resolve().parents[2]
 START_S = 60.0
+BUSY_S = 0.3
+"""CPU time that a runner without a submission has not used."""
+
+CANCELLED_S = 1.0
+"""What is promised, of a machine that is not busy with other things: of a few tries one has to do."""
+CANCEL_TRIES = 3
 
 RIGHT = "def kernel_fn(x):\n    return x + 1\n\ndef get_inputs():\n    return [torch.zeros(8)]\n"
 HANGS = "def kernel_fn(x):\n    while True:\n        pass\n\ndef get_inputs():\n    return [torch.zeros(8)]\n"
@@ -198,6 +207,38 @@ def test_a_job_outlives_a_restart_of_redis(tmp_path: Path) -> None:
     server.wait()
 
 
+def busy_runner(worker: psutil.Process) -> psutil.Process | None:
+    """One that is computing; a zygote's child, of one of the pool's."""
+    zygotes = [zygote for child in worker.children() for zygote in child.children()]
+    with suppress(psutil.NoSuchProcess):
+        runners = [runner for zygote in zygotes for runner in zygote.children()]
+        return next((runner for runner in runners if runner.cpu_times().user > BUSY_S), None)
+    return None
+
+
+def test_a_cancelled_jobs_runner_is_gone_within_a_second(
+    worker: psutil.Process, records: JobRecords, redis: Redis
+) -> None:
+    app = create_app()
+    took_s: list[float] = []
+    while min(took_s, default=CANCELLED_S) >= CANCELLED_S and len(took_s) < CANCEL_TRIES:
+        job_id = submit(records, request(HANGS))
+        until(lambda: busy_runner(worker), START_S)
+        runner = busy_runner(worker)
+        assert runner is not None and seen(records, job_id).stage is Stage.VALIDATE
+        pidfd = os.pidfd_open(runner.pid)
+        asked_at = time.monotonic()
+        assert app.test_client().delete(f"/job/{job_id}").status_code == 202
+        gone, _, _ = select.select([pidfd], [], [], START_S)
+        took_s.append(time.monotonic() - asked_at)
+        os.close(pidfd)
+        assert gone
+        until(lambda job_id=job_id: seen(records, job_id).state is State.CANCELLED)
+    assert min(took_s) < CANCELLED_S, took_s
+    desk: Desk = app.extensions[KEY]
+    desk.waiters.close()
+
+
 def test_a_cancelled_job_ends_wherever_it_is_and_the_next_has_the_device(
     worker: psutil.Process, records: JobRecords, redis: Redis, tmp_path: Path
 ) -> None:
@@ -210,13 +251,8 @@ def test_a_cancelled_job_ends_wherever_it_is_and_the_next_has_the_device(
     records.cancel(queued)
     assert seen(records, queued).state is State.CANCELLED
     assert seen(records, behind).queue_position == 0
-    busy = [each for each in worker.children(recursive=True) if each.cpu_times().user > 0 and not each.children()]
-    began = time.monotonic()
     records.cancel(running)
     until(lambda: seen(records, running).state is State.CANCELLED, 5.0)
-    took = time.monotonic() - began
-    print(f"cancelled after {took:.2f} s")  # Promised is 1 s (docs/measurements.md); a busy machine may need longer.
-    until(lambda: any(not each.is_running() for each in busy), 5.0)
     until(lambda: ended(records, waiting) and ended(records, behind), START_S)
     assert seen(records, waiting).state is seen(records, behind).state is State.COMPLETED
     assert seen(records, queued).attempt == 0

@@ -1,0 +1,74 @@
+"""Whether it was the card that failed: by the driver's reports, and by a runner of our own where a kernel says so.
+
+Reports come by NVML's events, which some containers do not have. There a failing card is an exception in the kernel.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable
+
+from domain.fault import InfrastructureFault, KernelFault
+from domain.result import Status
+from profiling.card import CardUnavailable
+from profiling.card_errors import CardError
+from sandbox.scratch import remove
+from tasks.contender import Contender
+from tasks.workbench import Workbench, deadline_in
+
+TEST_S = 60.0
+OF_A_CARD = re.compile(
+    r"uncorrectable|ECCUncorrectable|fallen off the bus|GPU[ _]is[ _]lost|busy or unavailable|Devices?_?Unavailable"
+    r"|no CUDA-capable device|No CUDA GPUs are available|CUDA_ERROR_NO_DEVICE|cudaErrorNoDevice|Found no NVIDIA driver"
+    r"|CUDA[^\n]*initialization error|cudaErrorInitializationError|CUDA_ERROR_NOT_INITIALIZED"
+    r"|CUDA[^\n]*unknown error|cudaErrorUnknown|CUDA_ERROR_UNKNOWN|hardware error|cudaErrorSystemNotReady"
+    r"|CUDA_ERROR_SYSTEM_NOT_READY|system not yet initialized|SystemDriverMismatch|SYSTEM_DRIVER_MISMATCH",
+    re.IGNORECASE,
+)
+"""What a wrong kernel on a sound card does not cause; a launch that failed and an illegal address are not among it."""
+
+log = logging.getLogger(__name__)
+
+
+def blame_reported(errors: list[CardError] | CardUnavailable | None) -> None:
+    """Raises InfrastructureFault where the card itself has failed: nothing that it did is a kernel's fault."""
+    if isinstance(errors, list) and (own := [error for error in errors if error.of_card]):
+        raise InfrastructureFault("; ".join(f"the driver reported Xid {each.xid}: {each.meaning}" for each in own))
+
+
+def blame_tested(contenders: Iterable[Contender], bench: Workbench, cancelled: Callable[[], bool]) -> None:
+    """Raises InfrastructureFault where a kernel failed as by a failing card, and a runner of our own fails too.
+
+    The text is the submission's own word, so that it never counts by itself. Needs the device's lease; ends the
+    contenders' runners where it tests, as they may hold all of the memory. Raises JobCancelled.
+    """
+    suspects = [contender for contender in contenders if _names_a_card(contender)]
+    if not suspects or not bench.device.is_cuda:
+        return
+    for contender in contenders:
+        contender.close()
+    folder = bench.private_folder(bench.folder / "test")
+    try:
+        session = bench.session(folder, gpu=True, deadline=deadline_in(TEST_S), cancelled=cancelled)
+        try:
+            session.open_device()
+            session.opened()
+        finally:
+            session.close()
+    except KernelFault as fault:
+        if fault.status is Status.OUT_OF_MEMORY:
+            return  # Somebody else holds it: that says nothing of the card.
+        raise InfrastructureFault(f"the card fails in a runner without a submission too: {fault}") from fault
+    finally:
+        remove(folder)
+    log.info("the %s failed as by a failing card, which works in a runner of our own", suspects[0].role)
+
+
+def _names_a_card(contender: Contender) -> bool:
+    """Also in what it printed: a library in C++ that throws aborts the process."""
+    fault = contender.fault
+    if fault is None or fault.status not in (Status.RUNTIME_ERROR, Status.CRASHED):
+        return False
+    printed = contender.session.runner.output.text() if contender.session is not None else contender.output
+    return OF_A_CARD.search("\n".join((fault.message, fault.log, printed))) is not None
