@@ -119,6 +119,80 @@ def gpu_mode_task(tmp_path: Path) -> Path:
     return write(tmp_path / "tasks", files)
 
 
+STRUCTURES = """
+from typing import NamedTuple
+
+import torch
+
+
+class Data(NamedTuple):
+    x: torch.Tensor
+    more: dict
+"""
+OF_STRUCTURES = """
+import dataclasses
+
+import torch
+from task import Data
+from checking import make_match_reference
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    scale: float
+    dtype: torch.dtype
+
+    def __post_init__(self):
+        object.__setattr__(self, "scale", self.scale + 0.5)
+
+    @property
+    def doubled(self):
+        return 2 * self.scale
+
+
+def ref_kernel(data):
+    return (data.x * data.more["config"].doubled).to(data.more["config"].dtype)
+
+
+def generate_input(size, seed):
+    x = torch.randn(size, generator=torch.Generator().manual_seed(seed))
+    return Data(x, {"config": Config(1.0, torch.float32), "out": torch.empty(size), "flags": [True, None]})
+
+
+check_implementation = make_match_reference(ref_kernel, rtol=1e-3, atol=1e-4)
+"""
+FILLS = """
+import torch
+
+
+def custom_kernel(data):
+    x, more = data
+    return torch.mul(x, 3.0 * (more["config"].scale == 1.5), out=more["out"])
+"""
+KNOWS_THE_CLASS = """
+from reference import Config
+
+
+def custom_kernel(data):
+    assert isinstance(data.more["config"], Config)
+    return (data.x * data.more["config"].doubled).to(data.more["config"].dtype)
+"""
+
+
+def gpu_mode_structures(tmp_path: Path) -> Path:
+    """Data of the task's named tuple, with a dict, a buffer in it, and a dataclass of the reference's."""
+    files = {
+        "checking.py": CHECKING,
+        "eval.py": "raise SystemExit('not ours')\n",
+        "scale/task.yml": TASK.replace('  - {"size": 64, "seed": 2}\n', ""),
+        "scale/task.py": STRUCTURES,
+        "scale/reference.py": OF_STRUCTURES,
+        "scale/submission_fills.py": FILLS,
+        "scale/submission_knows.py": KNOWS_THE_CLASS,
+    }
+    return write(tmp_path / "tasks", files)
+
+
 SCALED = {
     "name": "scaled_rows",
     "description": "Rows times a number.",

@@ -10,7 +10,7 @@ import pytest
 
 from kernel_eval_client.suites import read
 from tests.client.failing import Reply, Told, listening
-from tests.client.suite_files import flashinfer_set, gpu_mode_task, kernelbench_folder
+from tests.client.suite_files import flashinfer_set, gpu_mode_structures, gpu_mode_task, kernelbench_folder
 from tests.client.test_cli import QUICK, Command, run  # noqa: F401
 from tests.conftest import free_port
 
@@ -72,6 +72,17 @@ def test_gpu_mode_s_tasks_are_judged(run: Command, tmp_path: Path) -> None:  # n
     assert one["comparison"]["atol"] == 1e-4 and not one["inputs"]["fresh_sets_equal"]
     assert scores["submission"]["correct"] == {**scores["submission"]["correct"], "count": 3, "of": 3}
     assert scores["submission"]["fast"]["1"]["of"] == 1
+
+
+@pytest.mark.slow
+def test_gpu_mode_s_structures_are_made_again(run: Command, tmp_path: Path) -> None:  # noqa: F811
+    """A buffer in a dict is no input; named tuples, dataclasses and dtypes reach both sides as they were made."""
+    folder = gpu_mode_structures(tmp_path)
+    chosen = ("--only", "*test_0", "--results", tmp_path / "r.jsonl", "--json", *BRIEF)
+    assert run("suite", folder, *chosen) == 0, run.out
+    found, _ = lines(run)
+    name = "scale/test_0:submission"
+    assert verdicts(found) == {f"{name}_fills": "passed", f"{name}_knows": "passed"}
 
 
 @pytest.mark.slow
