@@ -246,6 +246,15 @@ def test_doctor_names_the_layers_that_do_not_hold(run: Command) -> None:
     assert "triton" in checks["toolchain"]["fix"] and checks["gpu"]["found"] == "1: H200"
 
 
+def test_what_every_command_takes_may_stand_before_it(capsys: pytest.CaptureFixture[str]) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    assert main(["--json", "--url", url, "--patience", "0", "doctor"]) == 3
+    (check,) = json.loads(capsys.readouterr().out)["checks"]
+    assert url in check["found"]
+    assert main(["--url", "http://127.0.0.1:1", "doctor", "--url", url, "--json", "--patience", "0"]) == 3
+    assert url in capsys.readouterr().out
+
+
 def test_no_service_is_its_own_exit(run: Command, files: Path) -> None:
     run.url = f"http://127.0.0.1:{free_port()}"
     assert run("evaluate", files / "twice.py", "--patience", "0", "--json") == 3
