@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -10,7 +10,7 @@ from rich.text import Text
 
 from kernel_eval_client.async_client import Finished
 from kernel_eval_client.cli import show_device
-from kernel_eval_client.cli.wording import BAD, DIM, GOOD, milliseconds, plain, short
+from kernel_eval_client.cli.wording import BAD, DIM, GOOD, milliseconds, of_command, plain, short
 from kernel_eval_client.errors import CallerError, KernelEvalError, ServiceError
 from kernel_eval_client.explain import excerpt, spots
 from kernel_eval_client.job import Job
@@ -141,7 +141,7 @@ def error(console: Console, found: KernelEvalError) -> None:
         return
     console.print(Text("kernel-eval: the request is not valid", style=BAD))
     for each in fields:
-        console.print(Text(f"  {each}"))
+        console.print(Text(f"  {of_command(str(each))}"))
 
 
 def job(console: Console, found: Job) -> None:
@@ -186,6 +186,13 @@ def summary(console: Console, found: Iterable[Finished]) -> None:
         )
     console.print(table)
     console.print("\n" + ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())))
+
+
+def skipped(console: Console, found: Mapping[str, str]) -> None:
+    """What a batch left out, and why: one line for each reason."""
+    for why in dict.fromkeys(found.values()):
+        names = ", ".join(name for name, each in found.items() if each == why)
+        console.print(Text(f"skipped, as no submission ({why}): {names}", style=DIM))
 
 
 def whole(*titles: str) -> Table:
