@@ -196,7 +196,12 @@ def gpu_mode_structures(tmp_path: Path) -> Path:
 SCALED = {
     "name": "scaled_rows",
     "description": "Rows times a number.",
-    "axes": {"rows": {"type": "var"}, "width": {"type": "const", "value": 8}},
+    "axes": {
+        "rows": {"type": "var"},
+        "half": {"type": "const", "value": 4},
+        "width": {"type": "expr", "expression": "twice"},
+        "twice": {"type": "expr", "expression": "half * 2 + rows // 100"},
+    },
     "inputs": {
         "x": {"shape": ["rows", "width"], "dtype": "float32"},
         "scale": {"shape": None, "dtype": "float32"},
@@ -220,9 +225,10 @@ def workload(name: str, uuid: str, axes: dict[str, int], **inputs: Any) -> str:
     return json.dumps({"definition": name, "workload": {"uuid": uuid, "axes": axes, "inputs": inputs}}) + "\n"
 
 
-def solution(name: str, entry: str, source: str) -> str:
+def solution(name: str, entry: str, source: str, **others: str) -> str:
     spec = {"language": "python", "target_hardware": ["LOCAL"], "entry_point": entry}
     files = [{"path": entry.partition("::")[0], "content": source}]
+    files += [{"path": path.replace("_py", ".py"), "content": text} for path, text in others.items()]
     return json.dumps({"name": name, "definition": "scaled_rows", "author": "us", "spec": spec, "sources": files})
 
 
@@ -261,6 +267,22 @@ def flashinfer_set(tmp_path: Path) -> Path:
             "import torch\n\ndef go(x, scale, y, n):\n    torch.mul(x, scale, out=y)\n    torch.neg(x, out=n)\n",
         ),
         "solutions/wrong.json": solution("wrong", "main.py::run", "def run(x, scale):\n    return x + scale, -x\n"),
+        "solutions/keywords.json": solution(
+            "keywords", "main.py::run", "def run(*, scale, x):\n    return {'negative': -x, 'y': scale * x}\n"
+        ),
+        "solutions/reordered.json": solution(
+            "reordered", "main.py::run", "def run(negative, y, scale, x):\n    y[:] = x * scale\n    negative[:] = -x\n"
+        ),
+        "solutions/several.json": solution(
+            "several",
+            "main.py::run",
+            "from .rows import run\n",
+            rows_py="from . import base\n\ndef run(scale, x):\n    return base.times(x, scale), -x\n",
+            base_py="import inspect\n\ndef times(a, b):\n    assert 'a * b' in inspect.getsource(times)\n"
+            "    return a * b\n",
+        ),
+        "solutions/stranger.json": solution("stranger", "main.py::run", "def run(x, *, factor):\n    return x, -x\n"),
+        "solutions/header.json": solution("header", "main.py::run", "def run(x, scale):\n    pass\n", notes="#\n"),
         "solutions/host.json": solution("host", "main.cpp::run", "int main;"),
     }
     root = write(tmp_path / "traces", files)

@@ -92,7 +92,8 @@ def test_flashinfer_s_workloads_are_judged(run: Command, tmp_path: Path) -> None
     found, _ = lines(run)
     name = "scaled_rows/aaaa0001"
     assert verdicts(found) == {
-        f"{name}:host": None,
+        **dict.fromkeys((f"{name}:host", f"{name}:stranger", f"{name}:header")),
+        **dict.fromkeys((f"{name}:keywords", f"{name}:reordered", f"{name}:several"), "passed"),
         f"{name}:returns": "passed",
         f"{name}:writes": "passed",
         f"{name}:wrong": "wrong_result",

@@ -16,7 +16,8 @@ from kernel_eval_client.errors import CallerError
 from kernel_eval_client.kernel import Kernel, KernelType, guess_type
 from kernel_eval_client.suites.folder import text_of
 from kernel_eval_client.suites.gpu_mode_check import tolerances_of
-from kernel_eval_client.suites.gpu_mode_source import ENTRY, REFERENCE, entry, inputs, with_prelude
+from kernel_eval_client.suites.gpu_mode_source import ENTRY, REFERENCE, entry, inputs
+from kernel_eval_client.suites.modules import prelude, with_prelude
 from kernel_eval_client.suites.problem import Candidate, NotOurs, Problem
 
 TASK = "task.yml"
@@ -51,10 +52,10 @@ def _problems(folder: Path, title: str, task: Mapping[str, Any], candidates: Pat
     found = []
     for label, text in _submissions(folder, title, candidates):
         wanted = _CLASS.search(source) or _OF_REFERENCE.search(text)
-        theirs = _prelude({**modules, REFERENCE: source} if wanted else modules)
+        theirs = prelude({**modules, REFERENCE: source} if wanted else modules)
         found.append(Candidate(label, _kernel(with_prelude(theirs, text) + entry("custom_kernel"), guess_type(text))))
     for kind, number, case in cases:
-        judged = with_prelude(_prelude(modules), source) + inputs(case) + entry("ref_kernel")
+        judged = with_prelude(prelude(modules), source) + inputs(case) + entry("ref_kernel")
         reference = _kernel(judged, KernelType.TORCH)
         name = f"{title}/{kind[:-1]}_{number}"
         yield Problem(name, reference, found, None, about, kind == "benchmarks", None, tolerances)
@@ -95,15 +96,6 @@ def _modules(folder: Path, task: Mapping[str, Any]) -> dict[str, str]:
             raise NotOurs(f"it brings a file {name}; a kernel is one source of Python")
         modules[name.removesuffix(".py")] = text_of(folder / source)
     return modules
-
-
-def _prelude(modules: Mapping[str, str]) -> str:
-    """One line that puts them where `import` finds them."""
-    lines = "".join(
-        f"_m = sys.modules[{name!r}] = types.ModuleType({name!r}); exec({text!r}, _m.__dict__); "
-        for name, text in modules.items()
-    )
-    return f"import sys, types; {lines}del sys, types" if lines else ""
 
 
 def _submissions(folder: Path, title: str, candidates: Path | None) -> Iterator[tuple[str, str]]:

@@ -114,17 +114,6 @@ def entry(function: str) -> str:
     return _ENTRY_SOURCE % function
 
 
-def with_prelude(prelude: str, source: str) -> str:
-    """The prelude in place of the first line where that is a comment, so that line numbers stay."""
-    if not prelude:
-        return source
-    lines = source.splitlines()
-    future = [number for number, line in enumerate(lines) if line.startswith("from __future__")]
-    place = future[-1] + 1 if future else 0
-    rest = lines[place + 1 :] if lines[place : place + 1] and lines[place].startswith("#") else lines[place:]
-    return "\n".join([*lines[:place], prelude, *rest]) + "\n"
-
-
 def inputs(case: Mapping[str, Any]) -> str:
     """`get_inputs` for one case. Its seed is drawn anew each time: with the task's own every set would be the same."""
     arguments = ", ".join(f"{name!r}: {value!r}" for name, value in case.items() if name != "seed")
