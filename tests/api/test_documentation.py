@@ -39,6 +39,9 @@ def test_every_operation_is_there(client: FlaskClient) -> None:
     assert {
         (method, path) for path, item in spec["paths"].items() for method in item if method != "parameters"
     } == OPERATIONS
+    tags = [tag["name"] for tag in spec["tags"]]
+    operations = [item[method] for item in spec["paths"].values() for method in item if method != "parameters"]
+    assert {name for operation in operations for name in operation["tags"]} == set(tags) and len(tags) == 3
     submit = spec["paths"]["/evaluate"]["post"]
     assert {"200", "202", "400", "413", "415", "409", "500", "503"} <= set(submit["responses"])
     assert "application/problem+json" in submit["responses"]["400"]["content"]
