@@ -9,6 +9,7 @@ from typing import Any
 from apiflask import APIBlueprint, APIFlask
 from flask import Response, render_template, send_from_directory
 
+from api import answer_examples, webhook_document
 from api.problems import CONTENT_TYPE
 from api.schemas.problem import ProblemSchema
 
@@ -19,6 +20,8 @@ DESCRIPTION = """\
 POST a GPU kernel, alone (`/evaluate`) or against a reference (`/compare`); ask `/job/<id>` for the verdict, or wait for
 it with `?wait=SECONDS`. Every verdict about a kernel, wrong, crashed and timed out included, is a 200 with
 `kernel_exec_result`; errors are problem documents (RFC 9457) that name the field at fault."""
+TAGS = {"Submissions": "A kernel in.", "Jobs": "A verdict out.", "Service": "How the service is."}
+"""Those of the blueprints, in their order. As APIFlask's own setting they would keep it from tagging any operation."""
 ONE_DAY_S = 86_400
 
 KEY_SCHEME = "api_key"
@@ -59,12 +62,22 @@ def asset(name: str) -> Response:
     return send_from_directory(_assets(), name, max_age=ONE_DAY_S)
 
 
-def _with_refusals(spec: dict[str, Any] | str) -> dict[str, Any] | str:
+def _whole(spec: dict[str, Any] | str) -> dict[str, Any] | str:
+    """The document with all that APIFlask does not write."""
+    assert isinstance(spec, dict), "the document is made as JSON"
+    _with_refusals(spec)
+    _with_examples(spec)
+    spec["components"]["schemas"][webhook_document.NAME] = webhook_document.SCHEMA
+    spec["webhooks"] = webhook_document.webhooks()
+    spec["tags"] = [{"name": name, "description": description} for name, description in TAGS.items()]
+    return spec
+
+
+def _with_refusals(spec: dict[str, Any]) -> None:
     """The document with what every operation may answer besides, and all errors as the problem documents they are.
 
     API keys are asked for or, on a loopback address, not ({}).
     """
-    assert isinstance(spec, dict), "the document is made as JSON"
     for path, item in spec["paths"].items():
         for operation in (each for each in item.values() if "responses" in each):
             operation["security"] = [{}, {KEY_SCHEME: []}]
@@ -78,7 +91,18 @@ def _with_refusals(spec: dict[str, Any] | str) -> dict[str, Any] | str:
             for status, response in responses.items():
                 if status >= "400":
                     response["content"] = {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    return spec
+
+
+def _with_examples(spec: dict[str, Any]) -> None:
+    """Every JSON answer with one of its kind."""
+    for path, item in spec["paths"].items():
+        for method, operation in item.items():
+            for status, response in operation.get("responses", {}).items():
+                for content in response.get("content", {}).values():
+                    name = content["schema"].get("$ref", "").rpartition("/")[2]
+                    example = answer_examples.of(name, method, path, status)
+                    if example is not None:
+                        content["example"] = example
 
 
 def configure(app: APIFlask) -> None:
@@ -86,11 +110,6 @@ def configure(app: APIFlask) -> None:
     app.config.update(
         OPENAPI_VERSION="3.1.0",
         DESCRIPTION=DESCRIPTION,
-        TAGS=[
-            {"name": "Submissions", "description": "A kernel in."},
-            {"name": "Jobs", "description": "A verdict out."},
-            {"name": "Service", "description": "How the service is."},
-        ],
         LICENSE={"name": "MIT", "identifier": "MIT"},
         AUTO_OPERATION_ID=True,
         SECURITY_SCHEMES={KEY_SCHEME: {"type": "http", "scheme": "bearer", "description": "A key of `stack keys`."}},
@@ -99,4 +118,4 @@ def configure(app: APIFlask) -> None:
         VALIDATION_ERROR_SCHEMA=ProblemSchema,
         HTTP_ERROR_SCHEMA=ProblemSchema,
     )
-    app.spec_processor(_with_refusals)
+    app.spec_processor(_whole)

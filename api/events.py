@@ -91,9 +91,10 @@ class Seen:
         for step in steps[self.steps :]:
             self.steps += 1
             yield self._event("stage", {"job_id": view.job_id, **step})
-        if view.right_so_far is not None and not self.verdict:
+        right = _compared(view) if view.state.terminal else view.right_so_far
+        if right is not None and not self.verdict:
             self.verdict = True
-            yield self._event("verdict", {"job_id": view.job_id, "right": view.right_so_far, "final": False})
+            yield self._event("verdict", {"job_id": view.job_id, "right": right, "final": view.state.terminal})
         if view.state.terminal:
             self.done = True
             yield self._event("done", _end(view))
@@ -110,6 +111,12 @@ def _stream(waiters: Waiters, view: JobView, seen: Seen) -> Iterator[str]:
             yield ": still there\n\n"
         else:
             yield from seen.news(now)
+
+
+def _compared(view: JobView) -> bool | None:
+    """Whether a comparison's answers were right in the end; None where none were compared."""
+    kernel: dict[str, Any] = (view.result or {}).get("kernel_exec_result") or {}
+    return kernel.get("correctness") if kernel.get("comparison") is not None else None
 
 
 def _end(view: JobView) -> dict[str, Any]:

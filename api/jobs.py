@@ -23,6 +23,13 @@ blueprint = APIBlueprint("jobs", __name__, tag="Jobs")
 
 MAX_PAGE = 1000
 _NO_JOB = {404: "No such job", 503: "The broker cannot be reached"}
+_CANCELLING: dict[Any, Any] = {
+    202: {
+        "description": "It is running and will stop shortly",
+        "content": {"application/json": {"schema": JobSchema}},
+    },
+    **_NO_JOB,
+}
 
 
 class ListQuerySchema(WireSchema):
@@ -49,7 +56,7 @@ def read(job_id: str, query_data: dict[str, Any]) -> Response:
 @blueprint.delete("/job/<job_id>")
 @blueprint.input(WaitQuerySchema, location="query")
 @blueprint.output(JobSchema, description="The job, terminal: cancelled, or as it ended before")
-@blueprint.doc(summary="Cancel a job", responses={202: "It is running and will stop shortly", **_NO_JOB})
+@blueprint.doc(summary="Cancel a job", responses=_CANCELLING)
 def cancel(job_id: str, query_data: dict[str, Any]) -> Response:
     """Cancels a queued job at once; stops a running one, which takes a moment (202; 200 if waited for).
 

@@ -244,6 +244,9 @@ class ResultSchema(Schema):
     ref_runtime = fields.Dict(metadata={"description": "/compare only: the reference's times in ms."})
     ref_result = fields.Dict(metadata={"description": "/compare only."})
     speedup = fields.Dict(allow_none=True, metadata={"description": "/compare only; null when not measured."})
+    no_speedup = fields.String(
+        allow_none=True, metadata={"description": "/compare only: why there is no `speedup`, and what helps."}
+    )
     environment = fields.Dict()
     budget = fields.Dict(metadata={"description": "`name`, and in `left_out` what that budget did not look at."})
     reused_from = fields.Dict(

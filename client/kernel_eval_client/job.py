@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernel_eval_client.result import AnswerError, Result
+from kernel_eval_client.untyped import member, text
 
 TERMINAL = frozenset({"completed", "failed", "cancelled"})
 
@@ -37,6 +38,11 @@ class Job:
     raw: Mapping[str, Any] = field(repr=False)
     told: str | None = None
     batch_index: int | None = None
+
+    @property
+    def verdict(self) -> str | None:
+        """What was found; None before that, and of a job that was not judged. In a list from its `summary`."""
+        return self.result.verdict if self.result is not None else text(member(self.raw, "summary", "verdict"))
 
     @property
     def done(self) -> bool:

@@ -40,8 +40,9 @@ def contract_from(
     no valid indices, of floats with an infinity or a NaN, and of what `inline` names. `inline=True` sends all,
     `inline=False` none: standard normal then. An output's values are never sent.
 
-    Raises TypeError for an argument that is no tensor, array or scalar, ValueError for an unknown dtype, a name or
-    position that is not there, or more than 16 MiB of inline data.
+    Raises TypeError for an argument that is no tensor, array or scalar, ValueError for one that a contract cannot
+    describe (an unknown dtype, sparse, overlapping, without values, a scalar that is no finite number or over 64 bits),
+    a name or position that is not there, or more than 16 MiB of inline data.
     """
     named = list(args.items()) if isinstance(args, Mapping) else [(f"arg{i}", arg) for i, arg in enumerate(args)]
     roles = {**_places(outputs, named, "output"), **_places(inouts, named, "inout")}
@@ -54,11 +55,11 @@ def contract_from(
         if not _is_tensor(value):
             specs.append(_scalar(name, value, position in constexprs))
             continue
-        spec = _described(value)
+        spec = _described(name, value)
         if role != "output":
-            init = TensorInit("randn") if draw_all else _likeness(value, spec.dtype)
-            send = not draw_all and (send_all or position in chosen or init is None)
-            raw = _bytes_of(value) if send else None
+            init, raw = TensorInit("randn"), None
+            if not draw_all:
+                init, raw = _content(name, value, spec.dtype, send=send_all or position in chosen)
             total += len(raw or b"")
             if total > INLINE_BYTES:
                 raise ValueError(
@@ -91,6 +92,10 @@ def _is_tensor(value: Any) -> bool:
 def _scalar(name: str, value: Any, is_meta: bool) -> ArgSpec:
     if hasattr(value, "item") and hasattr(value, "dtype"):
         value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"argument {name!r} is {value}; a contract has finite numbers. A tensor may hold it")
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
+        raise ValueError(f"argument {name!r} is {value}, which does not fit 64 bits")
     for kind in (bool, int, float, str):
         if isinstance(value, kind):
             return ArgSpec(name, kind.__name__, value, is_meta=is_meta)
@@ -100,14 +105,36 @@ def _scalar(name: str, value: Any, is_meta: bool) -> ArgSpec:
     )
 
 
-def _described(value: Any) -> TensorSpec:
-    dtype = str(value.dtype).rpartition(".")[2]
+def _described(name: str, value: Any) -> TensorSpec:
+    # Of numpy the name, without the byte order: what is sent has this machine's, which is the service's.
+    dtype = getattr(value.dtype, "name", str(value.dtype).rpartition(".")[2])
     if dtype not in DTYPES:
-        raise ValueError(f"dtype {dtype!r} is not known to the service; it takes {', '.join(sorted(DTYPES))}")
+        known = ", ".join(sorted(DTYPES))
+        raise ValueError(f"argument {name!r}: dtype {str(value.dtype)!r} is not known to the service; it takes {known}")
+    layout = str(getattr(value, "layout", "strided")).rpartition(".")[2]
+    if layout != "strided" or getattr(value, "is_nested", False):
+        kind = "a nested tensor" if layout == "strided" else f"of the layout {layout}"
+        raise ValueError(f"argument {name!r} is {kind}; a contract has strided tensors: give its parts, or to_dense()")
     shape = tuple(int(size) for size in value.shape)
     strides = _strides(value)
     plain = strides == _contiguous(shape) or 0 in shape or min(strides, default=0) < 0
+    if not plain and _overlapping(shape, strides):
+        raise ValueError(
+            f"argument {name!r} is a view whose elements share memory (shape {list(shape)}, strides {list(strides)});"
+            " only an expanded dimension, of stride 0, may: give a contiguous copy"
+        )
     return TensorSpec(shape, dtype, strides=None if plain else strides)
+
+
+def _overlapping(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """As the service asks: whether a stride is within the reach of those that are less."""
+    reach = 0
+    for stride, size in sorted(zip(strides, shape, strict=True)):
+        if stride and size > 1:
+            if stride <= reach:
+                return True
+            reach += (size - 1) * stride
+    return False
 
 
 def _strides(value: Any) -> tuple[int, ...]:
@@ -123,13 +150,26 @@ def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides)) if shape else ()
 
 
+def _content(name: str, value: Any, dtype: str, *, send: bool) -> tuple[TensorInit, bytes | None]:
+    """How to draw it, and its values where these are to be sent. Raises ValueError for one that has none to read."""
+    try:
+        init = _likeness(value, dtype)
+        return init or TensorInit("randn"), _bytes_of(value) if send or init is None else None
+    except RuntimeError as error:
+        told = str(error).partition("\n")[0]
+        raise ValueError(
+            f"the values of argument {name!r} ({type(value).__name__} on {getattr(value, 'device', 'the host')}) cannot"
+            f" be read: {told}. Give a tensor with values, or inline=False to have all drawn by the service"
+        ) from error
+
+
 def _bytes_of(value: Any) -> bytes:
-    """The values in C order, whatever the strides and the device."""
+    """The values in C order and this machine's byte order, whatever the strides and the device."""
     if hasattr(value, "detach"):
-        flat = value.detach().cpu().contiguous().reshape(-1)
+        flat = value.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
         # A view of bytes carries every dtype, also those that numpy does not have. Who has a tensor has torch.
-        value = flat.view(sys.modules["torch"].uint8).numpy()
-    return bytes(value.tobytes())
+        return bytes(flat.view(sys.modules["torch"].uint8).numpy().tobytes())
+    return bytes(value.astype(value.dtype.newbyteorder("="), copy=False).tobytes())
 
 
 def _with_data(spec: TensorSpec, raw: bytes) -> TensorSpec:

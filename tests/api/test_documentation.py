@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from apiflask import APIFlask
 from flask.testing import FlaskClient
 
+from api.courier import message
+from tasks.records import JobRecords
+from tests.api import results
 from tests.api.payloads import RELU, Json, kernel
+from tests.api.test_jobs import claimed
 
 OPERATIONS = {
     ("post", "/evaluate"), ("post", "/compare"), ("post", "/batch"), ("post", "/"), ("get", "/job/{job_id}"),
@@ -34,6 +39,9 @@ def test_every_operation_is_there(client: FlaskClient) -> None:
     assert {
         (method, path) for path, item in spec["paths"].items() for method in item if method != "parameters"
     } == OPERATIONS
+    tags = [tag["name"] for tag in spec["tags"]]
+    operations = [item[method] for item in spec["paths"].values() for method in item if method != "parameters"]
+    assert {name for operation in operations for name in operation["tags"]} == set(tags) and len(tags) == 3
     submit = spec["paths"]["/evaluate"]["post"]
     assert {"200", "202", "400", "413", "415", "409", "500", "503"} <= set(submit["responses"])
     assert "application/problem+json" in submit["responses"]["400"]["content"]
@@ -75,6 +83,46 @@ def test_the_examples_are_accepted(client: FlaskClient) -> None:
             assert answer.status_code in (200, 202), answer.get_data(as_text=True)
             assert answer.get_json().get("refused", 0) == 0
             assert "ignored" not in answer.get_json()
+
+
+def shown(spec: Json) -> Iterator[tuple[str, Json, Any]]:
+    """Every JSON body that the document has a schema for and that somebody receives: where, its schema, its example."""
+    for path, item in spec["paths"].items():
+        for method, operation in item.items():
+            for status, answer in operation.get("responses", {}).items():
+                for kind, content in answer.get("content", {}).items():
+                    if "json" in kind:
+                        yield f"{method} {path} {status}", content["schema"], content.get("example")
+    (webhook,) = spec["webhooks"].values()
+    content = webhook["post"]["requestBody"]["content"]["application/json"]
+    yield "webhook", content["schema"], content["example"]
+
+
+def test_every_answer_has_an_example_of_its_own_schema(client: FlaskClient) -> None:
+    spec = document(client)
+    jsonschema = pytest.importorskip("jsonschema", reason="a development tool that an offline GPU box lacks")
+    every = list(shown(spec))
+    assert len(every) > 80 and [where for where, _, example in every if example is None] == []
+    for where, schema, example in every:
+        whole = {**schema, "components": spec["components"]}
+        faults = jsonschema.Draft202012Validator(whole).iter_errors(example)
+        assert [f"{where}: {fault.message}" for fault in faults] == []
+
+
+def test_the_examples_have_what_answers_have(client: FlaskClient, records: JobRecords) -> None:
+    examples = {where: example for where, _, example in shown(document(client))}
+    job_id, attempt = claimed(client, records)
+    queued = client.post("/evaluate", json={"kernel": kernel(RELU, "torch")}).get_json()
+    assert set(examples["post /evaluate 202"]) == set(queued)
+    refused = client.post("/evaluate", json={"kernel": kernel(RELU, "cudnn")}).get_json()
+    assert set(examples["post /evaluate 400"]) == set(refused)
+    records.complete(job_id, attempt, results.passed(2.0))
+    ended = client.get(f"/job/{job_id}").get_json()
+    assert set(examples["get /job/{job_id} 200"]) == set(ended)
+    assert (
+        set(examples["post /compare 200"]) == set(ended["result"]) == set(examples["get /job/{job_id} 200"]["result"])
+    )
+    assert set(examples["webhook"]) == set(message(records.get(job_id)))  # type: ignore[arg-type]
 
 
 def test_the_page_asks_nothing_of_the_network(client: FlaskClient) -> None:

@@ -14,6 +14,7 @@ from werkzeug.test import TestResponse
 from api import events
 from api.desk import KEY, Desk
 from domain.job import Stage
+from domain.result import Status
 from tasks.hub import JobHub
 from tasks.records import JobRecords
 from tests.api import results
@@ -92,9 +93,18 @@ def test_what_was_seen_is_not_told_again(client: FlaskClient, stream: Streams, r
         records.advance(job_id, attempt, stage)
     records.complete(job_id, attempt, results.wrong())
     told = list(read(stream(job_id)))
-    assert [event[2].get("stage") for event in told] == ["queued", *STAGES, None]
+    assert [event[2].get("stage") for event in told] == ["queued", *STAGES, None, None]
+    assert told[-2][1:] == ("verdict", {"job_id": job_id, "right": False, "final": True}), "as it would have been told"
     for number, (event_id, _, _) in enumerate(told[:-1], start=1):
         assert list(read(stream(job_id, event_id))) == told[number:]
+
+
+def test_of_what_was_not_compared_there_is_no_verdict(
+    client: FlaskClient, stream: Streams, records: JobRecords
+) -> None:
+    job_id, attempt = claimed(client, records)
+    records.complete(job_id, attempt, results.failed(Status.COMPILE_ERROR, "no"))
+    assert [name for _, name, _ in read(stream(job_id))] == ["stage", "stage", "done"]
 
 
 @pytest.mark.parametrize("last", ["nonsense", "9999999.0.0", "1.2.3", "-1.0.0", "1"])

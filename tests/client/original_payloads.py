@@ -49,6 +49,12 @@ __global__ void row_sum(const float* x, float* y, int M, int N, int stride) {
     if (threadIdx.x == 0) y[blockIdx.x] = partial[0];
 }
 """
+SCALE_CUDA = """
+extern "C" __global__ void scale(const float* x, float* y, float factor, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = factor * x[i];
+}
+"""
 ADD_TRITON = f"""{HEAD}def add(x, y, out, n, BLOCK_SIZE: tl.constexpr):
     at = tl.program_id(0) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
     tl.store(out + at, tl.load(x + at, mask=at < n) + tl.load(y + at, mask=at < n), mask=at < n)
@@ -133,6 +139,14 @@ def cuda_sum_reduction(side: int) -> Json:
     return _body(custom, model("x", "x.sum(dim=1)"), num_trials=10, timeout=120)
 
 
+def cuda_scale(side: int) -> Json:
+    """Its client's own example: the factor came as a double there, was read as 0, and nothing compared the zeros."""
+    args = [tensor("x", [1024], kind="randn", seed=42), tensor("y", [1024], "output")]
+    launch = {"grid": {"x": 4}, "block": {"x": 256}}
+    custom = kernel(SCALE_CUDA, "cuda", [*args, scalar("factor", 2.5, "float"), scalar("n", 1024)], **launch)
+    return _body(custom, model("x", "x * 2.5"), num_trials=10, timeout=60)
+
+
 def _flat(source: str, side: int, inputs: list[Json], reference: str) -> Json:
     size = {"name": "n", "type": "int", "value": side * side}  # Without a role, as there.
     block = scalar("BLOCK_SIZE", 1024, is_meta=True)
@@ -192,6 +206,7 @@ PAYLOADS: dict[str, Callable[[int], Json]] = {
     "cuda/relu_activation": cuda_relu_activation,
     "cuda/gelu_activation": cuda_gelu_activation,
     "cuda/sum_reduction": cuda_sum_reduction,
+    "cuda/scale": cuda_scale,
     "triton/elementwise_add_io": triton_elementwise_add_io,
     "triton/relu_activation_io": triton_relu_activation_io,
     "triton/gelu_activation_io": triton_gelu_activation_io,

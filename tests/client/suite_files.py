@@ -119,10 +119,89 @@ def gpu_mode_task(tmp_path: Path) -> Path:
     return write(tmp_path / "tasks", files)
 
 
+STRUCTURES = """
+from typing import NamedTuple
+
+import torch
+
+
+class Data(NamedTuple):
+    x: torch.Tensor
+    more: dict
+"""
+OF_STRUCTURES = """
+import dataclasses
+
+import torch
+from task import Data
+from checking import make_match_reference
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    scale: float
+    dtype: torch.dtype
+
+    def __post_init__(self):
+        object.__setattr__(self, "scale", self.scale + 0.5)
+
+    @property
+    def doubled(self):
+        return 2 * self.scale
+
+
+def ref_kernel(data):
+    return (data.x * data.more["config"].doubled).to(data.more["config"].dtype)
+
+
+def generate_input(size, seed):
+    x = torch.randn(size, generator=torch.Generator().manual_seed(seed))
+    return Data(x, {"config": Config(1.0, torch.float32), "out": torch.empty(size), "flags": [True, None]})
+
+
+check_implementation = make_match_reference(ref_kernel, rtol=1e-3, atol=1e-4)
+"""
+FILLS = """
+import torch
+
+
+def custom_kernel(data):
+    x, more = data
+    return torch.mul(x, 3.0 * (more["config"].scale == 1.5), out=more["out"])
+"""
+KNOWS_THE_CLASS = """
+from reference import Config
+
+
+def custom_kernel(data):
+    assert isinstance(data.more["config"], Config)
+    return (data.x * data.more["config"].doubled).to(data.more["config"].dtype)
+"""
+
+
+def gpu_mode_structures(tmp_path: Path) -> Path:
+    """Data of the task's named tuple, with a dict, a buffer in it, and a dataclass of the reference's."""
+    files = {
+        "checking.py": CHECKING,
+        "eval.py": "raise SystemExit('not ours')\n",
+        "scale/task.yml": TASK.replace('  - {"size": 64, "seed": 2}\n', ""),
+        "scale/task.py": STRUCTURES,
+        "scale/reference.py": OF_STRUCTURES,
+        "scale/submission_fills.py": FILLS,
+        "scale/submission_knows.py": KNOWS_THE_CLASS,
+    }
+    return write(tmp_path / "tasks", files)
+
+
 SCALED = {
     "name": "scaled_rows",
     "description": "Rows times a number.",
-    "axes": {"rows": {"type": "var"}, "width": {"type": "const", "value": 8}},
+    "axes": {
+        "rows": {"type": "var"},
+        "half": {"type": "const", "value": 4},
+        "width": {"type": "expr", "expression": "twice"},
+        "twice": {"type": "expr", "expression": "half * 2 + rows // 100"},
+    },
     "inputs": {
         "x": {"shape": ["rows", "width"], "dtype": "float32"},
         "scale": {"shape": None, "dtype": "float32"},
@@ -146,9 +225,10 @@ def workload(name: str, uuid: str, axes: dict[str, int], **inputs: Any) -> str:
     return json.dumps({"definition": name, "workload": {"uuid": uuid, "axes": axes, "inputs": inputs}}) + "\n"
 
 
-def solution(name: str, entry: str, source: str) -> str:
+def solution(name: str, entry: str, source: str, **others: str) -> str:
     spec = {"language": "python", "target_hardware": ["LOCAL"], "entry_point": entry}
     files = [{"path": entry.partition("::")[0], "content": source}]
+    files += [{"path": path.replace("_py", ".py"), "content": text} for path, text in others.items()]
     return json.dumps({"name": name, "definition": "scaled_rows", "author": "us", "spec": spec, "sources": files})
 
 
@@ -187,6 +267,22 @@ def flashinfer_set(tmp_path: Path) -> Path:
             "import torch\n\ndef go(x, scale, y, n):\n    torch.mul(x, scale, out=y)\n    torch.neg(x, out=n)\n",
         ),
         "solutions/wrong.json": solution("wrong", "main.py::run", "def run(x, scale):\n    return x + scale, -x\n"),
+        "solutions/keywords.json": solution(
+            "keywords", "main.py::run", "def run(*, scale, x):\n    return {'negative': -x, 'y': scale * x}\n"
+        ),
+        "solutions/reordered.json": solution(
+            "reordered", "main.py::run", "def run(negative, y, scale, x):\n    y[:] = x * scale\n    negative[:] = -x\n"
+        ),
+        "solutions/several.json": solution(
+            "several",
+            "main.py::run",
+            "from .rows import run\n",
+            rows_py="from . import base\n\ndef run(scale, x):\n    return base.times(x, scale), -x\n",
+            base_py="import inspect\n\ndef times(a, b):\n    assert 'a * b' in inspect.getsource(times)\n"
+            "    return a * b\n",
+        ),
+        "solutions/stranger.json": solution("stranger", "main.py::run", "def run(x, *, factor):\n    return x, -x\n"),
+        "solutions/header.json": solution("header", "main.py::run", "def run(x, scale):\n    pass\n", notes="#\n"),
         "solutions/host.json": solution("host", "main.cpp::run", "int main;"),
     }
     root = write(tmp_path / "traces", files)

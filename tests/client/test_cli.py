@@ -85,7 +85,8 @@ def test_a_contract_beside_the_source_is_taken(run: Command, tmp_path: Path) -> 
     example = json.loads((EXAMPLES / "does-not-compile" / "request.json").read_text())
     shutil.copy(EXAMPLES / "does-not-compile" / "kernel.cu", tmp_path)
     assert run("evaluate", tmp_path / "kernel.cu") == 2
-    assert "kernel.io: is missing" in run.err
+    assert "kernel.io: is missing" in run.err and "openapi" not in run.err
+    assert "--io FILE" in run.err and "NAME.io.json beside NAME.cu" in run.err
     (tmp_path / "kernel.io.json").write_text(json.dumps(example["kernel"]["io"]))
     assert run("evaluate", tmp_path / "kernel.cu", "--json") == 1
     assert run.json()["verdict"] == "compile_error"
@@ -136,6 +137,7 @@ def test_a_batch_has_a_summary_and_the_worst_exit(run: Command, files: Path) -> 
     (files / "twice.py").rename(reference)
     (files / "hangs.py").unlink()
     shutil.copytree(EXAMPLES / "does-not-compile", files / "cuda")
+    (files / "helper.py").write_text("import torch\n\ndef _halve(x):\n    return x / 2\n")
     assert run("batch", files, "--reference", reference, *QUICK) == 1
     rows = [line.split()[:2] for line in run.out.splitlines() if line]
     assert rows[1:4] == [  # Not cuda/kernel.cu: its request stands for it.
@@ -143,19 +145,24 @@ def test_a_batch_has_a_summary_and_the_worst_exit(run: Command, files: Path) -> 
         ["unbalanced.py", "compile_error"],
         ["wrong.py", "wrong_result"],
     ]
-    assert run.out.splitlines()[-1] == "2 compile_error, 1 wrong_result"
+    assert run.out.splitlines()[-2:] == [
+        "2 compile_error, 1 wrong_result",
+        "skipped, as no submission (it defines no Model, ModelNew, kernel_fn): helper.py",
+    ]
 
 
 def test_a_batch_as_json_has_a_line_for_each(run: Command, files: Path) -> None:
     for name in ("hangs", "wrong", "twice"):
         (files / f"{name}.py").unlink()
     (files / "notes.json").write_text("[]")
+    shutil.copy(EXAMPLES / "rl" / "trl_grpo.py", files)
     (files / "nosuch_type.json").write_text('{"kernel": {"source_code": "", "kernel_type": "nosuch"}}')
     assert run("batch", files, "--json") == 2
     lines = {Path(line["file"]).name: line for line in map(json.loads, run.out.splitlines())}
     assert lines["nosuch_type.json"]["error"]["fault"] == "caller"
     assert lines["unbalanced.py"]["result"]["verdict"] == "compile_error"
-    assert len(lines) == 2
+    assert lines["trl_grpo.py"] == {"file": "trl_grpo.py", "skipped": "it is a program that uses this client"}
+    assert len(lines) == 3
 
 
 def test_watch_judges_again_when_the_file_is_saved(run: Command, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,6 +251,15 @@ def test_doctor_names_the_layers_that_do_not_hold(run: Command) -> None:
     checks = {check["name"]: check for check in run.json()["checks"]}
     assert checks["sandbox"]["state"] == "warning" and "landlock is not active" in checks["sandbox"]["found"]
     assert "triton" in checks["toolchain"]["fix"] and checks["gpu"]["found"] == "1: H200"
+
+
+def test_what_every_command_takes_may_stand_before_it(capsys: pytest.CaptureFixture[str]) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    assert main(["--json", "--url", url, "--patience", "0", "doctor"]) == 3
+    (check,) = json.loads(capsys.readouterr().out)["checks"]
+    assert url in check["found"]
+    assert main(["--url", "http://127.0.0.1:1", "doctor", "--url", url, "--json", "--patience", "0"]) == 3
+    assert url in capsys.readouterr().out
 
 
 def test_no_service_is_its_own_exit(run: Command, files: Path) -> None:

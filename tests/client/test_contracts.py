@@ -132,13 +132,17 @@ LIVE = [
     np.linspace(0, 1, 7),
     np.arange(12, dtype=np.int16).reshape(3, 4).T,
     np.arange(5, dtype=np.float16)[::-1],
+    np.linspace(0, 1, 6, dtype=">f4").reshape(2, 3).T,
+    torch.tensor([1 + 2j, 3j]).conj(),
+    torch.tensor([1 + 2j, 3j]).conj().imag,
 ]
 
 
 @pytest.mark.parametrize("value", LIVE, ids=lambda value: f"{type(value).__name__}-{value.dtype}-{tuple(value.shape)}")
 def test_live_tensors_arrive_with_their_values(value: Any) -> None:
     io = accepted(contract_from([value], inline=True))
-    expected = value.detach() if isinstance(value, torch.Tensor) else torch.from_numpy(value.copy())
+    native = value if isinstance(value, torch.Tensor) else torch.from_numpy(value.astype(value.dtype.name))
+    expected = native.detach().resolve_conj().resolve_neg()
     (arrived,) = ContractInputs(io, "cpu", None).draw(0)
     assert (arrived.dtype, arrived.shape) == (expected.dtype, expected.shape)
     assert torch.equal(raw(arrived), raw(expected))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kernel_eval_client.cli.exits import MEANINGS
-from kernel_eval_client.cli.main import parser
+from kernel_eval_client.cli.main import main, parser
 from stack.environment import ROOT
 from tests.client.test_mcp import BROKEN, call
 
@@ -56,6 +56,25 @@ def test_a_printed_program_runs(program: str, url: str, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_printed_command_is_one(command: str) -> None:
     parser().parse_args(shlex.split(command)[1:])
+
+
+def of_the_readme() -> list[list[str]]:
+    """The printed commands that judge something, as after the `cd` between them."""
+    folder, found = ROOT, []
+    for line in "".join(blocks(ROOT / "README.md", "bash")).splitlines():
+        words = shlex.split(line, comments=True) if line.startswith(("cd ", "kernel-eval ")) else []
+        if words[:1] == ["cd"]:
+            folder = ROOT / words[1]
+        elif words[1:2] in (["evaluate"], ["compare"]):
+            found.append([str(folder / word) if word.endswith(".py") else word for word in words[1:]])
+    return found
+
+
+def test_the_commands_of_the_readme_judge_what_is_there(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    commands = of_the_readme()
+    assert len(commands) == 3
+    for command in commands:
+        assert main([*command, "--url", url]) == 0, capsys.readouterr().out
 
 
 def test_the_exit_statuses_are_documented() -> None:
@@ -118,6 +137,8 @@ def test_the_printed_settings_start_the_tools() -> None:
     first, second = (json.loads(block) for block in blocks(DOCS / "mcp.md", "json"))
     local = first["mcpServers"]["kernel-eval"]
     assert local["command"] == "kernel-eval" and parser().parse_args(local["args"]).command == "mcp"
+    (short,) = (json.loads(block) for block in blocks(ROOT / "README.md", "json") if "mcpServers" in block)
+    assert {**short["mcpServers"]["kernel-eval"], "command": "kernel-eval"} == local
     given = parser().parse_args(["mcp", "--http"])
     assert second["servers"]["kernel-eval"]["url"] == f"http://{given.host}:{given.port}/mcp"
 

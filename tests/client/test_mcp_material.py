@@ -111,6 +111,19 @@ def where(counts: list[list[int]]) -> dict[str, Any]:
     return {"output": 0, "rows": rows, "columns": columns, "block": [2, 2], "counts": counts, "mismatch_count": total}
 
 
+FAR = {"output": 0, "candidate_error": 1.0, "candidate_max_error": 5.4}
+OVERFLOWN = {"output": 0, "index": [0], "expected": 0.5, "actual": "nan"}
+
+
+def test_a_relu_that_is_an_abs_is_not_wrong_by_little(url: str) -> None:
+    """Every wrong element's expected value is 0, and there is no difference relative to that."""
+    reference = TWICE.replace("x * 2", "torch.relu(x)").replace("torch.randn(64)", "torch.randn(160, 128)")
+    arguments = {"reference_code": reference, "candidate_code": BODY.format("return torch.abs(x)"), "num_trials": 6}
+    ((_, told),) = call(mcp_server.server(url), ("compare", arguments))
+    assert told.startswith("wrong_result")
+    assert told.splitlines()[-1].startswith("next: Wrong only where the reference gives 0")
+
+
 @pytest.mark.parametrize(
     ("found", "step"),
     [
@@ -122,7 +135,10 @@ def where(counts: list[list[int]]) -> dict[str, Any]:
         (wrong("Outputs", where=where([[0, 0, 3], [0, 0, 3]])), "Wrong at the end of the rows"),
         (wrong("Outputs", where=where([[0, 0, 0], [0, 0, 0], [3, 3, 3]])), "Wrong in the last rows"),
         (wrong("Outputs", where=where([[4, 4], [4, 4]])), "Nearly every element"),
-        (wrong("Outputs", where=where([[1, 0], [0, 1]]), max_rel_diff=0.02), "Wrong by little"),
+        (wrong("Outputs", where=where([[1, 0], [0, 1]]), max_rel_diff=0.02, rtol=0.01), "Wrong by little"),
+        (wrong("Outputs", where=where([[1, 0], [0, 1]]), max_rel_diff=0.02, precision=FAR), "Compare with the ref"),
+        (wrong("Outputs", where=where([[1, 0], [0, 1]]), max_rel_diff=0.0), "Wrong only where the reference gives 0"),
+        (wrong("O", where=where([[1, 0]]), max_rel_diff=0.0, first_mismatch=OVERFLOWN), "Wrong by a NaN or an inf"),
         (Result.from_dict(outcome("runtime_error", "PermissionError: [Errno 13] no")), "The sandbox refuses"),
         (Result.from_dict(outcome("runtime_error", "CUDA error: an illegal memory access")), "An index out of bounds"),
         (Result.from_dict(outcome("timeout", "timed out")), "Its calls did not end within `timeout` of 7 s"),

@@ -14,6 +14,8 @@ from kernel_eval_client import KernelType, Result, Speedup, errors
 from kernel_eval_client.cli import show
 from kernel_eval_client.suites import STARTER, Outcome, cases, read, score
 from kernel_eval_client.suites.book import Book, key_of
+from kernel_eval_client.suites.modules import in_order
+from kernel_eval_client.suites.problem import NotOurs
 from kernel_eval_client.suites.sizes import filled, sizes_of
 from stack.environment import ROOT
 from tests.client.suite_files import (
@@ -140,12 +142,32 @@ def test_a_flashinfer_definition_becomes_a_problem_for_each_workload(tmp_path: P
     roles = [("x", "input"), ("scale", "input"), ("y", "output"), ("negative", "output")]
     assert [(arg["name"], arg["role"]) for arg in wire] == roles
     assert wire[0]["tensor_spec"]["shape"] == [5, 8] and wire[1]["value"] == 0.5
-    assert {each.label: each.refused for each in scaled.candidates}["host"] == (
-        "its entry point is main.cpp: host code in C++ behind a binding"
-    )
+    assert {each.label: each.refused for each in scaled.candidates if each.refused} == {
+        "host": "its entry point is main.cpp: host code in C++ behind a binding",
+        "stranger": "its run takes factor by keyword, and not the definition's inputs by name",
+        "header": "it brings a file notes; a kernel is modules of Python in one folder",
+    }
     gathered = problems["gathered/bbbb0001"]
     assert gathered.reference is not None and gathered.reference.io is not None
     assert gathered.reference.io.args[1].to_dict()["tensor_spec"]["data"]["shape"] == [3]
+
+
+def test_an_axis_is_worked_out_and_never_run(tmp_path: Path) -> None:
+    root = flashinfer_set(tmp_path)
+    path = root / "definitions" / "rows" / "scaled_rows.json"
+    wire = json.loads(path.read_text())
+    wire["axes"]["twice"]["expression"] = "__import__('os').getpid()"
+    path.write_text(json.dumps(wire))
+    (problem,) = [each for each in read(root) if each.name == "scaled_rows/aaaa0001"]
+    assert problem.reference is None and "the axis twice: \"__import__('os').getpid()\" is no size" in str(
+        problem.refused
+    )
+
+
+def test_files_that_import_each_other_are_refused() -> None:
+    assert list(in_order({"a": "import b\n", "b": "from c import x\n", "c": "import torch\n"})) == ["c", "b", "a"]
+    with pytest.raises(NotOurs, match="import each other: a, b"):
+        in_order({"a": "import b\n", "b": "def f():\n    from a import x\n"})
 
 
 @pytest.mark.parametrize(

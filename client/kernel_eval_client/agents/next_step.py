@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from kernel_eval_client.result import Comparison, Result
+from kernel_eval_client.untyped import member, number
 
 NEXT = {
     "compile_error": "Mend the lines named above and send the whole source again.",
@@ -39,6 +40,10 @@ INTERPRETED = (
     " `service` lists the devices."
 )
 ALONE = "It ran. Use compare with a reference to learn whether it is right and faster."
+AT_ZERO = "Wrong only where the reference gives 0: a clamp, a mask or a sign differs, not the precision."
+NO_NUMBER = "Wrong by a NaN or an infinity on one side: look for an overflow, a division by 0, a log or root below 0."
+MOST_OF_SCALE = 0.5
+"""Of the rms of an output's values: a difference that is a rounding stays below it, also at an output's largest."""
 UNSOUND = (
     "The sanitizer found errors in it, which count as much as a wrong result: mend the lines named above first, and"
     " judge it again with sanitize=true."
@@ -141,11 +146,25 @@ def _wrong(error: str, comparison: Comparison | None) -> str | None:
     where = comparison.where if comparison is not None else None
     if comparison is None or where is None:
         return None
-    if comparison.max_rel_diff is not None and comparison.max_rel_diff < 0.05:
+    if comparison.max_rel_diff is not None and comparison.max_rel_diff <= (comparison.rtol or 0.0):
+        # No relative difference counts an element whose expected value is 0, or a NaN or an infinity.
+        return NO_NUMBER if _has_no_number(comparison.first_mismatch or {}) else AT_ZERO
+    if _by_little(comparison):
         return "Wrong by little: accumulate in float32, or in the reference's order; else a constant (eps) differs."
     if _share(where) > 0.9:
         return "Nearly every element is wrong: a formula, an axis, or the weights differ, not a bound."
     return _edge(where) or "Compare with the reference at the first mismatch: it is wrong in part, so suspect indexes."
+
+
+def _has_no_number(first: Mapping[str, object]) -> bool:
+    return any(word in str(first.get(side)) for side in ("expected", "actual") for word in ("nan", "inf"))
+
+
+def _by_little(comparison: Comparison) -> bool:
+    """Every difference is small against its own element, and the largest also against the whole output."""
+    largest = number(member(comparison.precision, "candidate_max_error"))
+    near = comparison.max_rel_diff is not None and comparison.max_rel_diff < 0.05
+    return near and (largest is None or largest < MOST_OF_SCALE)
 
 
 def _share(where: Mapping[str, object]) -> float:

@@ -20,17 +20,23 @@ from kernel_eval_client.submission import Submission
 
 
 def batch(session: Session, given: argparse.Namespace) -> Exit:
-    """Judges them all. As JSON: a line for each when it is done, without the flat row's missing values."""
+    """Judges them all. As JSON: a line for each when it is done, and at the end one for each file that is skipped."""
     reference = read_kernel(given.reference, Choices()) if given.reference else None
     if not given.folder.is_dir():
         raise CallerError(f"{given.folder} is no folder")
     how = options(given)
-    submissions = [dataclasses.replace(each, **how) for each in submissions_in(given.folder, choices(given), reference)]
-    if not submissions:
-        raise CallerError(f"{given.folder} has no .py, .cu or request .json file")
+    found, skipped = submissions_in(given.folder, choices(given), reference)
+    if not found:
+        reasons = "".join(f"; {name}: {why}" for name, why in skipped.items())
+        raise CallerError(f"{given.folder} has no submission (.py, .cu or request .json){reasons}")
+    submissions = [dataclasses.replace(each, **how) for each in found]
     finished = sorted(_judged(session, submissions, given), key=lambda each: each.index)
     if not session.as_json:
         show.summary(session.out, finished)
+        show.skipped(session.out, skipped)
+    else:
+        for name, why in skipped.items():
+            session.write({"file": name, "skipped": why})
     return max((_exit(each) for each in finished), default=Exit.PASSED)
 
 

@@ -14,8 +14,8 @@ from kernel_eval_client.client import Client
 from kernel_eval_client.errors import KernelEvalError
 from kernel_eval_client.flow import Retry
 
-WIDTH = 160
-"""Columns where there is no terminal: a table in a file is not to be folded."""
+WIDTH = 400
+"""Columns where there is no terminal: a table in a file is neither to be folded nor to be cut."""
 
 PATIENCE_S = {"batch": 300.0, "suite": 300.0}
 FEW_S = 10.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from kernel_eval_client.cli.exits import MEANINGS
@@ -37,20 +38,15 @@ def main(arguments: Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """All commands."""
-    every = argparse.ArgumentParser(add_help=False)
-    every.add_argument("--url", help="the service; default: KERNEL_EVAL_URL, else http://127.0.0.1:8000")
-    every.add_argument("--json", action="store_true", help="JSON on standard output, errors too")
-    every.add_argument(
-        "--verbose", "-v", action="store_true", help="the whole compiler log and what the kernel printed"
-    )
-    every.add_argument(
-        "--patience", type=float, metavar="S", help="seconds to try again when the service does not answer"
-    )
     top = argparse.ArgumentParser(
         prog="kernel-eval",
         description="Have GPU kernels judged. The API key is read from KERNEL_EVAL_API_KEY.",
         epilog="exit status: " + "; ".join(f"{status:d} {meaning}" for status, meaning in MEANINGS.items()),
     )
+    _of_every_command(top)
+    top.set_defaults(url=None, json=False, verbose=False, patience=None)
+    every = argparse.ArgumentParser(add_help=False)
+    _of_every_command(every)
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def command(name: str, told: str) -> argparse.ArgumentParser:
@@ -119,6 +115,15 @@ def parser() -> argparse.ArgumentParser:
     tools.add_argument("--host", default="127.0.0.1", metavar="HOST", help="of --http (127.0.0.1)")
     tools.add_argument("--port", type=int, default=8765, metavar="N", help="of --http (8765)")
     return top
+
+
+def _of_every_command(each: argparse.ArgumentParser) -> None:
+    """Taken before the command and behind it: a default there would hide what stood before it."""
+    add = partial(each.add_argument, default=argparse.SUPPRESS)
+    add("--url", help="the service; default: KERNEL_EVAL_URL, else http://127.0.0.1:8000")
+    add("--json", action="store_true", help="JSON on standard output, errors too")
+    add("--verbose", "-v", action="store_true", help="the whole compiler log and what the kernel printed")
+    add("--patience", type=float, metavar="S", help="seconds to try again when the service does not answer")
 
 
 def _seconds(text: str) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -10,7 +10,7 @@ from rich.text import Text
 
 from kernel_eval_client.async_client import Finished
 from kernel_eval_client.cli import show_device
-from kernel_eval_client.cli.wording import BAD, DIM, GOOD, milliseconds, plain, short
+from kernel_eval_client.cli.wording import BAD, DIM, GOOD, milliseconds, of_command, plain, short
 from kernel_eval_client.errors import CallerError, KernelEvalError, ServiceError
 from kernel_eval_client.explain import excerpt, spots
 from kernel_eval_client.job import Job
@@ -141,7 +141,7 @@ def error(console: Console, found: KernelEvalError) -> None:
         return
     console.print(Text("kernel-eval: the request is not valid", style=BAD))
     for each in fields:
-        console.print(Text(f"  {each}"))
+        console.print(Text(f"  {of_command(str(each))}"))
 
 
 def job(console: Console, found: Job) -> None:
@@ -159,18 +159,18 @@ def job(console: Console, found: Job) -> None:
 
 def jobs(console: Console, found: Iterable[Job]) -> None:
     """One line for each."""
-    table = Table("job", "state", "stage", "operation", "type", "worker", box=None, pad_edge=False)
+    table = Table("job", "state", "verdict", "stage", "operation", "type", "worker", box=None, pad_edge=False)
+    for column in table.columns[:-1]:
+        column.no_wrap = True
     for each in found:
-        cells = (each.job_id, each.state, each.stage, each.operation, each.kernel_type, each.worker)
-        table.add_row(*(cell or "–" for cell in cells))
+        cells = (each.job_id, each.state, each.verdict, each.stage, each.operation, each.kernel_type)
+        table.add_row(*(cell or "–" for cell in cells), cuttable(each.worker or "–"))
     console.print(table)
 
 
 def summary(console: Console, found: Iterable[Finished]) -> None:
     """The table of a batch: one line for each submission, the counts below."""
-    table = Table("file", "verdict", "time", "speed-up", "what", box=None, pad_edge=False)
-    for column in table.columns[:-1]:
-        column.no_wrap = True
+    table = whole("file", "verdict", "time", "speed-up", "what")
     counts: dict[str, int] = {}
     for each in found:
         verdict = each.result.verdict if each.result else type(each.error).__name__
@@ -178,14 +178,34 @@ def summary(console: Console, found: Iterable[Finished]) -> None:
         passed = each.result is not None and each.result.passed
         text = _what(each.result) if each.result else str(each.error)
         table.add_row(
-            Text(each.submission.label or str(each.index)),
+            cuttable(each.submission.label or str(each.index)),
             Text(verdict, style=GOOD if passed else BAD),
             runtime(each.result.kernel if each.result else None),
             speedup(each.result.speedup if each.result else None),
-            Text(short(text or ""), style=DIM),
+            cuttable(short(text or ""), DIM),
         )
     console.print(table)
     console.print("\n" + ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())))
+
+
+def skipped(console: Console, found: Mapping[str, str]) -> None:
+    """What a batch left out, and why: one line for each reason."""
+    for why in dict.fromkeys(found.values()):
+        names = ", ".join(name for name, each in found.items() if each == why)
+        console.print(Text(f"skipped, as no submission ({why}): {names}", style=DIM))
+
+
+def whole(*titles: str) -> Table:
+    """A table whose columns are never cut but for the first and the last, which are `cuttable`: rich cuts all alike."""
+    table = Table(*titles, box=None, pad_edge=False)
+    for column in table.columns[1:-1]:
+        column.no_wrap = True
+    return table
+
+
+def cuttable(text: str, style: str = "") -> Text:
+    """A cell on one line that ends in an ellipsis where the table is too wide."""
+    return Text(text, style, no_wrap=True, overflow="ellipsis")
 
 
 def _what(found: Result) -> str | None:

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kernel_eval_client.cli.show import runtime, speedup
+from kernel_eval_client.cli.show import cuttable, runtime, speedup, whole
 from kernel_eval_client.cli.wording import BAD, DIM, GOOD, short
 from kernel_eval_client.suites import Case, Outcome, Score, score
 from kernel_eval_client.suites.scoring import Mean, Share
@@ -28,17 +28,19 @@ def groups(outcomes: Sequence[Outcome]) -> dict[str, Score]:
 
 def table(console: Console, outcomes: Iterable[Outcome]) -> None:
     """One line for each candidate."""
-    shown = Table("problem", "candidate", "verdict", "reference", "time", "speed-up", "what", box=None, pad_edge=False)
-    for column in shown.columns:
-        column.no_wrap = True
+    shown = whole("problem", "candidate", "verdict", "reference", "time", "speed-up", "what")
     for each in outcomes:
         found = each.result
         style = DIM if found is None or not each.judged else GOOD if found.passed else BAD
         shown.add_row(
-            *(Text(each.problem), Text(each.candidate), Text(found.verdict if found else "not judged", style=style)),
+            *(
+                cuttable(each.problem),
+                Text(each.candidate),
+                Text(found.verdict if found else "not judged", style=style),
+            ),
             *(runtime(found.reference if found else None), runtime(found.kernel if found else None)),
             speedup(found.speedup if found else None),
-            Text(short((found.error if found else each.reason) or ""), style=DIM),
+            cuttable(short((found.error if found else each.reason) or ""), DIM),
         )
     console.print(shown)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from kernel_eval_client.cli.no_submission import why_none
 from kernel_eval_client.contract import IOContract
 from kernel_eval_client.errors import CallerError
 from kernel_eval_client.kernel import Kernel, KernelType, guess_type
@@ -62,8 +62,11 @@ def read_submission(path: Path, choices: Choices, reference: Kernel | None = Non
     return Submission.from_dict({**body, "label": str(path)})
 
 
-def submissions_in(folder: Path, choices: Choices, reference: Kernel | None) -> Iterator[Submission]:
-    """Every request and every source below a folder, by name. A source that a request names is not taken by itself."""
+def submissions_in(folder: Path, choices: Choices, reference: Kernel | None) -> tuple[list[Submission], dict[str, str]]:
+    """Every request and every source below a folder, by name; and why other sources are none.
+
+    A source that a request names is not taken by itself. One with a contract beside it always is a submission.
+    """
     requests = {path: wire for path in folder.rglob("*.json") if _is_request(wire := _json(path))}
     named = {
         (path.parent / str(kernel["source_file"])).resolve()
@@ -71,9 +74,18 @@ def submissions_in(folder: Path, choices: Choices, reference: Kernel | None) -> 
         for kernel in (wire[name] for name in _KERNELS if isinstance(wire.get(name), dict))
         if "source_file" in kernel
     }
-    alone = (path for path in folder.rglob("*") if path.suffix in SOURCES and path.resolve() not in named)
+    alone = [path for path in folder.rglob("*") if path.suffix in SOURCES and path.resolve() not in named]
+    found, skipped = [], {}
     for path in sorted([*requests, *alone]):
-        yield replace(read_submission(path, choices, reference), label=str(path.relative_to(folder)))
+        name = str(path.relative_to(folder))
+        why = None
+        if path not in requests and not path.with_suffix(".io.json").exists():
+            why = why_none(_text(path), path.name, choices.entry)
+        if why is None:
+            found.append(replace(read_submission(path, choices, reference), label=name))
+        else:
+            skipped[name] = why
+    return found, skipped
 
 
 def _is_request(wire: Any) -> bool:

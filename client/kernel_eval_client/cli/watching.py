@@ -54,7 +54,8 @@ def _follow(session: Session, job_id: str, given: argparse.Namespace) -> Exit:
             began = at if began is None else began
             session.out.print(f"{at - began:8.2f} s  {plain(str(event.data['stage']))}")
         elif event.name == "verdict":
-            session.out.print(f"{'':8}    so far its answers are {'right' if event.data.get('right') else 'wrong'}")
+            so_far = "" if event.data.get("final") else "so far "
+            session.out.print(f"{'':8}    {so_far}its answers are {'right' if event.data.get('right') else 'wrong'}")
     return shown(session, job_id, "", session.client.wait(job_id))
 
 

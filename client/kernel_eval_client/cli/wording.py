@@ -24,3 +24,11 @@ def short(text: str) -> str:
     """Its first line, cut where it is long."""
     line = text.partition("\n")[0]
     return line if len(line) <= SHORT else f"{line[: SHORT - 1]}…"
+
+
+def of_command(text: str) -> str:
+    """What the service advises, in the command line's words: where a contract is looked for."""
+    return text.replace(
+        "/docs and /openapi.json have whole requests",
+        "--io FILE names a file with it (--reference-io for the reference), else NAME.io.json beside NAME.cu is taken",
+    )

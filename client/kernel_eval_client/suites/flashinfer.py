@@ -1,7 +1,7 @@
 """Data sets of flashinfer-bench's layout: `definitions/`, `workloads/` and `solutions/`.
 
 Each workload of a definition becomes a problem: the definition's `run` is the reference, its axes with the workload's
-values make the IO contract, and solutions in Python of one file are the candidates.
+values make the IO contract, and solutions in Python are the candidates.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,26 +17,17 @@ from kernel_eval_client.contract import ArgSpec, IOContract, TensorData, TensorI
 from kernel_eval_client.errors import CallerError
 from kernel_eval_client.kernel import Kernel, KernelType, guess_type
 from kernel_eval_client.live import DTYPES, INLINE_BYTES
+from kernel_eval_client.suites.flashinfer_call import called
 from kernel_eval_client.suites.folder import text_of
+from kernel_eval_client.suites.modules import absolute, in_order, prelude, with_prelude
 from kernel_eval_client.suites.problem import Candidate, NotOurs, Problem
 from kernel_eval_client.suites.safetensors import tensor_in
+from kernel_eval_client.suites.sizes import evaluated
 
 Json = Mapping[str, Any]
 _NAMES = {"float8_e4m3": "float8_e4m3fn"}
 _DRAWN = ("float", "bfloat", "bool")
 """What a `random` input may be: whole numbers are indices and lengths as a rule, whose bounds no definition has."""
-
-
-_BY_NAME = """
-
-import functools as _functools
-
-
-@_functools.wraps(%s)
-def kernel_eval_entry(*args, **named):
-    found = %s(*args, **named)
-    return tuple(found[name] for name in %r) if isinstance(found, dict) else found
-"""
 
 
 def problems_in(root: Path, candidates: Path | None = None) -> Iterator[Problem]:
@@ -62,23 +53,24 @@ def _problem(root: Path, name: str, definition: Json, workload: Json, solutions:
         contract = _contract(root, definition, workload)
     except NotOurs as error:
         return Problem(title, None, about=about, refused=str(error))
-    outputs = tuple(definition.get("outputs") or ())
-    reference = _kernel(str(definition.get("reference", "")), KernelType.TORCH, contract, "run", outputs)
-    return Problem(title, reference, [_candidate(each, contract, outputs) for each in solutions], about=about)
+    try:
+        reference = _kernel(str(definition.get("reference", "")), {}, KernelType.TORCH, contract, "run")
+    except NotOurs as error:
+        return Problem(title, None, about=about, refused=f"its reference: {error}")
+    return Problem(title, reference, [_candidate(each, contract) for each in solutions], about=about)
 
 
-def _kernel(source: str, kind: KernelType, contract: IOContract, entry: str, outputs: tuple[str, ...]) -> Kernel:
-    """Where outputs are returned by name, in the definition's order: the service takes them in the order they come."""
-    if "return {" in source or "return dict(" in source:
-        source, entry = source + _BY_NAME % (entry, entry, outputs), "kernel_eval_entry"
-    return Kernel(source, kind, contract, {"function_name": entry})
+def _kernel(text: str, others: Mapping[str, str], kind: KernelType, contract: IOContract, function: str) -> Kernel:
+    """The source with those modules beside it; raises NotOurs where it cannot be called."""
+    inputs, outputs = (
+        [arg.name for arg in contract.args if (arg.role == "output") == is_output] for is_output in (False, True)
+    )
+    source, entry = called(text, [*others.values()], function, inputs, outputs)
+    return Kernel(with_prelude(prelude(others), source), kind, contract, {"function_name": entry})
 
 
 def _contract(root: Path, definition: Json, workload: Json) -> IOContract:
-    sizes = {
-        axis: wire.get("value") if wire.get("type") == "const" else (workload.get("axes") or {}).get(axis)
-        for axis, wire in (definition.get("axes") or {}).items()
-    }
+    sizes = _sizes(definition.get("axes") or {}, workload.get("axes") or {})
     arguments, left = [], INLINE_BYTES
     for name, spec in (definition.get("inputs") or {}).items():
         given = (workload.get("inputs") or {}).get(name)
@@ -92,6 +84,25 @@ def _contract(root: Path, definition: Json, workload: Json) -> IOContract:
             raise NotOurs(f"its output {name} is a number and no tensor")
         arguments.append(ArgSpec(name, "tensor", tensor_spec=_tensor(name, spec, sizes), role="output"))
     return IOContract(tuple(arguments))
+
+
+def _sizes(axes: Json, given: Json) -> dict[str, Any]:
+    """Of every axis: constant, given by the workload, or an expression over the others."""
+    sizes = {axis: wire.get("value", given.get(axis)) for axis, wire in axes.items() if wire.get("type") != "expr"}
+    left = {axis: str(wire.get("expression")) for axis, wire in axes.items() if wire.get("type") == "expr"}
+    while left:
+        known = {axis: size for axis, size in sizes.items() if isinstance(size, int)}
+        found, told = {}, []
+        for axis, expression in left.items():
+            try:
+                found[axis] = evaluated(expression, known)
+            except CallerError as error:
+                told.append(f"the axis {axis}: {error}")
+        if not found:
+            raise NotOurs("; ".join(told))
+        sizes.update(found)
+        left = {axis: expression for axis, expression in left.items() if axis not in found}
+    return sizes
 
 
 def _input(root: Path, name: str, spec: Json, given: Json, sizes: Json, left: int) -> tuple[ArgSpec, int]:
@@ -129,7 +140,7 @@ def _tensor(name: str, spec: Json, sizes: Json) -> TensorSpec:
     shape = []
     for axis in spec["shape"]:
         size = axis if isinstance(axis, int) else sizes.get(axis)
-        if not isinstance(size, int):
+        if not isinstance(size, int) or size < 0:
             raise NotOurs(f"the workload gives no size for the axis {axis} of {name}")
         shape.append(size)
     return TensorSpec(shape, dtype)
@@ -143,15 +154,32 @@ def _solutions(folder: Path) -> dict[str, list[Json]]:
     return found
 
 
-def _candidate(solution: Json, contract: IOContract, outputs: tuple[str, ...]) -> Candidate:
-    label, spec, sources = str(solution["name"]), solution.get("spec") or {}, solution.get("sources") or []
+def _candidate(solution: Json, contract: IOContract) -> Candidate:
+    label, spec = str(solution["name"]), solution.get("spec") or {}
     file, _, function = str(spec.get("entry_point", "")).partition("::")
     if not file.endswith(".py"):
         return Candidate(label, None, f"its entry point is {file or 'not named'}: host code in C++ behind a binding")
-    if len(sources) != 1:
-        return Candidate(label, None, f"it has {len(sources)} source files; a kernel is one source")
-    source = str(sources[0].get("content", ""))
-    return Candidate(label, _kernel(source, guess_type(source, file), contract, function or "run", outputs))
+    try:
+        modules = _modules(solution.get("sources") or [])
+        if file not in modules:
+            raise NotOurs(f"its entry point {file} is none of its sources")
+        text = modules.pop(file)
+        kind = guess_type("\n".join([text, *modules.values()]), file)
+        others = in_order({name.removesuffix(".py"): each for name, each in modules.items()})
+        return Candidate(label, _kernel(text, others, kind, contract, function or "run"))
+    except NotOurs as error:
+        return Candidate(label, None, str(error))
+
+
+def _modules(sources: Sequence[Json]) -> dict[str, str]:
+    """Every file's source by its name, as if none of them were in a package. Raises NotOurs for what is no module."""
+    found = {}
+    for each in sources:
+        name = str(each.get("path"))
+        if not name.removesuffix(".py").isidentifier() or not name.endswith(".py"):
+            raise NotOurs(f"it brings a file {name}; a kernel is modules of Python in one folder")
+        found[name] = str(each.get("content", ""))
+    return {name: absolute(text) for name, text in found.items()} if len(found) > 1 else found
 
 
 def _object(text: str, where: object) -> Json:

@@ -7,6 +7,7 @@ more than a comparison element by element cannot be handed over.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,15 @@ from kernel_eval_client.errors import CallerError
 from kernel_eval_client.kernel import Kernel, KernelType, guess_type
 from kernel_eval_client.suites.folder import text_of
 from kernel_eval_client.suites.gpu_mode_check import tolerances_of
-from kernel_eval_client.suites.gpu_mode_source import ENTRY, entry, inputs, with_prelude
+from kernel_eval_client.suites.gpu_mode_source import ENTRY, REFERENCE, entry, inputs
+from kernel_eval_client.suites.modules import prelude, with_prelude
 from kernel_eval_client.suites.problem import Candidate, NotOurs, Problem
 
 TASK = "task.yml"
 SUBMISSION = "@SUBMISSION@"
+_CLASS = re.compile(r"^class |\bnamedtuple\(", re.MULTILINE)
+_OF_REFERENCE = re.compile(rf"^\s*(?:from|import) {REFERENCE}\b", re.MULTILINE)
+"""Where a submission has the reference as a module: the data may be of its classes, or it imports it."""
 
 
 def problems_in(folder: Path, candidates: Path | None = None) -> Iterator[Problem]:
@@ -37,19 +42,20 @@ def _problems(folder: Path, title: str, task: Mapping[str, Any], candidates: Pat
         (kind, number, case) for kind in ("tests", "benchmarks") for number, case in enumerate(task.get(kind) or ())
     ]
     try:
-        prelude = _prelude(folder, task)
+        modules = _modules(folder, task)
         source = text_of(folder / "reference.py")
         tolerances = tolerances_of(source)
     except NotOurs as error:
         for kind, number, _ in cases or [("tests", 0, {})]:
             yield Problem(f"{title}/{kind[:-1]}_{number}", None, about=about, refused=str(error))
         return
-    found = [
-        Candidate(label, _kernel(with_prelude(prelude, text) + entry("custom_kernel"), guess_type(text)))
-        for label, text in _submissions(folder, title, candidates)
-    ]
+    found = []
+    for label, text in _submissions(folder, title, candidates):
+        wanted = _CLASS.search(source) or _OF_REFERENCE.search(text)
+        theirs = prelude({**modules, REFERENCE: source} if wanted else modules)
+        found.append(Candidate(label, _kernel(with_prelude(theirs, text) + entry("custom_kernel"), guess_type(text))))
     for kind, number, case in cases:
-        judged = with_prelude(prelude, source) + inputs(case) + entry("ref_kernel")
+        judged = with_prelude(prelude(modules), source) + inputs(case) + entry("ref_kernel")
         reference = _kernel(judged, KernelType.TORCH)
         name = f"{title}/{kind[:-1]}_{number}"
         yield Problem(name, reference, found, None, about, kind == "benchmarks", None, tolerances)
@@ -73,8 +79,8 @@ def _yaml(path: Path) -> Mapping[str, Any]:
     return task
 
 
-def _prelude(folder: Path, task: Mapping[str, Any]) -> str:
-    """One line that puts the task's own modules where `import` finds them."""
+def _modules(folder: Path, task: Mapping[str, Any]) -> dict[str, str]:
+    """The task's own modules by name, beside its reference."""
     if task.get("multi_gpu"):
         raise NotOurs("the task wants several GPUs; a kernel is judged on one")
     if str(task.get("lang", "py")) != "py":
@@ -89,11 +95,7 @@ def _prelude(folder: Path, task: Mapping[str, Any]) -> str:
         if not name.endswith(".py"):
             raise NotOurs(f"it brings a file {name}; a kernel is one source of Python")
         modules[name.removesuffix(".py")] = text_of(folder / source)
-    lines = "".join(
-        f"_m = sys.modules[{name!r}] = types.ModuleType({name!r}); exec({text!r}, _m.__dict__); "
-        for name, text in modules.items()
-    )
-    return f"import sys, types; {lines}del sys, types" if lines else ""
+    return modules
 
 
 def _submissions(folder: Path, title: str, candidates: Path | None) -> Iterator[tuple[str, str]]:

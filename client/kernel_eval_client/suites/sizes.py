@@ -13,7 +13,10 @@ from typing import Any
 
 from kernel_eval_client.errors import CallerError
 
-_OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv}
+_OPERATORS = {
+    **{ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul},
+    **{ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod},
+}
 
 
 def sizes_of(source: str, *, small: bool) -> dict[str, int]:
@@ -57,10 +60,12 @@ def _where_known(value: Any, sizes: Mapping[str, int]) -> Any:
 def _numbers(value: Any, sizes: Mapping[str, int]) -> Any:
     if isinstance(value, list):
         return [_numbers(each, sizes) for each in value]
-    return _evaluated(value, sizes) if isinstance(value, str) else value
+    return evaluated(value, sizes) if isinstance(value, str) else value
 
 
-def _evaluated(text: str, sizes: Mapping[str, int]) -> int:
+def evaluated(text: str, sizes: Mapping[str, int]) -> int:
+    """A number, or + - * // % over numbers and the names of sizes: nothing else is run. Raises CallerError."""
+
     def at(node: ast.AST) -> int:
         if isinstance(node, ast.Constant) and type(node.value) is int:
             return node.value
@@ -73,7 +78,8 @@ def _evaluated(text: str, sizes: Mapping[str, int]) -> int:
     try:
         return at(ast.parse(text, mode="eval").body)
     except (SyntaxError, ValueError, ZeroDivisionError) as error:
-        raise CallerError(f"{text!r} is no size: {error}; known are {', '.join(sizes) or 'none'}, + - * //") from error
+        known = ", ".join(sizes) or "none"
+        raise CallerError(f"{text!r} is no size: {error}; known are {known}, + - * // %") from error
 
 
 def _literals(source: str) -> dict[str, dict[str, int]]:

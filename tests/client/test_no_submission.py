@@ -1,0 +1,48 @@
+"""What a batch takes for a kernel: all that the service would call, and what does not parse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kernel_eval_client.cli.no_submission import why_none
+from kernel_eval_client.cli.source import Choices, submissions_in
+from kernel_eval_client.kernel import KernelType
+from stack.environment import ROOT
+from tests.mutants.corpus import originals
+
+
+def test_of_the_examples_only_the_programs_are_skipped() -> None:
+    found, skipped = submissions_in(ROOT / "examples", Choices(), None)
+    assert set(skipped) == {f"rl/{path.name}" for path in (ROOT / "examples" / "rl").glob("*.py")}
+    assert {str(Path(each.label or "").name) for each in found} == {"request.json"}
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "entry", "why"),
+    [
+        ("def kernel_fn(x:\n", "a.py", None, None),
+        ("from other import kernel_fn\n", "a.py", None, None),
+        ("kernel_fn = object()\n", "a.py", None, None),
+        ("def only(x):\n    return x\n\ndef get_inputs():\n    return [1]\n", "a.py", None, None),
+        ("@triton.jit\ndef add(x):\n    pass\n\n@triton.jit\ndef mul(x):\n    pass\n", "a.py", None, None),
+        ("def one(x):\n    pass\n\ndef two(x):\n    pass\n", "a.py", None, "defines no Model, ModelNew, kernel"),
+        ("def one(x):\n    pass\n\ndef two(x):\n    pass\n", "a.py", "two", None),
+        ("def only(x):\n    return x\n", "a.py", "other", "it defines no other"),
+        ("import kernel_eval_client as ke\n\ndef kernel_fn(x):\n    return x\n", "a.py", None, "uses this client"),
+        ("#pragma once\n", "a.cu", None, "no __global__"),
+    ],
+)
+def test_a_source_is_none_where_nothing_in_it_can_be_called(
+    source: str, name: str, entry: str | None, why: str | None
+) -> None:
+    told = why_none(source, name, entry)
+    assert told is None if why is None else why in (told or "")
+
+
+def test_no_kernel_of_the_corpus_is_skipped() -> None:
+    names = {KernelType.CUDA.value: "a.cu"}
+    corpus = originals().values()
+    skipped = [each for each in corpus if why_none(each.source, names.get(each.kernel_type, "a.py"), None)]
+    assert [each.name for each in skipped if each.kernel_type != "multi_kernel"] == []

@@ -1,0 +1,47 @@
+"""Tables as they are printed: what they say is whole, and only names and remarks give way."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from kernel_eval_client import Job, Speedup, Submission, torch
+from kernel_eval_client.async_client import Finished
+from kernel_eval_client.cli import show, show_suite
+from kernel_eval_client.suites import Outcome
+from tests.client.suite_files import result_of
+
+FASTER = Speedup(1.234, 1.1, 1.4, "faster")
+NAME = "attention/grouped_query_with_a_long_name_and_a_paged_cache/benchmark_12"
+
+
+def printed(width: int, *shown: object) -> str:
+    console = Console(file=io.StringIO(), width=width, soft_wrap=True)
+    for show_it, *given in shown:  # type: ignore[misc,attr-defined]
+        show_it(console, *given)
+    return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
+
+
+@pytest.mark.parametrize("width", [100, 400])
+def test_only_names_and_remarks_are_cut(width: int) -> None:
+    results = [result_of(verdict, FASTER) for verdict in ("reference_failed", "contract_mismatch")]
+    outcomes = [Outcome(NAME, "submission_of_mine", result=each) for each in results]
+    finished = [Finished(0, Submission(torch("x"), label=NAME), each, None) for each in results]
+    suite, batch = printed(width, (show_suite.table, outcomes)), printed(width, (show.summary, finished))
+    for lines in (suite.splitlines(), batch.splitlines()[:3]):
+        assert len(lines) == 3 and all(len(line) <= width for line in lines)
+        for line, verdict in zip(lines[1:], ("reference_failed", "contract_mismatch"), strict=True):
+            assert f" {verdict} " in line and "1.23x (1.10 to 1.40)" in line
+            assert (NAME in line) == (width == 400)
+    assert "submission_of_mine" in suite
+
+
+def test_a_list_of_jobs_has_their_verdicts() -> None:
+    wire = {"job_id": "36577283-4c8f-4da5-b829-9ee20f85e00f", "state": "completed", "stage": "completed"}
+    jobs = [Job.from_dict({**wire, "summary": {"verdict": "wrong_result"}, "worker": "w" * 80}), Job.from_dict(wire)]
+    assert [each.verdict for each in jobs] == ["wrong_result", None]
+    head, first, second = printed(100, (show.jobs, jobs)).splitlines()
+    assert head.split()[:3] == ["job", "state", "verdict"]
+    assert first.split()[:4] == [wire["job_id"], "completed", "wrong_result", "completed"] and second.split()[2] == "–"
