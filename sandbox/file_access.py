@@ -40,13 +40,15 @@ def readable(folder: Path) -> dict[Path, int]:
     found |= {place: landlock.READ for place in Path("/etc").glob("python3*")}
     found |= {Path(place): landlock.READ for place in ("/proc", "/sys")}
     found |= {Path("/dev", name): landlock.USE_DEVICE for name in _DEVICES}
-    return {place: access for place, access in found.items() if place.exists()}
+    # Not Path.exists, which raises where somebody else's folder is in the way: on a PATH that came with root's shell.
+    return {place: access for place, access in found.items() if os.path.exists(place)}
 
 
 SHARED_MEMORY = Path("/dev/shm")
 """Semaphores and shared memory of the C library, with which a library's worker processes talk to each other."""
 
-USE_SHARED_MEMORY = landlock.OWN & ~landlock.EXECUTE
+USE_SHARED_MEMORY = landlock.READ | landlock.WRITE | landlock.MAKE_REG | landlock.REMOVE_FILE
+"""Files alone, whose owner says whose they are: nothing in which others could be hidden."""
 
 
 def gpu_nodes(visible: str | None) -> list[Path]:

@@ -102,12 +102,7 @@ def become(user: int, *, search_everywhere: bool) -> None:
     if kept and not prctl(_PR_GET_SECUREBITS) & _NO_SETUID_FIXUP:
         # Else access(2) answers as if there were no capability, and compilers find no folder for temporary files.
         prctl(_PR_SET_SECUREBITS, prctl(_PR_GET_SECUREBITS) | _NO_SETUID_FIXUP)
-    for capability in range(_HIGHEST_CAPABILITY + 1):
-        if not kept >> capability & 1:
-            try:
-                prctl(_PR_CAPBSET_DROP, capability)
-            except OSError:  # The last one is behind us, or we are not root.
-                break
+    _bound(kept)
     if user != os.geteuid():
         prctl(_PR_SET_KEEPCAPS, 1)
         os.setgroups([])
@@ -120,6 +115,22 @@ def become(user: int, *, search_everywhere: bool) -> None:
         prctl(_PR_CAP_AMBIENT, _AMBIENT_RAISE, CAP_DAC_READ_SEARCH)
     # A changed user cannot read its own /proc/self unless told so; there is no core file that could be dumped.
     prctl(_PR_SET_DUMPABLE, 1)
+
+
+def keep_only(mask: int) -> None:
+    """Of this process's capabilities, and of those of all that it starts."""
+    _bound(mask)
+    _set_capabilities(mask)
+
+
+def _bound(mask: int) -> None:
+    """No program that is started from here on has others."""
+    for capability in range(_HIGHEST_CAPABILITY + 1):
+        if not mask >> capability & 1:
+            try:
+                prctl(_PR_CAPBSET_DROP, capability)
+            except OSError:  # The last one is behind us, or we are not root.
+                break
 
 
 def _set_capabilities(mask: int) -> None:
