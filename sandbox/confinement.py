@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sandbox import identity, landlock, namespaces, seccomp
-from sandbox.file_access import SHARED_MEMORY, USE_SHARED_MEMORY, gpu_nodes, is_card, out_of_reach, readable
+from sandbox.file_access import SHARED_MEMORY, USE_SHARED_MEMORY, out_of_reach, readable
+from sandbox.gpu_nodes import GpuNodes, gpu_nodes
 from sandbox.limits import die_with_parent, keep_descendants, limit, limit_processes, no_new_privileges
 
 OUT_OF_THE_WAY = 100
@@ -28,9 +29,9 @@ class Confinement:
         self.isolates = namespaces.why_not() is None
         places = readable(folder) | dict.fromkeys(tools, landlock.READ_AND_EXECUTE)
         self._places = [(_opened(place), _access(place, access)) for place, access in places.items()]
-        nodes = gpu_nodes(os.environ.get("CUDA_VISIBLE_DEVICES")) if gpu else []
-        self.cards = [node.name for node in nodes if is_card(node)]
-        self._nodes = [(_opened(node), _access(node, landlock.USE_DEVICE | landlock.READ_DIR)) for node in nodes]
+        self.gpus = gpu_nodes(os.environ.get("CUDA_VISIBLE_DEVICES")) if gpu else GpuNodes()
+        access = landlock.USE_DEVICE | landlock.READ_DIR
+        self._nodes = [(_opened(node), _access(node, access)) for node in self.gpus.nodes]
         self.closed = out_of_reach(folder)
         """A folder that other users cannot enter, on the way to what a runner needs; None where there is none."""
         # Landlock bounds what that capability opens; without it a stranger would read the whole machine.

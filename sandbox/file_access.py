@@ -51,18 +51,6 @@ USE_SHARED_MEMORY = landlock.READ | landlock.WRITE | landlock.MAKE_REG | landloc
 """Files alone, whose owner says whose they are: nothing in which others could be hidden."""
 
 
-def gpu_nodes(visible: str | None) -> list[Path]:
-    """NVIDIA's device nodes without those of other cards than the visible one.
-
-    `visible` is CUDA_VISIBLE_DEVICES. Where it does not name one card by its UUID, all cards' nodes are given.
-    """
-    nodes = sorted(Path("/dev").glob("nvidia*"))
-    minor = _minor_of(visible or "")
-    if minor is None:
-        return nodes
-    return [node for node in nodes if not is_card(node) or node.name == f"nvidia{minor}"]
-
-
 def out_of_reach(folder: Path) -> Path | None:
     """The first folder that another user cannot enter on the way to what a runner needs; None where there is none."""
     for place in (folder, ROOT / OUR_CODE[0], *map(Path, (sys.executable, sys.prefix, sys.base_prefix, *sys.path))):
@@ -79,19 +67,3 @@ def _interpreter_and_tools() -> Iterator[Path]:
     for place in given:
         if place:
             yield Path(place).resolve()
-
-
-def _minor_of(visible: str) -> int | None:
-    if not visible.startswith("GPU-") or "," in visible:
-        return None
-    for card in Path("/proc/driver/nvidia/gpus").glob("*/information"):
-        told = dict(line.partition(":")[::2] for line in card.read_text(encoding="ascii").splitlines() if ":" in line)
-        minor = told.get("Device Minor", "").strip()
-        if told.get("GPU UUID", "").strip().startswith(visible) and minor.isdigit():
-            return int(minor)
-    return None
-
-
-def is_card(node: Path) -> bool:
-    """Whether it is the node of one card."""
-    return node.name.removeprefix("nvidia").isdigit()

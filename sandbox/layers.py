@@ -159,9 +159,9 @@ def _told(confinement: Confinement, holds: dict[str, bool]) -> Layers:
     }
     layers = {name: Layer(holds[name], details[name][not holds[name]]) for name in holds}
     layers["cgroup"] = _told_of(groups)
-    cards = confinement.cards
-    held = len(cards) <= 1 and holds["landlock"]
-    layers["own_gpu_only"] = Layer(held, f"of the cards' nodes: {', '.join(cards) or 'none'}")
+    gpus = confinement.gpus
+    told = f"of the cards' nodes: {', '.join(gpus.cards) or 'none'}" + (f"; {gpus.untold}" if gpus.untold else "")
+    layers["own_gpu_only"] = Layer(gpus.untold is None and holds["landlock"], told)
     return {name: layers[name] for name in SANDBOX_LAYERS}
 
 
