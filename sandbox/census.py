@@ -1,12 +1,10 @@
-"""The processes of a stranger: who they are, what memory they have, and how all of them are ended."""
+"""The processes of a stranger: who they are, and how all of them are ended."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
-
-PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def children(pid: int) -> set[int]:
@@ -36,16 +34,6 @@ def threads(pid: int) -> int:
         return len(os.listdir(f"/proc/{pid}/task"))
     except OSError:
         return 0
-
-
-def private_bytes(pid: int) -> int:
-    """What it has in memory and shares with nobody; 0 for one that is gone."""
-    try:
-        with open(f"/proc/{pid}/statm", encoding="ascii") as statm:
-            _, resident, shared, *_ = statm.read().split()
-    except (OSError, ValueError):
-        return 0
-    return (int(resident) - int(shared)) * PAGE
 
 
 def end_all_of(user: int) -> None:

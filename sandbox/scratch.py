@@ -49,9 +49,9 @@ def used_bytes(folder: Path) -> int:
     return used
 
 
-def shared_bytes(user: int) -> int:
-    """What a user of its own has in shared memory; raises TooMuch."""
-    return sum(found.st_blocks * 512 + used_bytes(path) for path, found in _shared(user))
+def shared(user: int) -> dict[tuple[int, int], int]:
+    """What a user of its own has in shared memory: bytes by device and inode; raises TooMuch."""
+    return {(found.st_dev, found.st_ino): found.st_blocks * 512 + used_bytes(path) for path, found in _shared(user)}
 
 
 def remove(folder: Path) -> None:

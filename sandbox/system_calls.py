@@ -112,6 +112,8 @@ _NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "semop": (65, 193),
     "semtimedop": (220, 192),
     "setdomainname": (171, 162),
+    "setfsgid": (123, 152),
+    "setfsuid": (122, 151),
     "sethostname": (170, 161),
     "setns": (308, 268),
     "setpriority": (141, 140),

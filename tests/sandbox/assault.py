@@ -28,6 +28,7 @@ from sandbox.launcher import Zygote
 from sandbox.runner_process import Runner
 from sandbox.session import Session
 from tests.sandbox.attacks import Attack, attacks
+from tests.sandbox.container import DOCKERS_CAPABILITIES
 from tests.sandbox.honest import honest
 from tests.sandbox.system_v import SystemV
 
@@ -35,8 +36,6 @@ SECRET = "a-secret-that-nobody-may-read"
 ORDINARY_USER = 54_321
 MEMORY_LIMIT = 512 << 20
 DEADLINE_S = 20.0
-DOCKERS_CAPABILITIES = 0xA80425FB
-"""The fourteen that it leaves root unless told otherwise: without those to read everything, to trace, to mount."""
 ROOT = Path(__file__).resolve().parents[2]
 SIBLING = """
 import contextlib

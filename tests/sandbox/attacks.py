@@ -297,6 +297,47 @@ for _ in range(8):
         held = bytearray(b'x') * (120 << 20)
         time.sleep(60)
 time.sleep(60)""",
+    "memory that is shared, with nobody": """
+memory = mmap.mmap(-1, 1536 << 20)
+for place in range(0, len(memory), 1 << 20):
+    memory[place:place + (1 << 20)] = bytes(1 << 20)
+time.sleep(60)""",
+    "memory that is shared with children": """
+for _ in range(8):
+    memory = mmap.mmap(-1, 120 << 20)
+    if not os.fork():
+        memory.write(bytes(120 << 20))
+        time.sleep(60)
+time.sleep(60)""",
+    "memory in files without a name": """
+for _ in range(8):
+    file = os.memfd_create('large')
+    for _ in range(128):
+        os.write(file, bytes(1 << 20))
+time.sleep(60)""",
+    "the same, each mapped and changed": """
+for _ in range(4):
+    file = os.memfd_create('large')
+    for _ in range(80):
+        os.write(file, bytes(1 << 20))
+    memory = mmap.mmap(file, 80 << 20, flags=mmap.MAP_PRIVATE)
+    memory.write(b'x' * (80 << 20))
+    globals()[f'memory{file}'] = memory
+time.sleep(60)""",
+    "files that were removed": """
+for number in range(40):
+    file = os.open(f'large{number}', os.O_CREAT | os.O_WRONLY)
+    os.unlink(f'large{number}')
+    for _ in range(32):
+        os.write(file, bytes(1 << 20))
+time.sleep(60)""",
+    "while it talks": """
+held = []
+while True:
+    memory = mmap.mmap(-1, 16 << 20)
+    memory.write(bytes(16 << 20))
+    held.append(memory)
+    print('x', flush=True)""",
     "the disk": """
 for number in range(1000):
     with open(f'large{number}', 'wb') as file:

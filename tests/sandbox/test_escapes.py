@@ -24,9 +24,10 @@ OURS = Interpreter(sys.executable)
 # Below an interpreter in root's home a submission is confined in another way: it may search everywhere, or is root.
 # What one without a user of its own can reach in a common place goes unseen there.
 MODES = {"user": READABLE, "container": READABLE, "root": OURS, "tool": OURS} if os.geteuid() == 0 else {"user": OURS}
-WITHOUT_FLOODS = ("user in root's home", "container in root's home")
+IN_ROOTS_HOME = ("user in root's home", "container in root's home")
 if os.geteuid() == 0 and out_of_reach(ROOT):
-    MODES |= dict.fromkeys(WITHOUT_FLOODS, OURS)
+    MODES |= dict.fromkeys(IN_ROOTS_HOME, OURS)
+WITHOUT_FLOODS = ("tool", *IN_ROOTS_HOME)
 ASSAULT_S = 300
 
 MOST_PRINTED = 100_000

@@ -28,7 +28,7 @@ print("it starts")
 
 IN_A_CONTAINER = """
 from sandbox import identity
-from tests.sandbox.assault import DOCKERS_CAPABILITIES
+from tests.sandbox.container import DOCKERS_CAPABILITIES
 identity.keep_only(DOCKERS_CAPABILITIES)
 from tasks.worker import look_at_sandbox
 look_at_sandbox()
