@@ -1,4 +1,4 @@
-"""The processes of a stranger: who they are, what memory they have, and how all of them are ended."""
+"""The processes of a stranger: who they are, and how all of them are ended."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 
-PAGE = os.sysconf("SC_PAGE_SIZE")
 _EXITING = 0x4  # PF_EXITING of a thread's flags (proc_pid_stat(5))
 
 
@@ -52,16 +51,6 @@ def exiting(pid: int) -> bool:
     except FileNotFoundError:
         pass
     return True
-
-
-def private_bytes(pid: int) -> int:
-    """What it has in memory and shares with nobody; 0 for one that is gone."""
-    try:
-        with open(f"/proc/{pid}/statm", encoding="ascii") as statm:
-            _, resident, shared, *_ = statm.read().split()
-    except (OSError, ValueError):
-        return 0
-    return (int(resident) - int(shared)) * PAGE
 
 
 def end_all_of(user: int) -> None:

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sandbox import identity, landlock, namespaces, seccomp
-from sandbox.file_access import SHARED_MEMORY, USE_SHARED_MEMORY, gpu_nodes, is_card, out_of_reach, readable
+from sandbox.file_access import SHARED_MEMORY, USE_SHARED_MEMORY, out_of_reach, readable
+from sandbox.gpu_nodes import GpuNodes, gpu_nodes
 from sandbox.limits import die_with_parent, keep_descendants, limit, limit_processes, no_new_privileges
 
 OUT_OF_THE_WAY = 100
@@ -28,9 +29,9 @@ class Confinement:
         self.isolates = namespaces.why_not() is None
         places = readable(folder) | dict.fromkeys(tools, landlock.READ_AND_EXECUTE)
         self._places = [(_opened(place), _access(place, access)) for place, access in places.items()]
-        nodes = gpu_nodes(os.environ.get("CUDA_VISIBLE_DEVICES")) if gpu else []
-        self.cards = [node.name for node in nodes if is_card(node)]
-        self._nodes = [(_opened(node), _access(node, landlock.USE_DEVICE | landlock.READ_DIR)) for node in nodes]
+        self.gpus = gpu_nodes(os.environ.get("CUDA_VISIBLE_DEVICES")) if gpu else GpuNodes()
+        access = landlock.USE_DEVICE | landlock.READ_DIR
+        self._nodes = [(_opened(node), _access(node, access)) for node in self.gpus.nodes]
         self.closed = out_of_reach(folder)
         """A folder that other users cannot enter, on the way to what a runner needs; None where there is none."""
         # Landlock bounds what that capability opens; without it a stranger would read the whole machine.
@@ -75,9 +76,10 @@ class Confinement:
         die_with_parent(parent)  # Forgotten when the user changes.
         no_new_privileges()
         keep_descendants()
+        os.umask(0o077)
         _settle_in(folder)
         if self.lands:
-            self._restrict_files(folder, gpu=gpu, of_all=starts_others and own_user)
+            self._restrict_files(folder, gpu=gpu, own_user=own_user, starts_others=starts_others)
         if self.filters:
             signals_elsewhere = own_user or (self.lands and landlock.keeps_signals(self.abi))
             seccomp.install(self._filter(own_user=own_user), own_user=own_user, signals_elsewhere=signals_elsewhere)
@@ -94,19 +96,20 @@ class Confinement:
     def _filter(self, *, own_user: bool) -> bytes:
         return seccomp.rules(own_user=own_user, truncation_elsewhere=landlock.keeps_truncation(self.abi))
 
-    def _restrict_files(self, folder: Path, *, gpu: bool, of_all: bool) -> None:
+    def _restrict_files(self, folder: Path, *, gpu: bool, own_user: bool, starts_others: bool) -> None:
         rules = landlock.Ruleset(self.abi)
         for place, access in self._places + (self._nodes if gpu else []):
             rules.allow(place, access)
         _allow(rules, folder, landlock.OWN)
-        # One that others have too is only for who cannot read their files in it.
-        if SHARED_MEMORY.is_dir() and (self.isolates or not self.searches):
+        # In one that others have too, files are told apart by their owners, if at all: theirs could be read, and its
+        # own would be counted and removed by nobody, where that is not a user of its own that cannot search theirs.
+        if SHARED_MEMORY.is_dir() and (self.isolates or (own_user and not self.searches)):
             _allow(rules, SHARED_MEMORY, USE_SHARED_MEMORY)
         # CUDA names its threads there as it starts, and gives up where it cannot (error 304). The rule holds for as
         # long as the descriptor does: what /proc shows of a process is made anew whenever nobody has it open.
         # What it starts has entries of its own, which no rule can name yet: there the rule is for all of /proc, and
         # whose files may be written is left to their owners.
-        opened = _opened(Path("/proc" if of_all else "/proc/self/"))
+        opened = _opened(Path("/proc" if starts_others and own_user else "/proc/self/"))
         self._itself = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, OUT_OF_THE_WAY)
         os.close(opened)
         rules.allow(self._itself, landlock.READ | landlock.WRITE)

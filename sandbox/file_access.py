@@ -40,25 +40,15 @@ def readable(folder: Path) -> dict[Path, int]:
     found |= {place: landlock.READ for place in Path("/etc").glob("python3*")}
     found |= {Path(place): landlock.READ for place in ("/proc", "/sys")}
     found |= {Path("/dev", name): landlock.USE_DEVICE for name in _DEVICES}
-    return {place: access for place, access in found.items() if place.exists()}
+    # Not Path.exists, which raises where somebody else's folder is in the way: on a PATH that came with root's shell.
+    return {place: access for place, access in found.items() if os.path.exists(place)}
 
 
 SHARED_MEMORY = Path("/dev/shm")
 """Semaphores and shared memory of the C library, with which a library's worker processes talk to each other."""
 
-USE_SHARED_MEMORY = landlock.OWN & ~landlock.EXECUTE
-
-
-def gpu_nodes(visible: str | None) -> list[Path]:
-    """NVIDIA's device nodes without those of other cards than the visible one.
-
-    `visible` is CUDA_VISIBLE_DEVICES. Where it does not name one card by its UUID, all cards' nodes are given.
-    """
-    nodes = sorted(Path("/dev").glob("nvidia*"))
-    minor = _minor_of(visible or "")
-    if minor is None:
-        return nodes
-    return [node for node in nodes if not is_card(node) or node.name == f"nvidia{minor}"]
+USE_SHARED_MEMORY = landlock.READ | landlock.WRITE | landlock.MAKE_REG | landlock.REMOVE_FILE
+"""Files alone, whose owner says whose they are: nothing in which others could be hidden."""
 
 
 def out_of_reach(folder: Path) -> Path | None:
@@ -77,19 +67,3 @@ def _interpreter_and_tools() -> Iterator[Path]:
     for place in given:
         if place:
             yield Path(place).resolve()
-
-
-def _minor_of(visible: str) -> int | None:
-    if not visible.startswith("GPU-") or "," in visible:
-        return None
-    for card in Path("/proc/driver/nvidia/gpus").glob("*/information"):
-        told = dict(line.partition(":")[::2] for line in card.read_text(encoding="ascii").splitlines() if ":" in line)
-        minor = told.get("Device Minor", "").strip()
-        if told.get("GPU UUID", "").strip().startswith(visible) and minor.isdigit():
-            return int(minor)
-    return None
-
-
-def is_card(node: Path) -> bool:
-    """Whether it is the node of one card."""
-    return node.name.removeprefix("nvidia").isdigit()

@@ -11,22 +11,16 @@ import ctypes
 import os
 import secrets
 import struct
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from sandbox.limits import die_with_parent
 from sandbox.scratch import entries
 from sandbox.system_calls import call, prctl
 
-CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_KILL, CAP_SETGID, CAP_SETUID, CAP_SETPCAP, CAP_SYS_ADMIN = (
-    0,
-    1,
-    2,
-    5,
-    6,
-    7,
-    8,
-    21,
-)
+CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_KILL, CAP_SETGID, CAP_SETUID, CAP_SETPCAP = 0, 1, 2, 5, 6, 7, 8
+CAP_SYS_PTRACE, CAP_SYS_ADMIN = 19, 21
 _NEEDED = {
     **{"CAP_CHOWN": CAP_CHOWN, "CAP_DAC_OVERRIDE": CAP_DAC_OVERRIDE, "CAP_KILL": CAP_KILL},
     **{"CAP_SETGID": CAP_SETGID, "CAP_SETUID": CAP_SETUID},
@@ -34,7 +28,7 @@ _NEEDED = {
 
 _PR_SET_KEEPCAPS, _PR_CAPBSET_DROP, _PR_GET_SECUREBITS, _PR_SET_SECUREBITS, _PR_CAP_AMBIENT = 8, 24, 27, 28, 47
 _NO_SETUID_FIXUP = 1 << 2
-_PR_SET_DUMPABLE = 4
+_PR_GET_PDEATHSIG, _PR_GET_DUMPABLE, _PR_SET_DUMPABLE = 2, 3, 4
 _AMBIENT_RAISE, _AMBIENT_CLEAR = 2, 4
 _CAPABILITY_VERSION_3 = 0x20080522
 _HIGHEST_CAPABILITY = 63
@@ -102,12 +96,7 @@ def become(user: int, *, search_everywhere: bool) -> None:
     if kept and not prctl(_PR_GET_SECUREBITS) & _NO_SETUID_FIXUP:
         # Else access(2) answers as if there were no capability, and compilers find no folder for temporary files.
         prctl(_PR_SET_SECUREBITS, prctl(_PR_GET_SECUREBITS) | _NO_SETUID_FIXUP)
-    for capability in range(_HIGHEST_CAPABILITY + 1):
-        if not kept >> capability & 1:
-            try:
-                prctl(_PR_CAPBSET_DROP, capability)
-            except OSError:  # The last one is behind us, or we are not root.
-                break
+    _bound(kept)
     if user != os.geteuid():
         prctl(_PR_SET_KEEPCAPS, 1)
         os.setgroups([])
@@ -120,6 +109,51 @@ def become(user: int, *, search_everywhere: bool) -> None:
         prctl(_PR_CAP_AMBIENT, _AMBIENT_RAISE, CAP_DAC_READ_SEARCH)
     # A changed user cannot read its own /proc/self unless told so; there is no core file that could be dumped.
     prctl(_PR_SET_DUMPABLE, 1)
+
+
+@contextlib.contextmanager
+def looking_as(user: int) -> Iterator[None]:
+    """This thread may look into what that user's processes map and have open, as far as those let their user.
+
+    Where the worker may look into everybody's anyway, nothing is changed.
+    """
+    if user == os.geteuid() or _traces_everybody():
+        yield
+        return
+    parent, ours = os.getppid(), (os.getgid(), os.getuid())
+    dumpable, dies = prctl(_PR_GET_DUMPABLE), ctypes.c_int()
+    prctl(_PR_GET_PDEATHSIG, ctypes.addressof(dies))
+    call("setfsgid", ctypes.c_int(user))
+    call("setfsuid", ctypes.c_int(user))
+    try:
+        yield
+    finally:
+        call("setfsuid", ctypes.c_int(ours[1]))
+        call("setfsgid", ctypes.c_int(ours[0]))
+        prctl(_PR_SET_DUMPABLE, dumpable)  # Forgotten when such a thing changes, as is how it dies.
+        if dies.value:
+            die_with_parent(parent)
+
+
+@cache
+def _traces_everybody() -> bool:
+    return holds(CAP_SYS_PTRACE)
+
+
+def keep_only(mask: int) -> None:
+    """Of this process's capabilities, and of those of all that it starts."""
+    _bound(mask)
+    _set_capabilities(mask)
+
+
+def _bound(mask: int) -> None:
+    """No program that is started from here on has others."""
+    for capability in range(_HIGHEST_CAPABILITY + 1):
+        if not mask >> capability & 1:
+            try:
+                prctl(_PR_CAPBSET_DROP, capability)
+            except OSError:  # The last one is behind us, or we are not root.
+                break
 
 
 def _set_capabilities(mask: int) -> None:

@@ -140,7 +140,9 @@ def _told(confinement: Confinement, holds: dict[str, bool]) -> Layers:
     """What was tried, in words."""
     abi, closed = confinement.abi, confinement.closed
     searching = f", with CAP_DAC_READ_SEARCH: {closed} is closed to other users" if confinement.searches else ""
-    why_not_users = identity.why_not() or f"{closed} is closed to other users: chmod o+x, or install elsewhere"
+    why_not_users = identity.why_not() or f"{closed} is closed to other users: chmod o+x {closed}, or install elsewhere"
+    if os.geteuid() == 0:
+        why_not_users = f"submissions are uid 0, without capabilities: {why_not_users}"
     groups = cgroup.found()
     details = {
         "own_user": (f"one for each submission{searching}", why_not_users),
@@ -148,7 +150,8 @@ def _told(confinement: Confinement, holds: dict[str, bool]) -> Layers:
         "no_new_privileges": ("set", "not set"),
         "landlock": (
             f"ABI {abi}" + ("" if abi >= ABSTRACT_SOCKETS_ABI else ": abstract sockets are not kept apart"),
-            f"the kernel has ABI {abi}, needed is {landlock.OLDEST_ABI}",
+            f"the kernel has ABI {abi}, needed is {landlock.OLDEST_ABI}: all that its user may open is open"
+            + ("" if confinement.isolates else ", others' /dev/shm too"),
         ),
         "seccomp": (f"{len(seccomp.REFUSED)} system calls refused, and sockets but Unix's", seccomp.available() or ""),
         "signals": ("to its own processes only", "the worker can be signalled"),
@@ -156,9 +159,9 @@ def _told(confinement: Confinement, holds: dict[str, bool]) -> Layers:
     }
     layers = {name: Layer(holds[name], details[name][not holds[name]]) for name in holds}
     layers["cgroup"] = _told_of(groups)
-    cards = confinement.cards
-    held = len(cards) <= 1 and holds["landlock"]
-    layers["own_gpu_only"] = Layer(held, f"of the cards' nodes: {', '.join(cards) or 'none'}")
+    gpus = confinement.gpus
+    told = f"of the cards' nodes: {', '.join(gpus.cards) or 'none'}" + (f"; {gpus.untold}" if gpus.untold else "")
+    layers["own_gpu_only"] = Layer(gpus.untold is None and holds["landlock"], told)
     return {name: layers[name] for name in SANDBOX_LAYERS}
 
 

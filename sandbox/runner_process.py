@@ -59,6 +59,10 @@ class Runner:
         self._frozen: frozenset[int] = frozenset()
         self._pidfd = os.pidfd_open(pid)
 
+    def lend(self, descriptor: int) -> None:
+        """The memory behind it is the referee's, and not counted as the runner's."""
+        self._usage.lent.add(descriptor)
+
     def request(self, message: Message, descriptors: tuple[int, ...] = ()) -> Message:
         """Sends a message and waits for the answer; raises KernelFault when it is a fault or never comes."""
         self.send(message, descriptors)

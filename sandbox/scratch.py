@@ -49,9 +49,9 @@ def used_bytes(folder: Path) -> int:
     return used
 
 
-def shared_bytes(user: int) -> int:
-    """What files of that user take in shared memory."""
-    return sum(found.st_blocks * 512 for _, found in _shared(user))
+def shared(user: int) -> dict[tuple[int, int], int]:
+    """What a user of its own has in shared memory: bytes by device and inode; raises TooMuch."""
+    return {(found.st_dev, found.st_ino): found.st_blocks * 512 + used_bytes(path) for path, found in _shared(user)}
 
 
 def remove(folder: Path) -> None:
@@ -60,20 +60,24 @@ def remove(folder: Path) -> None:
         user = folder.stat().st_uid
         if user != os.geteuid():
             for path, _ in _shared(user):
-                with contextlib.suppress(OSError):
-                    path.unlink()
+                _remove(path)
+    _remove(folder)
+
+
+def _remove(place: Path) -> None:
     with contextlib.suppress(OSError, RecursionError):
-        shutil.rmtree(folder)
-    if folder.exists():
+        place.unlink() if place.is_symlink() or not place.is_dir() else shutil.rmtree(place)
+    if place.exists():
         # Closed folders, or a tree deeper than Python's stack: coreutils knows what to do with both.
-        subprocess.run(["chmod", "-R", "u+rwX", "--", folder], stderr=subprocess.DEVNULL, check=False)
-        subprocess.run(["rm", "-rf", "--one-file-system", "--", folder], stderr=subprocess.DEVNULL, check=False)
+        subprocess.run(["chmod", "-R", "u+rwX", "--", place], stderr=subprocess.DEVNULL, check=False)
+        subprocess.run(["rm", "-rf", "--one-file-system", "--", place], stderr=subprocess.DEVNULL, check=False)
 
 
 def _shared(user: int) -> Iterator[tuple[Path, os.stat_result]]:
+    """Folders too: where there is no Landlock, they can be made there."""
     with contextlib.suppress(OSError), os.scandir(SHARED_MEMORY) as found:
         for entry in found:
             with contextlib.suppress(OSError):
                 status = entry.stat(follow_symlinks=False)
-                if status.st_uid == user and not entry.is_dir(follow_symlinks=False):
+                if status.st_uid == user:
                     yield Path(entry.path), status

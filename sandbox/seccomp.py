@@ -54,7 +54,10 @@ REFUSED = (
     *("create_module", "query_module", "get_kernel_syms", "nfsservctl", "uselib", "_sysctl"),
     *("reboot", "swapon", "swapoff", "acct", "vhangup", "iopl", "ioperm", "modify_ldt", "memfd_secret"),
     *("settimeofday", "clock_settime", "adjtimex", "clock_adjtime"),
-    *("shmget", "msgget", "semget", "mq_open"),  # memory and queues that outlive who made them
+    # Memory and queues that outlive who made them; of those that there are, a number is all that it takes to use one.
+    *("shmget", "shmat", "shmctl", "msgget", "msgsnd", "msgrcv", "msgctl"),
+    *("semget", "semop", "semtimedop", "semctl"),
+    *("mq_open", "mq_unlink", "mq_timedsend", "mq_timedreceive", "mq_notify", "mq_getsetattr"),
 )
 
 CHANGES_OF_FILES_OF_ITS_USER = (

@@ -187,6 +187,7 @@ class Session:
         if self.arena is None or self.arena.bytes.numel() < size:
             self.release()
             self.arena = arenas.create(size, self._arena_device)
+            self.runner.lend(self.arena.descriptor)
             told = {"op": "attach", "size": size, "device": self._arena_device}
             self.runner.request(told, (self.arena.descriptor,))
         return self.arena

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from domain.fault import KernelFault
 from domain.result import Status
-from sandbox import census, scratch
+from sandbox import census, host_memory, identity, scratch
+from sandbox.host_memory import Lent
 from sandbox.limits import MAX_PROCESSES
 
 FAMILY_EVERY_S = 0.1
@@ -27,21 +28,21 @@ class Usage:
         self._pid = pid
         self._folder = folder
         self._memory_limit = memory_limit
+        self.lent = Lent()
         # A new one has not done anything yet.
         self._family_at = self._folder_at = time.monotonic()
 
     def check(self, now: float, *, idle: bool) -> None:
         """Raises KernelFault (OUT_OF_MEMORY) where it is too much. `now` is by time.monotonic().
 
-        Costs 20 µs. What takes longer is looked at while the runner has nothing to say (`idle`), so that nobody waits
-        for it, or where it never stops talking.
+        Costs 40 µs. What takes longer is looked at while the runner has nothing to say (`idle`), so that nobody waits
+        for it, or where it never stops talking, or has much.
         """
-        memory = census.private_bytes(self._pid)
-        if now - self._family_at > (FAMILY_EVERY_S if idle else AT_LEAST_EVERY_S):
-            self._family_at = now
-            memory = self._family_bytes()
-        if memory > self._memory_limit:
-            raise _too_much(f"used more than {self._memory_limit >> 20} MiB of host memory")
+        much = host_memory.at_most(self._pid) - self.lent.bytes > self._memory_limit
+        if now - self._family_at > (FAMILY_EVERY_S if idle or much else AT_LEAST_EVERY_S):
+            if self._family_bytes() > self._memory_limit:
+                raise _too_much(f"used more than {self._memory_limit >> 20} MiB of host memory")
+            self._family_at = time.monotonic()  # It may have taken a while.
         if now - self._folder_at > (FOLDER_EVERY_S if idle else AT_LEAST_EVERY_S):
             self._folder_at = now
             self._check_folder()
@@ -50,8 +51,12 @@ class Usage:
         family = census.family(self._pid)
         if sum(map(census.threads, family)) > MAX_PROCESSES:
             raise _too_much(f"had more than {MAX_PROCESSES} processes and threads")
-        shared = scratch.shared_bytes(self.user) if self.user != os.geteuid() else 0
-        return sum(map(census.private_bytes, family)) + shared
+        try:
+            named = scratch.shared(self.user) if self.user != os.geteuid() else {}
+        except scratch.TooMuch as error:
+            raise _too_much(f"left {error}") from error
+        with identity.looking_as(self.user):
+            return host_memory.used(family, enough=self._memory_limit, named=named, lent=self.lent)
 
     def _check_folder(self) -> None:
         try:

@@ -120,8 +120,9 @@ def pin_device(**_: Any) -> None:
     except device.DeviceError as error:
         # Celery logs and forgets what a signal's receiver raises; without its GPU this worker must not take jobs.
         raise SystemExit(f"{error}") from error
-    if settings().visible_devices is None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = found.name if found.is_gpu else ""  # noqa: TID251 - written, not read
+    # By its UUID, also where an index was given: CUDA counts in another order than the driver, and which node a
+    # submission may open is told by that name.
+    os.environ["CUDA_VISIBLE_DEVICES"] = found.name if found.is_gpu else ""  # noqa: TID251 - written, not read
 
 
 def look_at_sandbox(**_: Any) -> None:

@@ -1,6 +1,7 @@
 """Runs every attack in a runner of its own, below a launcher that is root or an ordinary user: `python -m` with which.
 
-With `tool`, below root, each is a program of its own instead, as a profiler would start it.
+`container` is root with the capabilities that Docker leaves it. With `tool`, below root, each is a program of its own
+instead, as a profiler would start it. `without floods` behind it leaves out what goes for the limits.
 
 A program of its own, since who gives up being root cannot take it back. Prints one JSON object on one line.
 """
@@ -21,18 +22,29 @@ from typing import Any
 from backends.backend import Target
 from domain.fault import KernelFault
 from domain.kernel import Kernel, KernelType
-from sandbox import identity, scratch
+from sandbox import file_access, identity, scratch
 from sandbox.census import children
 from sandbox.launcher import Zygote
 from sandbox.runner_process import Runner
 from sandbox.session import Session
 from tests.sandbox.attacks import Attack, attacks
+from tests.sandbox.container import DOCKERS_CAPABILITIES
+from tests.sandbox.honest import honest
+from tests.sandbox.system_v import SystemV
 
 SECRET = "a-secret-that-nobody-may-read"
 ORDINARY_USER = 54_321
 MEMORY_LIMIT = 512 << 20
 DEADLINE_S = 20.0
 ROOT = Path(__file__).resolve().parents[2]
+SIBLING = """
+import contextlib
+with contextlib.suppress(OSError), open("/dev/shm/sibling-{mark}", "w") as file:
+    file.write("{secret}")
+
+def kernel_fn(x):
+    return x
+"""
 
 Ends = dict[str, dict[str, Any]]
 
@@ -51,9 +63,12 @@ class Host:
         self.zygote = Zygote(self.work, interpret=True, memory_limit=MEMORY_LIMIT)
         other = self.zygote.private_folder(self.work / "other")
         (other / "secret").write_text(SECRET)
-        self.sibling = self.runner(other)
-        self.sibling.send({"op": "load_null", "target": {"device": "cpu", "arch": None}})
-        self.sibling.answer()
+        self.mark = f"assault-{os.getpid()}"
+        """In the name of everything that is made in the common /dev/shm."""
+        self.left_in_sysv = SystemV()
+        sibling = Session(self.runner(other), Target("cpu", None), 1 << 20)
+        sibling.build(Kernel(SIBLING.format(mark=self.mark, secret=SECRET), KernelType.TORCH))
+        self.sibling = sibling.runner
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._abstract = socket.socket(socket.AF_UNIX)
         abstract = f"abstract-{os.getpid()}"
@@ -63,13 +78,14 @@ class Host:
         for listener in (self._abstract, self._in_folder):
             listener.listen()
         (base / "socket").chmod(0o600)
-        self.shared = Path("/dev/shm", f"secret-{os.getpid()}")
+        self.shared = Path("/dev/shm", f"secret-{self.mark}")
         self.shared.write_text(SECRET)
         self.shared.chmod(0o600)
         self.facts = {
             **{"SECRET": SECRET, "REFEREE": os.getpid(), "ZYGOTE": os.getpid(), "SIBLING": self.sibling.pid},
             **{"OTHER_FOLDER": str(other), "STATE": str(base), "ROOT": str(ROOT), "SHARED": self.shared.name},
-            **{"PORT": self._listener.getsockname()[1], "ABSTRACT": abstract},
+            **{"PORT": self._listener.getsockname()[1], "ABSTRACT": abstract, "MARK": self.mark},
+            **self.left_in_sysv.ids,
         }
         self.facts["ZYGOTE"] = self.zygote._process.pid
 
@@ -113,12 +129,21 @@ class Host:
             "secret": (self.base / "secret").read_text() == SECRET and (self.base / "secret").stat().st_size > 0,
             "nothing planted": {path.name for path in self.base.iterdir()} == {"work", "secret", "socket"},
             "no folder left": {path.name for path in self.work.iterdir() if path.name[0] != "."} == {"other"},
+            "shared memory": self.shared.read_text() == SECRET,
+            "nothing left in shared memory": self._in_shared_memory() <= {self.shared.name, f"sibling-{self.mark}"},
+            "memory and queues of System V": self.left_in_sysv.unharmed(),
         }
+
+    def _in_shared_memory(self) -> set[str]:
+        """What of this assault is there. Others use it too."""
+        return {path.name for path in self.shared.parent.iterdir() if self.mark in path.name}
 
     def close(self) -> None:
         self.sibling.close()
         self.zygote.close()
-        self.shared.unlink()
+        self.left_in_sysv.close()
+        for name in self._in_shared_memory():
+            self.shared.with_name(name).unlink()
         for listener in (self._listener, self._abstract, self._in_folder):
             listener.close()
 
@@ -131,17 +156,22 @@ def main() -> None:
     base.chmod(0o711)
     if sys.argv[1] == "user":
         os.chown(base, ORDINARY_USER, ORDINARY_USER)
-        # The capability is for the interpreter, which may lie in root's home; the sandbox has to bound that as well.
-        identity.become(ORDINARY_USER, search_everywhere=identity.searches_everywhere())
+        # The capability is for an interpreter in root's home; the sandbox has to bound that as well.
+        closed = file_access.out_of_reach(base) is not None
+        identity.become(ORDINARY_USER, search_everywhere=closed and identity.searches_everywhere())
+    if sys.argv[1] == "container":
+        identity.keep_only(DOCKERS_CAPABILITIES)
     host = Host(base, programs=sys.argv[1] == "tool")
     try:
-        ends: Ends = {attack.name: host.suffer(attack, number) for number, attack in enumerate(attacks())}
+        made = [attack for attack in attacks() if sys.argv[2:] != ["without floods"] or not attack.floods]
+        ends: Ends = {attack.name: host.suffer(attack, number) for number, attack in enumerate(made)}
+        lived: Ends = {one.name: host.suffer(one, number) for number, one in enumerate(honest())}
         unharmed = host.unharmed()
     finally:
         host.close()
         with contextlib.suppress(OSError):
             scratch.remove(base)
-    print(json.dumps({"ends": ends, "unharmed": unharmed, "user": os.geteuid()}))
+    print(json.dumps({"ends": ends, "honest": lived, "unharmed": unharmed, "user": os.geteuid()}))
 
 
 if __name__ == "__main__":

@@ -28,6 +28,10 @@ def writable(path, flags=os.O_WRONLY):
     os.close(os.open(path, flags))
     return f"{path} can be written"
 
+def capabilities(status):
+    held = [line for line in status.decode().splitlines() if line.startswith(("CapPrm", "CapEff", "CapAmb"))]
+    return [line for line in held if int(line.split()[1], 16) & ~4]  # Landlock bounds CAP_DAC_READ_SEARCH.
+
 def stolen(data):
     data = data if isinstance(data, bytes) else repr(data).encode()
     return data[:80] if SECRET.encode() in data else None
@@ -52,6 +56,11 @@ class Attack:
     name: str
     body: str
     ends: tuple[str, ...] = ()
+
+    @property
+    def floods(self) -> bool:
+        """Whether it goes for the limits, which takes a second or two."""
+        return self.name.startswith("flood: ")
 
     @property
     def source(self) -> str:
@@ -88,6 +97,12 @@ return text(git) if os.path.isfile(git) else os.listdir(git)""",
     "root's home": "return os.listdir('/root')",
     "the folder for temporary files": "return os.listdir('/tmp')",
     "shared memory of others": "return stolen(text('/dev/shm/' + SHARED))",
+    "shared memory of a sibling": "return stolen(text('/dev/shm/sibling-' + MARK))",
+    "shared memory that one before it left": """
+with open('/dev/shm/left-' + MARK, 'x') as file:
+    file.write(SECRET)
+return None""",
+    "what one before it left in shared memory": "return stolen(text('/dev/shm/left-' + MARK))",
     "the kernel's log": "return call(103, 3, ctypes.create_string_buffer(4096), 4096)",
 }
 
@@ -120,6 +135,10 @@ return writable(os.path.dirname(torch.__file__) + '/planted.pyc', os.O_WRONLY | 
     "the attributes of a file": "os.setxattr(STATE + '/secret', 'user.planted', b'1')\nreturn 'changed'",
     "a file, cut": "os.truncate(STATE + '/secret', 0)\nreturn 'cut'",
     "a file, cut while it is opened": "return writable(STATE + '/secret', os.O_RDONLY | os.O_TRUNC)",
+    "shared memory of others": "return writable('/dev/shm/' + SHARED)",
+    "shared memory of a sibling": "return writable('/dev/shm/sibling-' + MARK)",
+    "shared memory, removed": "os.unlink('/dev/shm/' + SHARED)\nreturn 'removed'",
+    "a folder in shared memory": "os.mkdir('/dev/shm/folder-' + MARK)\nreturn 'made'",
     "the pattern of core files": "return writable('/proc/sys/kernel/core_pattern')",
     "a key of the kernel": "return writable('/proc/sysrq-trigger')",
     "other processes' names": "return writable(f'/proc/{ZYGOTE}/comm')",
@@ -179,7 +198,12 @@ return socket.create_connection((socket.gethostbyname('localhost'), PORT), 2)"""
 }
 
 PRIVILEGES = {
-    "root": "os.setuid(0)\nreturn os.getuid() == 0",
+    "root": """
+before = os.getuid()
+os.setuid(0)
+return os.getuid() != before or capabilities(text('/proc/self/status'))""",
+    "capabilities": "return capabilities(text('/proc/self/status'))",
+    "capabilities of a program": "return capabilities(subprocess.check_output(['cat', '/proc/self/status']))",
     "another user": "os.setresuid(1, 1, 1)\nreturn 'changed'",
     "other groups": "os.setgroups([0])\nreturn 'changed'",
     "a program that makes root": """
@@ -216,6 +240,17 @@ return call(298, ctypes.create_string_buffer(struct.pack('II', 1, 128) + bytes(1
     "shared memory of System V": "return call(29, 4711, 4096, 0o1666) or 'made'",
     "a message queue": "return call(68, 4711, 0o1666) or 'made'",
     "semaphores of System V": "return call(64, 4711, 1, 0o1666) or 'made'",
+    "a segment of another, attached": "return call(30, SEGMENT, 0, 0)",
+    "a segment of another, removed": "return call(31, SEGMENT, 0, 0) or 'removed'",
+    "what another's segment is like": "return call(31, SEGMENT, 2, ctypes.create_string_buffer(256)) or 'told'",
+    "a message to another": "return call(69, QUEUE, struct.pack('l8s', 1, b'planted'), 8, 0o4000) or 'sent'",
+    "a message of another": "return call(70, QUEUE, ctypes.create_string_buffer(16), 8, 0, 0o4000) or 'taken'",
+    "a queue of another, removed": "return call(71, QUEUE, 0, 0) or 'removed'",
+    "a semaphore of another": "return call(65, SEMAPHORE, struct.pack('Hhh', 0, 1, 0o4000), 1) or 'raised'",
+    "a semaphore of another, within a time": """
+return call(220, SEMAPHORE, struct.pack('Hhh', 0, 1, 0o4000), 1, 0) or 'raised'""",
+    "a semaphore of another, removed": "return call(66, SEMAPHORE, 0, 0) or 'removed'",
+    "a POSIX message queue, removed": "return call(241, b'planted') or 'removed'",
     "a POSIX message queue": "return call(240, b'planted', os.O_CREAT | os.O_RDWR, 0o666, 0)",
     "another kernel": "return call(246, 0, 0, 0, 0) or 'called'",
     "a kernel module": "return call(175, ctypes.create_string_buffer(64), 64, b'') or 'called'",
@@ -300,6 +335,47 @@ for _ in range(8):
         held = bytearray(b'x') * (120 << 20)
         time.sleep(60)
 time.sleep(60)""",
+    "memory that is shared, with nobody": """
+memory = mmap.mmap(-1, 1536 << 20)
+for place in range(0, len(memory), 1 << 20):
+    memory[place:place + (1 << 20)] = bytes(1 << 20)
+time.sleep(60)""",
+    "memory that is shared with children": """
+for _ in range(8):
+    memory = mmap.mmap(-1, 120 << 20)
+    if not os.fork():
+        memory.write(bytes(120 << 20))
+        time.sleep(60)
+time.sleep(60)""",
+    "memory in files without a name": """
+for _ in range(8):
+    file = os.memfd_create('large')
+    for _ in range(128):
+        os.write(file, bytes(1 << 20))
+time.sleep(60)""",
+    "the same, each mapped and changed": """
+for _ in range(4):
+    file = os.memfd_create('large')
+    for _ in range(80):
+        os.write(file, bytes(1 << 20))
+    memory = mmap.mmap(file, 80 << 20, flags=mmap.MAP_PRIVATE)
+    memory.write(b'x' * (80 << 20))
+    globals()[f'memory{file}'] = memory
+time.sleep(60)""",
+    "files that were removed": """
+for number in range(40):
+    file = os.open(f'large{number}', os.O_CREAT | os.O_WRONLY)
+    os.unlink(f'large{number}')
+    for _ in range(32):
+        os.write(file, bytes(1 << 20))
+time.sleep(60)""",
+    "while it talks": """
+held = []
+while True:
+    memory = mmap.mmap(-1, 16 << 20)
+    memory.write(bytes(16 << 20))
+    held.append(memory)
+    print('x', flush=True)""",
     "the disk": """
 for number in range(1000):
     with open(f'large{number}', 'wb') as file:
@@ -314,7 +390,7 @@ for number in range(10**9):
         time.sleep(0.02)""",
     "shared memory": """
 for number in range(400):
-    with open(f'/dev/shm/large-{os.getpid()}-{number}', 'wb') as file:
+    with open(f'/dev/shm/large-{MARK}-{number}', 'wb') as file:
         file.write(bytes(16 << 20))
 return None""",
     "descriptors": """

@@ -12,6 +12,7 @@ import pytest
 
 from domain.settings import SANDBOX_LAYERS
 from sandbox import landlock, layers, seccomp
+from sandbox.file_access import out_of_reach
 from sandbox.layers import Layer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,6 +21,15 @@ AS_A_USER = """
 import os, sys
 from sandbox import identity
 identity.become(int(sys.argv[1]), search_everywhere=identity.searches_everywhere())
+from tasks.worker import look_at_sandbox
+look_at_sandbox()
+print("it starts")
+"""
+
+IN_A_CONTAINER = """
+from sandbox import identity
+from tests.sandbox.container import DOCKERS_CAPABILITIES
+identity.keep_only(DOCKERS_CAPABILITIES)
 from tasks.worker import look_at_sandbox
 look_at_sandbox()
 print("it starts")
@@ -113,6 +123,24 @@ def test_a_worker_that_lacks_what_is_required_does_not_start(tmp_path: Path, req
     assert ("it starts" in done.stdout) == starts
     if not starts:
         assert "own_user (the worker is not root)" in done.stderr and "docs/security.md" in done.stderr
+
+
+@pytest.mark.parametrize(("required", "starts"), [("available", True), ("strict", False)])
+@pytest.mark.skipif(
+    os.geteuid() != 0 or out_of_reach(ROOT) is None, reason="needs root, and an interpreter that others cannot read"
+)
+def test_that_submissions_are_root_is_said(tmp_path: Path, required: str, starts: bool) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", IN_A_CONTAINER],
+        cwd=ROOT,
+        env={**os.environ, "SANDBOX": required, "STATE_DIR": str(tmp_path / "state"), "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ("it starts" in done.stdout) == starts == (done.returncode == 0), done.stderr
+    assert starts or "own_user (submissions are uid 0, without capabilities: /" in done.stderr
+    assert starts or " is closed to other users: chmod o+x /" in done.stderr
 
 
 def test_what_landlock_does_not_keep_on_old_kernels_seccomp_does(tmp_path: Path) -> None:
