@@ -176,7 +176,7 @@ def test_a_browser_follows_a_job(browser: Any, url: str, client: FlaskClient, re
     records.advance(job_id, attempt, Stage.TIME)
     page.wait_for_function("window.lastSeen === 'time'")
     records.complete(job_id, attempt, results.passed())
-    assert page.evaluate("window.following") == ["queued", "build", "time", "done"]
+    assert page.evaluate("window.following") == ["queued", "build", "time", "verdict", "done"]
     page.close()
 
 
