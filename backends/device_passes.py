@@ -14,6 +14,13 @@ _VARIABLE = re.compile(r"([A-Za-z_]\w*)=(.*)")
 _MODULE_ID = re.compile(r'--gen_module_id_file\s+--module_id_file_name\s+"([^"]+)"')
 
 
+_PSEUDO = "-- "
+"""What nvcc does by itself, without a program that could be started here."""
+_DEPENDENCIES = {"--generate-dependencies-with-compile": 0, "-MD": 0, "-MMD": 0, "--dependency-output": 1, "-MF": 1}
+"""Flags that have headers listed for make and ninja, and how many words follow each: torch asks for it, and nvcc has a
+pseudo-step for it. Nobody builds in that folder twice, and ninja takes a list that is not there for an empty one."""
+
+
 class UnknownSteps(Exception):
     """nvcc does this in steps that are not known here: run it as it is."""
 
@@ -27,7 +34,7 @@ class Steps:
     def __init__(self, command: list[str], folder: Path) -> None:
         self.environment = {**os.environ, "TMPDIR": str(folder)}  # noqa: TID251 - as the compiler would inherit it
         told = subprocess.run(
-            [*command, "--dryrun", "--keep", "--keep-dir", str(folder)],
+            [*_without_dependencies(command), "--dryrun", "--keep", "--keep-dir", str(folder)],
             env=self.environment,
             capture_output=True,
             text=True,
@@ -43,10 +50,14 @@ class Steps:
                 self.environment[variable[1]] = variable[2]
             elif line.startswith(_PREFIX) and not step.startswith("rm "):
                 steps.append(step)
+        if any(step.startswith(_PSEUDO) for step in steps):
+            raise UnknownSteps("\n".join(steps))
         fronts = [number for number, step in enumerate(steps) if step.startswith("cudafe++ ")]
         if len(fronts) != 1 or not any("/cicc" in step for step in steps) or ".cudafe1.cpp" not in steps[-1]:
             raise UnknownSteps("\n".join(steps))
         cut = fronts[0] + 1
+        if " -E " not in steps[cut]:  # Else the device's compiler would read what the host's side has yet to write.
+            raise UnknownSteps("\n".join(steps))
         module_id = _MODULE_ID.search(steps[cut - 1])
         if module_id is None:
             raise UnknownSteps(steps[cut - 1])
@@ -83,3 +94,15 @@ class Steps:
             if done.returncode != 0:
                 return done.returncode, text
         return 0, text
+
+
+def _without_dependencies(command: list[str]) -> list[str]:
+    kept: list[str] = []
+    words = iter(command)
+    for word in words:
+        following = _DEPENDENCIES.get(word)
+        if following is None:
+            kept.append(word)
+        for _ in range(following or 0):
+            next(words, None)
+    return kept

@@ -122,6 +122,22 @@ def test_device_and_host_side_by_side(tmp_path: Path) -> None:
 
 
 @with_nvcc
+def test_a_list_of_the_headers_does_not_keep_them_from_it(tmp_path: Path) -> None:
+    """As torch built for CUDA asks; nvcc has a step for it that is no program's."""
+    source, target, folder = tmp_path / "kernels.cu", tmp_path / "kernels.o", tmp_path / "steps"
+    source.write_text(KERNELS)
+    folder.mkdir()
+    listing = ["--generate-dependencies-with-compile", "--dependency-output", f"{target}.d"]
+    command = ["nvcc", *listing, "-arch=sm_90", "-c", str(source), "-o", str(target)]
+    assert Steps(command, folder).run() == (0, "")
+    told = subprocess.run([*command, "--dryrun"], capture_output=True, text=True, check=True).stderr
+    assert "#$ -- " in told, "what the flags are taken out for"
+    plain = tmp_path / "plain.o"
+    subprocess.run(["nvcc", "-arch=sm_90", "-c", str(source), "-o", str(plain)], check=True)
+    assert _symbols(target) == _symbols(plain)
+
+
+@with_nvcc
 def test_what_the_kernels_need_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, target = tmp_path / "kernels.cu", tmp_path / "kernels.o"
     source.write_text(f"#warning look\n{KERNELS}")

@@ -163,6 +163,7 @@ def test_every_type_right_is_timed_in_gated_windows(bench: Any, name: str) -> No
     # Three streams of 4 MB at 4.3 TB/s are 2.8 µs; a launch and a cold cache cannot make 1 ms of it.
     assert 0.001 < timing.trusted_ms < 1.0
     assert report.speedup is not None
+    assert all(": lean" in told for told in report.outcome.build.get("headers", [])), report.outcome.build
 
 
 @pytest.mark.parametrize("name", TYPES)
