@@ -59,19 +59,21 @@ def round_trip(stack: Stack, client: httpx.Client) -> Latency:
 
 def acceptance(stack: Stack, client: httpx.Client) -> Latency:
     """POST to its 202 while the workers are busy with a queue that is longer than they are many."""
-    accepted = [_submit(client) for _ in range(BACKLOG)]
-    stack.wait_until(lambda: _job(client, accepted[0])["state"] != State.QUEUED, "a worker")
+    accepted = [submitted(client, jobs.tiny()) for _ in range(BACKLOG)]
+    stack.wait_until(lambda: job_of(client, accepted[0])["state"] != State.QUEUED, "a worker")
     samples = []
     for _ in range(SUBMISSIONS):
         began = time.perf_counter()
-        accepted.append(_submit(client))
+        accepted.append(submitted(client, jobs.tiny()))
         samples.append(time.perf_counter() - began)
         stack.tick(0)
-    if _job(client, accepted[-1])["state"] != State.QUEUED:
+    if job_of(client, accepted[-1])["state"] != State.QUEUED:
         raise BenchmarkError("the workers caught up with the submissions, so they were not busy")
     for job_id in reversed(accepted):
         client.delete(f"/job/{job_id}").raise_for_status()
-    stack.wait_until(lambda: all(_job(client, job_id)["state"] in TERMINAL for job_id in accepted), "the cancellation")
+    stack.wait_until(
+        lambda: all(job_of(client, job_id)["state"] in TERMINAL for job_id in accepted), "the cancellation"
+    )
     return Latency.of(samples)
 
 
@@ -104,7 +106,7 @@ def throughput(stack: Stack, client: httpx.Client, sent: list[dict[str, Any]]) -
             over = float("inf")
         stack.tick(BEAT_S)
         found = _listed(client, query)
-    ended = [_job(client, entry["job_id"]) for entry in found if entry["state"] != State.CANCELLED]
+    ended = [job_of(client, entry["job_id"]) for entry in found if entry["state"] != State.CANCELLED]
     seconds = max(job["timeline"][-1]["at"] for job in ended) - min(job["submitted_at"] for job in ended)
     verdicts = Counter((job["result"] or {}).get("verdict", job["state"]) for job in ended)
     return Throughput(len(sent), len(ended), seconds, len(ended) / seconds, dict(verdicts))
@@ -136,13 +138,15 @@ def _listed(client: httpx.Client, query: dict[str, Any]) -> list[dict[str, Any]]
     return found
 
 
-def _submit(client: httpx.Client) -> str:
-    answer = client.post("/evaluate", json=jobs.tiny())
+def submitted(client: httpx.Client, body: jobs.Body) -> str:
+    """The id of the job that an /evaluate has become."""
+    answer = client.post("/evaluate", json=body)
     if answer.status_code != httpx.codes.ACCEPTED:
         raise BenchmarkError(f"the service did not take a job: {answer.text}")
     return str(answer.json()["job_id"])
 
 
-def _job(client: httpx.Client, job_id: str) -> dict[str, Any]:
-    job: dict[str, Any] = client.get(f"/job/{job_id}").raise_for_status().json()
-    return job
+def job_of(client: httpx.Client, job_id: str) -> dict[str, Any]:
+    """As it is now."""
+    found: dict[str, Any] = client.get(f"/job/{job_id}").raise_for_status().json()
+    return found

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import jobs
-from benchmarks.overhead import BenchmarkError
+from benchmarks.overhead import BenchmarkError, job_of, submitted
 from domain.job import TERMINAL, Stage
 from domain.settings import settings
 from stack.redis_server import free_port
@@ -57,7 +57,7 @@ def main() -> int:
     table = Table("deadly job", "the next is at work after, s", "ends after, s")
     with running(own) as stack, httpx.Client(base_url=stack.url, timeout=60, trust_env=False) as client:
         # At once, so that each process of the pool has had one: its first takes seconds.
-        for job_id in [_sent(client, jobs.tiny()) for _ in range(WARM_UPS)]:
+        for job_id in [submitted(client, jobs.tiny()) for _ in range(WARM_UPS)]:
             _ended(stack, client, job_id)
         for name, (kernel, verdict) in (DEADLY | (DEADLY_ON_A_GPU if stack.gpus else {})).items():
             found = [_recovered(stack, client, {"kernel_type": "torch"} | kernel, verdict) for _ in range(rounds)]
@@ -68,9 +68,9 @@ def main() -> int:
 
 
 def _recovered(stack: Stack, client: httpx.Client, kernel: dict[str, Any], verdict: str) -> tuple[float, float]:
-    deadly = _sent(client, {"kernel": kernel, "timeout": DEADLINE_S})
-    stack.wait_until(lambda: _at(_job(client, deadly), Stage.VALIDATE) is not None, "the deadly job")
-    following = _ended(stack, client, _sent(client, jobs.tiny()))
+    deadly = submitted(client, {"kernel": kernel, "timeout": DEADLINE_S})
+    stack.wait_until(lambda: _at(job_of(client, deadly), Stage.VALIDATE) is not None, "the deadly job")
+    following = _ended(stack, client, submitted(client, jobs.tiny()))
     job = _ended(stack, client, deadly)
     if job["result"]["verdict"] != verdict or following["result"]["verdict"] != "passed":
         raise BenchmarkError(f"{job['result']['verdict']} and {following['result']['verdict']}")
@@ -84,18 +84,9 @@ def _at(job: dict[str, Any], stage: Stage) -> float | None:
     return next((float(step["at"]) for step in job["timeline"] if step["stage"] == stage), None)
 
 
-def _sent(client: httpx.Client, body: dict[str, Any]) -> str:
-    return str(client.post("/evaluate", json=body).raise_for_status().json()["job_id"])
-
-
-def _job(client: httpx.Client, job_id: str) -> dict[str, Any]:
-    found: dict[str, Any] = client.get(f"/job/{job_id}").raise_for_status().json()
-    return found
-
-
 def _ended(stack: Stack, client: httpx.Client, job_id: str) -> dict[str, Any]:
-    stack.wait_until(lambda: _job(client, job_id)["state"] in TERMINAL, "a job's end")
-    return _job(client, job_id)
+    stack.wait_until(lambda: job_of(client, job_id)["state"] in TERMINAL, "a job's end")
+    return job_of(client, job_id)
 
 
 if __name__ == "__main__":

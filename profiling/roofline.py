@@ -24,6 +24,12 @@ saves an eighth a level. Narrower arithmetic than the reference's (bfloat16 for 
 What saves more (a product that was never needed, one with a diagonal or sparse matrix, an FFT for a large convolution)
 gets the flag, which says so and changes nothing."""
 
+RATES_UNKNOWN = (
+    "what this card can do at best could not be measured (the worker's log says why): "
+    "no time was looked at for being too short"
+)
+"""The flag of every time on such a card."""
+
 ALIKE: Mapping[str, tuple[str, ...]] = {
     "float32": ("float32", "tf32"),
     "float16": ("float16", "bfloat16"),
@@ -46,13 +52,6 @@ def memory_floor_ms(moved_bytes: float, ceilings: Ceilings, *, calls: int = 1) -
     cached = total / ceilings.l2_bytes_per_s if ceilings.l2_bytes_per_s else 0.0
     stored = beyond / ceilings.memory_bytes_per_s if ceilings.memory_bytes_per_s else 0.0
     return max(cached, stored) / calls * 1e3
-
-
-RATES_UNKNOWN = (
-    "what this card can do at best could not be measured (the worker's log says why): "
-    "no time was looked at for being too short"
-)
-"""The flag of every time on such a card."""
 
 
 def impossible(

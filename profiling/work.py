@@ -31,7 +31,7 @@ class Work:
             return None
         per_s = 1e3 / time_ms
         memory_share = memory_floor_ms(self.tensor_bytes, self.ceilings, calls=calls) / time_ms
-        operations = self._operations()
+        operations = sum(self.flops.values()) if self.flops is not None else None
         arithmetic_ms = arithmetic_floor_ms(self.flops or {}, self.ceilings)
         arithmetic_share = arithmetic_ms / time_ms if operations is not None else None
         share = max(memory_share, arithmetic_share or 0.0)
@@ -48,7 +48,3 @@ class Work:
             "roof_bytes_per_s": self.ceilings.memory_bytes_per_s,
             "roof_flops_per_s": operations / arithmetic_ms * 1e3 if operations and arithmetic_ms else None,
         }
-
-    def _operations(self) -> float | None:
-        """All of them; None where they were not counted."""
-        return sum(self.flops.values()) if self.flops is not None else None

@@ -14,12 +14,13 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from sandbox.file_access import SHARED_MEMORY
+
 Inode = tuple[int, int]
 """Of which file: device and number. A number of 0 stands for all files of that device."""
 
 _OF_A_PROCESS = ("RssAnon", "RssShmem", "VmSwap", "HugetlbPages")
 _SHARES = ("Pss_Anon", "Pss_Shmem", "SwapPss", "Shared_Hugetlb", "Private_Hugetlb")
-_SHARED_MEMORY = "/dev/shm"
 
 LOOKED_INTO = 8
 """So many processes at once: it takes 15 ms for each that has torch. What more of them share counts for each."""
@@ -120,9 +121,9 @@ def _held(pids: Collection[int], named: Mapping[Inode, int], lent: Lent) -> dict
 
 def _own_shared_memory(pid: int) -> tuple[Inode, int] | None:
     """All of its /dev/shm, where that is another than ours. Raises OSError."""
-    place = f"/proc/{pid}/root{_SHARED_MEMORY}"
+    place = f"/proc/{pid}/root{SHARED_MEMORY}"
     device = os.stat(place).st_dev
-    if device == os.stat(_SHARED_MEMORY).st_dev:
+    if device == os.stat(SHARED_MEMORY).st_dev:
         return None
     found = os.statvfs(place)
     return (device, 0), (found.f_blocks - found.f_bfree) * found.f_frsize

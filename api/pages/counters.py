@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.pages import words
-from api.pages.roofline import flops_per_s
 from api.pages.untyped import Told, members, obj, objects
 from domain.result import CANDIDATE, REFERENCE
 from tasks.artifacts import Entry, entries
@@ -127,7 +126,7 @@ def _roofline(point: Told) -> str:
         return words.NONE
     at = f", {_close(words.figure(point.get('flops_per_byte')))} a byte" if point.get("flops_per_byte") else ""
     bound = f", {point['bound']}" if point.get("bound") else ""
-    return f"{_close(flops_per_s(point['flops_per_s']))}{at}{bound}"
+    return f"{_close(words.flops_per_s(point['flops_per_s']))}{at}{bound}"
 
 
 def percent(value: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,6 @@ LEFT, RIGHT = 64.0, 424.0
 TOP, BOTTOM = 12.0, 180.0
 ROOM = 4.0
 """How many times further than the points and the ridge the axes go."""
-_PER_SECOND = ((1e15, "PFLOP/s"), (1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1e6, "MFLOP/s"))
 BOUND = {
     "memory": "the memory: it moves its tensors nearly as fast as this card can",
     "arithmetic": "the arithmetic: it computes nearly as fast as this card can",
@@ -58,19 +56,12 @@ def roofline(sides: Mapping[str, Mapping[str, Any] | None]) -> Roofline | None:
     if not places:
         return None
     told = "; ".join(
-        f"{side}: {flops_per_s(place['flops_per_s'])} at {words.figure(place['flops_per_byte'])} operations a byte"
+        f"{side}: {words.flops_per_s(place['flops_per_s'])} at "
+        f"{words.figure(place['flops_per_byte'])} operations a byte"
         for side, place in places.items()
         if place.get("flops_per_byte")
     )
     return Roofline([(side, _facts(place)) for side, place in places.items()], _figure(places), f"{told}.")
-
-
-def flops_per_s(rate: Any) -> str:
-    """Operations a second."""
-    if not isinstance(rate, int | float) or isinstance(rate, bool) or not math.isfinite(rate):
-        return words.NONE
-    size, unit = next(((size, unit) for size, unit in _PER_SECOND if rate >= size), (1.0, "FLOP/s"))
-    return f"{words.figure(rate / size)} {unit}"
 
 
 def _facts(place: Mapping[str, Any]) -> Facts:
@@ -79,7 +70,9 @@ def _facts(place: Mapping[str, Any]) -> Facts:
     if place.get("flops") is not None:
         computed = "none that torch's counter knows (products, convolutions, attention)"
     if place.get("flops_per_s"):
-        computed = f"{flops_per_s(place['flops_per_s'])}, {words.figure(place['flops_per_byte'])} operations a byte"
+        computed = (
+            f"{words.flops_per_s(place['flops_per_s'])}, {words.figure(place['flops_per_byte'])} operations a byte"
+        )
     told: Facts = [
         ("Tensors given and returned", moved),
         ("… of the memory's rate", words.share(place["memory_share"])),
@@ -108,5 +101,5 @@ def _figure(places: Mapping[str, Mapping[str, Any]]) -> RooflineFigure | None:
         slope=(x.place(x.low), y.place(x.low * memory), meet, roof),
         flat=(meet, roof, x.place(x.high), roof),
         intensities=x.marks(5),
-        rates=[(flops_per_s(mark.value), mark.place) for mark in y.marks(4)],
+        rates=[(words.flops_per_s(mark.value), mark.place) for mark in y.marks(4)],
     )

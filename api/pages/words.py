@@ -7,6 +7,7 @@ from typing import Any
 
 NONE = "–"
 _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+_OPERATIONS = ((1e15, "PFLOP/s"), (1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1e6, "MFLOP/s"), (1.0, "FLOP/s"))
 _BYTES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
@@ -63,6 +64,14 @@ def size(value: Any) -> str:
         if value >= unit:
             return f"{figure(value / unit)} {name}"
     return f"{value:.0f} B"
+
+
+def flops_per_s(rate: Any) -> str:
+    """Operations a second."""
+    if not isinstance(rate, int | float) or isinstance(rate, bool) or not math.isfinite(rate):
+        return NONE
+    size, unit = next(((size, unit) for size, unit in _OPERATIONS if rate >= size), _OPERATIONS[-1])
+    return f"{figure(rate / size)} {unit}"
 
 
 def name(word: Any) -> str:

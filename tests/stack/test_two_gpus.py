@@ -64,6 +64,7 @@ def test_each_card_has_a_worker_and_all_are_busy(tmp_path: Path, cards: list[Gpu
     assert Counter(job["result"]["verdict"] for job in jobs) == {"passed": len(bodies)}
     by_card = Counter(job["result"]["environment"]["gpu_id"] for job in jobs)
     print(f"jobs by card: {dict(by_card)}; seconds each worker held its own: {held}; cards that answer: {up}")
+    assert up == dict.fromkeys(uuids, 1.0)
     assert set(by_card) == {card.index for card in cards}
     assert min(by_card.values()) >= JOBS // 4
     assert len(held) == len(cards)

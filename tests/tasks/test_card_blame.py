@@ -11,12 +11,12 @@ from domain.fault import InfrastructureFault, KernelFault
 from domain.kernel import Kernel, KernelType
 from domain.request import Request
 from domain.result import Status
-from domain.settings import settings
 from sandbox.session import Session
 from tasks.card_blame import blame_tested
 from tasks.contender import Contender
 from tasks.pipeline import run
 from tasks.workbench import Workbench
+from tests.bench import own_workbench
 
 ECC = "running: AcceleratorError: CUDA error: uncorrectable ECC error encountered"
 OF_THE_CARD = [
@@ -42,14 +42,9 @@ OF_A_KERNEL = [
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("STATE_DIR", str(tmp_path_factory.mktemp("state")))
-        settings.cache_clear()
-        made = Workbench()
-        yield made
-        made.close()
-    settings.cache_clear()
+def bench() -> Iterator[Workbench]:
+    with own_workbench() as opened:
+        yield opened
 
 
 class Card:
