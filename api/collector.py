@@ -16,6 +16,7 @@ from redis.exceptions import RedisError
 from api.worker_metrics import worker_metrics
 from domain.job import State
 from domain.settings import settings
+from tasks.counters import CACHE_COUNTERS
 from tasks.record_functions import BUCKETS_S
 from tasks.records import JobRecords
 
@@ -122,7 +123,7 @@ def _of_builds(counters: Counters) -> Iterator[Metric]:
     asked = CounterMetricFamily(
         "kernel_eval_build_cache_requests", "Builds that were looked for among the kept ones.", labels=["result"]
     )
-    for result, name in (("hit", "build_cache_hits"), ("miss", "build_cache_misses")):
+    for result, name in CACHE_COUNTERS.items():
         asked.add_metric([result], counters.get(name, 0))
     yield asked
 

@@ -17,6 +17,7 @@ from api.pages.rendering import page
 from api.problems import page_wanted
 from api.schemas.job import location
 from domain.job import State
+from tasks.builders import builders
 from tasks.heartbeat import workers
 from tasks.leaderboard import Board, boards
 from tasks.records import JobView
@@ -36,6 +37,7 @@ class DashboardSchema(Schema):
     jobs_by_state = fields.Dict(required=True)
     finished_last_5_minutes = fields.Integer(required=True)
     workers = fields.List(fields.Dict(), required=True)
+    builders = fields.List(fields.Dict(), required=True)
     recent_jobs = fields.List(fields.Dict(), required=True)
     leaderboards = fields.List(fields.Dict(), required=True)
     links = fields.Dict(required=True)
@@ -48,12 +50,12 @@ def dashboard() -> Response:
     """Queue, workers, recent jobs, and the fastest candidates of each reference. With API keys, jobs of the key."""
     key, key_id = caller(), caller_id()
     redis, records = desk().redis, desk().records
-    counters, alive = records.counters(), workers(redis)
+    counters, alive, building = records.counters(), workers(redis), builders(redis)
     recent = records.list(key_id=key_id, limit=RECENT)
     leading = boards(redis, key_id, SHOWN_BOARDS)
     if page_wanted():
         now = records.now()
-        told = overview.shown(counters, alive, recent, leading, now)
+        told = overview.shown(counters, alive, building, recent, leading, now)
         response = page("dashboard.html", **told, key_name=key.name if key else None, keyed=keys_wanted())
     else:
         response = jsonify(
@@ -65,6 +67,10 @@ def dashboard() -> Response:
                 "workers": [
                     {"name": one.name, "host": one.host, "gpu_name": one.gpu_name, "quarantined": one.quarantined}
                     for one in alive
+                ],
+                "builders": [
+                    {"name": one.name, "host": one.host, "builds_for": one.builds_for, "built": one.built}
+                    for one in building
                 ],
                 "recent_jobs": [_recent(view) for view in recent],
                 "leaderboards": [_board(board) for board in leading],

@@ -15,6 +15,7 @@ from api.desk import desk
 from api.draining import TOLD, draining
 from api.stats import job_stats
 from domain.job import State
+from tasks.builders import BuilderView, builders, unserved
 from tasks.heartbeat import WorkerView, workers
 
 blueprint = APIBlueprint("health", __name__, tag="Service")
@@ -37,6 +38,12 @@ class HealthSchema(Schema):
         fields.String(), metadata={"description": "Workers that take no jobs until their device passes a self-test."}
     )
     workers = fields.List(fields.Dict())
+    builders = fields.List(
+        fields.Dict(), metadata={"description": "Build-only workers: they build for `workers`, and judge nothing."}
+    )
+    build_warnings = fields.List(
+        fields.String(), metadata={"description": "Which workers cannot use what the builders build, and why."}
+    )
     job_stats = fields.Dict(allow_none=True, metadata={"description": "null when the broker cannot be asked."})
     gpu_manager = fields.Dict(metadata={"description": "`available_gpus`: those without a job."})
 
@@ -48,16 +55,21 @@ def health() -> Response:
     """Asks the broker who has been heard of in the last seconds; never a worker itself."""
     reasons = [TOLD] if draining() else []
     alive: list[WorkerView] = []
+    building: list[BuilderView] = []
     counters: dict[str, float] | None = None
     try:
-        alive, counters = workers(desk().redis), desk().records.counters()
+        alive, building, counters = workers(desk().redis), builders(desk().redis), desk().records.counters()
         if alive and all(worker.quarantined for worker in alive):
             reasons.append("every worker is quarantined: its device failed job after job; see `workers`, and the cards")
         if not alive:
             reasons.append("no worker has been heard of in the last seconds: start one, or read its log")
     except RedisError as error:
         reasons.append(f"the broker cannot be asked ({type(error).__name__}): start Redis, or check CELERY_BROKER_URL")
-    body = _body(alive, counters, reasons)
+    body = {
+        **_body(alive, counters, reasons),
+        "builders": [asdict(builder) for builder in building],
+        "build_warnings": unserved(alive, building),
+    }
     response = jsonify({"status": body["status"]} if stranger() else body)
     response.status_code = 503 if reasons else 200
     return response

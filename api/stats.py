@@ -10,6 +10,7 @@ from marshmallow import fields
 
 from api.desk import desk
 from domain.job import State
+from tasks.counters import CACHE_COUNTERS
 from tasks.heartbeat import workers
 
 blueprint = APIBlueprint("stats", __name__, tag="Service")
@@ -84,7 +85,7 @@ def job_stats(counters: Counters) -> dict[str, Any]:
 
 def _compilation(counters: Counters) -> dict[str, Any]:
     ok, failed = counters.get("compile_ok", 0), counters.get("compile_failed", 0)
-    hits, misses = counters.get("build_cache_hits", 0), counters.get("build_cache_misses", 0)
+    hits, misses, shipped = (counters.get(name, 0) for name in CACHE_COUNTERS.values())
     return {
         "total_compilations": ok + failed,
         "successful_compilations": ok,
@@ -93,7 +94,8 @@ def _compilation(counters: Counters) -> dict[str, Any]:
         "success_rate": _rate(ok, failed),
         "cache_hits": hits,
         "cache_misses": misses,
-        "cache_hit_rate": _mean(hits, hits + misses),
+        "cache_shipped": shipped,
+        "cache_hit_rate": _mean(hits, hits + misses + shipped),
     }
 
 

@@ -10,6 +10,7 @@ from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from redis import Redis
 
+from tasks.builders import builders
 from tasks.heartbeat import WorkerView, workers
 from tasks.job_view import text
 from tasks.quarantine import FAULTS
@@ -64,6 +65,7 @@ def worker_metrics(redis: Redis, counters: dict[str, float]) -> Iterator[Metric]
         {name: reading["standbys"] for name, reading in told.items() if "standbys" in reading},
     )
     yield _kept_builds(alive, told)
+    yield from _builders(redis)
     yield from _cards([worker for worker in alive if worker.gpu_available], told)
 
 
@@ -111,6 +113,19 @@ def _kept_builds(alive: list[WorkerView], told: dict[str, Reading]) -> Metric:
     for host, size in sorted(by_host.items()):
         kept.add_metric([host], size)
     return kept
+
+
+def _builders(redis: Redis) -> Iterator[Metric]:
+    alive = builders(redis)
+    yield GaugeMetricFamily("kernel_eval_builders", "Build-only workers that were heard of.", len(alive))
+    made = CounterMetricFamily(
+        "kernel_eval_builder_builds", "Builds that a build-only worker has made since it started.", labels=["builder"]
+    )
+    for one in alive:
+        made.add_metric([one.name], one.built)
+    yield made
+    kept = float(redis.get("builds:bytes") or 0)
+    yield GaugeMetricFamily("kernel_eval_shipped_builds_bytes", "What shipped builds take in Redis.", kept)
 
 
 def _cards(alive: list[WorkerView], told: dict[str, Reading]) -> Iterator[Metric]:

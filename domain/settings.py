@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
+import re
 import tempfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from environs import Env, ValidationError, validate
+from environs import Env, EnvError, ValidationError, validate
 
 MIB = 1 << 20
 AUTO, ON, OFF = "auto", "on", "off"
@@ -32,8 +33,10 @@ class Settings:
     """All settings. Sizes in bytes, times in seconds.
 
     `sandbox` are the layers without which a worker does not start. `lease_dir` is where jobs of all services queue for
-    a device: whatever shares one has to have the same. While there is a `drain_file`, the API takes no new jobs. A
-    service that is not `lasting` is thrown away when it stops, with its queue.
+    a device: whatever shares one has to have the same. `shared_builds` bounds the builds that nodes hand each other, 0
+    for none; `build_for` are the architectures that a build-only worker builds for, where it is not to find them out.
+    While there is a `drain_file`, the API takes no new jobs. A service that is not `lasting` is thrown away when it
+    stops, with its queue.
     """
 
     broker_url: str
@@ -61,6 +64,8 @@ class Settings:
     sandbox: tuple[str, ...]
     arena_memory: int | None
     build_cache: int
+    shared_builds: int
+    build_for: tuple[str, ...]
     precompile_headers: bool
     require_api_keys: str
     api_keys_file: Path
@@ -120,14 +125,18 @@ def settings() -> Settings:
         sandbox=_required_layers(env.str("SANDBOX", AVAILABLE, validate=_known_layers)),
         arena_memory=_mebibytes(env.int("ARENA_MEMORY_MIB", None, validate=validate.Range(1))),
         build_cache=env.int("BUILD_CACHE_MIB", 4096, validate=validate.Range(0)) * MIB,
+        shared_builds=env.int("SHARED_BUILDS_MIB", 0, validate=validate.Range(0)) * MIB,
+        build_for=tuple(_listed(env.str("BUILD_FOR", "", validate=_known_targets))),
         precompile_headers=env.bool("PRECOMPILE_HEADERS", True),
         require_api_keys=env.str("REQUIRE_API_KEYS", AUTO, validate=validate.OneOf((AUTO, ON, OFF))),
         api_keys_file=Path(env.str("API_KEYS_FILE", "api_keys.json")),
         key_requests_per_minute=env.int("KEY_REQUESTS_PER_MINUTE", 1200, validate=validate.Range(1, 1_000_000)),
         key_max_jobs=env.int("KEY_MAX_JOBS", 1000, validate=validate.Range(1, 1_000_000)),
-        webhook_hosts=tuple(name.strip().lower() for name in env.str("WEBHOOK_HOSTS", "").split(",") if name.strip()),
+        webhook_hosts=tuple(_listed(env.str("WEBHOOK_HOSTS", ""))),
         key_max_priority=env.int("KEY_MAX_PRIORITY", HIGHEST_PRIORITY, validate=validate.Range(0, HIGHEST_PRIORITY)),
     )
+    if read.shared_builds and not read.build_cache:
+        raise EnvError("SHARED_BUILDS_MIB needs kept builds, which are what is shared: set BUILD_CACHE_MIB too")
     return read
 
 
@@ -146,6 +155,16 @@ def _required_layers(text: str) -> tuple[str, ...]:
 
 def _names(text: str) -> list[str]:
     return [] if text == AVAILABLE else [name.strip() for name in text.split(",")]
+
+
+def _listed(text: str) -> list[str]:
+    return [name.strip().lower() for name in text.split(",") if name.strip()]
+
+
+def _known_targets(text: str) -> None:
+    wrong = [name for name in _listed(text) if not re.fullmatch(r"cpu|sm_\d{2,3}", name)]
+    if wrong:
+        raise ValidationError(f"Must be architectures such as sm_90, or cpu, comma-separated; not {wrong[0]!r}.")
 
 
 def _known_layers(text: str) -> None:

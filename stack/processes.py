@@ -1,7 +1,8 @@
-"""The service's own processes: the API, and one Celery worker per GPU or one for the CPU."""
+"""The service's own processes: the API, one Celery worker per GPU or one for the CPU; and build-only workers."""
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 from pathlib import Path
@@ -14,6 +15,8 @@ from stack.environment import ROOT, for_child
 GPU_WORKERS = 4
 CPU_WORKERS = 2
 """Jobs that a worker handles at once when MAX_WORKERS does not say: builds overlap, the GPU takes one at a time."""
+
+CORES_OF_A_BUILD = 2
 
 QUEUE = "evaluate"
 
@@ -41,6 +44,15 @@ def workers(settings: Settings, gpus: list[Gpu], temporary: Path) -> list[Progra
     ]
 
 
+def builders(settings: Settings, temporary: Path) -> list[Program]:
+    """Build-only workers, each of which builds one kernel at a time and sees no GPU."""
+    environment = for_child(settings, temporary, CUDA_VISIBLE_DEVICES="")
+    # An extension is compiled on two cores, its host's and its device's part at once.
+    count = settings.max_workers or max(1, len(os.sched_getaffinity(0)) // CORES_OF_A_BUILD)
+    names = [f"builder{number}" for number in range(count)]
+    return [Program(name, [sys.executable, "-m", "tasks.builder", name], environment, ROOT) for name in names]
+
+
 def _worker(name: str, concurrency: int, settings: Settings, environment: dict[str, str]) -> Program:
     options = ["--hostname", f"{name}@%h", "--queues", QUEUE, "--concurrency", str(concurrency)]
     quieter = ["--task-events", "--without-gossip", "--without-mingle", "--loglevel", settings.log_level]
@@ -54,5 +66,5 @@ def _worker(name: str, concurrency: int, settings: Settings, environment: dict[s
 
 
 def node_name(worker: Program) -> str:
-    """What Celery and the job records call it."""
+    """What Celery and the job records call it; a builder, what it calls itself."""
     return f"{worker.name}@{socket.gethostname()}"

@@ -8,19 +8,20 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
+from backends.backend import Artifact
 from domain.fault import KernelFault
 from domain.request import Request
 from domain.result import Status
-from tasks.build_cache import BuildCache, Finished
+from tasks.build_archive import KEPT_FAULTS, Finished
+from tasks.build_bench import BuildBench, deadline_in
+from tasks.build_cache import BuildCache
 from tasks.contender import Contender, Stopped
 from tasks.privacy import without_machine_paths
-from tasks.workbench import Workbench, deadline_in
 
 PATIENCE_S = 45.0
 """For another job's build of the same, out of watch.SLACK_S; then it is built all the same."""
 
-HIT, MISS, OFF = "hit", "miss", "off"
-_KEPT_FAULTS = (Status.COMPILE_ERROR, Status.UNSUPPORTED)
+HIT, MISS, OFF, SHIPPED = "hit", "miss", "off", "shipped"
 _OF_THE_MACHINE = re.compile(
     r"\bKilled\b|signal terminated|No space left|[Cc]annot allocate memory|[Oo]ut of memory|"
     r"internal compiler error|Resource temporarily unavailable|Segmentation fault|Input/output error"
@@ -31,7 +32,7 @@ _OF_THE_MACHINE = re.compile(
 class Building:
     """The builds of one request."""
 
-    def __init__(self, bench: Workbench, request: Request, cancelled: Callable[[], bool]) -> None:
+    def __init__(self, bench: BuildBench, request: Request, cancelled: Callable[[], bool]) -> None:
         self._bench = bench
         self._timeout: float = request.build_seconds
         self._left: float = self._timeout
@@ -65,36 +66,81 @@ class Building:
 
     def build(self, contender: Contender) -> None:
         """Raises KernelFault for what is the source's fault."""
-        cache = self._bench.builds
+        cache, shipped = self._bench.builds, self._bench.shipped
         if cache is None:
             contender.facts["compile_cache"] = OFF
             self._compile(contender)
             return
         key = self._bench.build_key(contender.kernel)
-        with cache.alone(key, self._cancelled, min(PATIENCE_S, self._timeout)):
+        patience = min(PATIENCE_S, self._timeout)
+        until = deadline_in(patience)
+        with cache.alone(key, self._cancelled, patience):
             kept = cache.restore(key, contender.folder)
-            contender.facts["compile_cache"] = MISS if kept is None else HIT
-            if kept is None:
-                self._compile_and_keep(contender, cache, key)
+            if kept is not None:
+                contender.facts["compile_cache"] = HIT
+                self._take(contender, kept)
+            elif shipped is None:
+                contender.facts["compile_cache"] = MISS
+                self.build_and_keep(contender, cache, key)
             else:
-                _take(contender, kept)
+                with shipped.turn(key, self._cancelled, until) as turn:
+                    self._take_or_build(contender, cache, key, turn.packed)
 
-    def _compile_and_keep(self, contender: Contender, cache: BuildCache, key: str) -> None:
+    def build_and_keep(self, contender: Contender, cache: BuildCache, key: str, *, faults: bool = True) -> None:
+        """Builds here, for later jobs of this node, and of every node where they share their builds.
+
+        Raises KernelFault for what is the source's fault; that is kept as well, unless `faults` says no.
+        """
         try:
             self._compile(contender)
         except KernelFault as fault:
             contender.close()
-            if _would_fail_again(fault):
+            if faults and _would_fail_again(fault):
                 with suppress(KernelFault):  # Of the folder's size: then this is not kept.
                     contender.seal()
-                    finished = Finished(None, _without_paths(fault, contender), contender.output, time.time())
-                    cache.store(key, contender.folder, contender.sealed, finished)
+                    self._keep(contender, cache, key, None, _without_paths(fault, contender))
             raise
+        finally:
+            self._say_who(contender, self._bench.name)
         if contender.artifact.deferred is None:
             artifact = contender.artifact
             text = without_machine_paths(artifact.log, contender.folder)
-            finished = Finished(dataclasses.replace(artifact, log=text), None, contender.output, time.time())
-            cache.store(key, contender.folder, contender.sealed, finished)
+            self._keep(contender, cache, key, dataclasses.replace(artifact, log=text), None)
+
+    def _take_or_build(self, contender: Contender, cache: BuildCache, key: str, packed: bytes | None) -> None:
+        """Of what another node may have shipped. Building here is the answer to all that is wrong with it."""
+        kept, shipped = None, self._bench.shipped
+        if shipped is not None and packed is not None and shipped.receive(key, packed, cache):
+            kept = cache.restore(key, contender.folder)
+        contender.facts["compile_cache"] = MISS if kept is None else SHIPPED
+        if kept is None:
+            self.build_and_keep(contender, cache, key)
+        else:
+            self._take(contender, kept)
+
+    def _keep(
+        self, contender: Contender, cache: BuildCache, key: str, artifact: Artifact | None, fault: KernelFault | None
+    ) -> None:
+        finished = Finished(artifact, fault, contender.output, time.time(), self._bench.name)
+        kept = cache.store(key, contender.folder, contender.sealed, finished)
+        if kept and self._bench.shipped is not None:
+            self._bench.shipped.ship(key, cache.archive(key), fault=fault is not None)
+
+    def _take(self, contender: Contender, kept: Finished) -> None:
+        contender.output = kept.output
+        if kept.artifact is not None:
+            contender.artifact = kept.artifact
+            contender.compiled = True
+            contender.facts |= kept.artifact.facts
+        self._say_who(contender, kept.by)
+        if kept.fault is not None:
+            raise kept.fault
+        contender.seal()
+
+    def _say_who(self, contender: Contender, name: str) -> None:
+        """Where nodes share their builds: on which one it was made."""
+        if self._bench.shipped is not None:
+            contender.facts["built_by"] = name
 
     def _compile(self, contender: Contender) -> None:
         """In a builder, with no GPU visible. Of both kernels of a job, within one time."""
@@ -112,19 +158,8 @@ class Building:
             self._left -= time.monotonic() - began
 
 
-def _take(contender: Contender, kept: Finished) -> None:
-    contender.output = kept.output
-    if kept.fault is not None:
-        raise kept.fault
-    if kept.artifact is not None:
-        contender.artifact = kept.artifact
-        contender.compiled = True
-        contender.facts |= kept.artifact.facts
-    contender.seal()
-
-
 def _would_fail_again(fault: KernelFault) -> bool:
-    return fault.status in _KEPT_FAULTS and not _OF_THE_MACHINE.search(f"{fault.message}\n{fault.log}")
+    return fault.status in KEPT_FAULTS and not _OF_THE_MACHINE.search(f"{fault.message}\n{fault.log}")
 
 
 def _without_paths(fault: KernelFault, contender: Contender) -> KernelFault:

@@ -14,8 +14,9 @@ from domain.result import Status
 from profiling.card import CardUnavailable
 from profiling.card_errors import CardError
 from sandbox.scratch import remove
+from tasks.build_bench import deadline_in
 from tasks.contender import Contender
-from tasks.workbench import Workbench, deadline_in
+from tasks.workbench import Workbench
 
 TEST_S = 60.0
 OF_A_CARD = re.compile(

@@ -9,7 +9,7 @@ import os
 import platform
 import subprocess
 import sys
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 import torch
@@ -42,7 +42,9 @@ class Compilers:
     @cached_property
     def identity(self) -> str:
         """A digest of all that decides what a build makes of a source, the source and its target aside."""
-        parts = [platform.python_version(), platform.machine(), str(torch.version.cuda), str(self.folder)]
+        # By its name, a digest of what is in it: where it lies is each node's own, and in no build.
+        folder = Path(self.folder).name if self.folder is not None else ""
+        parts = [platform.python_version(), platform.machine(), *platform.libc_ver(), str(torch.version.cuda), folder]
         parts += [f"{name} {_version(name)}" for name in _PACKAGES]
         parts += [f"{tool} {version}" for tool, version in sorted(toolchain.versions().items())]
         for package in _BUILDING_CODE:
@@ -72,6 +74,27 @@ class Compilers:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+
+
+@cache
+def processor() -> str:
+    """What the host's processor can do: that of a build which was made for it alone (`-march=native`)."""
+    with open("/proc/cpuinfo", encoding="utf-8") as lines:
+        told = (line.partition(":") for line in lines)
+        found = {name.strip(): value.strip() for name, _, value in told}
+    return found.get("flags") or found.get("Features") or platform.machine()
+
+
+@cache
+def without_driver() -> str | None:
+    """Why Triton cannot link here what launches its kernels; None where it can, as the driver's library is there."""
+    from triton.backends.nvidia.driver import libcuda_dirs
+
+    try:
+        libcuda_dirs()
+    except (AssertionError, OSError, subprocess.CalledProcessError) as error:
+        return str(error).partition("\n")[0]
+    return None
 
 
 def _version(package: str) -> str:

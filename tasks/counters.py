@@ -11,7 +11,7 @@ from tasks.job_view import text
 from tasks.record_scripts import COUNTERS
 
 RECENT_S = 300
-CACHE_COUNTERS = {"hit": "build_cache_hits", "miss": "build_cache_misses"}
+CACHE_COUNTERS = {"hit": "build_cache_hits", "miss": "build_cache_misses", "shipped": "build_cache_shipped"}
 
 
 def counted(body: dict[str, Any]) -> list[str]:

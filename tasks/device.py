@@ -28,6 +28,12 @@ class Device:
     gpu_name: str | None = None
     gpu_type: str | None = None
     driver: str | None = None
+    capability: tuple[int, int] | None = None
+
+    @property
+    def arch(self) -> str:
+        """What kernels are built for: such as "sm_90", or "cpu"."""
+        return CPU_ONLY if self.capability is None else "sm_{}{}".format(*self.capability)
 
     @property
     def is_gpu(self) -> bool:
@@ -93,6 +99,7 @@ def _describe(handle: Any) -> Device:
         gpu_name=gpu_name,
         gpu_type=next((known for known in GPU_TYPES if known in gpu_name.lower()), None),
         driver=_text(pynvml.nvmlSystemGetDriverVersion()),
+        capability=pynvml.nvmlDeviceGetCudaComputeCapability(card),
     )
 
 

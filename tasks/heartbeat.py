@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from redis import Redis
 from redis.exceptions import RedisError
@@ -41,13 +41,19 @@ PACKAGES = ("celery", "torch", "triton", "cupy-cuda13x", "cuda-bindings")
 
 log = logging.getLogger(__name__)
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    View = TypeVar("View", bound=DataclassInstance)
+
 
 @dataclass(frozen=True)
 class WorkerView:
     """One living worker, which handles `max_workers` jobs at once, none while it is `quarantined` (why: a sentence).
 
-    `sandbox` has the layers that hold a submission there (`sandbox.layers`): by name, `active` and `detail`. Times are
-    epoch seconds of its own clock.
+    `sandbox` has the layers that hold a submission there (`sandbox.layers`): by name, `active` and `detail`. `arch` is
+    what kernels are built for, and `toolchain` by what, where nodes share their builds (None until that is known, or
+    where they do not). Times are epoch seconds of its own clock.
     """
 
     name: str
@@ -66,28 +72,36 @@ class WorkerView:
     sandbox: dict[str, dict[str, Any]] = field(default_factory=dict)
     quarantined: str | None = None
     gpu_model: str | None = None
+    arch: str | None = None
+    toolchain: str | None = None
 
 
 def workers(redis: Redis) -> list[WorkerView]:
     """Every worker that was heard of in the last TTL_S seconds, by name."""
-    names = sorted(text(name) for name in redis.smembers(NAMES))
-    if not names:
-        return []
-    notes = redis.mget([f"worker:{name}" for name in names])
-    gone = [name for name, note in zip(names, notes, strict=True) if note is None]
+    alive, gone = living(redis, NAMES, "worker", WorkerView)
     if gone:
-        redis.srem(NAMES, *gone)
         redis.hdel(FAULTS, *gone)
         redis.hdel(QUARANTINED, *gone)
         redis.hdel(MODELS, *gone)
         redis.hdel(SETUPS, *gone)
-    return [_read(note) for note in notes if note is not None]
+    return alive
 
 
-def _read(note: bytes | str) -> WorkerView:
-    """A worker of a later version may say more than this one knows."""
-    said = json.loads(note)
-    return WorkerView(**{each.name: said[each.name] for each in fields(WorkerView) if each.name in said})
+def living(redis: Redis, names: str, kind: str, view: type[View]) -> tuple[list[View], list[str]]:
+    """Who of the set `names` still says so under a key of that kind, by name; and who does no more, dropped from it.
+
+    One of a later version may say more than `view` knows.
+    """
+    ever = sorted(text(name) for name in redis.smembers(names))
+    if not ever:
+        return [], []
+    notes = redis.mget([f"{kind}:{name}" for name in ever])
+    gone = [name for name, note in zip(ever, notes, strict=True) if note is None]
+    if gone:
+        redis.srem(names, *gone)
+    known = {each.name for each in fields(view)}
+    said = [json.loads(note) for note in notes if note is not None]
+    return [view(**{name: value for name, value in one.items() if name in known}) for one in said], gone
 
 
 class Heartbeat:
@@ -102,6 +116,7 @@ class Heartbeat:
         layers: Layers,
         quarantined: Callable[[], str | None] = lambda: None,
         readings: Callable[[], Reading] = dict,
+        toolchain: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._redis = redis
         self._name = name
@@ -110,12 +125,13 @@ class Heartbeat:
         self._setup = setup.digest(device, versions)
         self._quarantined = quarantined
         self._readings = readings
+        self._toolchain = toolchain
         self._facts = {
             **{"name": name, "host": socket.gethostname(), "pid": os.getpid()},
             **{"device": "cuda:0" if device.is_gpu else device.name, "gpu_available": device.is_gpu},
             **{"gpu_uuid": device.name if device.is_gpu else None, "gpu_index": device.gpu_index},
             **{"gpu_name": device.gpu_name, "gpu_type": device.gpu_type},
-            "gpu_model": device.model,
+            **{"gpu_model": device.model, "arch": device.arch},
             **{"max_workers": max_workers, "started_at": time.time(), "versions": versions},
             "sandbox": {name: asdict(layer) for name, layer in layers.items()},
         }
@@ -133,7 +149,8 @@ class Heartbeat:
 
     def beat(self) -> None:
         """Say it once."""
-        view = WorkerView(**self._facts, seen_at=time.time(), quarantined=self._quarantined())  # type: ignore[arg-type]
+        now = {"seen_at": time.time(), "quarantined": self._quarantined(), "toolchain": self._toolchain()}
+        view = WorkerView(**self._facts, **now)  # type: ignore[arg-type]
         with self._redis.pipeline(transaction=False) as pipe:
             pipe.set(f"worker:{self._name}", json.dumps(asdict(view)), ex=TTL_S)
             pipe.set(key(self._name), json.dumps(self._told()), ex=TTL_S)

@@ -7,6 +7,7 @@ too many does nothing.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from redis import Redis
@@ -67,7 +68,7 @@ class Unreadable(ValueError):
     """The stored request of a claimed job cannot be read: `job_id`, `attempt`."""
 
     def __init__(self, job_id: str, attempt: int, why: Exception) -> None:
-        super().__init__(f"the stored request cannot be read ({why!r}); submit the job again")
+        super().__init__(f"the stored request cannot be read ({why}); submit the job again")
         self.job_id = job_id
         self.attempt = attempt
 
@@ -94,8 +95,8 @@ class Lines:
             return None
         job_id, attempt, stored, lacking = text(claimed[0]), int(claimed[1]), claimed[2], text(claimed[3])
         try:
-            return Claim(job_id, attempt, Request.from_wire(json.loads(stored)), lacking or None)
-        except (KeyError, TypeError, ValueError) as error:
+            return Claim(job_id, attempt, read_request(stored), lacking or None)
+        except ValueError as error:
             raise Unreadable(job_id, attempt, error) from error
 
     def running_under(self, message_id: str) -> tuple[str, int] | None:
@@ -120,9 +121,26 @@ class Lines:
         places = self._redis.zrange(f"jobs:line:{line}", 0, limit - 1)
         return [job_of(text(place)) for place in places]
 
+    def ahead(self, lines: Sequence[str], limit: int) -> list[tuple[str, str]]:
+        """The first jobs of each of those lines, in the order of all: its line and its id."""
+        with self._redis.pipeline(transaction=False) as pipe:
+            for line in lines:
+                pipe.zrange(f"jobs:line:{line}", 0, limit - 1)
+            found = pipe.execute()
+        places = sorted((text(place), line) for line, first in zip(lines, found, strict=True) for place in first)
+        return [(line, job_of(place)) for place, line in places]
+
     def forget_shares(self) -> None:
         """Drop what says nothing about the order any more."""
         self._forget_shares(args=[""])
+
+
+def read_request(stored: bytes | str) -> Request:
+    """A job's request as it is stored; raises ValueError for what is none."""
+    try:
+        return Request.from_wire(json.loads(stored))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(repr(error)) from error
 
 
 def job_of(place: str) -> str:

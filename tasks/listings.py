@@ -17,8 +17,9 @@ from domain.fault import InfrastructureFault, KernelFault
 from domain.kernel import KernelType
 from domain.listing import Form, Listing, NoListing, pack
 from domain.result import Status
+from tasks.build_bench import deadline_in
 from tasks.contender import Contender
-from tasks.workbench import Workbench, deadline_in
+from tasks.workbench import Workbench
 
 READ_S = 20.0
 """Out of watch.SLACK_S, for each of the two kernels."""

@@ -19,6 +19,7 @@ from domain.result import CANDIDATE, REFERENCE, Report, Speedup
 from profiling.card import CardUnavailable
 from profiling.card_errors import CardError
 from tasks.afterwards import NOT_REACHED, SUSPICIOUS, look_at_launches, look_at_work
+from tasks.build_bench import deadline_in
 from tasks.building import Building
 from tasks.card_blame import blame_reported, blame_tested
 from tasks.contender import Contender, Stopped
@@ -35,7 +36,7 @@ from tasks.timekeeper import Timekeeper
 from tasks.trial_inputs import Arguments, TrialInputs
 from tasks.varied_inputs import VariedInputs
 from tasks.weights import Weights
-from tasks.workbench import Workbench, deadline_in
+from tasks.workbench import Workbench
 from validation.seeds import derived
 
 SECRET_BITS = 256

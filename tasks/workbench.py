@@ -5,10 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -16,7 +14,6 @@ from pathlib import Path
 import psutil
 
 from domain.fault import InfrastructureFault, KernelFault
-from domain.kernel import Kernel, KernelType
 from domain.settings import settings
 from profiling.card import CardMonitor
 from profiling.card_errors import CardErrors
@@ -25,14 +22,8 @@ from profiling.ceilings import UNKNOWN, Ceilings, ceilings
 from profiling.device import Device
 from profiling.slots import Slots
 from profiling.window import Clock, GateClosed, Range
-from sandbox.identity import let_pass
-from sandbox.launcher import Zygote
-from sandbox.scratch import remove
 from sandbox.session import Session
-from tasks import instruments
-from tasks.bench_folder import BenchFolder
-from tasks.build_cache import BuildCache, key_of
-from tasks.compilers import Compilers
+from tasks.build_bench import BuildBench, deadline_in
 from tasks.device import detect
 from tasks.lease import quiet
 from tasks.standbys import SPARE, WARM_S, Standby, Standbys, end
@@ -58,67 +49,30 @@ CALL_SHARE = 2
 """One call's tensors get half of that: the sets drawn, the image, the arena and the snapshot are copies of them."""
 
 
-class Workbench:
+class Workbench(BuildBench):
     """Opened on a pool child's first job; `close` ends everything it started."""
 
     def __init__(self) -> None:
-        self._compilers = Compilers(settings().state_dir / "toolchains")
-        self.target = replace(detect_target(), toolchain=self._compilers.folder)
+        super().__init__(detect_target())
         self.device = Device(self.target.device)
         self.arena_memory = settings().arena_memory or self.device.memory // ARENA_SHARE
         self.call_memory = self.arena_memory // CALL_SHARE
-        self._own_folder = BenchFolder(settings().state_dir / "work")
-        self.folder = self._own_folder.path
         self.device_id = self.device.uuid or "cpu"
-        self._zygote: Zygote | None = None
         self._null: Range | None = None
         self._ceilings: Ceilings | None = None
         self._measured_in_vain = False
         self._standbys = Standbys(self._forked, self._new_folder, self.quiet, self._spare())
         self.card = CardMonitor(self.device.uuid)
         self.card_errors = CardErrors(self.device.uuid)
-        limit = settings().build_cache
-        self.builds = BuildCache(settings().state_dir / "builds", limit) if limit else None
-        """Of every process on this node that has the same STATE_DIR; None where it is switched off."""
-
-    @property
-    def zygote(self) -> Zygote:
-        """The zygote; started on first use and again if it has died."""
-        if self._zygote is not None and not self._zygote.alive:
-            self._discard()
-        if self._zygote is None:
-            toolchain = self.target.toolchain
-            tools = [*([Path(toolchain)] if toolchain is not None else []), *instruments.folders()]
-            self._zygote = Zygote(
-                self.folder, interpret=not self.target.is_cuda, memory_limit=settings().runner_memory, tools=tools
-            )
-        return self._zygote
 
     @property
     def standbys_ready(self) -> int | None:
         """Runners whose contexts wait for a job; None on the CPU, where none is made ahead."""
         return self._standbys.ready if self.device.is_cuda else None
 
-    def build_key(self, kernel: Kernel) -> str:
-        """What the build cache knows a build of this kernel for this device by."""
-        return key_of([kernel.to_wire(), self.target.device, self.target.arch, self._compilers.identity])
-
-    def ready_compilers(self, kernels: list[Kernel]) -> None:
-        """Has headers precompiled, in the background, once there is somebody who may use them."""
-        if any(kernel.kernel_type is KernelType.TORCH_CUDA for kernel in kernels):
-            self._compilers.precompile()
-
-    def start_zygote(self) -> None:
-        """Before a kernel's time begins: its start is ours, seconds on a busy machine. Raises InfrastructureFault."""
-        _ = self.zygote
-
     def quiet(self, cancelled: Callable[[], bool]) -> AbstractContextManager[None]:
         """Inside, nobody else makes a context on this device (tasks.lease.quiet)."""
         return quiet(self.device_id, cancelled) if self.device.is_cuda else nullcontext()
-
-    def private_folder(self, folder: Path) -> Path:
-        """Makes the folder in which one kernel is built and run, for nobody else to look into."""
-        return self.zygote.private_folder(folder)
 
     def warm(self, folders: list[Path], cancelled: Callable[[], bool]) -> list[Standby]:
         """A fresh runner for each kernel that was built in those folders: whoever holds the device need not wait.
@@ -129,14 +83,6 @@ class Workbench:
             return [Standby(self._forked(folder, cancelled), folder) for folder in folders]
         known = self._ceilings
         return self._standbys.take(folders, known.launch_ms if known is not None else None, cancelled)
-
-    def session(self, folder: Path, *, gpu: bool, deadline: float, cancelled: Callable[[], bool]) -> Session:
-        """A fresh runner in a private folder, a builder without `gpu`. `deadline` is by time.monotonic()."""
-        try:
-            return self._session(folder, gpu, deadline, cancelled)
-        except InfrastructureFault:
-            self._discard()
-            raise
 
     def beneath(
         self, folder: Path, command: Sequence[str], deadline: float, cancelled: Callable[[], bool], *, gpu: bool
@@ -218,24 +164,6 @@ class Workbench:
             self._discard()
         self.device.release_memory()
 
-    @contextmanager
-    def job_folder(self) -> Iterator[Path]:
-        """A folder for one job's files; gone afterwards."""
-        folder = Path(tempfile.mkdtemp(prefix="job-", dir=self.folder))
-        let_pass(folder)
-        try:
-            yield folder
-        finally:
-            for private in folder.iterdir():
-                remove(private)
-            remove(folder)
-
-    def close(self) -> None:
-        """Ends the zygote and every runner, removes the folder."""
-        self._discard()
-        self._compilers.close()
-        self._own_folder.close()
-
     def _spare(self) -> int:
         """How many contexts may wait for a choice: all pool children's together take a small part of the device."""
         share = self.device.memory // STANDBYS_SHARE // (settings().max_workers or USUAL_WORKERS)
@@ -243,10 +171,6 @@ class Workbench:
 
     def _forked(self, folder: Path, cancelled: Callable[[], bool]) -> Session:
         return self.session(folder, gpu=True, deadline=FOREVER, cancelled=cancelled)
-
-    def _session(self, folder: Path, gpu: bool, deadline: float, cancelled: Callable[[], bool]) -> Session:
-        runner = self.zygote.runner(folder, gpu=gpu, deadline=deadline, cancelled=cancelled)
-        return Session(runner, self.target, self.arena_memory)
 
     def _measured_ceilings(self) -> Ceilings:
         try:
@@ -276,17 +200,10 @@ class Workbench:
             self._null.session.close()
             self._null = None
         self._standbys.close()
-        if self._zygote is not None:
-            self._zygote.close()
-            self._zygote = None
+        super()._discard()
 
 
 @cache
 def workbench() -> Workbench:
     """This process's workbench."""
     return Workbench()
-
-
-def deadline_in(seconds: float) -> float:
-    """That many seconds from now, by time.monotonic()."""
-    return time.monotonic() + seconds

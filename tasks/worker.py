@@ -26,12 +26,13 @@ from domain.settings import JSON, settings
 from sandbox import layers
 from sandbox.limits import die_with_parent
 from tasks import device, log_lines, self_test
-from tasks.bench_folder import BenchFolder
 from tasks.child_board import board
 from tasks.evaluation import try_again
 from tasks.gauges import Gauges
 from tasks.heartbeat import Heartbeat
+from tasks.held import held
 from tasks.lines import COMMON, line_of_gpu, line_of_worker
+from tasks.own_toolchain import OwnToolchain
 from tasks.quarantine import Quarantine
 from tasks.reconciler import Reconciler
 from tasks.records import JobRecords
@@ -53,8 +54,12 @@ class Attendants:
             quarantine.clear()
         except RedisError as error:
             log.warning("what is known of an earlier worker of this name stays for now: %s", error)
+        self._toolchain = OwnToolchain()
+        if settings().shared_builds:
+            self._toolchain.start()
+        told = lambda: quarantine.reason, self._gauges.read, lambda: self._toolchain.identity
         self._threads: list[Any] = [
-            Heartbeat(redis, name, found, slots, _layers, lambda: quarantine.reason, self._gauges.read),
+            Heartbeat(redis, name, found, slots, _layers, *told),
             Reconciler(redis, JobRecords(redis, ttl_s), ttl_s),
             quarantine,
         ]
@@ -69,6 +74,7 @@ class Attendants:
         for thread in self._threads:
             thread.stop()
         self._gauges.stop()
+        self._toolchain.stop()
 
 
 _attendants: list[Attendants] = []
@@ -127,18 +133,7 @@ def pin_device(**_: Any) -> None:
 
 def look_at_sandbox(**_: Any) -> None:
     """Before the pool starts: what SANDBOX requires has to hold the submissions."""
-    # A folder with a lock: if this process is killed meanwhile, the next owner of one removes it.
-    folder = BenchFolder(settings().state_dir / "work")
-    try:
-        _layers.update(layers.probed(folder.path, gpu=device.detect().is_gpu))
-    except layers.CannotConfine as error:
-        raise SystemExit(f"{error}") from error
-    finally:
-        folder.close()
-    lacking = layers.missing(_layers, settings().sandbox)
-    if lacking:
-        told = "; ".join(f"{name} ({why})" for name, why in lacking.items())
-        raise SystemExit(f"SANDBOX requires what does not hold here: {told}. docs/security.md says what each needs")
+    _layers.update(held(gpu=device.detect().is_gpu))
 
 
 def own_queues(name: str) -> tuple[str, str]:

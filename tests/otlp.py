@@ -1,4 +1,4 @@
-"""A collector of traces: OTLP over HTTP on the loopback interface, everything it was sent decoded."""
+"""A collector of traces: OTLP over HTTP, everything it was sent decoded."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def _plain(attributes: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def collector() -> Iterator[Collector]:
-    """Listening inside the block."""
+def collector(host: str = "127.0.0.1") -> Iterator[Collector]:
+    """Listening inside the block, on that address."""
     kept = Collector()
 
     class Handler(BaseHTTPRequestHandler):
@@ -75,8 +75,8 @@ def collector() -> Iterator[Collector]:
         def log_message(self, *_: Any) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    kept.url = f"http://127.0.0.1:{server.server_port}"
+    server = ThreadingHTTPServer((host, 0), Handler)
+    kept.url = f"http://{host}:{server.server_port}"
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:

@@ -99,7 +99,7 @@ def build(kernel: Result) -> Facts:
     told: Facts = [("Entry", str(made.get("entry") or kernel.get("metadata", {}).get("kernel_name") or words.NONE))]
     if made.get("seconds") is not None:
         told.append(("Built in", words.duration(1e3 * made["seconds"])))
-    for key, name in (("compile_cache", "Kept builds"), ("arch", "Architecture")):
+    for key, name in (("compile_cache", "Kept builds"), ("built_by", "Built by"), ("arch", "Architecture")):
         if made.get(key) is not None:
             told.append((name, str(made[key])))
     if made.get("deferred"):

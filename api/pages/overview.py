@@ -10,6 +10,7 @@ from api.pages.axis import Axis, Mark
 from api.pages.verdict import BAD, GOOD, HEADLINES, OPEN, OURS
 from domain.job import State
 from domain.result import Status
+from tasks.builders import BuilderView
 from tasks.heartbeat import WorkerView
 from tasks.job_view import JobView
 from tasks.leaderboard import Board, Leader
@@ -52,6 +53,7 @@ class BoardFigure:
 def shown(
     counters: Mapping[str, float],
     workers: Sequence[WorkerView],
+    builders: Sequence[BuilderView],
     recent: Sequence[JobView],
     boards: Sequence[Board],
     now: float,
@@ -64,6 +66,7 @@ def shown(
         "lately": int(counters["finished_last_300_s"]),
         "kept": int(counters["jobs"]),
         "workers": workers,
+        "builders": builders,
         "taking": sum(worker.quarantined is None for worker in workers),
         "rows": [_row(view, now) for view in recent],
         "boards": [_figure(board) for board in boards],

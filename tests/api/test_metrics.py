@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import promql_parser
 import pytest
 from flask.testing import FlaskClient
 from prometheus_client import Metric
@@ -15,17 +16,19 @@ from redis import Redis
 from api import create_app
 from api.collector import STAGES
 from domain.settings import settings
+from tasks.builders import BuilderHeartbeat
 from tasks.device import CPU, Device
 from tasks.heartbeat import Heartbeat
 from tasks.records import JobRecords
 from tests.api.test_jobs import RESULT, claimed
 from tests.conftest import free_port
+from tests.docs.test_monitoring import EXPRESSIONS
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
 UNITS = ("_seconds", "_bytes", "_hertz", "_celsius", "_watts", "_ratio")
 COUNTS = {
     *("jobs", "queue_limit", "broker_up", "workers", "worker_info", "worker_quarantined", "worker_slots", "gpu_up"),
-    *("worker_faults_in_a_row", "standby_runners", "gpu_ecc_uncorrected_errors", "gpu_clock_lowered"),
+    *("worker_faults_in_a_row", "standby_runners", "builders", "gpu_ecc_uncorrected_errors", "gpu_clock_lowered"),
 }
 """Gauges without a unit: what they count is in their name."""
 
@@ -61,6 +64,10 @@ def full(client: FlaskClient, redis: Redis, records: JobRecords) -> dict[str, Me
     told: dict[str, Any] = {"standbys": 5, "build_cache_bytes": 4096, "card": CARD}
     Heartbeat(redis, "gpu1@node", GPU, 4, {}, lambda: "Xid 79", lambda: told).beat()
     Heartbeat(redis, "cpu0@node", CPU, 2, {}, readings=lambda: {"build_cache_bytes": 4096}).beat()
+    builder = BuilderHeartbeat(redis, "builder0@node", "abc", {})
+    builder.tell(built=3)
+    builder.beat()
+    redis.set("builds:bytes", 5)
     for verdict in ("passed", "wrong_result"):
         job_id, attempt = claimed(client, records)
         records.complete(job_id, attempt, {**RESULT, "verdict": verdict})
@@ -93,6 +100,27 @@ def test_the_guide_has_every_metric_and_no_other(full: dict[str, Metric]) -> Non
     assert sorted(table) == sorted(exported)
 
 
+def test_what_the_dashboard_and_the_alerts_select_is_there(full: dict[str, Metric]) -> None:
+    told = [one for family in full.values() for one in family.samples]
+    selected = 0
+
+    def look(node: promql_parser.Expr) -> None:
+        nonlocal selected
+        selector = node.vector_selector if isinstance(node, promql_parser.MatrixSelector) else node
+        if not isinstance(selector, promql_parser.VectorSelector) or selector.name == "up":
+            return
+        selected += 1
+        samples = [one for one in told if one.name == selector.name]
+        assert samples, selector.name
+        for matcher in selector.matchers.matchers:
+            values = {one.labels[matcher.name] for one in samples}
+            assert matcher.op != promql_parser.MatchOp.Equal or matcher.value in values, str(selector)
+
+    for _, expression in EXPRESSIONS:
+        promql_parser.walk(promql_parser.parse(expression), look)
+    assert selected >= len(EXPRESSIONS) - 1, "each but `up`"
+
+
 def test_the_figures_of_jobs_are_true(full: dict[str, Metric], client: FlaskClient) -> None:
     finished = {"kernel_type": "torch", "operation": "evaluate", "state": "completed"}
     assert value(full, "jobs_finished_total", **finished, cause="passed") == 1
@@ -114,6 +142,8 @@ def test_the_figures_of_jobs_are_true(full: dict[str, Metric], client: FlaskClie
 
 def test_the_figures_of_workers_are_true(full: dict[str, Metric]) -> None:
     assert (value(full, "workers", state="taking_jobs"), value(full, "workers", state="quarantined")) == (1, 1)
+    assert (value(full, "builders"), value(full, "builder_builds_total", builder="builder0@node")) == (1, 3)
+    assert value(full, "shipped_builds_bytes") == 5
     assert (value(full, "worker_quarantined", worker="gpu1@node"), value(full, "standby_runners")) == (1, 5)
     (kept,) = full["kernel_eval_build_cache_bytes"].samples
     assert kept.value == 4096, "once for a node, not for each of its workers"

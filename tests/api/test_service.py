@@ -8,6 +8,7 @@ from redis import Redis
 
 from api import create_app
 from domain.settings import settings
+from tasks.builders import BuilderHeartbeat
 from tasks.device import Device
 from tasks.heartbeat import Heartbeat
 from tasks.records import JobRecords
@@ -37,6 +38,30 @@ def test_with_workers(client: FlaskClient, redis: Redis, records: JobRecords) ->
     assert (health["compilation_service"], health["profiling_service"]) == ("ready", "ready")
     assert [worker["name"] for worker in health["workers"]] == ["gpu0@node", "gpu1@node"]
     assert health["job_stats"]["total_jobs"] == 0
+
+
+def test_builders_are_told_of_and_are_no_judges(client: FlaskClient, redis: Redis) -> None:
+    BuilderHeartbeat(redis, "builder0@node", "abc", {}).beat()
+    health = client.get("/health").get_json()
+    assert (health["status"], health["workers"], health["build_warnings"]) == ("unhealthy", [], [])
+    assert [(one["name"], one["toolchain"], one["builds_for"]) for one in health["builders"]] == [
+        ("builder0@node", "abc", [])
+    ]
+
+    def beat(toolchain: str | None) -> None:
+        gpu = Device("GPU-1", 0, "NVIDIA H200", "h200", capability=(9, 0))
+        Heartbeat(redis, "gpu0@node", gpu, 4, {}, toolchain=lambda: toolchain).beat()
+
+    for toolchain, told in ((None, []), ("other", ["one image"]), ("abc", ["sm_90"])):
+        beat(toolchain)
+        health = client.get("/health").get_json()
+        assert (health["status"], health["workers"][0]["arch"]) == ("healthy", "sm_90")
+        assert len(health["build_warnings"]) == len(told)
+        assert all(word in warning for word, warning in zip(told, health["build_warnings"], strict=True))
+    served = BuilderHeartbeat(redis, "builder0@node", "abc", {})
+    served.tell(builds_for=["sm_90"])
+    served.beat()
+    assert client.get("/health").get_json()["build_warnings"] == []
 
 
 def test_with_workers_that_take_no_jobs(client: FlaskClient, redis: Redis, records: JobRecords) -> None:

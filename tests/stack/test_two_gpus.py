@@ -37,6 +37,11 @@ def figures(serving: Serving, name: str, label: str) -> dict[str, float]:
     return {each.labels[label]: each.value for family in families for each in family.samples if each.name == name}
 
 
+def with_a_worker(serving: Serving) -> set[str]:
+    """The cards that a worker has said are his."""
+    return {uuid for uuid, one in figures(serving, "kernel_eval_worker_info", "gpu_uuid").items() if one}
+
+
 def ended(serving: Serving, job_ids: list[str]) -> list[dict[str, Any]]:
     found = [serving.job(job_id) for job_id in job_ids]
     return [job for job in found if job.get("state") in TERMINAL]
@@ -53,8 +58,9 @@ def test_each_card_has_a_worker_and_all_are_busy(tmp_path: Path, cards: list[Gpu
     ]
     with serve(tmp_path) as serving:
         wait_for(serving.ready, READY_S, "the service")
-        uuids = {uuid for uuid, one in figures(serving, "kernel_eval_worker_info", "gpu_uuid").items() if one}
-        assert uuids == {card.uuid for card in cards}
+        uuids = {card.uuid for card in cards}
+        # The service is ready with the first of its workers.
+        wait_for(lambda: with_a_worker(serving) == uuids, READY_S, "a worker on each card, and on no other")
         answer = httpx.post(f"{serving.url}/batch", json={"jobs": bodies}, timeout=60).raise_for_status().json()
         job_ids = [job["job_id"] for job in answer["jobs"]]
         wait_for(lambda: len(ended(serving, job_ids)) == len(job_ids), DONE_S, "the jobs' end")

@@ -17,8 +17,8 @@ from redis import Redis
 from domain.job import State
 from domain.kernel import Kernel, KernelType
 from domain.request import Request
+from stack.container import Output
 from stack.environment import ROOT
-from stack.workers import Output
 from tasks.records import JobRecords
 from tasks.submission import submit
 from tests.chaos.load import SLOW_RUN
@@ -106,8 +106,15 @@ def test_no_gpu_is_no_cpu_unless_it_is_said(redis_url: str, tmp_path: Path) -> N
     [
         # What the image of the API does not have, and what `python -m stack keys` needs there.
         (("httpx", "rich", "psutil", "backends", "validation", "profiling", "torch"), "api, stack.__main__"),
-        (("flask", "apiflask", "gunicorn", "httpx", "rich", "api"), "stack.workers, tasks.worker"),
-        (("flask", "api", "stack", "backends", "validation", "profiling"), "tasks.app"),
+        (
+            ("flask", "apiflask", "gunicorn", "httpx", "rich", "api"),
+            "stack.workers, tasks.worker, stack.builders, tasks.builder",
+        ),
+        # Whatever the command `celery --app tasks.onlooker flower` loads is loaded by then.
+        (
+            ("flask", "api", "stack", "backends", "validation", "profiling", "pynvml", "numpy", "psutil"),
+            "tasks.onlooker; tasks.onlooker.app.loader.import_default_modules()",
+        ),
     ],
     ids=["api", "worker", "flower"],
 )

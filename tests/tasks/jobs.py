@@ -19,6 +19,16 @@ from tasks.submission import publish_again
 EVALUATE = Request(kernel=Kernel("class Model: ...", KernelType.TORCH), timeout=30)
 COMPARE = Request(kernel=Kernel("__global__", KernelType.CUDA), reference=Kernel("class Model: ...", KernelType.TORCH))
 
+RELU = """
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+
+def get_inputs():
+    return [torch.randn(8)]
+"""
+"""A source that is built, judged and right."""
+
 
 def report(status: Status = Status.PASSED) -> Report:
     return Report(Outcome(status, "torch", compiled=status is not Status.COMPILE_ERROR), environment={"host": "here"})

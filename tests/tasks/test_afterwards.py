@@ -99,7 +99,7 @@ tracing.profile = patched
 def test_a_profiler_in_other_hands_changes_neither_verdict_nor_time(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch, does: str, says: str
 ) -> None:
-    monkeypatch.setattr(afterwards, "PROFILE_S", 4.0 if does == "time.sleep(60)" else 10.0)
+    monkeypatch.setattr(afterwards, "PROFILE_S", 8.0 if does == "time.sleep(60)" else 10.0)
     report = judged(bench, candidate(TAMPERED.format(does)), kernel(PRODUCT), profile=True)
     assert report.outcome.status is Status.PASSED, report.outcome
     assert report.outcome.timing is not None and report.outcome.timing.trusted_ms > 0

@@ -18,8 +18,9 @@ import pytest
 from backends.backend import Artifact
 from domain.fault import JobCancelled, KernelFault
 from domain.result import Status
-from tasks import build_cache
-from tasks.build_cache import BuildCache, Finished, key_of
+from tasks import build_archive, build_cache
+from tasks.build_archive import Finished
+from tasks.build_cache import BuildCache, key_of
 from tasks.folder_digest import digest
 
 KEY = key_of(["a source"])
@@ -56,7 +57,7 @@ def built(tmp_path: Path) -> Path:
 
 def finished(fault: KernelFault | None = None, at: float | None = None) -> Finished:
     artifact = Artifact({"entry": "class Model"}, None, "the log") if fault is None else None
-    return Finished(artifact, fault, "printed", time.time() if at is None else at)
+    return Finished(artifact, fault, "printed", time.time() if at is None else at, "here")
 
 
 def new(parent: Path, name: str) -> Path:
@@ -115,7 +116,7 @@ def test_only_plain_files_are_kept(kind: str, cache: BuildCache, built: Path) ->
 
 
 def test_what_is_too_large_is_not_kept(cache: BuildCache, built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build_cache, "MAX_BUILD_BYTES", 100)
+    monkeypatch.setattr(build_archive, "MAX_BYTES", 100)
     assert not cache.store(KEY, built, digest(built), finished())
 
 
@@ -198,3 +199,11 @@ def test_what_a_dead_writer_left_goes(cache: BuildCache, built: Path, tmp_path: 
     os.utime(draft, (0, 0))
     cache.store(KEY, built, digest(built), finished())
     waited(lambda: not draft.exists())
+
+
+def test_what_a_dead_checker_left_goes(cache: BuildCache, built: Path, tmp_path: Path) -> None:
+    left = tmp_path / "builds" / "entries" / ".check-dead"
+    (left / "ext").mkdir(parents=True)
+    os.utime(left, (0, 0))
+    assert cache.store(KEY, built, digest(built), finished())
+    assert not left.exists()

@@ -15,7 +15,7 @@ from redis import Redis
 
 from domain.access import Key
 from domain.budget import Budget
-from domain.job import Stage
+from domain.job import Stage, State
 from domain.request import Request
 from tasks import lines
 from tasks.lines import COMMON, Line, Message, line_of_gpu, line_of_worker
@@ -50,6 +50,18 @@ def begun(records: JobRecords, count: int, worker: str = "w", gpu: str = "") -> 
     """The next so many, in order."""
     claims = [records.claim(worker, gpu) for _ in range(count)]
     return [claim.job_id for claim in claims if claim is not None]
+
+
+@pytest.mark.parametrize("stored", [b"not JSON", b"[]", b"5", b"{}", b'{"kernel": 5}', b"\xff\xfe"])
+def test_a_request_that_cannot_be_read_ends_its_job_and_no_other(
+    records: JobRecords, redis: Redis, stored: bytes
+) -> None:
+    for name in ("damaged", "whole"):
+        records.create(name, EVALUATE)
+    redis.set("job:damaged:request", stored)
+    assert begun(records, 2) == ["whole"]
+    damaged = seen(records, "damaged")
+    assert damaged.state is State.FAILED and "submit the job again" in str(damaged.failed_attempts)
 
 
 def test_higher_priorities_go_first_and_equals_in_the_order_of_their_arrival(records: JobRecords) -> None:

@@ -19,7 +19,7 @@ from tasks.workbench import Workbench
 from tests.backends.test_cuda import IO, SCALE
 from tests.backends.test_machine_code import compiled
 from tests.bench import own_workbench
-from tests.tasks.test_building import MODEL
+from tests.tasks.jobs import RELU
 
 RAW = {"source_code": SCALE, "kernel_type": "cuda", "io": IO}
 
@@ -62,7 +62,7 @@ def test_a_raw_kernel_and_the_same_out_of_the_cache(bench: Workbench) -> None:
 
 
 def test_both_sides_and_what_has_no_code_of_its_own(bench: Workbench) -> None:
-    report = judged(bench, RAW, "ptx", reference=torch(MODEL))
+    report = judged(bench, RAW, "ptx", reference=torch(RELU))
     assert report.reference is not None and set(report.texts) == {"candidate/scale.ptx"}
     assert "left no code of its own with ptx" in reasons(report.reference)[Form.PTX]
     uncompiled = judged(bench, torch("import nowhere"), "ptx", "sass").outcome
@@ -137,7 +137,7 @@ place.mkdir(parents=True, exist_ok=True)
 (place / "k <b>.ptx").write_bytes(b"\\x1b]0;mine\\x07 \\xc2\\x9b31m \\r\\xff" + os.getcwd().encode() + b"/kernel.py")
 os.symlink("/etc/passwd", place / "k <b>.ttir") if not (place / "k <b>.ttir").is_symlink() else None
 """
-    + MODEL
+    + RELU
 )
 
 
@@ -164,7 +164,7 @@ for name, cubin in (("one", {one!r}), ("three", {code!r})):
     place.mkdir(parents=True, exist_ok=True)
     (place / "k.json").write_text(json.dumps({{"num_warps": 4, "num_stages": 3, "shared": 512}}))
     (place / "k.cubin").write_bytes(base64.b64decode(cubin))
-{MODEL}"""
+{RELU}"""
     found = judged(bench, torch(source)).outcome
     assert found.status is Status.PASSED and found.listings is None
     first, second = sorted(found.build["kernels"], key=lambda each: "registers" not in each)
@@ -172,7 +172,7 @@ for name, cubin in (("one", {one!r}), ("three", {code!r})):
     assert "registers" not in second
 
 
-CLOSED = "import os\nos.makedirs('triton', exist_ok=True)\nos.chmod('.', 0)\n" + MODEL
+CLOSED = "import os\nos.makedirs('triton', exist_ok=True)\nos.chmod('.', 0)\n" + RELU
 
 
 def test_a_folder_that_was_closed_to_us_is_a_reason(bench: Workbench) -> None:
@@ -191,7 +191,7 @@ for number in range(12):
     (place / "k.cubin").touch()
     (place / "k.ptx").write_bytes(os.urandom(200_000).hex().encode())
 """
-    + MODEL
+    + RELU
 )
 
 

@@ -141,8 +141,7 @@ def test_a_right_candidate_passes_with_times_for_both_sides(bench: Workbench) ->
     assert body["ref_runtime"]["mean"] > 0
     speedup = body["speedup"]
     if speedup is None:  # On a host as busy as that no window is clear of zero, which is told.
-        timing = body["kernel_exec_result"]["timing"]
-        assert any("too short" in flag for flag in timing["flags"]), timing
+        assert "told from zero" in body["no_speedup"]
         return
     # On one nearly as busy there may be no upper bound.
     assert speedup["low"] <= speedup["ratio"] and (speedup["high"] is None or speedup["ratio"] <= speedup["high"])

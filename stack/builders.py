@@ -1,0 +1,31 @@
+"""`python -m stack.builders`: this machine's build-only workers alone, as a container runs them. They need no GPU.
+
+Redis, the API and those who judge are elsewhere. Imports nothing of the API: the workers' image has no web framework.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from domain.settings import Settings
+from stack import container, processes
+from tasks.builders import builders
+from tasks.store import connect
+
+
+def run(own: Settings) -> int:
+    """Keeps the builders running until asked to stop; the exit status."""
+    if not own.shared_builds:
+        print("there is nowhere to put builds: set SHARED_BUILDS_MIB, here and for the workers", file=sys.stderr)
+        return container.MALFORMED
+    return container.keep_running(own, lambda temporary: processes.builders(own, temporary))
+
+
+def check(own: Settings) -> int:
+    """0 where every builder that belongs on this machine is heard of."""
+    return container.check(processes.builders(own, Path()), lambda: [each.name for each in builders(connect())])
+
+
+if __name__ == "__main__":
+    sys.exit(container.command("stack.builders", __doc__, run, check))

@@ -1,0 +1,175 @@
+"""A finished build as one archive: a note that says how it ended, then the files that the builder left.
+
+What is read is believed in nothing: an archive may come from a file that has been damaged, or from another node.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import stat
+import tarfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from backends.backend import Artifact
+from domain.fault import KernelFault
+from domain.result import Status
+from sandbox.replies import facts
+from sandbox.scratch import MAX_DEPTH
+
+MAX_BYTES = 256 << 20
+MAX_FILES = 4096
+MAX_NOTE_BYTES = 4 << 20
+MAX_NAME = 255
+KEPT_FAULTS = (Status.COMPILE_ERROR, Status.UNSUPPORTED)
+
+UNREADABLE = (
+    *(OSError, tarfile.TarError, KernelFault),
+    *(ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError),
+)
+"""What reading raises where no build of ours can be read."""
+
+_NOTE = "build.json"
+_FILES = "files"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a build ended: with an artifact, or with a fault of the source.
+
+    `output` is what the builder printed, `at` when (epoch seconds of its node's clock), `by` whose it was.
+    """
+
+    artifact: Artifact | None
+    fault: KernelFault | None
+    output: str
+    at: float
+    by: str
+
+
+@dataclass(frozen=True)
+class Note:
+    """What an archive says before its files: their digest, and the folder that they were made in."""
+
+    finished: Finished
+    digest: str
+    folder: str
+
+
+def plain(folder: Path) -> list[Path] | None:
+    """Every file and folder of a folder; None where something else is in it, or too much."""
+    paths, size = sorted(folder.rglob("*")), 0
+    for path in paths:
+        mode = path.lstat().st_mode
+        if stat.S_ISREG(mode):
+            size += path.lstat().st_size
+        elif not stat.S_ISDIR(mode):
+            return None
+    return paths if len(paths) <= MAX_FILES and size <= MAX_BYTES else None
+
+
+def write(archive: tarfile.TarFile, note: Note, folder: Path, paths: list[Path]) -> None:
+    """Those files and folders of `folder`, behind the note. Raises OSError."""
+    text = json.dumps(_wire(note)).encode()
+    archive.addfile(_member(_NOTE, len(text)), io.BytesIO(text))
+    for path in paths:
+        _copy(archive, path, folder)
+
+
+def read_note(archive: tarfile.TarFile) -> Note:
+    """The first of what is read. Raises one of UNREADABLE."""
+    first = archive.next()
+    if first is None or first.name != _NOTE or not first.isreg() or first.size > MAX_NOTE_BYTES:
+        raise ValueError("it does not begin with its note")
+    file = archive.extractfile(first)
+    return _note(json.loads(file.read() if file is not None else b""))
+
+
+def unpack(archive: tarfile.TarFile, folder: Path) -> None:
+    """The archive's files into the empty folder; raises one of UNREADABLE for what no build of ours has in it.
+
+    By hand, as tarfile's filters are not in every Python 3.11 (Debian 12 has 3.11.2).
+    """
+    size = count = 0
+    for member in archive:
+        if member.name == _NOTE:
+            continue
+        size, count = size + member.size, count + 1
+        if size > MAX_BYTES or count > MAX_FILES:
+            raise ValueError("it is larger than any build that is kept")
+        place = folder.joinpath(*_names(member))
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if member.isdir():
+            place.mkdir(exist_ok=True)
+        elif member.isreg() and not member.issparse() and (content := archive.extractfile(member)) is not None:
+            with content, place.open("xb") as file:
+                shutil.copyfileobj(content, file)
+        else:
+            raise ValueError(f"{member.name[:MAX_NAME]!r} is neither a file nor a folder")
+
+
+def _names(member: tarfile.TarInfo) -> list[str]:
+    first, *names = member.name.split("/")
+    if first != _FILES or not names or len(names) > MAX_DEPTH + 1 or not {"", ".", ".."}.isdisjoint(names):
+        raise ValueError(f"{member.name[:MAX_NAME]!r} is no place in a build")
+    return names
+
+
+def _member(name: str, size: int) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.size, member.mode = size, 0o644
+    return member
+
+
+def _copy(archive: tarfile.TarFile, path: Path, folder: Path) -> None:
+    name = f"{_FILES}/{path.relative_to(folder)}"
+    if path.is_dir() and not path.is_symlink():
+        member = _member(name, 0)
+        member.type, member.mode = tarfile.DIRTYPE, 0o755
+        archive.addfile(member)
+        return
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        archive.addfile(_member(name, os.fstat(file.fileno()).st_size), file)
+
+
+def _wire(note: Note) -> dict[str, Any]:
+    finished, fault = note.finished, note.finished.fault
+    return {
+        "artifact": asdict(finished.artifact) if finished.artifact is not None else None,
+        "fault": [fault.status.value, fault.message, fault.log, fault.compiled] if fault is not None else None,
+        "output": finished.output,
+        "at": finished.at,
+        "by": finished.by,
+        "digest": note.digest,
+        "folder": note.folder,
+    }
+
+
+def _note(wire: dict[str, Any]) -> Note:
+    artifact, fault = None, None
+    if wire["artifact"] is not None:
+        given = wire["artifact"]
+        artifact = Artifact(facts(_a(dict, given["facts"])), None, _a(str, given["log"]))
+        if given["deferred"] is not None:
+            raise ValueError("a build that was put off is none")
+    if wire["fault"] is not None:
+        status, message, text, compiled = wire["fault"]
+        fault = KernelFault(Status(status), _a(str, message), _a(str, text), compiled=_a(bool, compiled))
+        if fault.status not in KEPT_FAULTS:
+            raise ValueError(f"{status} is no end of a build that is kept")
+    if (artifact is None) == (fault is None):
+        raise ValueError("a build has an artifact or a fault")
+    finished = Finished(artifact, fault, _a(str, wire["output"]), float(wire["at"]), _a(str, wire["by"])[:MAX_NAME])
+    return Note(finished, _a(str, wire["digest"]), _a(str, wire["folder"]))
+
+
+def _a(kind: type[T], value: Any) -> T:
+    if not isinstance(value, kind):
+        raise TypeError(f"{kind.__name__} expected, not {type(value).__name__}")
+    return value

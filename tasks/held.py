@@ -1,0 +1,24 @@
+"""What holds the submissions of a worker, looked at before it begins."""
+
+from __future__ import annotations
+
+from domain.settings import settings
+from sandbox import layers
+from tasks.bench_folder import BenchFolder
+
+
+def held(*, gpu: bool) -> layers.Layers:
+    """The layers that are there. Raises SystemExit where one that SANDBOX requires does not hold."""
+    # A folder with a lock: if this process is killed meanwhile, the next owner of one removes it.
+    folder = BenchFolder(settings().state_dir / "work")
+    try:
+        found = layers.probed(folder.path, gpu=gpu)
+    except layers.CannotConfine as error:
+        raise SystemExit(f"{error}") from error
+    finally:
+        folder.close()
+    lacking = layers.missing(found, settings().sandbox)
+    if lacking:
+        told = "; ".join(f"{name} ({why})" for name, why in lacking.items())
+        raise SystemExit(f"SANDBOX requires what does not hold here: {told}. docs/security.md says what each needs")
+    return found
