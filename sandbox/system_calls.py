@@ -131,6 +131,7 @@ _NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "sysfs": (139, None),
     "syslog": (103, 116),
     "tgkill": (234, 131),
+    "timer_create": (222, 107),
     "tkill": (200, 130),
     "truncate": (76, 45),
     "umount2": (166, 39),

@@ -298,6 +298,11 @@ place = libc.mmap(ctypes.c_void_p(1 << 40), 4096, 3, 0x32, -1, 0)
 assert place == 1 << 40
 ctypes.memmove(place, struct.pack('QQ', 1, 1), 16)
 call(302, 0, 0, ctypes.c_void_p(place), 0)""",
+    "by a timer": """
+timer, event = ctypes.c_void_p(), ctypes.create_string_buffer(struct.pack('QiiI44x', 0, 9, 0, 0))
+call(222, 1, event, ctypes.byref(timer))
+call(223, timer, 0, ctypes.create_string_buffer(struct.pack('qqqq', 0, 0, 0, 1)), None)
+time.sleep(5)""",
     "by its time at real-time priority": "resource.prlimit(0, resource.RLIMIT_RTTIME, (1, 1))",
 }
 """By SIGKILL, so that it would seem to be somebody else's doing. All of them have to be refused."""

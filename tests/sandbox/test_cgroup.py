@@ -191,7 +191,7 @@ def test_a_group_waits_a_moment_for_its_zombies_and_no_longer(
         if len(looks) == 3:
             (made.top / f"{PREFIX}{os.getpid()}-7" / "cgroup.procs").write_bytes(b"")
 
-    monkeypatch.setattr(cgroup.time, "sleep", buried_at_the_third)
+    monkeypatch.setattr("time.sleep", buried_at_the_third)
     group = found().group("7", 1 << 30)
     group.add(4711)
     group.close()
