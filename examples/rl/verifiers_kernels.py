@@ -1,4 +1,4 @@
-"""The starter suite as a taskset for verifiers."""
+"""The starter suite as a taskset for verifiers: --env.taskset.id verifiers_kernels, with examples/rl on PYTHONPATH."""
 
 import asyncio
 
@@ -6,6 +6,8 @@ import verifiers.v1 as vf
 
 from kernel_eval_client.rewards import KernelReward
 from kernel_eval_client.suites import read
+
+__all__ = ["KernelTaskset"]
 
 ASK = (
     "Write a faster version of this PyTorch module as a class `ModelNew` with the same constructor, in one Python code"

@@ -1,7 +1,7 @@
-"""Rewards for verl: reward.custom_reward_function.path=examples/rl/verl_reward.py, .name=compute_scores.
+"""Rewards for verl: reward.custom_reward_function.path=examples/rl/verl_reward.py, .name=compute_score.
 
-With the reward manager `batch`; `compute_score` is the form for one completion at a time. The data set's
-`reward_model.ground_truth` is the PyTorch reference. reward_kwargs go to KernelReward, Shaping and the request, such as
+verl's reward loop (`naive`, its default) calls that for many completions at once. `compute_scores` is for the reward
+manager `batch`, which verl's trainer had before that loop. The data set's `reward_model.ground_truth` is the PyTorch reference. reward_kwargs go to KernelReward, Shaping and the request, such as
 `+reward.custom_reward_function.reward_kwargs.num_trials=50`.
 """
 

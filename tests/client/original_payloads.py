@@ -218,7 +218,7 @@ PAYLOADS: dict[str, Callable[[int], Json]] = {
 REF_CODE = (
     "import torch\n\n"
     + model("a, b", "a + b")
-    + "\ndef get_inputs():\n    return [torch.randn(1, 128), torch.randn(1, 128)]\n"
+    + "\ndef get_inputs():\n    return [torch.randn(1, 128).cuda(), torch.randn(1, 128).cuda()]\n"
     + "\ndef get_init_inputs():\n    return []\n"
 )
 CUSTOM_CODE = '''

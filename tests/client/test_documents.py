@@ -8,17 +8,20 @@ import shlex
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
+import requests
 
 from kernel_eval_client.cli.exits import MEANINGS
 from kernel_eval_client.cli.main import main, parser
 from stack.environment import ROOT
 from tests.client.test_mcp import BROKEN, call
+from tests.docs.blocks import named
 
 DOCS = ROOT / "docs"
 GUIDE = DOCS / "client.md"
-NAMES = ("client", "suites", "mcp", "rewards", "DEVICE_METRICS_GUIDE", "USER_MANUAL", "migration")
+NAMES = ("client", "suites", "mcp", "rewards", "DEVICE_METRICS_GUIDE", "USER_MANUAL", "migration", "api")
 DOCUMENTS = [ROOT / "README.md", *(DOCS / f"{name}.md" for name in NAMES)]
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -32,7 +35,7 @@ PROGRAMS = [
     pytest.param(block, id=f"{path.stem}-{number}", marks=[] if path.stem in ("README", "client") else pytest.mark.slow)
     for path in DOCUMENTS
     for number, block in enumerate(blocks(path, "python"))
-    if "kernel_eval" in block
+    if "kernel_eval" in block or "requests.post" in block
 ]
 COMMANDS = [
     line.partition("#")[0].strip()
@@ -50,7 +53,10 @@ def test_the_documents_print_both() -> None:
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_printed_program_runs(program: str, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KERNEL_EVAL_URL", url)
-    exec(compile(program.replace("http://localhost:8000", url), str(GUIDE), "exec"), {"__name__": "printed"})
+    exec(
+        compile(program.replace("http://localhost:8000", url), str(GUIDE), "exec"),
+        {"__name__": "printed", "requests": requests},
+    )
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -59,20 +65,16 @@ def test_a_printed_command_is_one(command: str) -> None:
 
 
 def of_the_readme() -> list[list[str]]:
-    """The printed commands that judge something, as after the `cd` between them."""
-    folder, found = ROOT, []
-    for line in "".join(blocks(ROOT / "README.md", "bash")).splitlines():
-        words = shlex.split(line, comments=True) if line.startswith(("cd ", "kernel-eval ")) else []
-        if words[:1] == ["cd"]:
-            folder = ROOT / words[1]
-        elif words[1:2] in (["evaluate"], ["compare"]):
-            found.append([str(folder / word) if word.endswith(".py") else word for word in words[1:]])
-    return found
+    """The printed commands that judge something."""
+    lines = [line for block in blocks(ROOT / "README.md", "bash") for line in block.splitlines()]
+    printed = [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("kernel-eval ")]
+    judging = [words for words in printed if words[0] in ("evaluate", "compare")]
+    return [[str(ROOT / word) if word.endswith(".py") else word for word in words] for words in judging]
 
 
 def test_the_commands_of_the_readme_judge_what_is_there(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     commands = of_the_readme()
-    assert len(commands) == 3
+    assert len(commands) == 2
     for command in commands:
         assert main([*command, "--url", url]) == 0, capsys.readouterr().out
 
@@ -93,13 +95,19 @@ def test_every_command_is_in_the_guide() -> None:
 needs_tools = pytest.mark.skipif(not (shutil.which("curl") and shutil.which("jq")), reason="curl or jq is not there")
 
 
-def answered(requests: list[str], url: str) -> list[str]:
+def answered(printed: list[str], url: str) -> list[str]:
     """What each block prints, all in one shell, as one variable is used in a later one."""
-    marked = "\necho; echo NEXT\n".join(requests).replace("http://localhost:8000", url)
+    marked = "\necho; echo NEXT\n".join(printed).replace("http://localhost:8000", url)
     done = subprocess.run(["bash", "-euc", marked], capture_output=True, text=True, timeout=240, cwd=ROOT)
     answers = [part.strip() for part in done.stdout.split("NEXT")]
-    assert len(answers) == len(requests), done.stderr
+    assert len(answers) == len(printed), done.stderr
     return answers
+
+
+def names(value: Any) -> set[str]:
+    """Of all fields in it, however deep."""
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return set(value if isinstance(value, dict) else ()).union(*map(names, inside))
 
 
 @pytest.mark.slow
@@ -107,9 +115,13 @@ def answered(requests: list[str], url: str) -> list[str]:
 def test_the_printed_requests_are_answered(url: str) -> None:
     answers = answered(blocks(DOCS / "API_GUIDE.md", "bash"), url)
     *answers, batch, cancelled, refused = answers
-    health, evaluated, compared, from_file, from_folder, job = map(json.loads, answers)
+    health, evaluated, compared, from_file, triton, from_folder, job = map(json.loads, answers)
+    assert triton["verdict"] == "passed" and triton["error"] is None and isinstance(triton["flags"], list)
+    assert triton["time_ms"] > 0 and triton["told"].startswith("It compiles, and its answers are right")
+    assert triton["report"].endswith("/report")
     assert health["status"] == "healthy"
     assert evaluated["verdict"] == compared["verdict"] == from_file["verdict"] == "passed"
+    assert names(json.loads(named("api", "wrong_result").text)) - names(from_folder) == {"…"}
     assert from_folder["verdict"] == "wrong_result" and from_folder["told"].startswith("It compiles, but its answers")
     assert job["state"] == "completed" and job["result"]["verdict"] == "passed"
     whole, *lines = batch.splitlines()
@@ -123,14 +135,12 @@ def test_the_printed_requests_are_answered(url: str) -> None:
     assert len(json.loads(refused)["errors"]) == 4
 
 
-@pytest.mark.slow
 @needs_tools
-def test_the_requests_of_the_readme_are_answered(url: str) -> None:
+def test_the_request_of_the_readme_is_answered(url: str) -> None:
     printed = [block for block in blocks(ROOT / "README.md", "bash") if "localhost:8000" in block]
-    evaluated, compared = map(json.loads, answered(printed, url))
-    assert evaluated["verdict"] == compared["verdict"] == "passed" and compared["error"] is None
-    assert compared["time_ms"] > 0 and compared["told"].startswith("It compiles, and its answers are right")
-    assert compared["report"].endswith("/report") and isinstance(compared["flags"], list)
+    (compared,) = map(json.loads, answered(printed, url))
+    assert compared["verdict"] == "passed"
+    assert compared["told"].startswith("It compiles, and its answers are right")
 
 
 def test_the_printed_settings_start_the_tools() -> None:

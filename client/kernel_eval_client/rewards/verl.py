@@ -36,7 +36,7 @@ def compute_scores(
     extra_infos: Sequence[Info] | None = None,
     **keywords: Any,
 ) -> list[dict[str, Any]]:
-    """The same for a batch, judged side by side: with verl's reward manager `batch`."""
+    """The same for a batch, judged side by side: for verl's manager `batch`, of before its reward loop."""
     infos = [info or {} for info in (extra_infos if extra_infos is not None else [None] * len(solution_strs))]
     reward = reward_of(**keywords)
     scored = reward.score(

@@ -1,0 +1,1 @@
+"""The examples for training frameworks (examples/rl), each called by the real package: `make frameworks`."""
