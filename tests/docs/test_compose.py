@@ -49,7 +49,7 @@ def test_its_environment_is_read_by_somebody(name: str) -> None:
 def test_only_workers_have_capabilities_and_those_that_a_user_for_each_submission_needs() -> None:
     given = {name: set(service["cap_add"]) for name, service in SERVICES.items() if "cap_add" in service}
     needed = {name.removeprefix("CAP_") for name in identity._NEEDED}
-    assert given == {"worker": needed, "worker-cpu": needed}
+    assert given == {"worker": needed, "worker-cpu": needed, "builder": needed}
     assert all(f"`{name}`" in DEPLOYMENT for name in needed)
 
 
@@ -59,6 +59,17 @@ def test_both_workers_differ_by_their_device_alone() -> None:
     assert SERVICES["worker-cpu"]["environment"]["GPU_DEVICE"] == "cpu"
     # On another node nothing else may be started with it.
     assert "depends_on" not in SERVICES["worker"]
+
+
+def test_a_builder_is_a_worker_without_a_gpu() -> None:
+    apart = {"profiles", "environment", "deploy", "command", "healthcheck", "stop_grace_period"}
+    worker, builder = SERVICES["worker"], SERVICES["builder"]
+    assert {key for key in worker.keys() | builder.keys() if worker.get(key) != builder.get(key)} == apart
+    assert "deploy" not in builder
+    # What decides how a submission is held while it is built, and where what is built goes.
+    for name in ("SANDBOX", "RUNNER_MEMORY_MIB", "SHARED_BUILDS_MIB", "CELERY_BROKER_URL"):
+        assert builder["environment"][name] == worker["environment"][name]
+    assert importlib.util.find_spec(builder["command"][2]) is not None
 
 
 def test_redis_keeps_what_it_has_answered() -> None:
@@ -78,6 +89,8 @@ def test_the_published_ports_are_those_that_are_listened_on() -> None:
     inside = {name: service["ports"][0].rpartition(":")[2] for name, service in SERVICES.items() if "ports" in service}
     assert inside["api"] == str(SERVICES["api"]["environment"]["PORT"])
     assert f"--port={inside['flower']}" in SERVICES["flower"]["command"][-1]
+    # The one whose imports tests/stack/test_workers.py keeps within the image.
+    assert "--app tasks.onlooker flower" in SERVICES["flower"]["command"][-1]
     assert inside["redis"] == "6379"
 
 
