@@ -53,16 +53,20 @@ def code_spans(document: Path) -> list[str]:
 def printed_requests(document: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every request body in the document's curl, JSON and Python blocks, with the endpoint it goes to."""
     for language, block in _BLOCK.findall(text_of(document)):
-        match language:
-            case "bash" | "sh":
-                for path, body in _CURL.findall(block):
-                    yield path, json.loads(body)
-            case "json":
-                body = json.loads(block)
-                if path := next((path for key, path in REQUEST_KEYS.items() if key in body), None):
-                    yield path, body
-            case "python":
-                yield from _posted(ast.parse(block))
+        yield from requests_of(language, block)
+
+
+def requests_of(language: str, block: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    match language:
+        case "bash" | "sh":
+            for path, body in _CURL.findall(block):
+                yield path, json.loads(body)
+        case "json":
+            body = json.loads(block)
+            if path := next((path for key, path in REQUEST_KEYS.items() if key in body), None):
+                yield path, body
+        case "python":
+            yield from _posted(ast.parse(block))
 
 
 def _posted(tree: ast.Module) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -111,7 +115,7 @@ _KEPT = """curl() { cat > "$BODY"; printf '%s\\n' "$@" > "$ARGUMENTS"; echo '{}'
 
 
 def test_the_documents_print_pipelines() -> None:
-    assert {str(piped.id).partition("-")[0] for piped in PIPED} == {"README", "API_GUIDE"}
+    assert {str(piped.id).partition("-")[0] for piped in PIPED} == {"API_GUIDE"}
 
 
 @pytest.mark.parametrize("block", PIPED)
@@ -179,8 +183,8 @@ def test_named_settings_and_constants_exist(document: Path) -> None:
     assert {name for name in named if _VARIABLE.fullmatch(name) and name not in known} == set()
 
 
-def test_every_setting_is_in_the_readme() -> None:
+def test_every_setting_is_documented() -> None:
     read = re.findall(r'env\.\w+\("(\w+)"', text_of(ROOT / "domain" / "settings.py"))
     assert read
-    shown = set(code_spans(ROOT / "README.md"))
+    shown = set(code_spans(ROOT / "docs" / "settings.md"))
     assert [name for name in read if name not in shown] == []
