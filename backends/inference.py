@@ -123,6 +123,9 @@ def _not_of_the_inputs(errors: list[Exception], target: Target) -> Exception | N
 
 def _is_bug(error: Exception) -> bool:
     """Whether a name is missing in the source itself, not in what we guessed for an argument."""
+    # Triton's interpreter wraps what a kernel raised.
+    if type(error).__name__ == "InterpreterError" and isinstance(error.__cause__, NameError):
+        error = error.__cause__
     if isinstance(error, AttributeError):
         return not isinstance(error.obj, (torch.Tensor, int, float))
     # A local without a value may be one that only the branch for another shape gives one.

@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.timing import judged
+from benchmarks.timing_cases import spin
 from domain.budget import Budget
 from domain.result import Report
 from tasks.workbench import Workbench
@@ -38,6 +39,9 @@ CASES = [(operation, budget) for operation in ("evaluate", "compare") for budget
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.device_seconds", description=__doc__)
     parser.add_argument("--jobs", type=int, default=8, help="of each kind, after one that warms up")
+    parser.add_argument(
+        "--steps", type=int, help="raw kernels of so many steps instead of softmax: 45 µs at 5000, on a GPU"
+    )
     parser.add_argument("--functions", action="store_true", help="also the functions of the referee that take longest")
     options = parser.parse_args()
     console = Console(width=None if Console().is_terminal else 160)
@@ -47,7 +51,7 @@ def main() -> int:
     try:
         for operation, budget in CASES:
             profile = cProfile.Profile() if options.functions else None  # It makes the referee slower.
-            reports, seconds = _jobs(bench, operation, budget, options.jobs, profile)
+            reports, seconds = _jobs(bench, operation, budget, options.jobs, profile, *_kernels(options.steps))
             held.add_row(operation, budget, *_figures(reports, seconds))
             for row in _longest(profile, options.jobs) if profile is not None else ():
                 functions.add_row(operation, budget, *row)
@@ -57,11 +61,24 @@ def main() -> int:
     return 0
 
 
+def _kernels(steps: int | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A candidate and its reference."""
+    if steps is not None:
+        return spin(steps), spin(steps)
+    sources = (SOFTMAX.format(name=name) for name in ("ModelNew", "Model"))
+    candidate, reference = ({"kernel_type": "torch", "source_code": source} for source in sources)
+    return candidate, reference
+
+
 def _jobs(
-    bench: Workbench, operation: str, budget: str, count: int, profile: cProfile.Profile | None
+    bench: Workbench,
+    operation: str,
+    budget: str,
+    count: int,
+    profile: cProfile.Profile | None,
+    kernel: dict[str, Any],
+    reference: dict[str, Any],
 ) -> tuple[list[Report], list[float]]:
-    kernel = {"kernel_type": "torch", "source_code": SOFTMAX.format(name="ModelNew")}
-    reference = {"kernel_type": "torch", "source_code": SOFTMAX.format(name="Model")}
     effort = Budget(budget).effort
     asked: dict[str, Any] = {"budget": budget, "num_trials": effort.num_trials, "precision": effort.precision}
     against = reference if operation == "compare" else None

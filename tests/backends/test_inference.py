@@ -119,6 +119,22 @@ def test_nothing_fits(tmp_path: Path) -> None:
     assert "get_inputs" in caught.value.message
 
 
+MISSPELT_TRITON = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def twice(x, out, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(ot + at, tl.load(x + at, mask=at < n) * 2, mask=at < n)
+
+def kernel_fn(x):
+    out = torch.empty_like(x)
+    twice[(triton.cdiv(x.numel(), 256),)](x, out, x.numel(), BLOCK=256)
+    return out
+"""
+
+
 @pytest.mark.parametrize(
     ("source", "error", "line"),
     [
@@ -136,9 +152,13 @@ def test_nothing_fits(tmp_path: Path) -> None:
         ),
         (model("pass", "(self, x): return self.weight * x"), "AttributeError: 'Model' object has no", "self.weight"),
         (model("pass", "(self, x): return torch.reluu(x)"), "AttributeError: module 'torch' has no", "torch.reluu"),
+        (MISSPELT_TRITON, "name 'ot' is not defined", "tl.store(ot + at"),
     ],
 )
-def test_a_bug_of_the_source_is_not_blamed_on_the_inputs(source: str, error: str, line: str, tmp_path: Path) -> None:
+def test_a_bug_of_the_source_is_not_blamed_on_the_inputs(
+    source: str, error: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRITON_INTERPRET", "1")  # As in the runners of a worker without a GPU.
     executable = loaded(kernel(source), tmp_path)
     with pytest.raises(KernelFault) as caught:
         executable.inferred_inputs(1)
