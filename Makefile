@@ -4,6 +4,7 @@ SHELL := /bin/bash
 
 PYTHON ?= python3#   makes the virtual environment
 VENV ?= .venv
+FRAMEWORKS ?= .venv-frameworks#   what the training frameworks need beside it, 0.9 GB
 PIP_ARGS ?=#         for example an index of smaller, CPU-only torch wheels: PIP_ARGS="--index-url ..."
 
 # Of chaos, fuzz, endurance and many.
@@ -22,9 +23,9 @@ PY := $(VENV)/bin/python
 ready := $(VENV)/.installed
 endif
 
-# Two processes, a file's tests in one: half of a test is waiting. More would be in each other's way at what they time,
-# and so would threads that spin while they wait for each other: without the variable it takes twice as long.
-PYTEST_PROCESSES ?= 2
+# Three processes for two cores, a file's tests in one: half of a test is waiting. More would be in each other's way at
+# what they time, and so would threads that spin while they wait for each other: without the variable it takes twice as long.
+PYTEST_PROCESSES ?= 3
 at_once := $(if $(ready),-n $(PYTEST_PROCESSES) --dist loadfile)
 one_thread := OMP_NUM_THREADS=1
 
@@ -46,7 +47,7 @@ serve: $(ready) ## Start everything and leave it running until Ctrl-C: http://12
 	@$(PY) -m stack serve
 
 .PHONY: test
-test: $(ready) ## The tests that need no GPU, without the slow ones.
+test: $(ready) ## The tests that need no GPU, without the slow ones. REDIS_SERVER=/usr/bin/redis-server: with that server
 	$(one_thread) $(PY) -m pytest -m "not gpu and not slow" $(at_once)
 
 .PHONY: test-all
@@ -56,6 +57,10 @@ test-all: $(ready) ## Every test that needs no GPU.
 .PHONY: test-gpu
 test-gpu: $(ready) ## The tests that need an NVIDIA GPU.
 	$(PY) -m pytest -m gpu
+
+.PHONY: frameworks
+frameworks: $(FRAMEWORKS)/.installed ## examples/rl, each called by the real trl, verl, verifiers and openenv-core.
+	$(one_thread) FRAMEWORKS=1 HF_HUB_OFFLINE=1 $(FRAMEWORKS)/bin/python -m pytest tests/frameworks
 
 .PHONY: chaos
 chaos: $(ready) ## Kill everything, again and again, under load; print the books. JOBS=2000 FAULTS=100 SEED=1 GPU=
@@ -72,6 +77,10 @@ endurance: $(ready) ## 50,000 no-op jobs on the CPU; is the memory of every proc
 .PHONY: many
 many: $(ready) ## 10,000 submissions through the client's map, a restart and a crash in between. MANY_JOBS=10000
 	PYTHONPATH=client $(PY) -m benchmarks.many --jobs $(MANY_JOBS)
+
+.PHONY: compose
+compose: $(ready) ## docker-compose.yml for real, as root on Debian: engine, images, faults, an upgrade; nothing stays.
+	$(PY) -m tests.compose
 
 .PHONY: check
 check: $(ready) ## Lint, format, types, import rules, architecture.
@@ -95,7 +104,7 @@ format: $(ready) ## Format the source and mend what the linter can mend.
 .PHONY: clean
 clean: ## Remove logs and caches; the virtual environment stays.
 	rm -rf logs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
-	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -print0 | xargs -0 rm -rf
+	find . \( -path ./$(VENV) -o -path ./$(FRAMEWORKS) \) -prune -o -name __pycache__ -type d -print0 | xargs -0 rm -rf
 
 # The pip of a fresh environment may be older than dependency groups (25.1), so it is renewed first.
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -103,4 +112,12 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) --constraint constraints.txt --upgrade pip
 	$(VENV)/bin/python -m pip install --quiet $(PIP_ARGS) --constraint constraints.txt --group dev
+	touch $@
+
+# It sees the packages of $(PY) behind its own: torch is not installed a second time. The pip is that one's, too.
+$(FRAMEWORKS)/.installed: tests/frameworks/packages.txt $(ready)
+	$(PY) -m venv --clear --without-pip $(FRAMEWORKS)
+	$(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > \
+	  "$$($(FRAMEWORKS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/behind.pth"
+	$(PY) -m pip --python $(FRAMEWORKS)/bin/python install --quiet --disable-pip-version-check --no-deps --no-compile $(PIP_ARGS) --requirement $<
 	touch $@

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
 import socket
 import subprocess
@@ -38,12 +39,15 @@ def free_port() -> int:
 
 
 def start_redis(folder: Path, port: int, *options: str) -> subprocess.Popen[bytes]:
-    """A valkey server on that port, answering; raises AssertionError with its log when it does not start."""
+    """A valkey server on that port, or the one that REDIS_SERVER names, answering.
+
+    Raises AssertionError with its log when it does not start.
+    """
     log = folder / "valkey.log"
     with log.open("ab") as sink:
         server = subprocess.Popen(
             [
-                *(binary(), "--port", str(port), "--bind", "127.0.0.1"),
+                *(os.environ.get("REDIS_SERVER") or binary(), "--port", str(port), "--bind", "127.0.0.1"),
                 *("--dir", str(folder), "--save", "", "--appendonly", "yes", *options),
             ],
             stdout=sink,

@@ -1,7 +1,11 @@
-"""`python -m tests.pictures URL JOB [NAME…]`: the pictures in docs/images, of a running service and one of its jobs."""
+"""`python -m tests.pictures URL JOB [NAME…]`: the pictures in docs/images, of a running service and one of its jobs.
+
+API_KEY is shown where the service wants one. Flower's is made where FLOWER is its address, with FLOWER_BASIC_AUTH.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -11,7 +15,9 @@ from playwright.sync_api import sync_playwright
 IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
 VIEWS = (("report.png", "/job/{}/report", 1120, 900, 1.5), ("report-phone.png", "/job/{}/report", 390, 844, 2.0),
          ("dashboard.png", "/", 1120, 900, 1.5), ("dashboard-phone.png", "/", 390, 844, 2.0),
-         ("docs.png", "/docs", 1120, 900, 1.5))  # fmt: skip
+         ("docs.png", "/docs", 1120, 900, 1.5), ("flower.png", "/tasks", 1720, 760, 1.0))  # fmt: skip
+DRAWN = {"/docs": ".opblock", "/tasks": "#tasks-table tbody td:nth-child(3)"}
+"""What is there once the scripts of a page have what they show."""
 
 
 def main(url: str, job_id: str, *names: str) -> None:
@@ -20,13 +26,23 @@ def main(url: str, job_id: str, *names: str) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         for name, path, width, height, scale in VIEWS:
-            if names and name not in names:
+            address = os.environ.get("FLOWER", "") if name == "flower.png" else url
+            if not address or (names and name not in names):
                 continue
-            size = {"width": width, "height": height}
-            page = browser.new_page(viewport=size, device_scale_factor=scale, color_scheme="light")
-            page.goto(url + path.format(job_id))
-            if path == "/docs":  # Drawn by its scripts, when they have the document.
-                page.wait_for_selector(".opblock")
+            given = {
+                "viewport": {"width": width, "height": height},
+                "device_scale_factor": scale,
+                "color_scheme": "light",
+            }
+            if address == url and "API_KEY" in os.environ:
+                given["extra_http_headers"] = {"Authorization": f"Bearer {os.environ['API_KEY']}"}
+            if address != url:
+                user, _, password = os.environ["FLOWER_BASIC_AUTH"].partition(":")
+                given["http_credentials"] = {"username": user, "password": password}
+            page = browser.new_page(**given)
+            page.goto(address + path.format(job_id))
+            if path in DRAWN:
+                page.wait_for_selector(DRAWN[path])
             page.screenshot(path=IMAGES / name)
             page.close()
         browser.close()

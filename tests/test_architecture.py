@@ -65,7 +65,9 @@ def test_every_kernel_type_has_a_backend_and_an_example(kernel_type: KernelType)
     assert kernel_type.value in shown, "add a folder to examples/"
 
 
-@pytest.mark.parametrize("module", ["api", "celeryconfig", "domain.settings", "stack.serve", "tasks.app"])
+@pytest.mark.parametrize(
+    "module", ["api", "celeryconfig", "domain.settings", "stack.builders", "stack.serve", "tasks.app"]
+)
 def test_it_loads_no_gpu_library(module: str) -> None:
     loaded = f"import sys, {module}; print(*{{'torch', 'triton', 'cupy'}} & sys.modules.keys())"
     done = subprocess.run([sys.executable, "-c", loaded], cwd=ROOT, capture_output=True, text=True, check=True)
