@@ -153,7 +153,8 @@ class Service:
         assert self.redis.keys("job:*:request") == []
 
     def kill_all(self) -> None:
-        for process in [*self._marked(), *self.processes.values()]:
+        everyone: list[psutil.Process | subprocess.Popen[bytes]] = [*self._marked(), *self.processes.values()]
+        for process in everyone:
             with suppress(psutil.Error, ProcessLookupError):
                 process.kill()
         for process in self.processes.values():
