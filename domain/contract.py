@@ -116,6 +116,12 @@ class Argument:
     def is_output(self) -> bool:
         return self.is_tensor and self.role in ("output", "inout")
 
+    @property
+    def is_blank(self) -> bool:
+        """Whether it is an output without content of its own: what it holds before the call means nothing."""
+        spec = self.tensor_spec
+        return self.role == "output" and spec is not None and spec.init is None and spec.data is None
+
     @classmethod
     def from_wire(cls, wire: dict[str, Any]) -> Self:
         spec = wire.get("tensor_spec")

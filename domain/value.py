@@ -47,6 +47,10 @@ class TensorRef:
         """The same tensor at another place."""
         return TensorRef(self.dtype, self.shape, self.strides, offset)
 
+    def times(self, count: int, step: int) -> TensorRef:
+        """So many of it as one tensor, each `step` bytes, a multiple of an element's, behind the one before."""
+        return TensorRef(self.dtype, (count, *self.shape), (step // ITEM_BYTES[self.dtype], *self.strides), self.offset)
+
 
 Value = None | bool | int | float | str | TensorRef | tuple["Value", ...] | list["Value"] | dict[str, "Value"]
 

@@ -122,6 +122,9 @@ def describe(tensor: torch.Tensor, offset: int = 0) -> TensorRef:
 
 def write(place: torch.Tensor, content: torch.Tensor) -> None:
     """Copies `content` to a place of the same shape; of a repeated element (stride 0) there is one to write."""
+    if 0 not in place.stride():
+        place.copy_(content)
+        return
     shape = [min(size, 1) if stride == 0 else size for size, stride in zip(place.shape, place.stride(), strict=True)]
     place.as_strided(shape, place.stride()).copy_(content[tuple(slice(size) for size in shape)])
 

@@ -97,7 +97,9 @@ class Contender:
         if self.probe is None:
             raise ValueError("not probed")
         returned = self.probe.outputs if self.probe.returned else []
-        return Slots(calls, example, self.output_arguments, returned, device)
+        io = self.kernel.io
+        blank = tuple(index for index in self.output_arguments if io is not None and io.args[index].is_blank)
+        return Slots(calls, example, self.output_arguments, returned, device, blank=blank)
 
     def settle(self) -> None:
         """Moves what the build left into the folder that its runner is confined to, and gives it to that one's user."""

@@ -56,7 +56,7 @@ class ContractInputs:
         if spec is None:
             raise _mismatch(f"argument {argument.name!r} is a tensor: give it a tensor_spec")
         try:
-            if argument.role == "output" and spec.init is None and spec.data is None:
+            if argument.is_blank:
                 if position not in self._blank:
                     self._blank[position] = allocate(spec, self._device)
                 return self._blank[position]

@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from profiling.slots import GUARD, Slots
+from sandbox.arena import view
+from validation.bits import identical
 
 CALLS, SIZE = 3, 10
 
@@ -67,3 +69,60 @@ def test_inputs_that_are_the_same_are_copied_in_one_go() -> None:
     assert torch.equal(other.image[other.inputs_end :], guards)
     for unlike in (called_with(torch.ones(SIZE), 3.0), called_with(torch.ones(SIZE + 1), 2.0), layout(torch.float32)):
         assert not unlike.takes_as(one)
+
+
+def with_output(kind: torch.dtype, *, blank: bool) -> Slots:
+    example = [torch.ones(SIZE), torch.zeros(SIZE, dtype=kind)]
+    return Slots(CALLS, example, (1,), [], "cpu", blank=(1,) if blank else ())
+
+
+def test_a_blank_output_is_written_once_and_no_reason_to_fill_twice() -> None:
+    one, other = with_output(torch.int32, blank=True), with_output(torch.int32, blank=True)
+    poisoned = torch.full((SIZE,), -1515870811, dtype=torch.int32)
+    assert not other.takes_as(one)  # Its outputs hold no poison yet.
+    for layout in (one, other):
+        for call in range(CALLS):
+            layout.fill(call, [torch.zeros(SIZE), poisoned])
+    assert other.takes_as(one)
+    for call in range(CALLS):
+        # What is given for it later does not matter: it is the same in every set.
+        one.fill(call, [torch.full((SIZE,), float(call)), torch.zeros(SIZE, dtype=torch.int32)])
+    guards = [region(other, "output", call, GUARD) for call in range(CALLS)]
+    other.fill_as(one)
+    for call in range(CALLS):
+        given, output = other.arguments(call)
+        assert given.eq(call).all() and torch.equal(output, poisoned)
+        assert torch.equal(one.arguments(call)[1], poisoned)
+        assert torch.equal(region(other, "output", call, GUARD), guards[call])
+
+
+def test_an_output_with_content_is_filled_each_time_on_both_sides() -> None:
+    one, other = with_output(torch.float32, blank=False), with_output(torch.float32, blank=False)
+    for number in (1.0, 2.0):
+        for layout in (one, other):
+            for call in range(CALLS):
+                layout.fill(call, [torch.zeros(SIZE), torch.full((SIZE,), number)])
+        assert all(layout.arguments(0)[1].eq(number).all() for layout in (one, other))
+        assert not other.takes_as(one)
+
+
+def test_each_calls_outputs_are_read_where_they_lie() -> None:
+    returned = [
+        torch.ones(3, 4).t(),  # Of strides of its own.
+        torch.tensor(1, dtype=torch.int16),
+        torch.ones(2, 0),
+        torch.ones(2, 1).expand(2, 5),
+        torch.ones(7, dtype=torch.complex64),
+    ]
+    slots = Slots(CALLS, [torch.ones(SIZE)], (), returned, "cpu")
+    snapshot = slots.image[slots.inputs_end :].random_(0, 256)
+    for outputs, refs in zip(slots.read(snapshot), slots.outputs, strict=True):
+        for got, ref, like in zip(outputs, refs, returned, strict=True):
+            want = view(snapshot, ref.at(ref.offset - slots.inputs_end))
+            assert (got.shape, got.stride(), got.dtype) == (like.shape, like.stride(), like.dtype)
+            assert identical(got, want) and (not like.numel() or got.data_ptr() == want.data_ptr())
+
+
+def test_calls_without_outputs_have_none_to_read() -> None:
+    slots = Slots(CALLS, [torch.ones(SIZE)], (), [], "cpu")
+    assert slots.read(slots.image[slots.inputs_end :]) == [[], [], []]
