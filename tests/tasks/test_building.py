@@ -23,6 +23,20 @@ ROOT = Path(__file__).resolve().parents[2]
 SLOW = f"import time\ntime.sleep(1.0)\n{RELU}"
 WRONG = "print('looked at')\nimport torch\nundefined_name\n"
 CRASHING = "import os\nos.abort()\n"
+OUT_OF_REACH = """
+import os
+here = os.getcwd()
+def longer(name):
+    os.makedirs(name, exist_ok=True)
+    os.chdir(name)
+for _ in range((4090 - len(here)) // 251):
+    longer("d" * 250)
+open("f" * 250, "w").close()
+for _ in range(2):
+    longer("d" * 250)
+os.chdir(here)
+"""
+"""What it leaves has names that no path is long enough for."""
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +80,12 @@ def test_a_crash_is_not_remembered(bench: Workbench) -> None:
     found = [outcome(bench, CRASHING) for _ in range(2)]
     assert [one.status for one in found] == [Status.CRASHED] * 2
     assert [cache_of(one) for one in found] == ["miss", "miss"]
+
+
+@pytest.mark.parametrize("wrong", ["", "undefined_name\n"], ids=["right", "wrong"])
+def test_a_build_that_nobody_can_read_is_the_submissions_fault(wrong: str, bench: Workbench) -> None:
+    found = outcome(bench, f"{OUT_OF_REACH}{wrong}{RELU}")
+    assert found.status is (Status.COMPILE_ERROR if wrong else Status.UNSUPPORTED)
 
 
 def test_a_raw_kernel_is_compiled_once(bench: Workbench) -> None:
