@@ -12,8 +12,9 @@ import shutil
 import stat
 import tarfile
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, Self, TypeVar
 
 from backends.backend import Artifact
 from domain.fault import KernelFault
@@ -25,6 +26,7 @@ MAX_BYTES = 256 << 20
 MAX_FILES = 4096
 MAX_NOTE_BYTES = 4 << 20
 MAX_NAME = 255
+MAX_PATH = 4096
 KEPT_FAULTS = (Status.COMPILE_ERROR, Status.UNSUPPORTED)
 
 UNREADABLE = (
@@ -35,6 +37,8 @@ UNREADABLE = (
 
 _NOTE = "build.json"
 _FILES = "files"
+_TYPES = (tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.GNUTYPE_LONGNAME)
+_ENCODING = "utf-8"
 
 T = TypeVar("T")
 
@@ -62,6 +66,18 @@ class Note:
     folder: str
 
 
+class _Member(tarfile.TarInfo):
+    """A header of ours: a file, a folder, or the long name of either. tarfile would follow others, some for ever."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        member = super().frombuf(buf, encoding, errors)
+        longest = MAX_PATH if member.type == tarfile.GNUTYPE_LONGNAME else MAX_BYTES
+        if member.type not in _TYPES or not 0 <= member.size <= longest:
+            raise ValueError(f"{member.name[:MAX_NAME]!r} is neither a file nor a folder of a build that is kept")
+        return member
+
+
 def plain(folder: Path) -> list[Path] | None:
     """Every file and folder of a folder; None where something else is in it, or too much."""
     paths, size = sorted(folder.rglob("*")), 0
@@ -74,12 +90,18 @@ def plain(folder: Path) -> list[Path] | None:
     return paths if len(paths) <= MAX_FILES and size <= MAX_BYTES else None
 
 
-def write(archive: tarfile.TarFile, note: Note, folder: Path, paths: list[Path]) -> None:
-    """Those files and folders of `folder`, behind the note. Raises OSError."""
+def opened(path: Path) -> tarfile.TarFile:
+    """An archive to read. Raises one of UNREADABLE, here and wherever something is read of it."""
+    return tarfile.open(path, "r:", tarinfo=_Member, encoding=_ENCODING)
+
+
+def write(file: IO[bytes], note: Note, folder: Path, paths: list[Path]) -> None:
+    """An archive of those files and folders of `folder`, behind the note. Raises OSError."""
     text = json.dumps(_wire(note)).encode()
-    archive.addfile(_member(_NOTE, len(text)), io.BytesIO(text))
-    for path in paths:
-        _copy(archive, path, folder)
+    with tarfile.open(fileobj=file, mode="w:", format=tarfile.GNU_FORMAT, encoding=_ENCODING) as archive:
+        archive.addfile(_member(_NOTE, len(text)), io.BytesIO(text))
+        for path in paths:
+            _copy(archive, path, folder)
 
 
 def read_note(archive: tarfile.TarFile) -> Note:
@@ -97,9 +119,7 @@ def unpack(archive: tarfile.TarFile, folder: Path) -> None:
     By hand, as tarfile's filters are not in every Python 3.11 (Debian 12 has 3.11.2).
     """
     size = count = 0
-    for member in archive:
-        if member.name == _NOTE:
-            continue
+    for member in islice(archive, 1, None):  # Behind the note.
         size, count = size + member.size, count + 1
         if size > MAX_BYTES or count > MAX_FILES:
             raise ValueError("it is larger than any build that is kept")
@@ -107,11 +127,9 @@ def unpack(archive: tarfile.TarFile, folder: Path) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         if member.isdir():
             place.mkdir(exist_ok=True)
-        elif member.isreg() and not member.issparse() and (content := archive.extractfile(member)) is not None:
+        elif (content := archive.extractfile(member)) is not None:
             with content, place.open("xb") as file:
                 shutil.copyfileobj(content, file)
-        else:
-            raise ValueError(f"{member.name[:MAX_NAME]!r} is neither a file nor a folder")
 
 
 def _names(member: tarfile.TarInfo) -> list[str]:

@@ -13,11 +13,11 @@ import json
 import logging
 import os
 import struct
-import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -68,7 +68,7 @@ class BuildCache:
         """The build of that key, its files copied into the empty `folder`; None where there is none."""
         path = self.archive(key)
         try:
-            with tarfile.open(path, "r:") as archive:
+            with build_archive.opened(path) as archive:
                 note = build_archive.read_note(archive)
                 if note.finished.fault is not None and not abs(time.time() - note.finished.at) <= FAULT_S:
                     return None
@@ -77,7 +77,8 @@ class BuildCache:
                 raise ValueError("its files are not those that were written")
             relocate(folder, note.folder)
             identity.give(folder)
-            os.utime(path)
+            with suppress(FileNotFoundError):  # Another process may have found since that it is the oldest.
+                os.utime(path)
             return note.finished
         except FileNotFoundError:
             return None
@@ -92,16 +93,12 @@ class BuildCache:
 
         `sealed` is the folder's digest as it was at the builder's end: a copy that has another is none.
         """
-        paths = build_archive.plain(folder)
-        if paths is None:
-            return False
-
-        def write(file: BinaryIO) -> None:
-            with tarfile.open(fileobj=file, mode="w:") as archive:
-                build_archive.write(archive, Note(finished, sealed.hex(), str(folder)), folder, paths)
-
+        note = Note(finished, sealed.hex(), str(folder))
         try:
-            return self._keep(key, write, sealed.hex())
+            paths = build_archive.plain(folder)
+            if paths is None:
+                return False
+            return self._keep(key, partial(build_archive.write, note=note, folder=folder, paths=paths), sealed.hex())
         except UNREADABLE as error:
             log.warning("the build %s is not kept: %s", key, error)
             return False
@@ -161,7 +158,7 @@ def _locked(file: int, byte: int) -> bool:
 
 def _holds(draft: Path, sealed: str | None, beside: Path) -> bool:
     """Whether the archive has the files that were sealed: what was copied may have been changed meanwhile."""
-    with tempfile.TemporaryDirectory(prefix=".check-", dir=beside) as name, tarfile.open(draft, "r:") as archive:
+    with tempfile.TemporaryDirectory(prefix=".check-", dir=beside) as name, build_archive.opened(draft) as archive:
         note = build_archive.read_note(archive)
         build_archive.unpack(archive, Path(name))
         return digest(Path(name)).hex() == (sealed or note.digest)

@@ -4,7 +4,8 @@ Nothing here is a job's: whatever is lost or cannot be read is built anew. docs/
 
 Keys: `builds:archives` has each archive by its build's key, packed; `builds:shipped` and `builds:expire` when each came
 and when it is forgotten (sorted sets, epoch seconds of the server's clock), `builds:bytes` what all of them take.
-`builds:mark:<key>` says who makes that build, for MARK_S at a time, or that it came to nothing that could be shipped.
+`builds:mark:<key>` says who makes that build, for MARK_S at a time, or that it came to nothing that could be shipped;
+`builds:awaited:<key>` that somebody waits for it.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ class ShippedBuilds:
 
     def __init__(self, redis: Redis, limit: int, name: str) -> None:
         """`name` is whose marks are set here, for others to read."""
+        self._redis = redis
         self._limit = limit
         self._name = name
         self._paused_until = 0.0
@@ -121,16 +123,31 @@ class ShippedBuilds:
                 log.info("build %s: %s makes it", key, maker.partition(" ")[0])
             time.sleep(POLL_S)
 
+    @property
+    def paused(self) -> bool:
+        """Whether Redis failed a moment ago: until it is asked again nobody gets a turn."""
+        return time.monotonic() < self._paused_until
+
     def missing(self, keys: Sequence[str]) -> list[str]:
         """Those that are neither here nor being made nor in vain. Raises RedisError."""
         if not keys:
             return []
         return [text(key) for key in self._missing(args=keys)]
 
+    def waited_for(self, key: str) -> bool:
+        """Whether somebody waits for who makes that build, or did in the last seconds. Raises RedisError."""
+        return bool(self._redis.exists(f"builds:awaited:{key}"))
+
     def receive(self, key: str, packed: bytes, cache: BuildCache) -> bool:
-        """Puts what was taken from here among a node's kept builds; False for what is none, which is dropped here."""
+        """Puts what was taken from here among a node's kept builds; False where it cannot be.
+
+        What is no build is dropped here. A node whose disk is full has nothing to say about that.
+        """
         try:
             cache.receive(key, partial(_unpack, packed))
+        except OSError as error:
+            log.warning("the shipped build %s cannot be kept here, others may take it: %s", key, error)
+            return False
         except UNREADABLE as error:
             log.warning("the shipped build %s is refused (%s): it is built here", key, error)
             self._try("it stays", lambda: self._drop(args=[key]))
@@ -154,7 +171,7 @@ class ShippedBuilds:
 
     def _try(self, so: str, ask: Callable[[], Any]) -> Any | None:
         """What Redis says; None where it cannot be asked, with `so` in the log."""
-        if time.monotonic() < self._paused_until:
+        if self.paused:
             return None
         try:
             return ask()

@@ -10,11 +10,13 @@ local function now()
   return time[1] + time[2] / 1e6
 end
 
+-- What frees memory comes first: where Redis is full, the first write of a script must not be one that may take some.
 local function forget(key)
-  redis.call('DECRBY', bytes, redis.call('HSTRLEN', archives, key))  -- INCRBY of minus nothing is "-0" to Redis 7.0
+  local size = redis.call('HSTRLEN', archives, key)
   redis.call('HDEL', archives, key)
   redis.call('ZREM', shipped, key)
   redis.call('ZREM', expire, key)
+  if size > 0 then redis.call('DECRBY', bytes, size) end
 end
 
 local function forget_old()
@@ -23,6 +25,7 @@ end
 """
 
 # key, who asks, seconds that his mark lasts -> the archive or '', who makes it: whoever asks where there was neither
+# Of who has to wait for another a note is left: it keeps the build from being given up.
 TURN = (
     _FORGET
     + """
@@ -31,7 +34,9 @@ local packed = redis.call('HGET', archives, ARGV[1])
 if packed then return {packed, ''} end
 local mark = 'builds:mark:' .. ARGV[1]
 redis.call('SET', mark, ARGV[2], 'NX', 'EX', ARGV[3])
-return {'', redis.call('GET', mark)}
+local maker = redis.call('GET', mark)
+if maker ~= ARGV[2] then redis.call('SET', 'builds:awaited:' .. ARGV[1], '', 'NX', 'EX', ARGV[3]) end
+return {'', maker}
 """
 )
 
@@ -66,6 +71,7 @@ return 1
 SHIP = (
     _FORGET
     + """
+redis.call('INCRBY', bytes, 0)  -- Fails where Redis is full, before anything has changed.
 forget_old()
 forget(ARGV[1])
 redis.call('HSET', archives, ARGV[1], ARGV[2])
@@ -73,7 +79,12 @@ redis.call('ZADD', shipped, now(), ARGV[1])
 redis.call('ZADD', expire, now() + ARGV[3], ARGV[1])
 local total = redis.call('INCRBY', bytes, #ARGV[2])
 while total > tonumber(ARGV[4]) do
-  forget(redis.call('ZRANGE', shipped, 0, 0)[1])
+  local oldest = redis.call('ZRANGE', shipped, 0, 0)[1]
+  if not oldest then  -- One of the keys has been removed without the others: begin anew.
+    redis.call('DEL', archives, bytes)
+    break
+  end
+  forget(oldest)
   total = tonumber(redis.call('GET', bytes))
 end
 for _, each in ipairs({archives, shipped, expire, bytes}) do redis.call('EXPIRE', each, ARGV[5]) end

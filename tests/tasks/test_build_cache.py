@@ -115,6 +115,38 @@ def test_only_plain_files_are_kept(kind: str, cache: BuildCache, built: Path) ->
     assert not cache.store(KEY, built, digest(built), finished())
 
 
+def test_what_no_path_reaches_is_not_kept(cache: BuildCache, built: Path) -> None:
+    before = Path.cwd()
+    os.chdir(built)
+    for _ in range(17):
+        os.mkdir("d" * 250)
+        os.chdir("d" * 250)
+    os.chdir(before)
+    assert not cache.store(KEY, built, digest(built), finished())
+
+
+def test_names_come_back_whatever_they_are(cache: BuildCache, built: Path, tmp_path: Path) -> None:
+    names = [b"\xff\xfe", b"a\nb ", b"build.json", b"x" * 255, "größe".encode()]
+    deep = built / ("d" * 200) / ("e" * 200)
+    deep.mkdir(parents=True)
+    for name in names:
+        (deep / os.fsdecode(name)).write_bytes(name)
+    assert cache.store(KEY, built, digest(built), finished())
+    other = new(tmp_path, "other")
+    assert cache.restore(KEY, other) is not None
+    there = other / deep.relative_to(built)
+    assert {os.fsencode(path.name): path.read_bytes() for path in there.iterdir()} == {name: name for name in names}
+
+
+def test_one_that_goes_while_it_is_restored_is_there_all_the_same(
+    cache: BuildCache, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.store(KEY, built, digest(built), finished())
+    # As another process may have it, which finds it the oldest.
+    monkeypatch.setattr(build_cache, "relocate", lambda *_: cache.archive(KEY).unlink())
+    assert cache.restore(KEY, new(tmp_path, "other")) is not None
+
+
 def test_what_is_too_large_is_not_kept(cache: BuildCache, built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build_archive, "MAX_BYTES", 100)
     assert not cache.store(KEY, built, digest(built), finished())

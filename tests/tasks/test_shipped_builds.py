@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import json
 import os
+import resource
 import tarfile
 import threading
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -194,6 +195,29 @@ def packed(note: dict[str, Any], *members: tuple[tarfile.TarInfo, bytes]) -> byt
     return zlib.compress(tar_of(note, *members))
 
 
+def header(member: tarfile.TarInfo, size: int | None = None) -> bytes:
+    """Of a member, with a size that only a base of 256 can say."""
+    found = bytearray(member.tobuf(tarfile.GNU_FORMAT))
+    if size is not None:
+        found[124:136] = (size % (1 << 96)).to_bytes(12, "big")
+        found[148:156] = b" " * 8
+        found[148:156] = b"%06o\0 " % sum(found)
+    return bytes(found)
+
+
+def behind_the_note(*blocks: bytes) -> bytes:
+    """An archive whose headers no library would write."""
+    note = tar_of(NOTE)
+    end = len(header(tarfile.TarInfo("build.json"))) + -(-len(json.dumps(NOTE)) // 512) * 512
+    return zlib.compress(note[:end] + b"".join(blocks) + bytes(1024))
+
+
+def extended(text: bytes) -> bytes:
+    info = tarfile.TarInfo("extended")
+    info.type, info.size = tarfile.XHDTYPE, len(text)
+    return header(info) + text + bytes(-len(text) % 512) + header(tarfile.TarInfo("files/name"))
+
+
 POISON: dict[str, Callable[[], bytes]] = {
     "no archive": lambda: b"pickle me",
     "half of one": lambda: packed(NOTE)[:-5],
@@ -214,6 +238,10 @@ POISON: dict[str, Callable[[], bytes]] = {
     "a note without an end": lambda: zlib.compress(tar_of([[]]).replace(b"[[]]", b"[" * 4)),
     "a bomb": lambda: zlib.compress(bytes(shipped_builds.MAX_TAR_BYTES + MIB), 9),
     "a file of more than all": lambda: packed(NOTE, member("files/large", size=1 << 40)),
+    "a note that follows itself": lambda: behind_the_note(header(tarfile.TarInfo("build.json"), -512)),
+    "a file that follows itself": lambda: behind_the_note(header(tarfile.TarInfo("files/name"), -512)),
+    "notes without end": lambda: behind_the_note(header(tarfile.TarInfo("build.json")) * (MIB // 512)),
+    "a header to search for ever": lambda: behind_the_note(extended(b"1" * MIB)),
 }
 
 
@@ -247,6 +275,80 @@ def test_the_empty_build_that_the_poison_is_made_of_is_one(here: ShippedBuilds, 
     assert NOTE["digest"] == digest(tmp_path / "empty").hex()
     assert here.receive(KEY, packed(NOTE), second.cache)
     assert second.restored(KEY)[0] is not None
+
+
+def test_a_node_whose_disk_is_full_leaves_a_build_to_others(
+    redis: Redis, here: ShippedBuilds, first: Node, second: Node
+) -> None:
+    assert here.ship(KEY, first.keep(KEY, os.urandom(64 << 10)), fault=False)
+    packed = redis.hget("builds:archives", KEY) or b""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16 << 10, limits[1]))
+    try:
+        assert not here.receive(KEY, packed, second.cache)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list((second.folder / "builds" / "entries").iterdir()) == []
+    assert redis.hget("builds:archives", KEY) == packed
+
+
+@pytest.fixture
+def full(redis: Redis) -> Iterator[Callable[[], object]]:
+    """Fills Redis, for this test."""
+    yield lambda: redis.config_set("maxmemory", redis.info("memory")["used_memory"] - MIB // 4)
+    redis.config_set("maxmemory", 0)
+
+
+def test_a_full_redis_gives_what_it_has_and_forgets_what_is_old(
+    redis: Redis, first: Node, full: Callable[[], object]
+) -> None:
+    keys = [key_of([number]) for number in range(3)]
+    store = ShippedBuilds(redis, 8 * MIB, "here")
+    for key in keys:
+        assert store.ship(key, first.keep(key, os.urandom(MIB)), fault=False)
+    redis.zadd("builds:expire", {keys[0]: time.time() - 1})
+    full()
+    with ShippedBuilds(redis, MIB, "there").turn(keys[1], going_on, soon()) as turn:
+        assert turn.packed is not None
+    assert redis.hkeys("builds:archives") == [key.encode() for key in keys[1:]]
+    assert kept_bytes(redis) == sum(map(len, redis.hvals("builds:archives")))
+
+
+def test_a_full_redis_takes_nothing_and_changes_nothing(
+    redis: Redis, first: Node, full: Callable[[], object], here: ShippedBuilds
+) -> None:
+    assert here.ship(KEY, first.keep(KEY), fault=False)
+    redis.zadd("builds:expire", {KEY: time.time() - 1})
+    full()
+    other = key_of(["another"])
+    assert not here.ship(other, first.keep(other), fault=False)
+    assert redis.hkeys("builds:archives") == [KEY.encode()]
+    redis.config_set("maxmemory", 0)
+    with ShippedBuilds(redis, MIB, "there").turn(other, going_on, soon()) as turn:
+        assert turn.mine
+
+
+def test_nothing_stays_for_ever(redis: Redis, here: ShippedBuilds, second: Node) -> None:
+    assert not here.receive(KEY, b"none", second.cache)
+    with here.turn(KEY, going_on, soon()):
+        pass
+    assert [key for key in redis.scan_iter("builds:*") if redis.ttl(key) < 0] == []
+
+
+def test_a_count_that_is_wrong_does_not_stay_so(redis: Redis, here: ShippedBuilds, first: Node) -> None:
+    redis.set("builds:bytes", 2 * MIB)
+    archive = first.keep(KEY)
+    for _ in range(2):
+        here.ship(KEY, archive, fault=False)
+    assert kept_bytes(redis) == sum(map(len, redis.hvals("builds:archives"))) > 0
+
+
+def test_who_waits_is_seen(redis: Redis, here: ShippedBuilds, there: ShippedBuilds) -> None:
+    with here.turn(KEY, going_on, soon()):
+        assert not here.waited_for(KEY)
+        with there.turn(KEY, going_on, time.monotonic()):
+            assert here.waited_for(KEY)
+        assert 0 < redis.ttl(f"builds:awaited:{KEY}") <= shipped_builds.MARK_S
 
 
 def test_who_comes_later_waits_for_who_makes_it(here: ShippedBuilds, there: ShippedBuilds, first: Node) -> None:
