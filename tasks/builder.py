@@ -10,7 +10,9 @@ import signal
 import socket
 import sys
 import time
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from threading import Event
 
 from redis import Redis
 from redis.exceptions import RedisError
@@ -32,6 +34,7 @@ from tasks.heartbeat import workers
 from tasks.held import held
 from tasks.log_lines import about
 from tasks.look_ahead import LookAhead, Wanted, kernels_of
+from tasks.loop import Loop
 from tasks.records import JobRecords
 from tasks.store import connect
 
@@ -41,6 +44,9 @@ PAUSE_S = 5.0
 
 AGAIN_S = 60.0
 """What it has just made it does not make again, where there was no room to keep it."""
+
+ASK_S = 1.0
+"""How often it looks whether anybody still wants what it builds."""
 
 STOP_S = 4.0
 """For the build that it is at when it is asked to stop; less than `stack.supervisor` gives."""
@@ -88,16 +94,16 @@ class Builder:
 
     def look(self) -> bool:
         """One pass: the first build that is lacking; False where none is. Raises RedisError, InfrastructureFault."""
+        if self._shipped.paused:
+            return False
         judges = workers(self._redis)
         archs = self._archs({worker.name: (worker.arch, worker.toolchain) for worker in judges})
         wanted = [one for one in self._ahead.wanted(archs, judges) if not self._just_made(one.key)]
         lacking = set(self._shipped.missing([one.key for one in wanted]))
         for one in wanted:
-            if one.key in lacking:
-                self._recent[one.key] = time.monotonic()
-                with about(job_id=one.job_id):
-                    self._make(one)
-                return True
+            with about(job_id=one.job_id):
+                if one.key in lacking and self._make(one):
+                    return True
         return False
 
     def _turn(self) -> float:
@@ -138,24 +144,30 @@ class Builder:
             self._heartbeat.tell(builds_for=archs, left_out=left_out)
         return archs
 
-    def _make(self, one: Wanted) -> None:
+    def _make(self, one: Wanted) -> bool:
+        """Whether it was this builder's turn to make it."""
         request = self._ahead.request(one.job_id)
         if request is None:
-            return
+            return False
         bench = self._bench(one.arch)
         bench.start_zygote()
         with self._shipped.turn(one.key, self._given_up, time.monotonic()) as turn:
             if turn.mine:
+                self._recent[one.key] = time.monotonic()
                 self._heartbeat.tell(building=one.job_id)
                 try:
-                    self._build(bench, request, kernels_of(request)[one.kernel], one.key)
+                    self._build(bench, request, kernels_of(request)[one.kernel], one)
+                except JobCancelled:
+                    del self._recent[one.key]
+                    raise
                 finally:
                     shipped = sum(each.shipped.count for each in self._benches.values() if each.shipped is not None)
                     self._heartbeat.tell(building=None, built=self._built, shipped=shipped)
+            return turn.mine
 
-    def _build(self, bench: BuildBench, request: Request, kernel: Kernel, key: str) -> None:
-        """Into the store, unless it comes to nothing that is kept."""
-        cache, shipped = bench.builds, bench.shipped
+    def _build(self, bench: BuildBench, request: Request, kernel: Kernel, one: Wanted) -> None:
+        """Into the store, unless it comes to nothing that is kept. Raises JobCancelled where it is given up."""
+        cache, shipped, key = bench.builds, bench.shipped, one.key
         if cache is None or shipped is None:
             raise ValueError("a builder keeps and ships its builds")
         bench.ready_compilers([kernel])
@@ -170,7 +182,8 @@ class Builder:
             # With a driver a source may compile that does not here; what NVRTC refuses it refuses everywhere.
             certain = not bench.target.is_cuda or kernel.kernel_type is KernelType.CUDA
             try:
-                Building(bench, request, self._given_up).build_and_keep(contender, cache, key, faults=certain)
+                with self._while_wanted(one) as given_up:
+                    Building(bench, request, given_up).build_and_keep(contender, cache, key, faults=certain)
             except KernelFault as fault:
                 ended = fault.status.value
             finally:
@@ -178,6 +191,26 @@ class Builder:
         self._built += 1
         took, arch = time.monotonic() - began, bench.target.arch or CPU_ONLY
         log.info("build %s: %s %s for %s in %.1f s", key, kernel.kernel_type, ended, arch, took)
+
+    @contextmanager
+    def _while_wanted(self, one: Wanted) -> Iterator[Callable[[], bool]]:
+        """For who builds: whether that is to be given up, as nobody wants it any more or this builder is to end."""
+        unwanted = Event()
+
+        def look() -> None:
+            gone = self._ahead.gone(one, self._builds_for or [], workers(self._redis))
+            if gone and not self._shipped.waited_for(one.key):
+                unwanted.set()
+
+        looking = Loop("look for who wants a build", look, ASK_S)
+        looking.start()
+        try:
+            yield lambda: unwanted.is_set() or self._given_up()
+        except JobCancelled:
+            log.info("build %s: given up%s", one.key, ", as nobody wants it any more" if unwanted.is_set() else "")
+            raise
+        finally:
+            looking.stop()
 
     def _given_up(self) -> bool:
         return self._stopped_at is not None and time.monotonic() - self._stopped_at > STOP_S

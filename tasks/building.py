@@ -19,7 +19,7 @@ from tasks.contender import Contender, Stopped
 from tasks.privacy import without_machine_paths
 
 PATIENCE_S = 45.0
-"""For another job's build of the same, out of watch.SLACK_S; then it is built all the same."""
+"""For other jobs' builds of a request's kernels, out of watch.SLACK_S; then they are built all the same."""
 
 HIT, MISS, OFF, SHIPPED = "hit", "miss", "off", "shipped"
 _OF_THE_MACHINE = re.compile(
@@ -36,6 +36,7 @@ class Building:
         self._bench = bench
         self._timeout: float = request.build_seconds
         self._left: float = self._timeout
+        self._patience = min(PATIENCE_S, self._timeout)
         self._own_timeout = request.build_timeout is not None
         self._cancelled = cancelled
 
@@ -66,15 +67,21 @@ class Building:
 
     def build(self, contender: Contender) -> None:
         """Raises KernelFault for what is the source's fault."""
-        cache, shipped = self._bench.builds, self._bench.shipped
+        cache = self._bench.builds
         if cache is None:
             contender.facts["compile_cache"] = OFF
             self._compile(contender)
             return
         key = self._bench.build_key(contender.kernel)
-        patience = min(PATIENCE_S, self._timeout)
-        until = deadline_in(patience)
-        with cache.alone(key, self._cancelled, patience):
+        began, left, until = time.monotonic(), self._left, deadline_in(self._patience)
+        try:
+            self._build_or_wait(contender, cache, key, until)
+        finally:
+            self._patience -= time.monotonic() - began - (left - self._left)
+
+    def _build_or_wait(self, contender: Contender, cache: BuildCache, key: str, until: float) -> None:
+        shipped = self._bench.shipped
+        with cache.alone(key, self._cancelled, self._patience):
             kept = cache.restore(key, contender.folder)
             if kept is not None:
                 contender.facts["compile_cache"] = HIT

@@ -51,6 +51,12 @@ class LookAhead:
             if key is not None
         ]
 
+    def gone(self, one: Wanted, archs: Iterable[str], judges: Iterable[WorkerView]) -> bool:
+        """Whether its job has ended, and no other one that is near will want the same. Raises RedisError."""
+        if self._redis.exists(f"job:{one.job_id}:request"):
+            return False
+        return all(other.key != one.key for other in self.wanted(archs, judges))
+
     def request(self, job_id: str) -> Request | None:
         """None where it is no longer kept, or cannot be read: whoever begins the job says so."""
         stored = self._redis.get(f"job:{job_id}:request")

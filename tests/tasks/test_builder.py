@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -18,17 +19,19 @@ import pytest
 from redis import Redis
 
 from domain.contract import IOContract
-from domain.fault import KernelFault
+from domain.fault import JobCancelled, KernelFault
 from domain.kernel import Kernel, KernelType
 from domain.request import Request
 from domain.result import Outcome, Status
 from domain.settings import settings
+from tasks import building
 from tasks.builder import Builder
 from tasks.builders import builders
 from tasks.building import Building
 from tasks.compilers import without_driver
 from tasks.contender import Contender
 from tasks.job_view import text
+from tasks.look_ahead import kernels_of
 from tasks.pipeline import run
 from tasks.records import JobRecords
 from tasks.shipped_builds import NOTHING
@@ -191,6 +194,65 @@ def test_jobs_in_line_are_built_ahead_and_builders_that_end_cost_seconds(
         assert stopped.wait(15) == 0, (tmp_path / "builder1.log").read_text()
     assert "builder1" not in {view.name.partition("@")[0] for view in builders(redis)}
     assert list((tmp_path / "builder1" / "builder" / "work").iterdir()) == []
+
+
+def test_both_kernels_of_a_request_wait_no_longer_than_one(
+    nodes: tuple[Workbench, Workbench], redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(building, "PATIENCE_S", 4.0)
+    bench, sources = nodes[0], [f"{RELU}# kernel {number}\n" for number in range(2)]
+    asked = Request(Kernel(sources[0], KernelType.TORCH), Kernel(sources[1], KernelType.TORCH), timeout=60)
+    with bench.job_folder() as folder:
+        contenders = [
+            Contender(str(number), kernel, bench.private_folder(folder / str(number)))
+            for number, kernel in enumerate(kernels_of(asked))
+        ]
+        for each in contenders:
+            redis.set(f"builds:mark:{bench.build_key(each.kernel)}", "somebody for ever")
+        Building(bench, asked, lambda: False).build_all(contenders)
+    assert contenders[0].build_s > 4.0 > contenders[1].build_s
+
+
+@pytest.fixture
+def own(redis: Redis, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder]:
+    """A builder for the CPU, in this process."""
+    for name, value in {"STATE_DIR": str(tmp_path), "SHARED_BUILDS_MIB": "64", "BUILD_FOR": "cpu"}.items():
+        monkeypatch.setenv(name, value)
+    settings.cache_clear()
+    made = Builder(redis, "builder0@here", {})
+    made._bench("cpu").start_zygote()
+    yield made
+    made._own.close()
+    settings.cache_clear()
+
+
+def test_what_nobody_wants_any_more_is_given_up(own: Builder, redis: Redis, records: JobRecords) -> None:
+    endless = request(f"import time\ntime.sleep(600)\n{RELU}")
+    for job_id in ("first", "same"):
+        records.create(job_id, endless)
+    with ThreadPoolExecutor() as threads:
+        looking = threads.submit(own.look)
+        until(lambda: list(redis.scan_iter("builds:mark:*")))
+        for job_id in ("first", "same"):
+            assert not looking.done()
+            records.cancel(job_id)
+        assert isinstance(looking.exception(20), JobCancelled)
+    assert list(redis.scan_iter("builds:mark:*")) == []
+    assert not own._recent, "who sends it again finds it made"
+
+
+def test_a_turn_that_it_did_not_get_is_none(own: Builder, redis: Redis, records: JobRecords) -> None:
+    asked = request(RELU)
+    records.create("job", asked)
+    (one,) = own._ahead.wanted(["cpu"], [])
+    redis.set(f"builds:mark:{one.key}", "somebody else", ex=60)
+    assert not own._make(one)
+    redis.delete(f"builds:mark:{one.key}")
+    own._shipped._paused_until = time.monotonic() + 600
+    assert not own.look(), "after a failure of Redis"
+    own._shipped._paused_until = 0.0
+    assert own.look()
+    assert redis.hexists("builds:archives", one.key)
 
 
 @pytest.mark.slow

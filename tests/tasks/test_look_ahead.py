@@ -10,7 +10,7 @@ from domain.request import Request
 from tasks import look_ahead
 from tasks.device import CPU, Device
 from tasks.heartbeat import Heartbeat, workers
-from tasks.look_ahead import LookAhead
+from tasks.look_ahead import LookAhead, Wanted
 from tasks.records import JobRecords
 from tests.tasks.jobs import give_to
 
@@ -72,6 +72,26 @@ def test_what_is_left_to_others_or_cannot_be_read_is_left_out(
     redis.set("job:2:request", b'{"kernel": 5}')
     redis.delete("job:3:request")
     assert wanted(ahead, redis, "cpu") == ["wanted cpu"]
+
+
+def test_a_build_is_gone_when_its_job_has_ended_and_nobody_else_wants_it(
+    redis: Redis, records: JobRecords, ahead: LookAhead
+) -> None:
+    for job_id in ("1", "2", "3"):
+        records.create(job_id, request("the same" if job_id != "3" else "another"))
+    one = ahead.wanted(["cpu"], workers(redis))[0]
+    found = []
+    for step in (
+        lambda: None,
+        lambda: records.cancel("1"),
+        lambda: records.claim("cpu0@c"),
+        lambda: records.cancel("2"),
+    ):
+        step()
+        found.append(ahead.gone(one, ["cpu"], workers(redis)))
+    assert (one.job_id, found) == ("1", [False, False, True, True])
+    running = Wanted("2", 0, "cpu", one.key)
+    assert not ahead.gone(running, ["cpu"], workers(redis)), "who runs may wait for it"
 
 
 def test_no_further_than_the_first_jobs(
