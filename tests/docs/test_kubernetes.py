@@ -73,6 +73,23 @@ def test_workers_are_scaled_by_a_metric_that_is_handed_on() -> None:
     assert '__name__="kernel_eval_jobs"' in rule["seriesQuery"] and "`kernel_eval_jobs`" in guide
 
 
+def test_builders_have_what_their_builds_need_to_be_of_use_and_no_gpu() -> None:
+    (builder,), (worker,) = (PODS[f"Deployment kernel-eval-{name}"]["containers"] for name in ("builder", "worker"))
+    assert builder["image"] == worker["image"]
+    assert builder["command"] == SERVICES["builder"]["command"]
+    shared = {each["value"] for one in (builder, worker) for each in one["env"] if each["name"] == "SHARED_BUILDS_MIB"}
+    assert len(shared) == 1 and int(shared.pop()) > 0
+    assert "nvidia.com/gpu" not in builder["resources"]["limits"]
+    grace = PODS["Deployment kernel-eval-builder"]["terminationGracePeriodSeconds"]
+    assert f"{grace}s" == SERVICES["builder"]["stop_grace_period"]
+
+
+def test_who_runs_submissions_reaches_redis_and_names_alone() -> None:
+    rules = [OBJECTS[f"NetworkPolicy kernel-eval-{name}"]["spec"] for name in ("builder", "worker")]
+    assert rules[0]["egress"] == rules[1]["egress"]
+    assert all(one["policyTypes"] == ["Ingress", "Egress"] and "ingress" not in one for one in rules)
+
+
 def test_a_worker_has_time_to_drain_and_one_gpu() -> None:
     pod = PODS["Deployment kernel-eval-worker"]
     (container,) = pod["containers"]
