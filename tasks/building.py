@@ -69,7 +69,7 @@ class Building:
         """Raises KernelFault for what is the source's fault."""
         cache = self._bench.builds
         if cache is None:
-            contender.facts["compile_cache"] = OFF
+            contender.origin["compile_cache"] = OFF
             self._compile(contender)
             return
         key = self._bench.build_key(contender.kernel)
@@ -84,10 +84,10 @@ class Building:
         with cache.alone(key, self._cancelled, self._patience):
             kept = cache.restore(key, contender.folder)
             if kept is not None:
-                contender.facts["compile_cache"] = HIT
+                contender.origin["compile_cache"] = HIT
                 self._take(contender, kept)
             elif shipped is None:
-                contender.facts["compile_cache"] = MISS
+                contender.origin["compile_cache"] = MISS
                 self.build_and_keep(contender, cache, key)
             else:
                 with shipped.turn(key, self._cancelled, until) as turn:
@@ -119,7 +119,7 @@ class Building:
         kept, shipped = None, self._bench.shipped
         if shipped is not None and packed is not None and shipped.receive(key, packed, cache):
             kept = cache.restore(key, contender.folder)
-        contender.facts["compile_cache"] = MISS if kept is None else SHIPPED
+        contender.origin["compile_cache"] = MISS if kept is None else SHIPPED
         if kept is None:
             self.build_and_keep(contender, cache, key)
         else:
@@ -147,7 +147,7 @@ class Building:
     def _say_who(self, contender: Contender, name: str) -> None:
         """Where nodes share their builds: on which one it was made."""
         if self._bench.shipped is not None:
-            contender.facts["built_by"] = name
+            contender.origin["built_by"] = name
 
     def _compile(self, contender: Contender) -> None:
         """In a builder, with no GPU visible. Of both kernels of a job, within one time."""

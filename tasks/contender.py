@@ -46,6 +46,9 @@ class Contender:
         self.artifact = Artifact()
         self.build_s = 0.0
         self.facts: dict[str, Any] = {}
+        """By its runner's word."""
+        self.origin: dict[str, str] = {}
+        """Where its build came from, which is ours to say."""
         self.entry: str | None = None
         self.output = ""
         self.timing: Timing | None = None
@@ -175,10 +178,11 @@ class Contender:
             entry=self.entry,
             inputs=inputs,
             build={
+                **self.facts,
                 "seconds": self.build_s,
                 "deferred": self.artifact.deferred,
                 "log": self.told(self.artifact.log),
-                **self.facts,
+                **self.origin,
             },
             timing=self.timing,
             roofline=self._roofline(),

@@ -117,7 +117,7 @@ def build(bench: Workbench, source: str) -> Contender:
 
 
 def came(bench: Workbench, source: str) -> str:
-    return str(build(bench, source).facts["compile_cache"])
+    return build(bench, source).origin["compile_cache"]
 
 
 def judged(bench: Workbench, asked: Request) -> Outcome:
@@ -127,9 +127,9 @@ def judged(bench: Workbench, asked: Request) -> Outcome:
 def test_nodes_build_once_for_each_other(nodes: tuple[Workbench, Workbench], redis: Redis) -> None:
     first, second = nodes
     assert [came(first, RELU), came(second, RELU), came(second, RELU)] == ["miss", "shipped", "hit"]
-    assert build(second, RELU).facts["built_by"] == first.name
+    assert build(second, RELU).origin["built_by"] == first.name
     here, there = build(first, WRONG), build(second, WRONG)
-    assert there.facts["compile_cache"] == "shipped"
+    assert there.origin["compile_cache"] == "shipped"
     assert here.fault is not None and there.fault is not None
     assert (there.fault.status, there.fault.message, there.fault.log, there.output) == (
         *(here.fault.status, here.fault.message, here.fault.log),

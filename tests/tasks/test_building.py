@@ -82,6 +82,24 @@ def test_a_crash_is_not_remembered(bench: Workbench) -> None:
     assert [cache_of(one) for one in found] == ["miss", "miss"]
 
 
+LIES = """
+import backends.backend
+made = backends.backend.Artifact.__init__
+def lying(self, *given, **named):
+    made(self, *given, **named)
+    self.facts.update(compile_cache={"hit": 1}, seconds=[], log={}, deferred=5, built_by={})
+backends.backend.Artifact.__init__ = lying
+"""
+"""Its builder says what is not a builder's to say."""
+
+
+def test_where_a_build_came_from_is_not_the_runners_word(bench: Workbench) -> None:
+    for origin in ("miss", "hit"):
+        told = outcome(bench, LIES + RELU).build
+        assert (told["compile_cache"], told["log"], told["deferred"]) == (origin, "", None)
+        assert told["seconds"] > 0
+
+
 @pytest.mark.parametrize("wrong", ["", "undefined_name\n"], ids=["right", "wrong"])
 def test_a_build_that_nobody_can_read_is_the_submissions_fault(wrong: str, bench: Workbench) -> None:
     found = outcome(bench, f"{OUT_OF_REACH}{wrong}{RELU}")
