@@ -70,7 +70,7 @@ def parse(raw: bytes) -> dict[str, Any]:
         text = raw.decode("utf-8-sig")
         value = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_object)
     except UnicodeDecodeError as error:
-        raise BodyError(f"the body is not UTF-8: {error.reason} at byte {error.start}") from error
+        raise BodyError(f"the body is not UTF-8: {error.reason} at byte {error.start}; encode it so") from error
     except json.JSONDecodeError as error:
         raise BodyError(_not_json(error)) from error
     except BodyError:
@@ -159,7 +159,7 @@ def _check_leaves(body: dict[str, Any]) -> None:
 
 def _check_text(text: str, path: Path) -> None:
     if "\0" in text:
-        raise BodyError("the text holds a NUL character", path)
+        raise BodyError("the text holds a NUL character; take it out", path)
     if not text.isascii():
         try:
             text.encode()

@@ -58,7 +58,7 @@ class Build:
 
     def __init__(self, kernel: Kernel, arch: str) -> None:
         metadata = kernel.metadata
-        self.source = kernel.source_code
+        self.source = kernel.source_code.removeprefix("\ufeff")  # An editor's byte order mark: NVRTC knows none.
         self.io = kernel.io
         self.wanted = _text(metadata, "kernel_name")
         self.expressions = _texts(metadata, "name_expressions")

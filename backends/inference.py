@@ -82,7 +82,8 @@ def find_plan(
     """The first plan that the function can be called with; its module's buffers are as before.
 
     Raises KernelFault (RUNTIME_ERROR) with the last error when none fits, or the function's own exception where other
-    inputs would not have helped: a bug in the source, no GPU, no memory or no compilation whatever the inputs.
+    inputs would not have helped: a bug in the source, or whatever the inputs no GPU, no memory, no compilation, or the
+    same error.
     """
     module = instance if isinstance(instance, torch.nn.Module) else torch.nn.Module()
     buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
@@ -115,8 +116,10 @@ def _is_final(error: Exception, target: Target) -> bool:
 
 
 def _not_of_the_inputs(errors: list[Exception], target: Target) -> Exception | None:
-    """The error that other inputs would not have avoided, when there is one."""
+    """The error that other inputs would not have avoided, when there is one: it says the same whatever it is given."""
     bug = next((error for error in errors if _is_bug(error)), None)
+    if len({summary(error) for error in errors}) == 1:
+        return errors[-1]
     statuses = {fault(error, "", Path(), target).status for error in errors}
     return bug or (None if Status.RUNTIME_ERROR in statuses else errors[-1])
 

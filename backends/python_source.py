@@ -168,8 +168,10 @@ class PythonExecutable(Executable):
             if self._plan is None:
                 self._plan = find_plan(self._callable, self._signature, self._instance, self._target, seed, self.entry)
             return self._plan.draw(seed, self._target), f"inputs were inferred: {self._plan.described()}"
-        except Exception as error:
-            raise fault(error, f"calling {self.entry} with guessed inputs", self._folder, self._target) from error
+        except (Exception, SystemExit) as error:
+            advice = "if those are at fault, give others in `io` or by get_inputs()"
+            doing = f"calling {self.entry} with guessed inputs ({advice})"
+            raise fault(error, doing, self._folder, self._target) from error
 
     def state(self) -> dict[str, Any]:
         own = self._weights()
@@ -210,6 +212,9 @@ class PythonExecutable(Executable):
             return None
         seed_everything(seed)
         made = maker()
+        if made is None:
+            message = f"{name}() returned None; end it with `return [...]`"
+            raise KernelFault(Status.RUNTIME_ERROR, message, compiled=True)
         if name == "get_inputs" and isinstance(made, dict):
             # Arguments by name; else a dict is itself the one argument.
             named = by_position(self._signature, made)

@@ -38,7 +38,8 @@ _NO_GPU = (
     "on a CUDA device but torch.cuda.is_available() is False",
 )
 _NOT_INTERPRETED = ("libdevice", "inline_asm_elementwise")
-_INTERPRETER_LACKS = re.compile(r"'InterpreterBuilder\W+ object has no attribute")
+_INTERPRETER_LACKS = re.compile(r"'InterpreterBuilder\W+ object has no attribute|exceeds dtype primitive_bitwidth")
+"""An operation; or a scalar that is a bool, which it makes an int32 of and then refuses."""
 _PROGRAMMING_ERRORS = (NameError, AttributeError, TypeError, ImportError, SyntaxError)
 _GPU = r"(?:\bis_cuda\b|\bcuda\b|\bgpu)"
 _WANTED = r"(?:\brequire|\bneed|\bmust\b|\bonly\b|\bexpect|available|\bno\b|\bnot\b|\bwithout\b|\bmissing\b)"

@@ -160,7 +160,8 @@ class _Job:
         (example,) = self.inputs.draw(1)
         self.example = example
         preparation.first_calls(example)
-        rounds = Rounds(self.contenders, self.inputs, example, self.bench, self.request, deadline)
+        hint = self.weights.hint if self.weights is not None else None
+        rounds = Rounds(self.contenders, self.inputs, example, self.bench, self.request, deadline, hint)
         rounds.validate()
         self._tell(rounds)
         timekeeper = Timekeeper(rounds, self.cancelled)

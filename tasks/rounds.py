@@ -37,7 +37,10 @@ Outputs = list[torch.Tensor]
 
 
 class Rounds:
-    """The rounds of one job. `contenders` are the reference (where there is one) and the candidate, in that order."""
+    """The rounds of one job. `contenders` are the reference (where there is one) and the candidate, in that order.
+
+    `hint` is what a wrong answer may come of, as far as that was known before the first call.
+    """
 
     def __init__(
         self,
@@ -47,6 +50,7 @@ class Rounds:
         bench: Workbench,
         request: Request,
         deadline: float,
+        hint: str | None = None,
     ) -> None:
         self.contenders = contenders
         self.candidate = contenders[-1]
@@ -58,7 +62,7 @@ class Rounds:
         self.tolerance = requested(request.atol, request.rtol)
         self.weak: list[str] = []
         self._precision: dict[str, Any] | None = None
-        self._hint: str | None = None
+        self._hint = hint
         self._where: dict[str, Any] | None = None
         self._filled = 0
         self._compared: list[CallComparison] = []
@@ -142,7 +146,7 @@ class Rounds:
         wrong = next((call for call, said in zip(calls, found, strict=True) if not said.passed), None)
         if wrong is not None and self._where is None:
             self._where = mismatch_map(*wrong, self.tolerance)
-            self._hint = self._hint or never_written(candidate, wrong[1])
+            self._hint = never_written(candidate, wrong[1]) or self._hint
         self._note_comparison()
 
     def note(self, found: CallComparison) -> None:

@@ -185,7 +185,8 @@ class Timekeeper:
         for record in records.values():
             record.stopped = stop
             if stop is Stop.TIMEOUT:
-                record.flags.append(f"stopped after {done} windows: the timeout was near")
+                windows = "1 window" if done == 1 else f"{done} windows"
+                record.flags.append(f"stopped after {windows}: the timeout was near")
 
     def _round(
         self, slots: dict[str, Slots], records: dict[str, TimeRecord], *, reverse: bool, marked: bool

@@ -22,6 +22,10 @@ NAMED = 8
 
 COPIED = "the reference's, copied into the candidate"
 EACH_ITS_OWN = "each its own, made under the same seed"
+KEPT_ITS_OWN = (
+    "the candidate computes with weights of its own, as not all of its parameters and buffers have the reference's "
+    "names and shapes: give them those, and it gets the reference's values"
+)
 
 
 class Weights:
@@ -50,6 +54,11 @@ class Weights:
     def shared(self) -> dict[str, Any]:
         """What the candidate was given of the reference's; empty where each has its own."""
         return self._state.weights if self.summary is not None and self.summary.startswith(COPIED) else {}
+
+    @property
+    def hint(self) -> str | None:
+        """What a wrong answer may come of; None where both have the same weights, or none."""
+        return KEPT_ITS_OWN if self.summary == EACH_ITS_OWN else None
 
     def try_others(self, rounds: Rounds, inputs: VariedInputs) -> None:
         """Gives parameters that have one value each (a new norm layer's) others, and says whether answers still agree.

@@ -159,6 +159,10 @@ def test_what_nvcc_makes_visible(tmp_path: Path) -> None:
     built_cuda(f"typedef long int64_t;\nint helper(int a) {{ return a; }}\n{SCALE}", tmp_path)
 
 
+def test_a_byte_order_mark_and_line_ends_of_windows_are_no_errors(tmp_path: Path) -> None:
+    assert built_cuda("\ufeff" + SCALE.replace("\n", "\r\n"), tmp_path).facts["kernel"] == "scale"
+
+
 def test_warnings_are_kept(tmp_path: Path) -> None:
     assert "never referenced" in built_cuda(SCALE.replace("{ int", "{ int unused; int"), tmp_path).log
 

@@ -219,6 +219,12 @@ def test_own_inputs_as_a_method(decorator: str, tmp_path: Path) -> None:
     assert [item.tolist() for item in inputs] == [[1.0] * 3]
 
 
+def test_own_inputs_without_a_return_say_so(tmp_path: Path) -> None:
+    executable = loaded(kernel(f"{RELU}\ndef get_inputs():\n    [torch.ones(2)]"), tmp_path)
+    with pytest.raises(KernelFault, match=r"get_inputs\(\) returned None; end it with `return"):
+        executable.own_inputs(1)
+
+
 def test_no_own_inputs(tmp_path: Path) -> None:
     assert loaded(kernel(RELU), tmp_path).own_inputs(1) is None
 

@@ -167,6 +167,16 @@ def test_what_the_interpreter_cannot_do_is_no_fault_of_the_kernel(tmp_path: Path
     assert caught.value.status is Status.UNSUPPORTED
 
 
+@pytest.mark.usefixtures("interpreter")
+def test_a_bool_that_the_interpreter_refuses_is_no_fault_of_the_kernel(tmp_path: Path) -> None:
+    flagged = ADD.replace("n_elements,", "n_elements, flag,")
+    io = contract(*TENSORS, N, {"name": "flag", "type": "bool", "value": True}, BLOCK, grid=CDIV)
+    given = of(flagged, io)
+    with pytest.raises(KernelFault, match="Triton's interpreter") as caught:
+        loaded(given, tmp_path).call(values(given.io))
+    assert caught.value.status is Status.UNSUPPORTED
+
+
 SIGNATURE = "add(x_ptr, y_ptr, output_ptr, n_elements, BLOCK_SIZE)"
 REFUSED = [
     (ADD, contract(*TENSORS, N, BLOCK), {"kernel_name": "nope"}, Status.COMPILE_ERROR, "Kernel 'nope' not found"),

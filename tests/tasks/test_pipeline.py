@@ -245,6 +245,10 @@ def test_random_weights_agree_and_it_is_said_how(bench: Workbench) -> None:
     renamed = judged(bench, kernel(twin.replace("self.l", "self.k").format("ModelNew", "self.k(x)")), reference)
     assert renamed.outcome.status is Status.PASSED
     assert "same seed" in renamed.outcome.inputs["weights"]
+    lacking = twin.replace("nn.Linear(32, 8)", "nn.Linear(32, 8, bias=False)").format("ModelNew", "self.l(x)")
+    apart = judged(bench, kernel(lacking), reference)
+    assert apart.outcome.status is Status.WRONG_RESULT
+    assert "weights of its own" in (apart.outcome.message or "")
 
 
 TRITON_ADD = """
