@@ -157,6 +157,8 @@ class AsyncClient:
         In the order in which they are done, or with `ordered` in which they came; `Finished.index` tells that. They are
         taken one by one when there is room, so that a generator may make thousands.
         """
+        if concurrency < 1:
+            raise ValueError(f"concurrency is {concurrency}: nothing would be judged; give 1 or more")
         source, due = enumerate(submissions), 0
         running: set[asyncio.Task[Finished]] = set()
         early: dict[int, Finished] = {}

@@ -47,3 +47,8 @@ class Background:
         async with client:
             self._ready.set_result((client, asyncio.get_running_loop(), stop))
             await stop.wait()
+            # Before the connections close: what is still under way would take that for an outage, and say so.
+            under_way = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in under_way:
+                task.cancel()
+            await asyncio.gather(*under_way, return_exceptions=True)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kernel_eval_client import Client
+from kernel_eval_client import Client, Finished
 from kernel_eval_client.cli import watching
 from kernel_eval_client.cli.main import main
 from stack.environment import ROOT
@@ -107,6 +109,11 @@ def test_what_is_not_there(run: Command, arguments: list[str]) -> None:
     assert "nosuch" in run.err
 
 
+def test_a_folder_is_a_batch(run: Command, files: Path) -> None:
+    assert run("evaluate", files) == 2
+    assert f"kernel-eval batch {files}" in run.err
+
+
 def test_a_job_from_submit_to_cancel(run: Command, files: Path) -> None:
     assert run("submit", files / "hangs.py", "--timeout", "60") == 0
     job_id = run.out.strip()
@@ -163,6 +170,36 @@ def test_a_batch_as_json_has_a_line_for_each(run: Command, files: Path) -> None:
     assert lines["unbalanced.py"]["result"]["verdict"] == "compile_error"
     assert lines["trl_grpo.py"] == {"file": "trl_grpo.py", "skipped": "it is a program that uses this client"}
     assert len(lines) == 3
+
+
+def test_what_cannot_be_read_costs_a_batch_nothing_else(run: Command, files: Path) -> None:
+    for name in ("hangs", "wrong", "twice"):
+        (files / f"{name}.py").unlink()
+    (files / "latin.py").write_bytes("# é\n".encode("latin-1"))
+    (files / "broken.json").write_text('{"kernel": ')
+    (files / "marked.json").write_text("\ufeff[]", encoding="utf-8")
+    (files / "folder.py").mkdir()
+    assert run("batch", files, *QUICK) == 2
+    rows = [line.split()[:2] for line in run.out.splitlines() if line]
+    assert rows[1:4] == [
+        ["unbalanced.py", "compile_error"],
+        ["broken.json", "CallerError"],
+        ["latin.py", "CallerError"],
+    ]
+    assert "byte 2 is not UTF-8; save it as UTF-8" in run.out and "broken.json is not JSON" in run.out
+
+
+def test_ctrl_c_in_a_batch_shows_what_is_judged(run: Command, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged = Client.map
+
+    def interrupted(*given: Any, **options: Any) -> Iterator[Finished]:
+        yield from itertools.islice(judged(*given, **options), 1)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Client, "map", interrupted)
+    (files / "hangs.py").unlink()
+    assert run("batch", files, *QUICK, "--concurrency", "1") == 130
+    assert "\n1 passed\n" in run.out and "Stopped: 2 are not judged" in run.err
 
 
 def test_watch_judges_again_when_the_file_is_saved(run: Command, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,6 +264,7 @@ def test_doctor_without_a_service(run: Command) -> None:
         ({"broker": "unavailable", "reasons": ["the broker cannot be asked"]}, "broker", "CELERY_BROKER_URL"),
         ({"broker": "ready", "workers": []}, "workers", "make serve"),
         ({"broker": "ready", "workers": [{"name": "w", "quarantined": "Xid 79"}]}, "workers", "nvidia-smi"),
+        ({"broker": "ready", "workers": [{"name": "w"}], "reasons": ["it is being stopped"]}, "judging", "Try again"),
     ],
 )
 def test_doctor_says_what_is_wrong(run: Command, health: dict[str, Any], name: str, fix: str) -> None:
@@ -243,11 +281,11 @@ def test_doctor_says_what_is_wrong(run: Command, health: dict[str, Any], name: s
 def test_doctor_names_the_layers_that_do_not_hold(run: Command) -> None:
     layers = {"landlock": {"active": False, "detail": "the kernel has none"}, "seccomp": {"active": True, "detail": ""}}
     worker = {"name": "w", "gpu_available": True, "gpu_name": "H200", "versions": {"torch": "2"}, "sandbox": layers}
-    health = {"status": "unhealthy", "broker": "ready", "gpu_available": True, "gpu_count": 1, "workers": [worker]}
-    told = Told(Reply(503, health), Reply(200, {"jobs": [], "next_cursor": None, "info": {}}))
+    health = {"status": "healthy", "broker": "ready", "gpu_available": True, "gpu_count": 1, "workers": [worker]}
+    told = Told(Reply(200, health), Reply(200, {"jobs": [], "next_cursor": None, "info": {}}))
     with listening(told):
         run.url = told.url
-        assert run("doctor", "--json") == 0
+        assert run("doctor", "--quick", "--json") == 0
     checks = {check["name"]: check for check in run.json()["checks"]}
     assert checks["sandbox"]["state"] == "warning" and "landlock is not active" in checks["sandbox"]["found"]
     assert "triton" in checks["toolchain"]["fix"] and checks["gpu"]["found"] == "1: H200"
@@ -284,7 +322,9 @@ def test_a_report_is_written(run: Command, tmp_path: Path) -> None:
     assert "of a job" in (tmp_path / "report.html").read_text()
 
 
-@pytest.mark.parametrize("arguments", [[], ["nosuch"], ["evaluate"], ["wait", "j", "--max-wait", "-1"]])
+@pytest.mark.parametrize(
+    "arguments", [[], ["nosuch"], ["evaluate"], ["wait", "j", "--max-wait", "-1"], ["list", "--limit", "0"]]
+)
 def test_a_wrong_command_line_exits_with_2(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as raised:
         main(arguments)

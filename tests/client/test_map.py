@@ -125,6 +125,31 @@ def test_who_stops_early_leaves_no_thread() -> None:
     assert not [thread for thread in threading.enumerate() if thread.name == "kernel-eval"]
 
 
+def test_who_stops_early_is_told_of_no_outage(caplog: pytest.LogCaptureFixture) -> None:
+    over = threading.Event()
+
+    def answer(request: Seen) -> Reply:
+        source = json.loads(request.body)["kernel"]["source_code"]
+        if source != "0":
+            over.wait(30)
+        return Reply(200, result(source))
+
+    with listening(Told(answer=answer)) as told, Client(told.url, retry=QUICK) as client:
+        for _ in client.map(sources([]), concurrency=4):
+            break
+        over.set()
+    assert not caplog.records
+
+
+def test_none_at_a_time_is_refused() -> None:
+    with (
+        listening(Told(answer=Crowd())) as told,
+        Client(told.url) as client,
+        pytest.raises(ValueError, match="or more"),
+    ):
+        next(client.map(sources([]), concurrency=0))
+
+
 def test_a_generator_that_raises_is_heard() -> None:
     def broken() -> Iterator[Submission]:
         yield Submission(torch("1"))

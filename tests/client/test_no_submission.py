@@ -14,7 +14,8 @@ from tests.mutants.corpus import originals
 
 
 def test_of_the_examples_only_the_programs_are_skipped() -> None:
-    found, skipped = submissions_in(ROOT / "examples", Choices(), None)
+    below = submissions_in(ROOT / "examples", Choices(), None)
+    found, skipped = below.submissions, below.skipped
     assert set(skipped) == {f"rl/{path.name}" for path in (ROOT / "examples" / "rl").glob("*.py")}
     assert {str(Path(each.label or "").name) for each in found} == {"request.json"}
 

@@ -38,6 +38,14 @@ def test_only_names_and_remarks_are_cut(width: int) -> None:
     assert "submission_of_mine" in suite
 
 
+def test_a_reference_that_failed_says_how_in_a_table() -> None:
+    told = (
+        "validation was skipped: the reference failed (compile_error): importing the source: NameError: name 'boom' is"
+    )
+    outcome = Outcome(NAME, "mine", reason=told)
+    assert "name 'boom' is" in printed(400, (show_suite.table, [outcome]))
+
+
 def test_a_list_of_jobs_has_their_verdicts() -> None:
     wire = {"job_id": "36577283-4c8f-4da5-b829-9ee20f85e00f", "state": "completed", "stage": "completed"}
     jobs = [Job.from_dict({**wire, "summary": {"verdict": "wrong_result"}, "worker": "w" * 80}), Job.from_dict(wire)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -14,7 +15,7 @@ from kernel_eval_client.cli.exits import Exit, exit_of
 from kernel_eval_client.cli.judging import choices
 from kernel_eval_client.cli.options import options
 from kernel_eval_client.cli.session import Session
-from kernel_eval_client.cli.source import Choices, read_kernel, submissions_in
+from kernel_eval_client.cli.source import Choices, Folder, read_kernel, submissions_in
 from kernel_eval_client.errors import CallerError
 from kernel_eval_client.submission import Submission
 
@@ -25,32 +26,47 @@ def batch(session: Session, given: argparse.Namespace) -> Exit:
     if not given.folder.is_dir():
         raise CallerError(f"{given.folder} is no folder")
     how = options(given)
-    found, skipped = submissions_in(given.folder, choices(given), reference)
-    if not found:
-        reasons = "".join(f"; {name}: {why}" for name, why in skipped.items())
+    found = submissions_in(given.folder, choices(given), reference)
+    if not found.submissions:
+        reasons = "".join(f"; {name}: {why}" for name, why in (found.skipped | found.unreadable).items())
         raise CallerError(f"{given.folder} has no submission (.py, .cu or request .json){reasons}")
-    submissions = [dataclasses.replace(each, **how) for each in found]
-    finished = sorted(_judged(session, submissions, given), key=lambda each: each.index)
-    if not session.as_json:
-        show.summary(session.out, finished)
-        show.skipped(session.out, skipped)
-    else:
-        for name, why in skipped.items():
-            session.write({"file": name, "skipped": why})
+    found = dataclasses.replace(found, submissions=[dataclasses.replace(each, **how) for each in found.submissions])
+    finished, stopped = [], False
+    try:
+        for each in _judged(session, found, given):
+            finished.append(each)
+            if session.as_json:
+                session.write(_line(session, each))
+    except KeyboardInterrupt:
+        stopped = True
+    _tell(session, sorted(finished, key=lambda each: each.index), found.skipped)
+    if stopped:
+        left = len(found.submissions) + len(found.unreadable) - len(finished)
+        session.progress.print(f"Stopped: {left} are not judged, or were handed in and not waited for.")
+        return Exit.INTERRUPTED
     return max((_exit(each) for each in finished), default=Exit.PASSED)
 
 
-def _judged(session: Session, submissions: list[Submission], given: argparse.Namespace) -> list[Finished]:
+def _judged(session: Session, found: Folder, given: argparse.Namespace) -> Iterator[Finished]:
+    """What could not be read, which stands last in the table, and then the others as they are done."""
+    count = len(found.submissions)
+    for name, error in found.unreadable.items():
+        yield Finished(count, Submission({}, label=name), None, error)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    finished: list[Finished] = []
     with Progress(*columns, console=session.progress, transient=True) as progress:
-        bar = progress.add_task("judging", total=len(submissions))
-        for each in session.client.map(submissions, concurrency=given.concurrency, max_wait_s=given.max_wait):
-            finished.append(each)
+        bar = progress.add_task("judging", total=count)
+        for each in session.client.map(found.submissions, concurrency=given.concurrency, max_wait_s=given.max_wait):
             progress.update(bar, advance=1, description=each.submission.label or "")
-            if session.as_json:
-                session.write(_line(session, each))
-    return finished
+            yield each
+
+
+def _tell(session: Session, finished: list[Finished], skipped: dict[str, str]) -> None:
+    if session.as_json:
+        for name, why in skipped.items():
+            session.write({"file": name, "skipped": why})
+    else:
+        show.summary(session.out, finished)
+        show.skipped(session.out, skipped)
 
 
 def _line(session: Session, each: Finished) -> dict[str, Any]:

@@ -72,10 +72,14 @@ def examine(client: Client, *, judge: bool) -> Iterator[Check]:
     if key.state == FAILED:
         return
     yield _version(client)
-    if "broker" in health:
-        yield from _inside(health)
-    if judge and health.get("status") == "healthy":
-        yield _judges(client)
+    inside = list(_inside(health)) if "broker" in health else []
+    yield from inside
+    if health.get("status") == "healthy":
+        if judge:
+            yield _judges(client)
+    elif not any(check.state == FAILED for check in inside):
+        why = "; ".join(health.get("reasons") or ["it does not say why to who has no key"])
+        yield Check("judging", FAILED, f"the service is not healthy: {why}", "Try again when it is back.")
 
 
 def _key(client: Client) -> Check:

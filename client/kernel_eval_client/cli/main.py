@@ -63,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
     many = command("batch", "Judge every .py, .cu and request .json below a folder.")
     many.add_argument("folder", type=Path)
     many.add_argument("--reference", type=Path, help="compare all sources with this one")
-    many.add_argument("--concurrency", type=int, default=16, metavar="N", help="so many at a time (16)")
+    many.add_argument("--concurrency", type=_count, default=16, metavar="N", help="so many at a time (16)")
     every_problem = command("suite", "Judge every candidate of a suite of problems, and score it.")
     every_problem.add_argument("suite", help="a folder, or `starter`: the forty problems that come along")
     every_problem.add_argument(
@@ -79,11 +79,11 @@ def parser() -> argparse.ArgumentParser:
     every_problem.add_argument("--results", type=Path, metavar="FILE", help="default: NAME.results.jsonl, here")
     every_problem.add_argument("--again", action="store_true", help="begin that file anew: judge all")
     every_problem.add_argument("--list", action="store_true", help="only say what would be judged")
-    every_problem.add_argument("--concurrency", type=int, default=16, metavar="N", help="so many at a time (16)")
+    every_problem.add_argument("--concurrency", type=_count, default=16, metavar="N", help="so many at a time (16)")
     again = command("watch", "Judge a source now and whenever it is saved; or follow a job to its end.")
     again.add_argument("file", type=Path, metavar="file|job_id")
     again.add_argument("--reference", type=Path, help="compare with this source")
-    again.add_argument("--runs", type=int, metavar="N", help="stop after so many")
+    again.add_argument("--runs", type=_count, metavar="N", help="stop after so many")
     for each in (one, two, later, many, again):
         _judging(each)
     _how(every_problem)
@@ -100,7 +100,7 @@ def parser() -> argparse.ArgumentParser:
     listed = command("list", "Jobs, newest first.")
     listed.add_argument("--state", choices=STATES)
     listed.add_argument("--batch", metavar="ID", help="of this batch only")
-    listed.add_argument("--limit", type=int, default=20, metavar="N", help="so many (20)")
+    listed.add_argument("--limit", type=_count, default=20, metavar="N", help="so many (20)")
     page = command("report", "What was found out about a job, once it has ended.")
     page.add_argument("job_id")
     page.add_argument("--html", action="store_true", help="as the service's page; so it is in a file or a pipe")
@@ -130,6 +130,13 @@ def _seconds(text: str) -> float:
     value = float(text)
     if not 0 <= value < float("inf"):
         raise argparse.ArgumentTypeError("must be 0 or more")
+    return value
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("must be 1 or more")
     return value
 
 

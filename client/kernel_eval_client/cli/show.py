@@ -10,7 +10,7 @@ from rich.text import Text
 
 from kernel_eval_client.async_client import Finished
 from kernel_eval_client.cli import show_device
-from kernel_eval_client.cli.wording import BAD, DIM, GOOD, milliseconds, of_command, plain, short
+from kernel_eval_client.cli.wording import BAD, DIM, GOOD, REMARK, milliseconds, of_command, plain, short
 from kernel_eval_client.errors import CallerError, KernelEvalError, ServiceError
 from kernel_eval_client.explain import excerpt, spots
 from kernel_eval_client.job import Job
@@ -182,7 +182,7 @@ def summary(console: Console, found: Iterable[Finished]) -> None:
             Text(verdict, style=GOOD if passed else BAD),
             runtime(each.result.kernel if each.result else None),
             speedup(each.result.speedup if each.result else None),
-            cuttable(short(text or ""), DIM),
+            cuttable(short(text or "", REMARK), DIM),
         )
     console.print(table)
     console.print("\n" + ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())))

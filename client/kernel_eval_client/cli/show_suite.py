@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kernel_eval_client.cli.show import cuttable, runtime, speedup, whole
-from kernel_eval_client.cli.wording import BAD, DIM, GOOD, short
+from kernel_eval_client.cli.wording import BAD, DIM, GOOD, REMARK, short
 from kernel_eval_client.suites import Case, Outcome, Score, score
 from kernel_eval_client.suites.scoring import Mean, Share
 
@@ -40,7 +40,7 @@ def table(console: Console, outcomes: Iterable[Outcome]) -> None:
             ),
             *(runtime(found.reference if found else None), runtime(found.kernel if found else None)),
             speedup(found.speedup if found else None),
-            cuttable(short((found.error if found else each.reason) or ""), DIM),
+            cuttable(short((found.error if found else each.reason) or "", REMARK), DIM),
         )
     console.print(shown)
 

@@ -12,6 +12,7 @@ from kernel_eval_client.contract import IOContract
 from kernel_eval_client.errors import CallerError
 from kernel_eval_client.kernel import Kernel, KernelType, guess_type
 from kernel_eval_client.submission import Submission
+from kernel_eval_client.text_file import text_of
 
 SOURCES = frozenset({".py", ".cu"})
 _ENTRY_KEYS = {
@@ -38,7 +39,7 @@ def read_kernel(path: Path, choices: Choices) -> Kernel:
     Its contract is `choices.io`, else `NAME.io.json` beside it where that exists. Raises CallerError for a file that
     cannot be read.
     """
-    source = _text(path)
+    source = text_of(path)
     kernel_type = KernelType(choices.kernel_type) if choices.kernel_type else guess_type(source, path.name)
     beside = path.with_suffix(".io.json")
     contract = choices.io or (beside if beside.exists() else None)
@@ -58,50 +59,62 @@ def read_submission(path: Path, choices: Choices, reference: Kernel | None = Non
     body = _object(path)
     for kernel in (body[name] for name in _KERNELS if isinstance(body.get(name), dict)):
         if "source_file" in kernel:
-            kernel["source_code"] = _text(path.parent / str(kernel.pop("source_file")))
+            kernel["source_code"] = text_of(path.parent / str(kernel.pop("source_file")))
     return Submission.from_dict({**body, "label": str(path)})
 
 
-def submissions_in(folder: Path, choices: Choices, reference: Kernel | None) -> tuple[list[Submission], dict[str, str]]:
-    """Every request and every source below a folder, by name; and why other sources are none.
+@dataclass(frozen=True)
+class Folder:
+    """What is below a folder, by file: submissions, why other sources are none, and what cannot be read."""
+
+    submissions: list[Submission]
+    skipped: dict[str, str]
+    unreadable: dict[str, CallerError]
+
+
+def submissions_in(folder: Path, choices: Choices, reference: Kernel | None) -> Folder:
+    """Every request and every source below a folder.
 
     A source that a request names is not taken by itself. One with a contract beside it always is a submission.
     """
-    requests = {path: wire for path in folder.rglob("*.json") if _is_request(wire := _json(path))}
+    requests: dict[Path, dict[str, Any]] = {}
+    found = Folder([], {}, {})
+    for path in folder.rglob("*.json"):
+        try:
+            if _is_request(wire := _json(path)):
+                requests[path] = wire
+        except CallerError as error:
+            found.unreadable[str(path.relative_to(folder))] = error
     named = {
         (path.parent / str(kernel["source_file"])).resolve()
         for path, wire in requests.items()
         for kernel in (wire[name] for name in _KERNELS if isinstance(wire.get(name), dict))
         if "source_file" in kernel
     }
-    alone = [path for path in folder.rglob("*") if path.suffix in SOURCES and path.resolve() not in named]
-    found, skipped = [], {}
+    sources = [path for path in folder.rglob("*") if path.suffix in SOURCES and not path.is_dir()]
+    alone = [path for path in sources if path.resolve() not in named]
     for path in sorted([*requests, *alone]):
         name = str(path.relative_to(folder))
-        why = None
-        if path not in requests and not path.with_suffix(".io.json").exists():
-            why = why_none(_text(path), path.name, choices.entry)
-        if why is None:
-            found.append(replace(read_submission(path, choices, reference), label=name))
-        else:
-            skipped[name] = why
-    return found, skipped
+        try:
+            why = None
+            if path not in requests and not path.with_suffix(".io.json").exists():
+                why = why_none(text_of(path), path.name, choices.entry)
+            if why is None:
+                found.submissions.append(replace(read_submission(path, choices, reference), label=name))
+            else:
+                found.skipped[name] = why
+        except CallerError as error:
+            found.unreadable[name] = error
+    return found
 
 
 def _is_request(wire: Any) -> bool:
     return isinstance(wire, dict) and not {"kernel", "custom_kernel", "custom_code"}.isdisjoint(wire)
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise CallerError(f"{path} cannot be read: {error}") from error
-
-
 def _json(path: Path) -> Any:
     try:
-        return json.loads(_text(path))
+        return json.loads(text_of(path))
     except ValueError as error:
         raise CallerError(f"{path} is not JSON: {error}") from error
 

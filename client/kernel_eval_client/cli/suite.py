@@ -36,7 +36,11 @@ def suite(session: Session, given: argparse.Namespace) -> Exit:
         kept = sum(case.submission is not None and key_of(case.submission) in book.results for case in chosen)
         if kept:
             session.progress.print(f"{kept} of {len(chosen)} are in {path} and are not judged again (--again does)")
-        errors = _judged(session, chosen, book, given)
+        try:
+            errors = _judged(session, chosen, book, given)
+        except KeyboardInterrupt:
+            session.progress.print(f"Stopped. What is judged is in {path}: the same command goes on there.")
+            raise
         outcomes = [_outcome(case, book, errors) for case in chosen]
     groups = show_suite.groups(outcomes)
     if session.as_json:

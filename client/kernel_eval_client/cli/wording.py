@@ -4,6 +4,8 @@ from __future__ import annotations
 
 GOOD, BAD, DIM = "bold green", "bold red", "dim"
 SHORT = 72
+REMARK = 200
+"""Of what went wrong, in a table whose last column ends where the terminal does: the cause may stand at the end."""
 
 
 def milliseconds(value: float | None) -> str:
@@ -20,10 +22,10 @@ def plain(text: str) -> str:
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
 
 
-def short(text: str) -> str:
+def short(text: str, most: int = SHORT) -> str:
     """Its first line, cut where it is long."""
     line = text.partition("\n")[0]
-    return line if len(line) <= SHORT else f"{line[: SHORT - 1]}…"
+    return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def of_command(text: str) -> str:

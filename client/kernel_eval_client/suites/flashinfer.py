@@ -18,11 +18,11 @@ from kernel_eval_client.errors import CallerError
 from kernel_eval_client.kernel import Kernel, KernelType, guess_type
 from kernel_eval_client.live import DTYPES, INLINE_BYTES
 from kernel_eval_client.suites.flashinfer_call import called
-from kernel_eval_client.suites.folder import text_of
 from kernel_eval_client.suites.modules import absolute, in_order, prelude, with_prelude
 from kernel_eval_client.suites.problem import Candidate, NotOurs, Problem
 from kernel_eval_client.suites.safetensors import tensor_in
 from kernel_eval_client.suites.sizes import evaluated
+from kernel_eval_client.text_file import text_of
 
 Json = Mapping[str, Any]
 _NAMES = {"float8_e4m3": "float8_e4m3fn"}

@@ -18,6 +18,7 @@ from kernel_eval_client.errors import CallerError
 from kernel_eval_client.kernel import Kernel, KernelType, guess_type
 from kernel_eval_client.suites.problem import Candidate, Problem
 from kernel_eval_client.suites.sizes import filled, shrunk, sizes_of
+from kernel_eval_client.text_file import text_of
 
 REFERENCE = "reference.py"
 SOURCES = frozenset({".py", ".cu"})
@@ -50,14 +51,6 @@ def problems_in(folder: Path, candidates: Path | None = None, *, small: bool = F
             raise CallerError(f"{path}: {error}") from error
         reference = Kernel(shrunk(source) if small else source, KernelType.TORCH)
         yield Problem(name, reference, found, _level(path, folder), _about(source))
-
-
-def text_of(path: Path) -> str:
-    """The file's text; raises CallerError where it cannot be read."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise CallerError(f"{path} cannot be read: {error}") from error
 
 
 def _references(folder: Path, candidates: Path | None) -> Iterator[Path]:

@@ -14,11 +14,11 @@ from typing import Any
 
 from kernel_eval_client.errors import CallerError
 from kernel_eval_client.kernel import Kernel, KernelType, guess_type
-from kernel_eval_client.suites.folder import text_of
 from kernel_eval_client.suites.gpu_mode_check import tolerances_of
 from kernel_eval_client.suites.gpu_mode_source import ENTRY, REFERENCE, entry, inputs
 from kernel_eval_client.suites.modules import prelude, with_prelude
 from kernel_eval_client.suites.problem import Candidate, NotOurs, Problem
+from kernel_eval_client.text_file import text_of
 
 TASK = "task.yml"
 SUBMISSION = "@SUBMISSION@"
