@@ -31,6 +31,7 @@ WRONG = RIGHT.replace("x + x", "x * 3")
         ("~~~cuda\n__global__\n~~~", "__global__\n"),
         ([{"role": "user", "content": "```\nx\n```"}, {"role": "assistant", "content": "```\ny\n```"}], "y\n"),
         ([{"role": "assistant", "content": [{"type": "text", "text": "```\ny\n```"}]}], "y\n"),
+        ("```python\r\na = 1\r\n```\r\n", "a = 1\n"),
         ([], None),
     ],
 )
@@ -134,6 +135,22 @@ def test_what_the_service_failed_is_none_or_raised(reply: Reply) -> None:
 def test_a_key_that_is_refused_always_raises() -> None:
     with listening(Told(problem(401, "key-required"))) as told, pytest.raises(errors.KeyRefused):
         KernelReward(told.url)([RIGHT], reference=[TWICE])
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ({"reference": [None]}, "a reference is None"),
+        ({"reference": TWICE}, "reference is one text for 1 completions: give a list"),
+        ({"reference": [TWICE, TWICE]}, "reference is 2 entries for 1 completions"),
+        ({"reference": [TWICE], "io": []}, "io is 0 entries"),
+    ],
+)
+def test_a_column_that_does_not_fit_is_no_failure_of_the_completions(columns: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        KernelReward("http://127.0.0.1:1")([RIGHT], **columns)
+    with pytest.raises(ValueError, match="errors is 'skip'"):
+        KernelReward(errors="skip")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

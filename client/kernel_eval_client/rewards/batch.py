@@ -39,6 +39,10 @@ class KernelReward:
     max_wait_s: float | None = None
     retry: Retry | None = None
 
+    def __post_init__(self) -> None:
+        if self.errors not in ("none", "raise"):
+            raise ValueError(f"errors is {self.errors!r}; it is 'none' or 'raise'")
+
     @property
     def __name__(self) -> str:
         """What trainers log it under."""
@@ -58,8 +62,15 @@ class KernelReward:
         contracts: Sequence[IOContract | Mapping[str, Any] | None] | None = None,
         types: Sequence[str | None] | None = None,
     ) -> list[Scored]:
-        """The rewards with what they are made of. `contracts` are of candidates in raw CUDA or bare Triton."""
+        """The rewards with what they are made of. `contracts` are of candidates in raw CUDA or bare Triton.
+
+        Raises ValueError where a column is not as long as the completions, or has no reference.
+        """
         count = len(completions)
+        for name, column in (("reference", references), ("io", contracts), ("kernel_type", types)):
+            if column is not None and (isinstance(column, str) or len(column) != count):
+                what = "one text" if isinstance(column, str) else f"{len(column)} entries"
+                raise ValueError(f"{name} is {what} for {count} completions: give a list with one for each")
         found: list[Scored | None] = [None] * count
         wanted: dict[str, list[int]] = {}
         submissions: list[Submission] = []
@@ -86,6 +97,9 @@ class KernelReward:
     def _submission(
         self, completion: Completion, reference: Reference, io: Any, kind: str | None
     ) -> tuple[str, Submission] | Scored:
+        if reference is None:
+            # Else it would be judged alone, and no answer, right or wrong, would ever earn anything.
+            raise ValueError("a reference is None, and nothing can be right without one: mend the data set's column")
         code = extract(completion)
         if code.source is None:
             return self.shaping.of_nothing(code.reason or "")

@@ -31,7 +31,7 @@ def extract(completion: Completion) -> Extraction:
     One block, not all of them joined: what was tried and given up on the way must not be run. A block that is not
     closed was cut off, and is none.
     """
-    text = text_of(completion)
+    text = text_of(completion).replace("\r\n", "\n")
     if THOUGHT in text:
         text = text.rpartition(THOUGHT)[2]
     elif "<think>" in text:
