@@ -41,3 +41,10 @@ def test_a_layer_that_there_is_not_is_refused(monkeypatch: pytest.MonkeyPatch, g
     monkeypatch.setenv("SANDBOX", given)
     with pytest.raises(EnvError, match="SANDBOX"):
         settings()
+
+
+@pytest.mark.parametrize("name", ["JOB_TTL", "MAX_QUEUE", "RUNNER_MEMORY_MIB"])
+def test_none_of_what_there_has_to_be_some_is_refused(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "0")
+    with pytest.raises(EnvError, match=name):
+        settings()
