@@ -185,8 +185,7 @@ class Timekeeper:
         for record in records.values():
             record.stopped = stop
             if stop is Stop.TIMEOUT:
-                windows = "1 window" if done == 1 else f"{done} windows"
-                record.flags.append(f"stopped after {windows}: the timeout was near")
+                record.flags.append(f"stopped after window {done}: the timeout was near")
 
     def _round(
         self, slots: dict[str, Slots], records: dict[str, TimeRecord], *, reverse: bool, marked: bool
