@@ -15,6 +15,7 @@ from torch.utils.dlpack import from_dlpack
 
 from domain.value import TensorRef
 from sandbox import cuda
+from sandbox.sealed_memory import sealed_memory
 
 ALIGNMENT = 512
 
@@ -29,12 +30,11 @@ class Arena(Protocol):
 
 
 class HostArena:
-    """Shared host memory (memfd)."""
+    """Shared host memory."""
 
     def __init__(self, size: int, descriptor: int | None = None) -> None:
         if descriptor is None:
-            descriptor = os.memfd_create("arena", os.MFD_CLOEXEC)
-            os.ftruncate(descriptor, max(size, 1))
+            descriptor = sealed_memory("arena", max(size, 1))
         self.descriptor = descriptor
         self._memory = mmap.mmap(descriptor, max(size, 1))
         self.bytes = torch.frombuffer(self._memory, dtype=torch.uint8)

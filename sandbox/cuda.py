@@ -10,6 +10,8 @@ import mmap
 import os
 from typing import Any
 
+from sandbox.sealed_memory import sealed_memory
+
 WORD = 4
 
 
@@ -81,8 +83,7 @@ class Gate:
 
     def __init__(self, descriptor: int | None = None) -> None:
         if descriptor is None:
-            descriptor = os.memfd_create("gate", os.MFD_CLOEXEC)
-            os.ftruncate(descriptor, mmap.PAGESIZE)
+            descriptor = sealed_memory("gate", mmap.PAGESIZE)
         self.descriptor = descriptor
         self._page = mmap.mmap(descriptor, mmap.PAGESIZE)
         self._words = memoryview(self._page)[: 2 * WORD].cast("I")

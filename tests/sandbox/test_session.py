@@ -153,6 +153,19 @@ def test_an_arena_over_the_limit_is_refused(session, folder):
     assert caught.value.status is Status.OUT_OF_MEMORY
 
 
+@pytest.mark.parametrize("size", [0, 1 << 24])
+def test_what_a_runner_is_lent_keeps_its_size(session, folder, size):
+    runner = session()
+    body = (
+        "\n    lent = [n for n in os.listdir('/proc/self/fd') if 'arena' in os.path.realpath(f'/proc/self/fd/{n}')]"
+        f"\n    os.ftruncate(int(lent[0]), {size})"
+    )
+    load(runner, function(body), folder)
+    with pytest.raises(KernelFault, match="PermissionError"):
+        runner.probe([torch.ones(2)], 1)
+    assert runner.arena is not None and os.fstat(runner.arena.descriptor).st_size == runner.arena.bytes.numel()
+
+
 def test_a_dead_zygote_is_the_services_fault_not_the_kernels(tmp_path: Path):
     zygote = Zygote(tmp_path, interpret=True, memory_limit=1 << 30)
     folder = zygote.private_folder(tmp_path / "job")
