@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -54,6 +55,7 @@ class TrialInputs:
         self._mixer = MixedInputs(secret)
         self._spent_s = 0.0
         self._kept: list[dict[str, Arguments]] = []
+        self._form: list[str] | None = None
         self._contract = self._chosen_contract()
         self._own = {c.role: ContractInputs(c.kernel.io, device, secret) for c in (owner, candidate) if c.kernel.io}
 
@@ -175,7 +177,27 @@ class TrialInputs:
                 Status.RUNTIME_ERROR,
                 "could not determine inputs: give an IO contract (`io`), or define get_inputs() in the source",
             )
+        for one in made:
+            self._check_form(one)
         return made
+
+    def _check_form(self, made: Arguments) -> None:
+        """Raises KernelFault where a source's set has other tensors than its first: calls are laid out for those."""
+        form = [
+            f"a tensor of {str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
+            for tensor in values.leaves(made, torch.Tensor)
+        ]
+        if self._form is None:
+            self._form = form
+        if form != self._form:
+            first, now = next(
+                pair for pair in zip_longest(self._form, form, fillvalue="no tensor") if pair[0] != pair[1]
+            )
+            raise KernelFault(
+                Status.UNSUPPORTED,
+                f"get_inputs() made {first} at first, and {now} in its place later: every call has fresh "
+                "inputs of one form, so draw values and not sizes, and compare each size in a job of its own",
+            )
 
     def _asked(self, numbers: range, *, infer: bool) -> list[Arguments] | None:
         session = self._owner.session

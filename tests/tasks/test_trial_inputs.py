@@ -76,3 +76,32 @@ def test_what_is_remembered_by_content_is_of_no_use_on_mixed_sets(
 def test_sets_that_cost_nothing_are_drawn_for_every_call(bench: Workbench) -> None:
     report = compared(bench, 0)
     assert report.outcome.status is Status.PASSED and report.outcome.inputs["reused_sets"] == 0
+
+
+@pytest.mark.parametrize(
+    ("drawn", "says"),
+    [
+        (
+            "torch.randn(8, next(number))",
+            "made a tensor of float32 [8, 2] at first, and a tensor of float32 [8, 3] in its place later",
+        ),
+        ("*[torch.randn(4)] * next(number)", "made no tensor at first, and a tensor of float32 [4] in its place later"),
+        (
+            "torch.randn(4).to([torch.float32, torch.float16][next(number) % 2])",
+            "float32 [4] at first, and a tensor of float16 [4]",
+        ),
+    ],
+)
+def test_sets_of_another_form_are_their_makers_fault(bench: Workbench, drawn: str, says: str) -> None:
+    source = (
+        "import itertools\nnumber = itertools.count(1)\n"
+        f"def kernel_fn(*tensors):\n    return tensors[0] * 2\ndef get_inputs():\n    return [{drawn}]\n"
+    )
+    kernel = {"kernel_type": "torch", "source_code": source}
+    alone = run(
+        Request.from_wire({"kernel": kernel, "num_trials": 1, "timeout": 60}), bench, lambda _: None, lambda: False
+    )
+    assert alone.outcome.status is Status.UNSUPPORTED and says in (alone.outcome.message or ""), alone.outcome.message
+    wire = {"kernel": kernel, "reference": kernel, "num_trials": 1, "timeout": 60}
+    compared = run(Request.from_wire(wire), bench, lambda _: None, lambda: False)
+    assert compared.outcome.status is Status.REFERENCE_FAILED
