@@ -126,5 +126,9 @@ def _tensor(leaf: Any, target: Target) -> torch.Tensor:
 
 
 def _check_dtype(tensor: torch.Tensor) -> None:
+    if tensor.is_nested:
+        raise KernelFault(
+            Status.UNSUPPORTED, "nested tensors do not cross; return one padded tensor, or a list of plain ones"
+        )
     if str(tensor.dtype).removeprefix("torch.") not in ITEM_BYTES:
         raise CodecError(f"{tensor.dtype} tensors do not cross; dequantize or convert them")

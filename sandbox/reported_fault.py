@@ -9,6 +9,9 @@ from sandbox.channel import Message
 MAX_MESSAGE = 8_192
 MAX_LOG = 1 << 20
 
+NOT_ITS_OWN = (Status.PASSED, Status.REFERENCE_FAILED)
+"""Praise, and blame of the other kernel: whoever trains on verdicts leaves out what its reference failed."""
+
 
 def reported(message: Message) -> KernelFault:
     """A fault in the runner's own words, bounded: it can only speak ill of its own submission."""
@@ -16,7 +19,7 @@ def reported(message: Message) -> KernelFault:
         status = Status(message["status"])
     except ValueError:
         status = Status.RUNTIME_ERROR
-    if status is Status.PASSED:
+    if status in NOT_ITS_OWN:
         status = Status.CRASHED
     return KernelFault(
         status,

@@ -19,6 +19,7 @@ from sandbox.runner_process import Runner
 from sandbox.session import Session
 
 NOTHING = Artifact()
+BLAMES = "from domain import fault, result;"
 
 
 def function(body: str) -> Kernel:
@@ -71,6 +72,9 @@ def test_the_sources_own_inputs_come_out_as_private_copies(session, folder):
         ("[].append([torch.ones(1 << 22).clone() for _ in range(1000)])", Status.OUT_OF_MEMORY, "memory"),
         ("torch.empty(1 << 60)", Status.OUT_OF_MEMORY, "memory"),
         ("return torch.eye(3).to_sparse()", Status.UNSUPPORTED, "strided"),
+        ("return torch.nested.nested_tensor([torch.ones(2)])", Status.UNSUPPORTED, "nested tensors do not cross"),
+        (f"{BLAMES} raise fault.KernelFault(result.Status.REFERENCE_FAILED, 'not I')", Status.CRASHED, "not I"),
+        (f"{BLAMES} raise fault.KernelFault(result.Status.PASSED, 'very good')", Status.CRASHED, "very good"),
     ],
 )
 def test_every_way_to_fail_has_its_status(session, folder, body, status, says):
