@@ -43,6 +43,7 @@ class OtherDistributions:
         # Element by element: an outlier's size is no excuse for the rest. What is honest passes with evidence.
         self._plain = Tolerance(rounds.tolerance.atol, rounds.tolerance.rtol)
         self._call_s = CALL_S + CALL_FACTOR * max(contender.estimate_ms for contender in rounds.contenders) / 1e3
+        self._until = 0.0
         self._has_failed = False
         self._agreed: list[str] = []
         self._left_out: dict[str, str] = {}
@@ -54,10 +55,10 @@ class OtherDistributions:
 
     def judge(self) -> None:
         """Compares on every distribution; ends at the first wrong answer or failure."""
-        until = time.monotonic() + BUDGET_S
+        self._until = time.monotonic() + BUDGET_S
         why = self._hindrance()
         for distribution in DISTRIBUTIONS:
-            why = why or self._stopped(until)
+            why = why or self._stopped()
             self._left_out |= {distribution.name: why} if why is not None else self._try(distribution)
 
     def _hindrance(self) -> str | None:
@@ -69,7 +70,7 @@ class OtherDistributions:
             return "the inputs are too large: changing and moving them takes a dozen copies"
         return None
 
-    def _stopped(self, until: float) -> str | None:
+    def _stopped(self) -> str | None:
         """Why no further distribution can be tried."""
         now = time.monotonic()
         if not self._rounds.right:
@@ -78,7 +79,7 @@ class OtherDistributions:
             return "the kernel had failed before"
         if now + 2 * self._call_s > self._rounds.deadline:
             return "the timeout was near"
-        return f"the others had taken {BUDGET_S:g} s" if now > until else None
+        return f"the others had taken {BUDGET_S:g} s" if now > self._until else None
 
     def _try(self, distribution: Distribution) -> dict[str, str]:
         """Judges one; why it could not be, by its name."""
@@ -88,10 +89,13 @@ class OtherDistributions:
         except KernelFault as fault:
             return {distribution.name: f"the reference failed on it: {fault.message}"}
         failure, actual = None, None
+        began = time.monotonic()
         try:
             actual = self._outputs(self._candidate)
         except KernelFault as fault:
             failure = fault
+        # Bounded by its own limit, and not counted: who is slow on the first ones does not get out of the others.
+        self._until += time.monotonic() - began
         if actual is not None and compare(expected, actual, self._plain).passed:
             self._agreed.append(distribution.name)
             return {}
@@ -129,7 +133,7 @@ class OtherDistributions:
         session = self._reference.session
         if session is None or self._reference.kernel.kernel_type is not KernelType.TORCH:
             return None
-        session.runner.deadline = self._until()
+        session.runner.deadline = self._latest()
         return session.double(self._inputs.for_reference(distribution, turn, by, double=True))
 
     def _again(self, distribution: Distribution, turn: int, by: float) -> Outputs:
@@ -147,14 +151,14 @@ class OtherDistributions:
         """One call over what its slot holds; raises KernelFault."""
         if contender.range is None or contender.session is None:
             raise ValueError(f"the {contender.role} has no runner")
-        contender.session.runner.deadline = self._until()
+        contender.session.runner.deadline = self._latest()
         slots = self._slots[contender.role]
         window: Window = contender.range.window(slots, gated=False, marked=False)
         if slots.overrun(window.snapshot):
             raise KernelFault(Status.WRONG_RESULT, "the kernel wrote outside its outputs")
         return slots.read(window.snapshot)[0]
 
-    def _until(self) -> float:
+    def _latest(self) -> float:
         return min(self._rounds.deadline, time.monotonic() + self._call_s)
 
 

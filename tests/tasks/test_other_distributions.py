@@ -8,6 +8,7 @@ import pytest
 
 from domain.request import Request
 from domain.result import Report, Status
+from tasks import other_distributions
 from tasks.pipeline import run
 from tasks.workbench import Workbench
 
@@ -179,3 +180,12 @@ def test_strides_that_are_not_the_references_are_told(bench: Workbench) -> None:
     comparison = judged(bench, "return x * 2", "return (x.t() * 2).contiguous().t()").outcome.comparison
     assert comparison is not None and comparison.passed
     assert comparison.layout == ["output 0 has strides [1, 16], the reference's [64, 1]"]
+
+
+def test_a_candidate_that_is_slow_on_the_first_ones_does_not_get_out_of_the_others(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(other_distributions, "BUDGET_S", 1.0)
+    slow = "import time; x.std() < 0.5 and time.sleep(1.5); e = x.exp(); return e / e.sum(-1, keepdim=True)"
+    report = judged(bench, "return torch.softmax(x, -1)", slow)
+    assert report.outcome.status is Status.WRONG_RESULT, distributions(report)
