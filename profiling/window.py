@@ -89,8 +89,8 @@ class Range:
         gate = self._opened() if gated else None
         self._tell(slots, arena)
         runner = self.session.runner
-        how = {"shot": self._shots, "gated": gated, "marked": marked, "seed": slots.seed}
-        runner.send({"op": "window", **how})
+        seed = {"seed": slots.seed}
+        runner.send({"op": "window", "shot": self._shots, "gated": gated, "marked": marked, **(seed if gated else {})})
         # While the runner queues its calls. Touched now, as fresh pages would be paid for inside the window.
         snapshot = torch.empty(slots.output_bytes, dtype=torch.uint8, device=self.device.name).fill_(0)
         try:
@@ -114,7 +114,7 @@ class Range:
                 gate.fire(self._shots)
                 heard = self._heard(gate)
             else:
-                runner.send({"op": "go"})
+                runner.send({"op": "go", **seed})
                 runner.thaw()
                 heard = False
             if not heard:

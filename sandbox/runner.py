@@ -210,17 +210,19 @@ class Runner:
     def window(self, message: Message) -> Message:
         """One window over the layout: queue every call behind the gate (or wait for the gun), hand in, say done.
 
-        A marked window has the kernel's own clock read between calls. Both kernels of a round get the same seed.
+        A marked window has the kernel's own clock read between calls. Both kernels of a round get the same seed, which
+        comes with the gun: who knows it sooner draws its random numbers off the clock. Calls behind a gate are queued
+        before that, and need it then.
         """
-        seed_everything(int(message["seed"]))
         shot, marked = int(message["shot"]), bool(message["marked"])
         gate = self.gate if message["gated"] else None
         if gate is not None:
+            seed_everything(int(message["seed"]))
             stream = int(torch.cuda.current_stream().cuda_stream)
             gate.hold(stream, shot)
         else:
             self.channel.send({"op": "armed"})
-            self.channel.receive()
+            seed_everything(int(self.channel.receive()["seed"]))
         marks = self._call_all(marked=marked)
         if gate is not None:
             gate.report(stream, shot)
