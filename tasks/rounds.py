@@ -85,12 +85,12 @@ class Rounds:
         # Of two calls: enough to tell what a call surely writes.
         self._first_outputs = {role: slots[role].read(window.snapshot)[:2] for role, window in windows.items()}
         owner = self.contenders[0]
-        outputs = self._first_outputs[owner.role][0]
+        outputs, *others = slots[owner.role].read(windows[owner.role].snapshot)
         with owner.answerable():
             check_written(owner, outputs)
         if len(self.contenders) > 1:
             inputs = leaves(slots[owner.role].arguments(0), torch.Tensor)
-            self.weak = weak_reference(outputs, inputs, self.tolerance)
+            self.weak = weak_reference(outputs, inputs, self.tolerance, [*others, *filter(None, [_returned(owner)])])
         self._first_call = slots[owner.role].arguments(0)
         self.judge(slots, windows)
         if not self.right:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -14,15 +14,28 @@ PROBE = 8
 """Leading elements of each dimension that are compared first: almost every trivial answer fails there."""
 
 
-def weak_reference(expected_outputs: list[torch.Tensor], inputs: list[torch.Tensor], tolerance: Tolerance) -> list[str]:
+def weak_reference(
+    expected_outputs: list[torch.Tensor],
+    inputs: list[torch.Tensor],
+    tolerance: Tolerance,
+    others: Sequence[list[torch.Tensor]] = (),
+) -> list[str]:
     """One sentence for each output that a kernel doing no work would get right at that tolerance; empty if none.
 
-    Tried are zeros, ones, a constant (the output's own mean) and a copy of each input of the same shape and dtype.
+    Tried are zeros, ones, a constant (the output's own mean) and a copy of each input of the same shape and dtype. A
+    single number is its own mean, which nobody knows beforehand: there the answers of the `others`, calls with other
+    inputs, would all have to pass.
     """
     findings = []
     for index, expected in enumerate(expected_outputs):
+        elsewhere = [outputs[index] for outputs in others]
         answer = next(
-            (name for name, trivial in _trivial(expected, inputs) if _passes(expected, trivial, tolerance)), None
+            (
+                name
+                for name, answers in _trivial(expected, inputs, elsewhere)
+                if all(_passes(expected, trivial, tolerance) for trivial in answers)
+            ),
+            None,
         )
         if expected.numel() == 0:
             findings.append(f"output {index} has no elements: every answer is right")
@@ -31,15 +44,21 @@ def weak_reference(expected_outputs: list[torch.Tensor], inputs: list[torch.Tens
     return findings
 
 
-def _trivial(expected: torch.Tensor, inputs: list[torch.Tensor]) -> Iterator[tuple[str, torch.Tensor]]:
+def _trivial(
+    expected: torch.Tensor, inputs: list[torch.Tensor], elsewhere: list[torch.Tensor]
+) -> Iterator[tuple[str, list[torch.Tensor]]]:
     # Expanded constants: no memory for the trivial answers, however large the output.
-    constants = {"all zeros": 0.0, "all ones": 1.0, "a constant, the mean of the output,": _mean(expected)}
+    constants: dict[str, complex] = {"all zeros": 0.0, "all ones": 1.0}
+    if expected.numel() > 1:
+        constants["a constant, the mean of the output,"] = _mean(expected)
     for name, value in constants.items():
         constant = torch.full((), value, dtype=torch.complex128 if expected.is_complex() else torch.float64)
-        yield name, constant.to(expected.device, expected.dtype).expand(expected.shape)
+        yield name, [constant.to(expected.device, expected.dtype).expand(expected.shape)]
+    if expected.numel() == 1 and elsewhere:
+        yield "the answer of any other call", elsewhere
     for position, given in enumerate(inputs):
         if given.shape == expected.shape and given.dtype == expected.dtype:
-            yield f"a copy of input tensor {position}", given
+            yield f"a copy of input tensor {position}", [given]
 
 
 def _passes(expected: torch.Tensor, trivial: torch.Tensor, tolerance: Tolerance) -> bool:

@@ -75,3 +75,13 @@ def test_an_output_of_nans_is_a_constant() -> None:
     assert weak_reference([torch.full((4,), float("nan"))], [], Tolerance(1e-2, 1e-2)) == [
         "output 0: a constant, the mean of the output, would pass at atol=0.01, rtol=0.01"
     ]
+
+
+def test_a_single_number_is_no_constant_where_other_calls_give_others() -> None:
+    """It is its own mean, which a kernel that does no work does not know."""
+    loss, tolerance = torch.tensor(2.3), Tolerance(1e-2, 1e-2)
+    assert weak_reference([loss], [], tolerance) == []
+    assert weak_reference([loss], [], tolerance, [[torch.tensor(2.31)], [torch.tensor(2.5)]]) == []
+    assert weak_reference([loss], [], tolerance, [[torch.tensor(2.31)], [torch.tensor(2.29)]]) == [
+        "output 0: the answer of any other call would pass at atol=0.01, rtol=0.01"
+    ]
