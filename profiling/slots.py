@@ -108,9 +108,10 @@ class Slots:
                 calls[1:] = calls[0]
         self._filled = set(range(self.calls))
 
-    def arguments(self, call: int) -> list[Any]:
-        """One call's arguments as they were filled in: views of the private image."""
-        views: list[Any] = values.replace(self.args[call], TensorRef, lambda ref: view(self.image, ref))
+    def arguments(self, call: int, memory: torch.Tensor | None = None) -> list[Any]:
+        """One call's arguments as they were filled in: views of the private image, or of what lies in an arena now."""
+        source = self.image if memory is None else memory
+        views: list[Any] = values.replace(self.args[call], TensorRef, lambda ref: view(source, ref))
         return views
 
     def wire(self) -> dict[str, Any]:

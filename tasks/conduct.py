@@ -50,6 +50,6 @@ def check_inputs(reference: Window, candidate: Window) -> None:
     if candidate.inputs_changed and not reference.inputs_changed:
         raise KernelFault(
             Status.WRONG_RESULT,
-            "the kernel changed its inputs, which the reference leaves as they are; copy them first, or mark the "
-            "arguments inout",
+            "the kernel changed its inputs, which the reference leaves as they are; copy them first, or, where they "
+            "are its answer, mark the arguments inout and return nothing",
         )

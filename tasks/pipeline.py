@@ -160,8 +160,8 @@ class _Job:
         (example,) = self.inputs.draw(1)
         self.example = example
         preparation.first_calls(example)
-        hint = self.weights.hint if self.weights is not None else None
-        rounds = Rounds(self.contenders, self.inputs, example, self.bench, self.request, deadline, hint)
+        advice = self.weights.advice if self.weights is not None else None
+        rounds = Rounds(self.contenders, self.inputs, example, self.bench, self.request, deadline, advice)
         rounds.validate()
         self._tell(rounds)
         timekeeper = Timekeeper(rounds, self.cancelled)
@@ -234,6 +234,7 @@ class _Job:
         try:
             distributions.judge()
             if rounds.right:
+                weights.look_at_buffers(rounds.deadline)
                 weights.try_others(rounds, varied)
         finally:
             self.distributions = distributions.summary

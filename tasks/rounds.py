@@ -22,6 +22,7 @@ from tasks.workbench import Workbench
 from validation.comparison import CallComparison, compare_calls, merge
 from validation.integrity import weak_reference
 from validation.mismatch_map import mismatch_map
+from validation.order import other_order
 from validation.precision import precision_finding
 from validation.tolerance import requested
 
@@ -29,6 +30,14 @@ PRECISION_S = 5.0
 RANDOM_REFERENCE = (
     "the reference itself answers the same inputs differently from call to call (dropout in training mode, other "
     "random numbers, or a state that it keeps): seed it in forward, or call eval() in its constructor"
+)
+CHANGES_OTHERWISE = (
+    "the reference changes its inputs in place, and this kernel leaves them with other content: where that change is "
+    "wanted, the kernel does less than was asked; return the changed tensor too, and it is compared"
+)
+LAID_OUT_ANEW = (
+    "its contract asks for another memory layout of {names} than the reference is given: the copy is made before the "
+    "clock runs, and the time is without it"
 )
 IMAGES = 6
 """Copies of a window's bytes at one time: the arena, its image, the snapshot, the answers; the null runner's two."""
@@ -39,7 +48,7 @@ Outputs = list[torch.Tensor]
 class Rounds:
     """The rounds of one job. `contenders` are the reference (where there is one) and the candidate, in that order.
 
-    `hint` is what a wrong answer may come of, as far as that was known before the first call.
+    `advice` is what to say beside a wrong answer where nothing better is known.
     """
 
     def __init__(
@@ -50,7 +59,7 @@ class Rounds:
         bench: Workbench,
         request: Request,
         deadline: float,
-        hint: str | None = None,
+        advice: str | None = None,
     ) -> None:
         self.contenders = contenders
         self.candidate = contenders[-1]
@@ -61,13 +70,25 @@ class Rounds:
         self.deadline = deadline
         self.tolerance = requested(request.atol, request.rtol)
         self.weak: list[str] = []
+        self._advice = advice
+        self._changes_otherwise = False
         self._precision: dict[str, Any] | None = None
-        self._hint = hint
+        self._hint: str | None = None
         self._where: dict[str, Any] | None = None
         self._filled = 0
         self._compared: list[CallComparison] = []
         self._first_outputs: dict[str, list[Outputs]] = {}
         self._first_call: Arguments = []
+
+    @property
+    def doubts(self) -> list[str]:
+        """What the candidate's time is to be read with: sentences about what was asked and what was done."""
+        names = self.inputs.laid_out_anew
+        return [
+            *self.weak,
+            *([CHANGES_OTHERWISE] if self._changes_otherwise else []),
+            *([LAID_OUT_ANEW.format(names=", ".join(names))] if names else []),
+        ]
 
     @property
     def right(self) -> bool:
@@ -139,6 +160,8 @@ class Rounds:
         reference = self.contenders[0]
         with candidate.answerable():
             check_inputs(windows[reference.role], windows[candidate.role])
+        if windows[reference.role].inputs_changed and not self._changes_otherwise:
+            self._changes_otherwise = self._left_otherwise(slots)
         expected, actual = (slots[c.role].read(windows[c.role].snapshot) for c in (reference, candidate))
         calls = list(zip(expected, actual, strict=True))
         found = compare_calls(calls, self.tolerance)
@@ -146,7 +169,9 @@ class Rounds:
         wrong = next((call for call, said in zip(calls, found, strict=True) if not said.passed), None)
         if wrong is not None and self._where is None:
             self._where = mismatch_map(*wrong, self.tolerance)
-            self._hint = never_written(candidate, wrong[1]) or self._hint
+            self._hint = (
+                self._hint or never_written(candidate, wrong[1]) or other_order(*wrong, self.tolerance) or self._advice
+            )
         self._note_comparison()
 
     def note(self, found: CallComparison) -> None:
@@ -217,6 +242,21 @@ class Rounds:
     def memory(self) -> int:
         """Bytes that one contender's window may take, of what is allowed to all the copies of it."""
         return self.bench.arena_memory // (IMAGES * len(self.contenders))
+
+    def _left_otherwise(self, slots: dict[str, Slots]) -> bool:
+        """Whether the candidate has left its inputs with other content than the reference, which changes its own.
+
+        As they lie in the arenas after the window. Where the two are not called alike, they have no common form.
+        """
+        layouts = [slots[contender.role] for contender in self.contenders]
+        arenas = [c.session.arena for c in self.contenders if c.session is not None and c.session.arena is not None]
+        if len(arenas) < len(layouts) or not layouts[1].takes_as(layouts[0]):
+            return False
+        left = [
+            [leaves(layout.arguments(call, arena.bytes), torch.Tensor) for call in range(layout.calls)]
+            for layout, arena in zip(layouts, arenas, strict=True)
+        ]
+        return not all(call.passed for call in compare_calls(list(zip(*left, strict=True)), self.tolerance))
 
     def _doubt_reference(self, slots: Slots, first: Window) -> None:
         """Whether the reference agrees with itself: no kernel can agree with one that answers at random."""

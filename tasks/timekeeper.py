@@ -254,7 +254,7 @@ class Timekeeper:
             flags.others_on_the_card(state),
             INTERPRETED if contender.facts.get("interpreted") else None,
             RATES_UNKNOWN if self.bench.device.is_cuda and ceilings == UNKNOWN else None,
-            *(self.rounds.weak if contender is self.rounds.candidate else ()),
+            *(self.rounds.doubts if contender is self.rounds.candidate else ()),
         ]
         record.flags += [flag for flag in found if flag is not None]
         record.card = asdict(state)

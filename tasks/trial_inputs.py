@@ -16,7 +16,7 @@ from domain.fault import KernelFault
 from domain.result import Status
 from tasks.contender import Contender
 from tasks.mixed_inputs import MixedInputs
-from validation.inputs import ContractInputs, arguments_for
+from validation.inputs import ContractInputs, arguments_for, laid_out_anew
 
 # Drawing inputs is not the kernel's time, but it holds the device: past this, windows run over drawn sets mixed, and
 # past the other over the same sets again.
@@ -56,6 +56,8 @@ class TrialInputs:
         self._spent_s = 0.0
         self._kept: list[dict[str, Arguments]] = []
         self._form: list[str] | None = None
+        self.laid_out_anew: list[str] = []
+        """The candidate's inputs that its contract has copied into another memory layout, before the clock runs."""
         self._contract = self._chosen_contract()
         self._own = {c.role: ContractInputs(c.kernel.io, device, secret) for c in (owner, candidate) if c.kernel.io}
 
@@ -225,7 +227,11 @@ class TrialInputs:
         if io is None:
             return drawn if self._contract is None else _inputs_only(self._contract, drawn)
         with self._candidate.answerable():
-            return arguments_for(io, self._own[self._candidate.role].draw(fresh), self._contract, drawn)
+            own = self._own[self._candidate.role].draw(fresh)
+            arguments = arguments_for(io, own, self._contract, drawn)
+            if fresh == 0:
+                self.laid_out_anew = laid_out_anew(io, own, self._contract, drawn)
+            return arguments
 
     def _seed(self, fresh: int) -> int:
         digest = hashlib.blake2b(f"{self._secret}:{fresh}".encode(), digest_size=8).digest()

@@ -12,20 +12,17 @@ from sandbox.replies import State
 from tasks.contender import Contender
 from tasks.rounds import Rounds
 from tasks.varied_inputs import VariedInputs
+from validation.bits import identical
 from validation.comparison import compare
 from validation.seeds import derived
 
 NOISE = 0.25
 """Of a constant's own size, or of one for zeros: its sign stays, and it shows at any usual tolerance."""
 TRY_S = 5.0
-NAMED = 8
+NAMED, NAME_CHARS = 8, 128
 
 COPIED = "the reference's, copied into the candidate"
 EACH_ITS_OWN = "each its own, made under the same seed"
-KEPT_ITS_OWN = (
-    "the candidate computes with weights of its own, as not all of its parameters and buffers have the reference's "
-    "names and shapes: give them those, and it gets the reference's values"
-)
 
 
 class Weights:
@@ -51,14 +48,20 @@ class Weights:
         self.summary = COPIED if copied else EACH_ITS_OWN
 
     @property
+    def advice(self) -> str | None:
+        """What to do where the candidate is wrong and was not given the reference's weights."""
+        if self.summary != EACH_ITS_OWN:
+            return None
+        which = _listed([f"{name} {list(weight.shape)}" for name, weight in self._state.weights.items()])
+        return (
+            "its weights are its own, as their names or shapes are not the reference's: with the same state_dict "
+            f"({which}) it would be given those; else make them in the same order, as both start from the same seed"
+        )
+
+    @property
     def shared(self) -> dict[str, Any]:
         """What the candidate was given of the reference's; empty where each has its own."""
         return self._state.weights if self.summary is not None and self.summary.startswith(COPIED) else {}
-
-    @property
-    def hint(self) -> str | None:
-        """What a wrong answer may come of; None where both have the same weights, or none."""
-        return KEPT_ITS_OWN if self.summary == EACH_ITS_OWN else None
 
     def try_others(self, rounds: Rounds, inputs: VariedInputs) -> None:
         """Gives parameters that have one value each (a new norm layer's) others, and says whether answers still agree.
@@ -67,12 +70,12 @@ class Weights:
         that can be seen from here (docs/adr/0009). The last thing asked of both runners.
         """
         names = _constant(self._state)
-        if self.summary != COPIED or not names or time.monotonic() + TRY_S > rounds.deadline:
+        if self.summary is None or not self.shared or not names or time.monotonic() + TRY_S > rounds.deadline:
             return
         others = dict(self._state.weights)
         for place, name in enumerate(names):
             others[name] = self._with_noise(others[name], place)
-        which = ", ".join(names[:NAMED]) + (", …" if len(names) > NAMED else "")
+        which = _listed(names)
         try:
             agree = self._agree(rounds, inputs, others)
         except KernelFault as fault:
@@ -86,6 +89,39 @@ class Weights:
             self.summary += (
                 f"; with other values for those of one value ({which}) the candidate no longer agrees: it leaves them "
                 "out, or copied them when it was made"
+            )
+
+    def look_at_buffers(self, deadline: float) -> None:
+        """Says where calls change what the reference keeps (running statistics), and not what the candidate does.
+
+        By their own word, so no verdict: what a layer keeps is in no answer.
+        """
+        first = {name: kept for name, kept in self.shared.items() if isinstance(kept, torch.Tensor)}
+        buffers = first.keys() - self._state.parameters
+        if not buffers or time.monotonic() + TRY_S > deadline:
+            return
+        ends: list[dict[str, Any]] = []
+        for contender in (self._reference, self._candidate):
+            if contender.session is None:
+                raise ValueError(f"the {contender.role} has no runner")
+            contender.session.runner.deadline = min(deadline, time.monotonic() + TRY_S)
+            try:
+                ends.append(contender.session.state().weights)
+            except KernelFault as fault:
+                self.summary = f"{self.summary}; what calls change of them could not be read: {fault.message}"
+                return
+        theirs, ours = (
+            {
+                name
+                for name in buffers
+                if isinstance(end.get(name), torch.Tensor) and not identical(end[name], first[name])
+            }
+            for end in ends
+        )
+        if left := sorted(theirs - ours):
+            self.summary = (
+                f"{self.summary}; calls of the reference change {_listed(left)}, those of the candidate do not: that "
+                "work it leaves out"
             )
 
     def _agree(self, rounds: Rounds, inputs: VariedInputs, others: dict[str, Any]) -> bool | None:
@@ -111,6 +147,10 @@ class Weights:
         draw = torch.rand(weight.shape, generator=generator, device=weight.device).mul_(2 * NOISE).sub_(NOISE)
         size = wide.abs()
         return (wide + torch.where(size > 0, size, 1.0) * draw).to(weight.dtype)
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(name[:NAME_CHARS] for name in names[:NAMED]) + (", …" if len(names) > NAMED else "")
 
 
 def _constant(state: State) -> list[str]:

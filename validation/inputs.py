@@ -91,6 +91,23 @@ def arguments_for(
     return arguments
 
 
+def laid_out_anew(
+    candidate: IOContract, candidate_draw: list[Any], reference_io: IOContract | None, reference_draw: list[Any]
+) -> list[str]:
+    """Names of the inputs that `arguments_for` copies into another memory layout than the reference has them in."""
+    given = _inputs_of(reference_io, reference_draw)
+    return [
+        candidate.args[index].name
+        for index, source in _pairs(candidate, given).items()
+        if _steps(candidate_draw[index]) != _steps(given[source][1])
+    ]
+
+
+def _steps(tensor: torch.Tensor) -> list[int]:
+    """The strides that say something: those of dimensions of more than one element."""
+    return [stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size > 1]
+
+
 def _inputs_of(io: IOContract | None, drawn: list[Any]) -> list[tuple[str | None, torch.Tensor]]:
     if io is None:
         return [(None, tensor) for tensor in leaves(drawn, torch.Tensor)]

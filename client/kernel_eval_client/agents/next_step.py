@@ -100,6 +100,14 @@ _OF_COMPARISON = (
         r"^Wrong on ",
         "Right on plain random inputs, wrong on those named above: look for a constant, a clamp, or an overflow.",
     ),
+    (
+        r"right in another order",
+        "The outputs are right: return them in the reference's order, a dict's as it is filled.",
+    ),
+    (
+        r"its weights are its own",
+        "Name layers and parameters as the reference does, and it is given the reference's weights.",
+    ),
     (r"changed its inputs", "Write into a new tensor (or mark the argument inout), never into an input."),
 )
 
