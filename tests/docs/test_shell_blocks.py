@@ -11,7 +11,10 @@ import shlex
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -47,7 +50,7 @@ RUN = {
 
 STAND_IN = r"""#!/bin/bash
 printf '%q ' "CELERY_BROKER_URL=$CELERY_BROKER_URL" "$@" >> "$CALLS"; echo >> "$CALLS"
-within() { local here=("${@/#\/data/$REDIS_DATA}"); exec "${here[@]/#\/var\/lib\/kernel-eval\/keys/$KEYS}"; }
+within() { local here=("${@//\/data/$REDIS_DATA}"); exec "${here[@]/#\/var\/lib\/kernel-eval\/keys/$KEYS}"; }
 case "$*" in
     "compose run --rm -T keys "*) shift 5; exec python -m stack keys "$@";;
     "compose run --rm --no-deps -T --entrypoint "*) entrypoint=$7; shift 8; within "$entrypoint" "$@";;
@@ -56,6 +59,9 @@ case "$*" in
 esac
 """
 """Notes how it was called. What `keys`, `redis` and `api` would do in their containers, it does here."""
+
+LARGE = 64 << 20
+"""Of a value in Redis: its file is still read when more is written to it."""
 
 REDIS_CLI = f"""#!{sys.executable}
 import os, sys
@@ -235,6 +241,25 @@ def test_a_drain_names_the_workers_queues_and_a_command_of_celery(shell: Shell) 
     assert queues[1] == line_of_gpu("MODEL")
 
 
+@contextmanager
+def written_to(port: int) -> Iterator[None]:
+    """Something is written to that Redis all the while: to the file that a copy is made of."""
+    over = threading.Event()
+
+    def write() -> None:
+        with Redis(port=port) as redis:
+            while not over.is_set():
+                redis.incr("written")
+
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(write)
+        try:
+            yield
+        finally:
+            over.set()
+            writing.result()
+
+
 def test_what_is_restored_is_what_was_there(shell: Shell, tmp_path_factory: pytest.TempPathFactory) -> None:
     data, other = tmp_path_factory.mktemp("data"), tmp_path_factory.mktemp("other")
     keys, second_keys = tmp_path_factory.mktemp("keys"), tmp_path_factory.mktemp("second-keys")
@@ -246,8 +271,10 @@ def test_what_is_restored_is_what_was_there(shell: Shell, tmp_path_factory: pyte
         with Redis(port=port, decode_responses=True) as redis:
             before = redis.config_get("auto-aof-rewrite-percentage")
             redis.set("kept", "yes")
+            redis.set("large", "x" * LARGE)
             there = {"REDIS_PORT": str(port), "REDIS_DATA": str(data), "REDIS_PASSWORD": "", "KEYS": str(keys)}
-            shell.run(BACKUP.text, **there)
+            with written_to(port):
+                shell.run(BACKUP.text, **there)
             assert redis.config_get("auto-aof-rewrite-percentage") == before
             redis.delete("kept")
     finally:
@@ -260,7 +287,7 @@ def test_what_is_restored_is_what_was_there(shell: Shell, tmp_path_factory: pyte
     restored = start_redis(other, second)
     try:
         with Redis(port=second, decode_responses=True) as redis:
-            assert redis.get("kept") == "yes"
+            assert redis.get("kept") == "yes" and redis.strlen("large") == LARGE
     finally:
         restored.kill()
         restored.wait()
