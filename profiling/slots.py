@@ -42,11 +42,11 @@ class Slots:
         self.args: list[list[Any]] = []
         self.outputs: list[list[TensorRef]] = []
         self.returned = bool(returned)
+        self.filled = False
         self.seed = 0
         """What the runner's random generators start from in a window over this layout."""
         self._output_arguments = frozenset(output_arguments)
         self._blank = frozenset(blank)
-        self._filled: set[int] = set()
         self._places: dict[int, list[list[torch.Tensor]]] = {}
         self._end = 0
         for _ in range(calls):
@@ -74,29 +74,24 @@ class Slots:
 
     def fill(self, call: int, args: list[Any]) -> None:
         """Writes one call's arguments into the private image: inputs, and the initial content of output arguments."""
+        self.filled = True
+        written = self._blank if call in self._places else frozenset()
         if call not in self._places:
             self._places[call] = [values.leaves(argument, torch.Tensor) for argument in self.arguments(call)]
-        written = self._blank if call in self._filled else frozenset()
         for index, (places, argument) in enumerate(zip(self._places[call], args, strict=True)):
             if index not in written:
                 for place, tensor in zip(places, values.leaves(argument, torch.Tensor), strict=True):
                     write(place, tensor)
-        self._filled.add(call)
-
-    @property
-    def filled(self) -> bool:
-        """Whether any call's arguments were written."""
-        return bool(self._filled)
 
     def takes_as(self, other: Slots) -> bool:
         """Whether both have the same inputs at the same places, and nothing else that is still to be filled in."""
         blank = self._output_arguments <= self._blank and other._output_arguments <= other._blank
-        pure = blank and (not self._output_arguments or len(self._filled) == self.calls)
+        pure = blank and (not self._output_arguments or len(self._places) == self.calls)
         return pure and self.calls == other.calls and self.args[0] == other.args[0]
 
     def fill_as(self, other: Slots) -> None:
         """The inputs of all calls as they were filled into that layout, which `takes_as` this one."""
-        self._filled |= other._filled
+        self.filled = True
         self.image[: self.inputs_end].copy_(other.image[: self.inputs_end])
 
     def fill_alike(self, args: list[Any]) -> None:
@@ -106,7 +101,6 @@ class Slots:
             if end > begin:
                 calls = self.image[begin:end].view(self.calls, -1)
                 calls[1:] = calls[0]
-        self._filled = set(range(self.calls))
 
     def arguments(self, call: int, memory: torch.Tensor | None = None) -> list[Any]:
         """One call's arguments as they were filled in: views of the private image, or of what lies in an arena now."""

@@ -104,9 +104,10 @@ class Rounds:
         for contender in self.contenders:
             contender.at_most_ms = windows[contender.role].elapsed_ms / slots[contender.role].calls
         # Of two calls: enough to tell what a call surely writes.
-        self._first_outputs = {role: slots[role].read(window.snapshot)[:2] for role, window in windows.items()}
+        answers = {role: slots[role].read(window.snapshot) for role, window in windows.items()}
+        self._first_outputs = {role: calls[:2] for role, calls in answers.items()}
         owner = self.contenders[0]
-        outputs, *others = slots[owner.role].read(windows[owner.role].snapshot)
+        outputs, *others = answers[owner.role]
         with owner.answerable():
             check_written(owner, outputs)
         if len(self.contenders) > 1:

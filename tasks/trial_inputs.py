@@ -31,6 +31,7 @@ BATCH_S = 1.0
 KEPT = 2
 
 Arguments = list[Any]
+TensorForm = tuple[torch.dtype, torch.Size]
 
 
 class TrialInputs:
@@ -55,7 +56,7 @@ class TrialInputs:
         self._mixer = MixedInputs(secret)
         self._spent_s = 0.0
         self._kept: list[dict[str, Arguments]] = []
-        self._form: list[str] | None = None
+        self._form: list[TensorForm] | None = None
         self.laid_out_anew: list[str] = []
         """The candidate's inputs that its contract has copied into another memory layout, before the clock runs."""
         self._contract = self._chosen_contract()
@@ -185,16 +186,12 @@ class TrialInputs:
 
     def _check_form(self, made: Arguments) -> None:
         """Raises KernelFault where a source's set has other tensors than its first: calls are laid out for those."""
-        form = [
-            f"a tensor of {str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
-            for tensor in values.leaves(made, torch.Tensor)
-        ]
+        form: list[TensorForm] = [(tensor.dtype, tensor.shape) for tensor in values.leaves(made, torch.Tensor)]
         if self._form is None:
             self._form = form
         if form != self._form:
-            first, now = next(
-                pair for pair in zip_longest(self._form, form, fillvalue="no tensor") if pair[0] != pair[1]
-            )
+            unlike = next(pair for pair in zip_longest(self._form, form) if pair[0] != pair[1])
+            first, now = map(_described, unlike)
             raise KernelFault(
                 Status.UNSUPPORTED,
                 f"get_inputs() made {first} at first, and {now} in its place later: every call has fresh "
@@ -253,6 +250,13 @@ class TrialInputs:
             return False
         one, two = (values.leaves(kept[self._owner.role], torch.Tensor) for kept in self._kept)
         return len(one) == len(two) and all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
+
+
+def _described(form: TensorForm | None) -> str:
+    if form is None:
+        return "no tensor"
+    dtype, shape = form
+    return f"a tensor of {str(dtype).removeprefix('torch.')} {list(shape)}"
 
 
 def _inputs_only(io: IOContract, drawn: Arguments) -> Arguments:
