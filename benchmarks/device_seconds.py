@@ -10,6 +10,7 @@ import cProfile
 import pstats
 import statistics
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -25,7 +26,9 @@ from domain.result import Report
 from tasks.workbench import Workbench
 
 ROOT = Path(__file__).parents[1]
-SHOWN = 25
+LEAST_MS, DEPTH = 1.0, 9
+HOLDING = ("tasks/pipeline.py: judge", "tasks/pipeline.py: end")
+"""What a job does inside the device's lease."""
 SOFTMAX = """
 class {name}(nn.Module):
     def forward(self, x):
@@ -33,6 +36,8 @@ class {name}(nn.Module):
 def get_inputs():
     return [torch.randn(1024, 1024)]
 """
+Function = tuple[str, int, str]
+
 CASES = [(operation, budget) for operation in ("evaluate", "compare") for budget in ("quick", "default")]
 
 
@@ -42,7 +47,7 @@ def main() -> int:
     parser.add_argument(
         "--steps", type=int, help="raw kernels of so many steps instead of softmax: 45 µs at 5000, on a GPU"
     )
-    parser.add_argument("--functions", action="store_true", help="also the functions of the referee that take longest")
+    parser.add_argument("--functions", action="store_true", help="also what of the referee takes that, by who calls it")
     options = parser.parse_args()
     console = Console(width=None if Console().is_terminal else 160)
     held = Table("job", "budget", "device s", "min to max", "all s", "rounds", "calls a window", "time µs", "precision")
@@ -53,7 +58,7 @@ def main() -> int:
             profile = cProfile.Profile() if options.functions else None  # It makes the referee slower.
             reports, seconds = _jobs(bench, operation, budget, options.jobs, profile, *_kernels(options.steps))
             held.add_row(operation, budget, *_figures(reports, seconds))
-            for row in _longest(profile, options.jobs) if profile is not None else ():
+            for row in _tree(profile, options.jobs) if profile is not None else ():
                 functions.add_row(operation, budget, *row)
     finally:
         bench.close()
@@ -104,16 +109,37 @@ def _figures(reports: list[Report], seconds: list[float]) -> Iterator[str]:
     yield f"{statistics.median(timing.precision or 1.0 for timing in timings):.1%}"
 
 
-def _longest(profile: cProfile.Profile, jobs: int) -> list[tuple[str, str, str]]:
-    """Functions of this project, by the time that they and what they call take."""
+def _tree(profile: cProfile.Profile, jobs: int) -> Iterator[tuple[str, str, str]]:
+    """What holds the device, by who calls it: milliseconds a job with all that is called in turn.
+
+    A profile knows each caller's share of a function, and not whose share of that function's callees: those are taken
+    in the same proportion.
+    """
     stats: Any = pstats.Stats(profile)
-    own = [
-        (taken, calls, f"{Path(file).relative_to(ROOT)}: {name}")
-        for (file, _, name), (_, calls, _, taken, _) in stats.stats.items()
-        if Path(file).is_relative_to(ROOT) and ".venv" not in file and Path(file) != Path(__file__)
-    ]
-    longest = sorted(own, reverse=True)[:SHOWN]
-    return [(what, f"{calls / jobs:.1f}", f"{taken / jobs * 1e3:.1f}") for taken, calls, what in longest]
+    callees: dict[Function, list[tuple[float, int, Function]]] = defaultdict(list)
+    for function, (_, _, _, _, callers) in stats.stats.items():
+        for caller, (_, calls, _, taken) in callers.items():
+            callees[caller].append((taken, calls, function))
+
+    def below(function: Function, share: float, depth: int) -> Iterator[tuple[str, str, str]]:
+        for taken, calls, callee in sorted(callees[function], reverse=True):
+            ms = share * taken / jobs * 1e3
+            if ms < LEAST_MS or depth > DEPTH:
+                return
+            yield "  " * depth + _named(callee), f"{share * calls / jobs:.1f}", f"{ms:.1f}"
+            whole = stats.stats[callee][3]
+            yield from below(callee, share * taken / whole if whole else 0.0, depth + 1)
+
+    for root, (_, calls, _, taken, _) in stats.stats.items():
+        if _named(root) in HOLDING:
+            yield _named(root), f"{calls / jobs:.1f}", f"{taken / jobs * 1e3:.1f}"
+            yield from below(root, 1.0, 1)
+
+
+def _named(function: Function) -> str:
+    file, _, name = function
+    inside = Path(file).is_relative_to(ROOT) and ".venv" not in file
+    return f"{Path(file).relative_to(ROOT)}: {name}" if inside else f"{Path(file).name}: {name}".removeprefix("~: ")
 
 
 if __name__ == "__main__":
