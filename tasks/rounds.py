@@ -19,7 +19,8 @@ from tasks.conduct import check_guards, check_inputs, check_written, never_writt
 from tasks.contender import Contender
 from tasks.trial_inputs import Arguments, TrialInputs
 from tasks.workbench import Workbench
-from validation.comparison import CallComparison, compare_calls, merge
+from validation.call_comparison import CallComparison, Tally, merge
+from validation.comparison import compare_calls
 from validation.integrity import weak_reference
 from validation.mismatch_map import mismatch_map
 from validation.order import other_order
@@ -76,7 +77,7 @@ class Rounds:
         self._hint: str | None = None
         self._where: dict[str, Any] | None = None
         self._filled = 0
-        self._compared: list[CallComparison] = []
+        self._compared = Tally()
         self._first_outputs: dict[str, list[Outputs]] = {}
         self._first_call: Arguments = []
 
@@ -166,7 +167,7 @@ class Rounds:
         expected, actual = (slots[c.role].read(windows[c.role].snapshot) for c in (reference, candidate))
         calls = list(zip(expected, actual, strict=True))
         found = compare_calls(calls, self.tolerance)
-        self._compared += found
+        self._compared.add(found)
         wrong = next((call for call, said in zip(calls, found, strict=True) if not said.passed), None)
         if wrong is not None and self._where is None:
             self._where = mismatch_map(*wrong, self.tolerance)
@@ -177,7 +178,7 @@ class Rounds:
 
     def note(self, found: CallComparison) -> None:
         """One more compared call, judged elsewhere."""
-        self._compared.append(found)
+        self._compared.add([found])
         self._note_comparison()
 
     def postpone(self, seconds: float) -> None:
@@ -269,7 +270,7 @@ class Rounds:
             self._note_comparison()
 
     def _note_comparison(self) -> None:
-        found = merge(self._compared)
+        found = self._compared.comparison
         message = f"{found.message}; {self._hint}" if self._hint and found.message else found.message
         self.candidate.comparison = dataclasses.replace(
             found,

@@ -37,34 +37,56 @@ class CallComparison:
         return self.fault is None and self.mismatch_count == 0
 
 
+class Tally:
+    """Compared calls as they come, as one result; what it keeps does not grow with them."""
+
+    def __init__(self) -> None:
+        self._total: CallComparison | None = None
+        self._calls = 0
+        self._right = 0
+
+    def add(self, calls: list[CallComparison]) -> None:
+        """More compared calls."""
+        if calls:
+            self._total = joined(calls if self._total is None else [self._total, *calls])
+            self._calls += len(calls)
+            self._right += sum(call.passed for call in calls)
+
+    @property
+    def comparison(self) -> Comparison:
+        """JSON-ready; ValueError where no call was compared: nothing is not right."""
+        total, right, calls = self._total, self._right, self._calls
+        if total is None:
+            raise ValueError("no call was compared")
+        mean = finite(total.sum_abs_diff / total.element_count) if total.element_count else 0.0
+        return Comparison(
+            passed=right == calls,
+            calls=calls,
+            calls_passed=right,
+            max_abs_diff=total.max_abs_diff,
+            max_rel_diff=total.max_rel_diff,
+            mean_abs_diff=mean,
+            mismatch_count=total.mismatch_count,
+            element_count=total.element_count,
+            atol=total.tolerance.atol,
+            rtol=total.tolerance.rtol,
+            message=None if right == calls else _message(total, right, calls, mean),
+            first_mismatch=total.first_mismatch,
+            strict={
+                "passed": total.fault is None and total.strict_mismatch_count == 0,
+                "atol": total.strict_tolerance.atol,
+                "rtol": total.strict_tolerance.rtol,
+                "mismatch_count": total.strict_mismatch_count,
+                "relative_rms_error": total.relative_rms_error,
+            },
+        )
+
+
 def merge(calls: list[CallComparison]) -> Comparison:
-    """All compared calls of a job as one result, JSON-ready; ValueError when there are none: nothing is not right."""
-    if not calls:
-        raise ValueError("no call was compared")
-    total = joined(calls)
-    right = sum(call.passed for call in calls)
-    mean = finite(total.sum_abs_diff / total.element_count) if total.element_count else 0.0
-    return Comparison(
-        passed=right == len(calls),
-        calls=len(calls),
-        calls_passed=right,
-        max_abs_diff=total.max_abs_diff,
-        max_rel_diff=total.max_rel_diff,
-        mean_abs_diff=mean,
-        mismatch_count=total.mismatch_count,
-        element_count=total.element_count,
-        atol=total.tolerance.atol,
-        rtol=total.tolerance.rtol,
-        message=None if right == len(calls) else _message(total, right, len(calls), mean),
-        first_mismatch=total.first_mismatch,
-        strict={
-            "passed": total.fault is None and total.strict_mismatch_count == 0,
-            "atol": total.strict_tolerance.atol,
-            "rtol": total.strict_tolerance.rtol,
-            "mismatch_count": total.strict_mismatch_count,
-            "relative_rms_error": total.relative_rms_error,
-        },
-    )
+    """Compared calls as one result; ValueError where there are none."""
+    tally = Tally()
+    tally.add(calls)
+    return tally.comparison
 
 
 def joined(parts: list[CallComparison]) -> CallComparison:

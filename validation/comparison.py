@@ -26,8 +26,8 @@ BATCH = 1 << 23
 """Elements of several calls' tensors compared at a time, half as many complex ones: what is launched for them
 costs more than what it does."""
 SMALL = 1 << 19
-"""Elements of an output at most that is not looked at for equal bits first on a GPU: with others of its size it shares
-launches, and the look at each costs more than it saves."""
+"""Elements at most of an output that shares a look for equal bits with others of its size on a GPU: one at each costs
+more than it saves."""
 CPU_BATCH = 1 << 18
 """The same on the CPU, where nothing is launched: temporaries of 2 MiB stay in its caches (docs/measurements.md)."""
 
@@ -43,8 +43,8 @@ def compare(expected: list[torch.Tensor], actual: list[torch.Tensor], tolerance:
 def compare_calls(calls: list[Call], requested: Tolerance) -> list[CallComparison]:
     """Compares each call's (expected, actual) outputs; what `compare` says of each, in far less time for small outputs.
 
-    Large outputs, on the CPU all, are looked at for equal bits first, which is one pass in place of fifty. On a GPU the
-    rest is some fifty launches, whatever the size: calls of one form share them.
+    Outputs are looked at for equal bits first, which is one pass in place of fifty. On a GPU the rest is some fifty
+    launches, whatever the size: calls of one form share them.
     """
     plain = [(_plain_tensors(expected), _plain_tensors(actual)) for expected, actual in calls]
     found: list[CallComparison] = []
@@ -59,33 +59,44 @@ def compare_calls(calls: list[Call], requested: Tolerance) -> list[CallCompariso
 
 def _of_one_form(calls: list[Call], requested: Tolerance) -> list[CallComparison]:
     largest = max(tensor.numel() * (1 + tensor.is_complex()) for tensor in calls[0][0])
-    batch = CPU_BATCH if calls[0][0][0].is_cpu else BATCH
-    size = max(1, batch // max(1, largest))
-    alike = _alike(calls, looks=calls[0][0][0].is_cpu or largest > SMALL)
+    on_cpu = calls[0][0][0].is_cpu
+    size = max(1, (CPU_BATCH if on_cpu else BATCH) // max(1, largest))
+    alike = _alike(calls) if on_cpu or largest > SMALL else _small_alike(calls, size)
     unlike = [number for number, outputs in enumerate(alike) if not all(outputs)]
     found: dict[int, CallComparison] = {}
     for first in range(0, len(unlike), size):
         numbers = unlike[first : first + size]
         judged = _batch([calls[number] for number in numbers], [alike[number] for number in numbers], requested)
         found.update(zip(numbers, judged, strict=True))
-    return [
-        found[number] if number in found else joined([_equal(want, requested) for want in expected])
-        for number, (expected, _) in enumerate(calls)
-    ]
+    equal = joined([_equal(want, requested) for want in calls[0][0]])
+    return [found.get(number, equal) for number in range(len(calls))]
 
 
-def _alike(calls: list[Call], *, looks: bool) -> list[list[bool]]:
-    """Of each call's outputs, which have the same bits, or no elements. On a GPU all are asked, then all waited for.
-
-    Without `looks` it is not known of any that has elements.
-    """
+def _alike(calls: list[Call]) -> list[list[bool]]:
+    """Of each call's outputs, which have the same bits. On a GPU all are asked, then all waited for."""
     pairs = [list(zip(*call, strict=True)) for call in calls]
-    if not looks:
-        return [[not want.numel() for want, _ in outputs] for outputs in pairs]
     if calls[0][0][0].is_cpu:
         return [[identical(want, got) for want, got in outputs] for outputs in pairs]
     differing = torch.stack([differ(want, got) for outputs in pairs for want, got in outputs])
     return [[not each for each in outputs] for outputs in differing.view(len(calls), -1).tolist()]
+
+
+def _small_alike(calls: list[Call], size: int) -> list[list[bool]]:
+    """The same of small outputs, `size` calls at a time; that none is known to be where the first call's differ.
+
+    Who rounds differently does so in every call: a look at all of them would be in vain.
+    """
+    outputs = range(len(calls[0][0]))
+    empty = [not want.numel() for want in calls[0][0]]
+    if not all(identical(want, got) for want, got in zip(*calls[0], strict=True)):
+        return [empty] * len(calls)
+    alike: list[list[bool]] = []
+    for first in range(0, len(calls), size):
+        some = calls[first : first + size]
+        rows = [_stacked([(expected[index], actual[index]) for expected, actual in some]) for index in outputs]
+        differing = torch.stack([(want != got).any(dim=-1) for want, got in rows], dim=-1)
+        alike += [[not each for each in one] for one in differing.tolist()]
+    return alike
 
 
 def _form(call: Call) -> str | tuple[tuple[torch.Size, torch.dtype, torch.device], ...]:
@@ -138,12 +149,15 @@ def _batch(calls: list[Call], alike: list[list[bool]], requested: Tolerance) -> 
 def _rows(pairs: list[tuple[torch.Tensor, torch.Tensor]], requested: Tolerance) -> list[list[float]]:
     """The measures of each pair, none of them alike."""
     dtype = pairs[0][0].dtype
-    want, got = (
-        torch.stack([bits(tensor) for tensor in tensors]).view(dtype).reshape(len(pairs), -1)
-        for tensors in zip(*pairs, strict=True)
-    )
+    want, got = (rows.view(dtype) for rows in _stacked(pairs))
     measured: list[list[float]] = measures(want, got, applied(dtype, requested), strict(dtype)).tolist()
     return measured
+
+
+def _stacked(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> tuple[torch.Tensor, torch.Tensor]:
+    """The bits of each side's tensors, [pairs, elements]."""
+    want, got = (torch.stack([bits(tensor).reshape(-1) for tensor in tensors]) for tensors in zip(*pairs, strict=True))
+    return want, got
 
 
 def _output(index: int, expected: torch.Tensor, actual: torch.Tensor, requested: Tolerance) -> CallComparison:

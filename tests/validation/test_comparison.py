@@ -347,6 +347,21 @@ def close(one: CallComparison, other: CallComparison) -> bool:
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("size", [1, 3, 100])
+def test_a_shared_look_for_equal_bits_is_as_one_at_each(name: str, size: int) -> None:
+    dtype = torch_dtype(name)
+    scalar, row, none = (torch.zeros(shape, dtype=dtype) for shape in ((), (4, 3), (0, 2)))
+    other = row.clone()
+    fill(other[2:3])
+    equal = ([scalar, row, none], [scalar.clone(), row.t().contiguous().t(), none.clone()])
+    unlike = ([scalar, row, none], [scalar.clone(), other, none.clone()])
+    calls = [equal, unlike, equal, equal, unlike]
+    assert comparison._small_alike(calls, size) == comparison._alike(calls)
+    # Where the first call's differ nobody looks further: all of them are measured.
+    assert comparison._small_alike([unlike, equal], size) == [[False, False, True]] * 2
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_calls_compared_together_are_as_compared_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparison, "PIECE", 30)  # Small outputs go together by fives and more, long ones in pieces.
     dtype = torch_dtype(name)
