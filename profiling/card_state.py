@@ -125,13 +125,18 @@ def _difference(first: int | None, last: int | None) -> int | None:
     return None if first is None or last is None else last - first
 
 
+def processes(readings: Sequence[Reading]) -> dict[int, CardProcess]:
+    """Everybody who was seen on the card, as seen last, by pid."""
+    lists = [reading.processes or () for reading in readings if isinstance(reading, CardSample)]
+    return {process.pid: process for found in lists for process in found}
+
+
 def _others(samples: list[CardSample], own: Collection[int]) -> list[CardProcess] | None:
     """Processes that are not ours. A list in which none of ours appears has the pids of another namespace: unreadable.
 
     Whoever samples holds a context on the card, so one of ours must be there.
     """
-    lists = [sample.processes for sample in samples if sample.processes is not None]
-    latest = {process.pid: process for found in lists for process in found}
+    latest = processes(samples)
     if not latest or not set(latest) & set(own):
         return None
     return [process for pid, process in sorted(latest.items()) if pid not in own]

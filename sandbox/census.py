@@ -30,6 +30,16 @@ def family(pid: int) -> set[int]:
     return found
 
 
+def parent_of(pid: int) -> int:
+    """0 for who has none, or is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            # The name before it is the stranger's to choose: it may hold brackets.
+            return int(stat.read().rpartition(b") ")[2].split()[1])
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+
+
 def threads(pid: int) -> int:
     """How many it has."""
     try:

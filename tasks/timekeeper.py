@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 
 from domain.result import Speedup
 from profiling import flags
-from profiling.card_state import Reading, card_state, throttled
+from profiling.card_state import Reading, card_state, processes, throttled
 from profiling.ceilings import UNKNOWN
 from profiling.plan import Plan, Stop, calls_that_fill, calls_that_fit
 from profiling.record import TimeRecord
@@ -247,7 +247,7 @@ class Timekeeper:
                 return
 
     def _conclude(self, contender: Contender, record: TimeRecord) -> None:
-        state = card_state(self._readings, self.bench.own_pids())
+        state = card_state(self._readings, self.bench.own_pids(processes(self._readings)))
         ceilings = self.bench.ceilings()
         found = [
             *flags.throttled_windows(self._repeated, self._kept, len(record.elapsed_ms)),
