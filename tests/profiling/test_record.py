@@ -61,6 +61,25 @@ def test_an_interval_that_reaches_zero_is_no_measurement() -> None:
     assert timing.precision is None and any("upper bound" in flag for flag in timing.flags)
 
 
+@pytest.mark.parametrize(
+    ("gated", "single_ms", "flagged"),
+    [
+        (False, [0.52, 0.30, 0.51, 0.50], False),  # The host woke up late in three of four.
+        (True, [0.52, 0.30, 0.51, 0.50], True),  # Behind the gate nothing waits for the host.
+        (False, [5.2, 5.0, 5.1, 5.0], True),
+    ],
+)
+def test_without_the_gate_the_shortest_single_call_counts(gated: bool, single_ms: list[float], flagged: bool) -> None:
+    made = TimeRecord(10, is_cuda=True, gated=gated)
+    for _ in range(6):
+        made.add(window(2.96), Clock(0.16, 0.1))
+    for single in single_ms:
+        made.add_single(window(0.16 + single), Clock(0.16, 0.1))
+    timing = made.timing("cold")
+    assert (len(timing.flags) == 1 and "calls share work" in timing.flags[0]) is flagged
+    assert timing.trusted_ms == pytest.approx(0.28 if not flagged else 0.505 if gated else 5.0)
+
+
 def test_on_the_host_null_windows_that_differ_excuse_event_times_that_do_not_fit() -> None:
     def made(*null_ms: float) -> TimeRecord:
         host = TimeRecord(2, is_cuda=False, gated=False)
