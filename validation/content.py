@@ -56,7 +56,10 @@ class Drawn:
         start = (seed >> 20) % (total - length + 1)
         stretch = flat[start : start + length]
         mirrored = (self.high - stretch) + self.low
-        stretch.copy_(torch.where((mirrored > stretch) & (mirrored < self.limit), mirrored, stretch))
+        if math.isinf(self.limit):  # In few launches: thousands of sets are drawn while the device is held.
+            torch.maximum(mirrored, stretch, out=stretch)
+        else:
+            stretch.copy_(torch.where((mirrored > stretch) & (mirrored < self.limit), mirrored, stretch))
         if flat.data_ptr() != part.data_ptr():
             part.copy_(flat.view(part.shape))
 
