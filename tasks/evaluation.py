@@ -28,6 +28,7 @@ from tasks.watch import Superseded, Watch
 Pipeline = Callable[[Request, Callable[[Stage], None], Callable[[], bool], Callable[[bool], None]], Report]
 
 LOST_EXIT = 71
+NO_JOB = "no job"
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +45,10 @@ def evaluate(task: Any, *_: Any) -> str:
     # What is in a message of an earlier version is not looked at.
     message = Message(task.request.id, task.request.delivery_info["routing_key"])
     show = partial(stage_events().tell, task)
-    return execute(patient_records(), prompt_records(), message, task.request.hostname, run_pipeline, show)
+    verdict = execute(patient_records(), prompt_records(), message, task.request.hostname, run_pipeline, show)
+    if verdict != NO_JOB:
+        _get_ready()
+    return verdict
 
 
 def execute(
@@ -62,7 +66,7 @@ def execute(
     claim = records.claim(worker, own_model(), message)
     if claim is None:
         log.info("message %s: no job to begin", message.id)
-        return "no job"
+        return NO_JOB
     if claim.lacking is not None:
         publish_more(claim.lacking)
     with about(job_id=claim.job_id, attempt=claim.attempt, task_id=message.id):
@@ -142,15 +146,24 @@ def run_pipeline(
     from tasks.workbench import workbench
 
     try:
-        report = run(request, workbench(), progress, cancelled, so_far)
-        board.write(workbench().standbys_ready)
-        return report
+        return run(request, workbench(), progress, cancelled, so_far)
     except (JobCancelled, Superseded):
         raise
     except Exception as fault:
         if not workbench().device.usable:
             raise DeviceLost(f"the referee lost its device: {type(fault).__name__}: {fault}") from fault
         raise
+
+
+def _get_ready() -> None:
+    """What the next job would have to wait for, once this one's end is told."""
+    from tasks.workbench import workbench
+
+    try:
+        workbench().stock_up()
+        board.write(workbench().standbys_ready)
+    except Exception:
+        log.exception("not ready ahead of the next job, which does itself what is missing")
 
 
 @cache

@@ -45,7 +45,8 @@ class Standby:
 class Standbys:
     """`fork` gives a runner in a folder, `new_folder` such a folder, `quiet` a block in which nobody's windows run.
 
-    Each lives until it is taken or closed.
+    Each lives until it is taken or closed. `spare` are to choose from beside those that a job needs, and at most `room`
+    wait between jobs.
     """
 
     def __init__(
@@ -54,11 +55,14 @@ class Standbys:
         new_folder: Callable[[], Path],
         quiet: Callable[[Cancelled], AbstractContextManager[None]],
         spare: int = SPARE,
+        room: int = 0,
     ) -> None:
         self._fork = fork
         self._new_folder = new_folder
         self._quiet = quiet
         self._spare = spare
+        self._room = room
+        self._wanted = 0
         self._waiting: list[Standby] = []
 
     @property
@@ -74,6 +78,7 @@ class Standbys:
         are confined to the given folders.
         """
         self._bury()
+        self._wanted = max(self._wanted, len(folders) + self._spare)
         # As many as are to choose from, or else as many as are needed.
         for wanted in (len(folders) + self._spare, len(folders)):
             missing = wanted - len(self._waiting)
@@ -97,6 +102,17 @@ class Standbys:
             # The others of which that is not known would never be chosen, and leave the next job no choice.
             self._let_go([one for one in self._waiting if one.launch_ms is None])
         return taken
+
+    def stock_up(self) -> None:
+        """Where the next job would have too few to choose from: makes all that there is room for.
+
+        Several at once take little longer than one (docs/measurements.md), and nobody's windows run meanwhile: seldom
+        many costs the device less than often one. Raises KernelFault where the device has no room for them.
+        """
+        self._bury()
+        if len(self._waiting) < min(self._wanted, self._room):
+            made = self.make(self._room - len(self._waiting), lambda: False)
+            self._waiting = [*self._waiting, *made]
 
     def make(self, count: int, cancelled: Cancelled) -> list[Standby]:
         """So many with their contexts made, all at once, and what a launch costs in each."""

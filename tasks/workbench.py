@@ -5,13 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-
-import psutil
 
 from domain.fault import InfrastructureFault, KernelFault
 from domain.settings import settings
@@ -22,6 +20,7 @@ from profiling.ceilings import UNKNOWN, Ceilings, ceilings
 from profiling.device import Device
 from profiling.slots import Slots
 from profiling.window import Clock, GateClosed, Range
+from sandbox.census import parent_of
 from sandbox.session import Session
 from tasks.build_bench import BuildBench, deadline_in
 from tasks.device import detect
@@ -38,7 +37,7 @@ CONTEXTS = 7
 ARENA_SHARE = 4
 """By default a quarter of the device's memory is for inputs and outputs in all their copies, the rest for kernels."""
 
-STANDBYS_SHARE = 16
+STANDBYS_SHARE = 8
 """Of a device's memory, what contexts may take that only wait: a kernel may want the rest."""
 CONTEXT_BYTES = 512 << 20
 """Of one context with what it has loaded, on an H200 (docs/adr/0016)."""
@@ -61,7 +60,8 @@ class Workbench(BuildBench):
         self._null: Range | None = None
         self._ceilings: Ceilings | None = None
         self._measured_in_vain = False
-        self._standbys = Standbys(self._forked, self._new_folder, self.quiet, self._spare())
+        room = self._room()
+        self._standbys = Standbys(self._forked, self._new_folder, self.quiet, min(SPARE, room), room)
         self.card = CardMonitor(self.device.uuid)
         self.card_errors = CardErrors(self.device.uuid)
 
@@ -83,6 +83,14 @@ class Workbench(BuildBench):
             return [Standby(self._forked(folder, cancelled), folder) for folder in folders]
         known = self._ceilings
         return self._standbys.take(folders, known.launch_ms if known is not None else None, cancelled)
+
+    def stock_up(self) -> None:
+        """Between jobs: contexts for the next ones, so that they need not wait for theirs to be made."""
+        if self.device.is_cuda:
+            try:
+                self._standbys.stock_up()
+            except (KernelFault, InfrastructureFault) as fault:  # The next job makes its own.
+                log.warning("no contexts could be made ahead of the next job: %s", fault)
 
     def beneath(
         self, folder: Path, command: Sequence[str], deadline: float, cancelled: Callable[[], bool], *, gpu: bool
@@ -148,10 +156,20 @@ class Workbench(BuildBench):
                 raise InfrastructureFault(f"a fresh runner does not launch: {fault}") from fault
         return here - usual if usual is not None and here is not None else None
 
-    def own_pids(self) -> set[int]:
-        """Every process of this service on this node: none of them is a stranger on the card."""
-        worker = psutil.Process(os.getppid())
-        return {os.getpid(), worker.pid, *(child.pid for child in worker.children(recursive=True))}
+    def own_pids(self, among: Iterable[int]) -> set[int]:
+        """Those of them that are processes of this worker: none of them is a stranger on the card."""
+        worker = os.getppid()
+        parents: dict[int, int] = {}
+        own = set()
+        for pid in among:
+            # Upwards: whoever looks down from the worker reads of every process of the machine, and the device waits.
+            one = pid
+            while one not in (0, worker):
+                if one not in parents:
+                    parents[one] = parent_of(one)
+                one = parents[one]
+            own |= {pid} if one == worker else set()
+        return own
 
     def rest(self) -> None:
         """Between jobs: gives back what the last one made this process and its null runner take of the device."""
@@ -164,10 +182,10 @@ class Workbench(BuildBench):
             self._discard()
         self.device.release_memory()
 
-    def _spare(self) -> int:
-        """How many contexts may wait for a choice: all pool children's together take a small part of the device."""
+    def _room(self) -> int:
+        """How many contexts may wait between jobs: all pool children's together take a small part of the device."""
         share = self.device.memory // STANDBYS_SHARE // (settings().max_workers or USUAL_WORKERS)
-        return min(SPARE, share // CONTEXT_BYTES)
+        return share // CONTEXT_BYTES
 
     def _forked(self, folder: Path, cancelled: Callable[[], bool]) -> Session:
         return self.session(folder, gpu=True, deadline=FOREVER, cancelled=cancelled)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from importlib import import_module
 from importlib.util import find_spec
+from threading import Thread
 from typing import Any
 
 from billiard.exceptions import TimeLimitExceeded, WorkerLostError
@@ -168,6 +170,10 @@ def set_up_child(**_: Any) -> None:
     os.setpgid(0, 0)
     die_with_parent(os.getppid())
     board.write(None)
+    if device.detect().is_gpu:
+        # Seconds that its first job need not wait for. What starts processes is left to that job: they would end with
+        # the thread that has started them.
+        Thread(target=import_module, args=("tasks.pipeline",), daemon=True).start()
 
 
 def close_workbench(**_: Any) -> None:

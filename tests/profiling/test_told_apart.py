@@ -8,10 +8,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from domain.budget import Budget
 from profiling.plan import Plan
 from profiling.record import TimeRecord
 from profiling.speedup import LAUNCH_MS, WINDOW_MS, paired_speedup, pairs_half_width
 
+EFFORT = Budget.DEFAULT.effort
 JOBS = 400
 AT_MOST = 0.06
 """5 % and a standard error of so many jobs."""
@@ -28,7 +30,7 @@ def told_apart(noise: float, *, slower: float = 0.0, is_cuda: bool = True, num_t
 
 def _verdict(rng: np.random.Generator, noise: float, slower: float, is_cuda: bool, num_trials: int) -> str:
     records = [TimeRecord(CALLS, is_cuda=is_cuda, gated=is_cuda) for _ in range(2)]
-    plan = Plan(num_trials, precision=0.01, is_cuda=is_cuda)
+    plan = Plan(num_trials, EFFORT.precision, is_cuda=is_cuda, min_rounds=EFFORT.min_rounds)
     apart = rng.normal(0, WINDOW_MS, 2) + CALLS * rng.normal(0, LAUNCH_MS, 2) if is_cuda else (0.0, 0.0)
     for rounds in range(1, num_trials + 1):
         drift, null = rng.normal(0, 0.005), NULL + rng.normal(0, 0.001)
