@@ -26,6 +26,19 @@ LOOKED_INTO = 8
 """So many processes at once: it takes 15 ms for each that has torch. What more of them share counts for each."""
 
 
+@dataclass(frozen=True)
+class Used:
+    """What they have, in bytes."""
+
+    bytes: int
+    """By the numbers that were read, one process after the other."""
+    least: int
+    """Less what has changed hands meanwhile, and nothing where a process has ended.
+
+    What that one shared falls to those that are read after it, and was counted as its own before.
+    """
+
+
 @dataclass
 class Lent:
     """What the referee has lent to the processes: its memory, not theirs."""
@@ -43,16 +56,28 @@ class Lent:
             self.inodes.add((found.st_dev, found.st_ino))
 
 
-def used(pids: Collection[int], *, enough: int, named: Mapping[Inode, int], lent: Lent) -> int:
-    """In bytes; looked up, as far as the system lets us and they are few, where it may be more than `enough`.
+def used(pids: Collection[int], *, enough: int, named: Mapping[Inode, int], lent: Lent) -> Used:
+    """Looked up, as far as the system lets us and they are few, where it may be more than `enough`.
 
     `named` are files of theirs in shared memory, with what they take.
     """
+    each = {pid: at_most(pid) for pid in pids}
     held = _held(pids, named, lent)
-    most = sum(map(at_most, pids)) + sum(held.values())
+    most = sum(each.values()) + sum(held.values())
     if most <= enough:
-        return most
-    return _exactly(pids, held, lent) if len(pids) <= LOOKED_INTO else most - lent.bytes
+        return Used(most, most)
+    if len(pids) > LOOKED_INTO:
+        return Used(most - lent.bytes, most - lent.bytes)
+    found = _exactly(pids, held, lent)
+    return Used(found, max(0, found - _changed(each, found)))
+
+
+def _changed(before: Mapping[int, int], everything: int) -> int:
+    """How much more or less each of them has than before; everything where one has ended."""
+    now = {pid: at_most(pid) for pid in before}
+    if any(before[pid] and not now[pid] for pid in before):
+        return everything
+    return sum(abs(now[pid] - before[pid]) for pid in before)
 
 
 def at_most(pid: int) -> int:

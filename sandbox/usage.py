@@ -12,12 +12,15 @@ from pathlib import Path
 from domain.fault import KernelFault
 from domain.result import Status
 from sandbox import census, host_memory, identity, scratch
-from sandbox.host_memory import Lent
+from sandbox.host_memory import Lent, Used
 from sandbox.limits import MAX_PROCESSES
 
 FAMILY_EVERY_S = 0.1
 FOLDER_EVERY_S = 1.0
 AT_LEAST_EVERY_S = 3.0
+
+LOOKS = 3
+"""At a family that seems to have too much and changes while it is read. One that never keeps still has too much."""
 
 
 class Usage:
@@ -40,14 +43,23 @@ class Usage:
         """
         much = host_memory.at_most(self._pid) - self.lent.bytes > self._memory_limit
         if now - self._family_at > (FAMILY_EVERY_S if idle or much else AT_LEAST_EVERY_S):
-            if self._family_bytes() > self._memory_limit:
+            if self._has_too_much():
                 raise _too_much(f"used more than {self._memory_limit >> 20} MiB of host memory")
             self._family_at = time.monotonic()  # It may have taken a while.
         if now - self._folder_at > (FOLDER_EVERY_S if idle else AT_LEAST_EVERY_S):
             self._folder_at = now
             self._check_folder()
 
-    def _family_bytes(self) -> int:
+    def _has_too_much(self) -> bool:
+        for _ in range(LOOKS):
+            used = self._used()
+            if used.bytes <= self._memory_limit:
+                return False
+            if used.least > self._memory_limit:
+                break
+        return True
+
+    def _used(self) -> Used:
         family = census.family(self._pid)
         if sum(map(census.threads, family)) > MAX_PROCESSES:
             raise _too_much(f"had more than {MAX_PROCESSES} processes and threads")

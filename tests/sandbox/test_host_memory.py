@@ -78,7 +78,7 @@ def start() -> Iterator[Start]:
 
 
 def used(pids: set[int], *, enough: int = 0, lent: Lent | None = None) -> int:
-    return host_memory.used(pids, enough=enough, named={}, lent=lent or Lent())
+    return host_memory.used(pids, enough=enough, named={}, lent=lent or Lent()).bytes
 
 
 @pytest.mark.parametrize(
