@@ -52,6 +52,6 @@ OTHER_DISTRIBUTIONS, OTHER_WEIGHTS, FLOAT64 = "other_distributions", "other_weig
 
 _EFFORTS = {
     Budget.QUICK: Effort(0.05, 20, 4, 0.25, 0.5, 2, left_out=(OTHER_DISTRIBUTIONS, OTHER_WEIGHTS, FLOAT64)),
-    Budget.DEFAULT: Effort(0.01, 100, 4, 1.0, 1.0, 5),
+    Budget.DEFAULT: Effort(0.01, 100, 6, 1.0, 1.0, 5),
     Budget.PRECISE: Effort(0.002, 1000, 20, 10.0, 1.0, 20),
 }

@@ -43,10 +43,14 @@ class Misfit:
 
 @dataclass(frozen=True)
 class Believed:
-    """The time to report in ms, and why it is not the windows' where it is not."""
+    """The time to report in ms, and why it is not the windows' where it is not.
+
+    `unsure` where more single calls may show that it should be theirs.
+    """
 
     time_ms: float
     flag: str | None = None
+    unsure: bool = False
 
 
 def events_misfit(misfits: Sequence[Misfit], windows: int) -> str | None:
@@ -71,11 +75,10 @@ def believed(window_ms: float, window_error_ms: float, single_ms: float, single_
     All in ms per call, null rounds of the same kind taken off, errors as standard errors of the mean.
     """
     gap = single_ms - window_ms
-    apart = max(
-        ERRORS_APART * math.hypot(window_error_ms, single_error_ms), SHARE_APART * max(single_ms, window_ms), DRIFT_MS
-    )
-    if not gap > apart:
+    if not gap > max(SHARE_APART * max(single_ms, window_ms), DRIFT_MS):
         return Believed(window_ms)
+    if not gap > ERRORS_APART * math.hypot(window_error_ms, single_error_ms):
+        return Believed(window_ms, unsure=True)
     return Believed(
         single_ms,
         f"a call by itself takes {duration(single_ms)} ± {duration(single_error_ms)}, in a window of many only "

@@ -134,6 +134,14 @@ class TimeRecord:
         return half_width(net[undisturbed(net)])
 
     @property
+    def wants_singles(self) -> bool:
+        """Whether more windows of one call may tell what these leave open.
+
+        Not without the gate, where an honest call by itself may well take longer (`_single_call`).
+        """
+        return self.gated and self._single_call(self.net_ms[undisturbed(self.net_ms)] / self.calls).unsure
+
+    @property
     def correction(self) -> float:
         """By what the windows' time is to be multiplied where a single call takes longer beyond doubt; else 1."""
         windows = self.net_ms[undisturbed(self.net_ms)] / self.calls

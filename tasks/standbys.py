@@ -104,15 +104,11 @@ class Standbys:
         return taken
 
     def stock_up(self) -> None:
-        """Where the next job would have too few to choose from: makes all that there is room for.
-
-        Several at once take little longer than one (docs/measurements.md), and nobody's windows run meanwhile: seldom
-        many costs the device less than often one. Raises KernelFault where the device has no room for them.
-        """
+        """As many as a job has to choose from, as far as there is room. Raises KernelFault where there is none."""
         self._bury()
-        if len(self._waiting) < min(self._wanted, self._room):
-            made = self.make(self._room - len(self._waiting), lambda: False)
-            self._waiting = [*self._waiting, *made]
+        missing = min(self._wanted, self._room) - len(self._waiting)
+        if missing > 0:
+            self._waiting = [*self._waiting, *self.make(missing, lambda: False)]
 
     def make(self, count: int, cancelled: Cancelled) -> list[Standby]:
         """So many with their contexts made, all at once, and what a launch costs in each."""

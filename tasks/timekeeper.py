@@ -24,8 +24,7 @@ from tasks.places import relocate
 from tasks.rounds import Rounds
 
 RESERVE_S = 1.0
-SINGLE_ROUNDS = 4
-MAX_REPEATS = 3
+SINGLE_ROUNDS, MOST_SINGLE_ROUNDS, MAX_REPEATS = 4, 24, 3
 COPIED_EACH = "calls answer in the same memory: each answer is copied before the next call, on the kernel's time"
 
 INTERPRETED = (
@@ -147,7 +146,6 @@ class Timekeeper:
         gated = rehearsal is not None
         # Behind the gate a launch costs the device's time, else the host's.
         shift_ms = contender.launch_shift_ms if gated else 0.0
-        said = [] if shift_ms is not None else [LAUNCHES_UNKNOWN]
         launches = contender.probe.launches if contender.probe is not None else None
         return TimeRecord(
             calls,
@@ -156,7 +154,7 @@ class Timekeeper:
             launch_shift_ms=shift_ms or 0.0,
             launches=launches,
             charged=contender is self.rounds.candidate,
-            flags=said,
+            flags=[] if shift_ms is not None else [LAUNCHES_UNKNOWN],
         )
 
     def _windows(self, slots: dict[str, Slots], records: dict[str, TimeRecord]) -> None:
@@ -200,8 +198,7 @@ class Timekeeper:
             record = records[contender.role]
             # Host clocks cost nothing between calls; events on the device do, so only the first windows have them.
             window = self._shoot(contender, slots, record, marked=marked or not record.is_cuda)
-            note = record.warm_up if marked else record.add
-            note(window, null[contender.role])
+            (record.warm_up if marked else record.add)(window, null[contender.role])
             windows[contender.role] = window
             self._readings.append(self.bench.card.sample())
             reason = reason or throttled(self._readings[-1])
@@ -233,7 +230,10 @@ class Timekeeper:
             return
         slots = self.rounds.slots(1)
         self._warm_null(slots)
-        for _ in range(SINGLE_ROUNDS):
+        for taken in range(MOST_SINGLE_ROUNDS):
+            in_time = time.monotonic() + RESERVE_S < self.rounds.deadline
+            if taken >= SINGLE_ROUNDS and not (in_time and any(each.wants_singles for each in records.values())):
+                return
             self._relocate(slots, records)
             self.rounds.fill(slots)
             null = self._null_windows(slots, records)

@@ -80,6 +80,26 @@ def test_without_the_gate_the_shortest_single_call_counts(gated: bool, single_ms
     assert timing.trusted_ms == pytest.approx(0.28 if not flagged else 0.505 if gated else 5.0)
 
 
+@pytest.mark.parametrize(
+    ("single_ms", "gated", "wanted"),
+    [
+        ([0.30, 0.29, 0.30, 0.30], True, False),  # As in a window, but for what may differ honestly.
+        ([0.30, 0.60, 0.28, 0.50], True, True),
+        ([0.30, 0.60, 0.28, 0.50], False, False),
+        ([0.50, 0.51, 0.50, 0.50], True, False),  # Told already.
+    ],
+)
+def test_more_single_calls_are_wanted_where_four_leave_it_open(
+    single_ms: list[float], gated: bool, wanted: bool
+) -> None:
+    made = TimeRecord(10, is_cuda=True, gated=gated)
+    for _ in range(6):
+        made.add(window(2.96), Clock(0.16, 0.1))
+    for single in single_ms:
+        made.add_single(window(0.16 + single), Clock(0.16, 0.1))
+    assert made.wants_singles is wanted
+
+
 def test_on_the_host_null_windows_that_differ_excuse_event_times_that_do_not_fit() -> None:
     def made(*null_ms: float) -> TimeRecord:
         host = TimeRecord(2, is_cuda=False, gated=False)
