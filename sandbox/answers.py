@@ -15,7 +15,7 @@ from domain.dtype import ITEM_BYTES
 from domain.fault import KernelFault
 from domain.result import Status
 from domain.value import MAX_DEPTH, CodecError, TensorRef
-from sandbox.arena import Arena, describe
+from sandbox.arena import Arena, describe, view
 
 
 def tensors_of(result: Any, target: Target) -> list[torch.Tensor]:
@@ -61,6 +61,15 @@ def portable(value: Any, target: Target) -> tuple[Any, list[torch.Tensor]]:
         return describe(kept[-1])
 
     return values.encode(values.replace(value, torch.Tensor, keep)), kept
+
+
+def put(tensors: list[torch.Tensor], memory: torch.Tensor, refs: list[TensorRef], count: int, step: int) -> None:
+    """Copies the tensors of so many values of one form, all together as `deliver` does.
+
+    The first one's to where those lie, each next one's `step` bytes behind the last one's.
+    """
+    places = [view(memory, ref.times(count, step)).unbind() for ref in refs]
+    torch._foreach_copy_([place for each in zip(*places, strict=True) for place in each], tensors)
 
 
 def outside(arena: Arena | None, tensors: list[torch.Tensor]) -> list[torch.Tensor]:

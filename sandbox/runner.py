@@ -20,8 +20,8 @@ from domain import value as values
 from domain.value import TensorRef
 from sandbox import arena as arenas
 from sandbox.answer_memory import AnswerMemory
-from sandbox.answers import outside, portable, tensors_of
-from sandbox.arena import Arena, argument, view
+from sandbox.answers import outside, portable, put, tensors_of
+from sandbox.arena import Arena, argument
 from sandbox.assignment import assignment
 from sandbox.channel import Channel, Message
 from sandbox.cuda import Gate
@@ -76,8 +76,7 @@ class Runner:
     def load(self, message: Message) -> Message:
         """Makes the kernel callable."""
         kernel, self.target = assignment(message)
-        given = message["artifact"]
-        artifact = Artifact(facts=given["facts"], deferred=given["deferred"], log=given["log"])
+        artifact = Artifact(**message["artifact"])
         init = values.decode(message["init"])
         if init is not None and not isinstance(init, list):
             raise ValueError("init is a list of constructor arguments")
@@ -97,7 +96,7 @@ class Runner:
         return {"op": "ok"}
 
     def inputs(self, message: Message) -> Message:
-        """The source's own inputs for each seed, else inferred ones; their tensors are retained for `export`."""
+        """The source's own inputs for each seed, else inferred ones, for `export`; what is alike is told once."""
         made: list[list[Any]] = []
         note = None
         for seed in message["seeds"]:
@@ -108,7 +107,9 @@ class Runner:
             if own is None:
                 return {"op": "value", "value": None, "note": None}
             made.append(own)
-        return {"op": "value", "value": self._retain(made), "note": note}
+        sets = self._retain(made)
+        alike = all(one == sets[0] for one in sets)
+        return {"op": "value", "value": sets[0] if alike else sets, "alike": alike, "note": note}
 
     def state(self, message: Message) -> Message:
         """The weights, and which of them are parameters; retained for `export`."""
@@ -118,8 +119,7 @@ class Runner:
     def export(self, message: Message) -> Message:
         """Copies the retained tensors into the arena where the referee says."""
         refs = values.leaves(values.decode(message["refs"]), TensorRef)
-        for tensor, ref in zip(self.retained, refs, strict=True):
-            view(self._memory, ref).copy_(tensor)
+        put(self.retained, self._memory, refs, int(message["count"]), int(message["step"]))
         self._synchronize()
         self.retained = []
         return {"op": "ok"}

@@ -106,7 +106,7 @@ class Session:
     def inputs(self, seeds: list[int], *, infer: bool) -> tuple[list[list[Any]] | None, str | None]:
         """The source's own inputs under each seed, else inferred ones and what was inferred; None if it has none."""
         answer = self.runner.request({"op": "inputs", "seeds": seeds, "infer": infer})
-        made = self._fetch(answer)
+        made = self._fetch_all(answer, len(seeds)) if answer.get("alike") is True else self._fetch(answer)
         note = answer.get("note")
         if not isinstance(made, list) or len(made) != len(seeds) or not all(isinstance(one, list) for one in made):
             return None, None
@@ -239,6 +239,10 @@ class Session:
 
     def _fetch(self, answer: Message) -> Any:
         """A value that the runner retains, copied by way of the arena into private memory."""
+        return self._fetch_all(answer, 1)[0]
+
+    def _fetch_all(self, answer: Message, count: int) -> list[Any]:
+        """So many values of one form, of which the answer has the first."""
         tree = self._decoded(answer.get("value"))
         end = 0
 
@@ -251,14 +255,16 @@ class Session:
         tree = values.replace(tree, TensorRef, put)
         refs = values.leaves(tree, TensorRef)
         if not refs:
-            return tree
+            return [tree] * count
         # By elements, not by bytes: an expanded tensor has many in little memory, and is looked at one by one.
-        self._admit(sum(math.prod(ref.shape) * ITEM_BYTES[ref.dtype] for ref in refs))
-        arena = self.reserve(end)
-        self.runner.request({"op": "export", "refs": values.encode(refs)})
-        private = arena.bytes[:end].clone()
+        self._admit(count * sum(math.prod(ref.shape) * ITEM_BYTES[ref.dtype] for ref in refs))
+        size = count * end
+        arena = self.reserve(size)
+        self.runner.request({"op": "export", "refs": values.encode(refs), "count": count, "step": end})
+        private = arena.bytes[:size].clone()
         self.synchronize()
-        return values.replace(tree, TensorRef, lambda ref: view(private, ref))
+        sets = zip(*(view(private, ref.times(count, end)).unbind() for ref in refs), strict=True)
+        return [_filled(tree, tensors) for tensors in sets]
 
     def _admit(self, size: int) -> None:
         if size > self._arena_limit:
@@ -277,3 +283,9 @@ class Session:
             raise KernelFault(
                 Status.UNSUPPORTED, f"a value of the kernel cannot cross to the referee: {error}"
             ) from error
+
+
+def _filled(tree: Any, tensors: Iterable[torch.Tensor]) -> Any:
+    """The value with those tensors in the places of its references, in their order."""
+    each = iter(tensors)
+    return values.replace(tree, TensorRef, lambda _: next(each))

@@ -28,6 +28,8 @@ costs more than what it does."""
 SMALL = 1 << 19
 """Elements at most of an output that shares a look for equal bits with others of its size on a GPU: one at each costs
 more than it saves."""
+CPU_SMALL = 1 << 14
+"""The same on the CPU, where stacking them is two passes more."""
 CPU_BATCH = 1 << 18
 """The same on the CPU, where nothing is launched: temporaries of 2 MiB stay in its caches (docs/measurements.md)."""
 
@@ -61,7 +63,8 @@ def _of_one_form(calls: list[Call], requested: Tolerance) -> list[CallComparison
     largest = max(tensor.numel() * (1 + tensor.is_complex()) for tensor in calls[0][0])
     on_cpu = calls[0][0][0].is_cpu
     size = max(1, (CPU_BATCH if on_cpu else BATCH) // max(1, largest))
-    alike = _alike(calls) if on_cpu or largest > SMALL else _small_alike(calls, size)
+    small = largest <= (CPU_SMALL if on_cpu else SMALL)
+    alike = _small_alike(calls, size) if small and len(calls) > 1 else _alike(calls)
     unlike = [number for number, outputs in enumerate(alike) if not all(outputs)]
     found: dict[int, CallComparison] = {}
     for first in range(0, len(unlike), size):

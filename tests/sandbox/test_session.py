@@ -58,6 +58,42 @@ def test_the_sources_own_inputs_come_out_as_private_copies(session, folder):
     assert torch.equal(first[0], again[0]) and not torch.equal(first[0], other[0])
 
 
+EVERY_FORM = """
+def get_inputs():
+    number = int(torch.randint(0, 100, ()))
+    wide = torch.full((2, 6), float(number))
+    return [
+        wide[:, ::2], torch.tensor(number), torch.empty(0, 3), (torch.tensor([True, False]), {"t": wide.t()}),
+        torch.full((3,), number % 8).to(torch.float8_e4m3fn), torch.full((2,), number * 1j),
+        wide[:1].expand(4, 6), 5, SAID
+    ]
+def kernel_fn(*args): return args[0]
+"""
+
+
+@pytest.mark.parametrize("said", ["'alike'", "number", "[torch.ones(number % 3)]"])
+def test_several_sets_come_out_whether_or_not_they_are_of_one_form(session, folder, said):
+    runner = session()
+    load(runner, Kernel(EVERY_FORM.replace("SAID", said), KernelType.TORCH), folder)
+    made, _ = runner.inputs(list(range(40)), infer=False)
+    assert made is not None and len(made) == 40
+    numbers = [int(one[1]) for one in made]
+    assert len(set(numbers)) > 10
+    for number, one in zip(numbers, made, strict=True):
+        columns, _, empty, (flags, more), small, complexes, expanded, five, told = one
+        assert columns.shape == (2, 3) and (columns == number).all() and empty.shape == (0, 3) and five == 5
+        assert flags.tolist() == [True, False] and more["t"].shape == (6, 2) and (more["t"] == number).all()
+        assert small.float().tolist() == [number % 8] * 3 and complexes.tolist() == [number * 1j] * 2
+        assert expanded.shape == (4, 6) and (expanded == number).all()
+        if isinstance(told, list):
+            assert len(told[0]) == number % 3
+        else:
+            assert told == {"number": number, "'alike'": "alike"}[said]
+    first, second = (one[0] for one in made[:2])
+    first.fill_(1000)
+    assert (second == numbers[1]).all(), "no set shares memory with another"
+
+
 @pytest.mark.parametrize(
     ("body", "status", "says"),
     [
