@@ -88,16 +88,19 @@ def encode(value: Any) -> Any:
     )
 
 
-def decode(wire: Any) -> Value:
-    """The value of an untrusted JSON form; raises CodecError for anything but what `encode` writes."""
-    budget = [MAX_NODES]
+def decode(wire: Any, copies: int = 1) -> Value:
+    """The value of an untrusted JSON form; raises CodecError for anything but what `encode` writes.
+
+    Of what is to be copied so many times, all copies together have no more nodes than one value may.
+    """
+    budget = [MAX_NODES // max(copies, 1)]
     return _decode(wire, MAX_DEPTH, budget)
 
 
 def _decode(wire: Any, depth: int, budget: list[int]) -> Value:
     budget[0] -= 1
     if depth < 0 or budget[0] < 0:
-        raise CodecError(f"a value has at most {MAX_NODES} nodes, {MAX_DEPTH} deep")
+        raise CodecError(f"a value has at most {MAX_NODES} nodes in all its copies, {MAX_DEPTH} deep")
     match wire:
         case None | bool() | float():
             return wire
@@ -140,8 +143,9 @@ def _tensor(wire: dict[str, Any]) -> TensorRef:
     if type(offset) is not int or not 0 <= offset <= MAX_BYTES:
         raise CodecError("tensor offset out of range")
     ref = TensorRef(dtype, shape, strides, offset)
-    if ref.span > MAX_BYTES:
-        raise CodecError(f"a tensor spans at most {MAX_BYTES} bytes")
+    # The sizes beside one that is 0 too: torch multiplies them all.
+    if max(ref.span, math.prod(size for size in shape if size)) > MAX_BYTES:
+        raise CodecError(f"a tensor spans at most {MAX_BYTES} bytes, and has no more elements")
     return ref
 
 

@@ -108,7 +108,7 @@ class Runner:
                 return {"op": "value", "value": None, "note": None}
             made.append(own)
         sets = self._retain(made)
-        alike = all(one == sets[0] for one in sets)
+        alike = len(set(map(repr, sets))) == 1  # -0.0, 0 and False are equal, and different arguments.
         return {"op": "value", "value": sets[0] if alike else sets, "alike": alike, "note": note}
 
     def state(self, message: Message) -> Message:

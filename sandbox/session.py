@@ -243,7 +243,7 @@ class Session:
 
     def _fetch_all(self, answer: Message, count: int) -> list[Any]:
         """So many values of one form, of which the answer has the first."""
-        tree = self._decoded(answer.get("value"))
+        tree = self._decoded(answer.get("value"), count)
         end = 0
 
         def put(ref: TensorRef) -> TensorRef:
@@ -276,9 +276,9 @@ class Session:
     def _assignment(self, kernel: Kernel) -> Message:
         return {"kernel": kernel.to_wire(), "target": asdict(self.target)}
 
-    def _decoded(self, wire: Any) -> Any:
+    def _decoded(self, wire: Any, copies: int = 1) -> Any:
         try:
-            return values.decode(wire)
+            return values.decode(wire, copies)
         except CodecError as error:
             raise KernelFault(
                 Status.UNSUPPORTED, f"a value of the kernel cannot cross to the referee: {error}"

@@ -72,6 +72,7 @@ def test_untrusted_bytes_decode_or_are_refused(wire):
         {"$": "tensor", "dtype": "float32", "shape": [-1], "strides": [1], "offset": 0},
         {"$": "tensor", "dtype": "float32", "shape": [2], "strides": [1], "offset": -4},
         {"$": "tensor", "dtype": "float32", "shape": [1 << 40, 1 << 40], "strides": [1 << 40, 1], "offset": 0},
+        {"$": "tensor", "dtype": "float32", "shape": [1 << 40, 1 << 40, 0], "strides": [0, 0, 0], "offset": 0},
         {"$": "tensor", "dtype": ["float32"], "shape": [2], "strides": [1], "offset": 0},
         {"$": "tensor", "dtype": "float32", "shape": [True], "strides": [1], "offset": 0},
         {"$": "pickle", "items": []},
@@ -86,6 +87,12 @@ def test_untrusted_bytes_decode_or_are_refused(wire):
 def test_refused(wire):
     with pytest.raises(CodecError):
         decode(wire)
+
+
+def test_copies_have_no_more_nodes_than_a_value():
+    assert decode([0] * 999, copies=65) == [0] * 999
+    with pytest.raises(CodecError, match="in all its copies"):
+        decode([0] * 999, copies=66)
 
 
 @pytest.mark.parametrize("value", [2**64, -(2**63) - 1])

@@ -94,6 +94,50 @@ def test_several_sets_come_out_whether_or_not_they_are_of_one_form(session, fold
     assert (second == numbers[1]).all(), "no set shares memory with another"
 
 
+@pytest.mark.parametrize(("even", "odd"), [("0.0", "-0.0"), ("1", "True"), ("2", "2.0")])
+def test_sets_of_equal_numbers_that_are_different_arguments_stay_so(session, folder, even, odd):
+    runner = session()
+    source = f"""
+import torch
+from itertools import count
+drawn = count()
+def get_inputs(): return [torch.rand(2), {odd} if next(drawn) % 2 else {even}]
+def kernel_fn(x, y): return x
+"""
+    load(runner, Kernel(source, KernelType.TORCH), folder)
+    made, _ = runner.inputs([1, 2, 3], infer=False)
+    assert made is not None
+    assert [repr(one[1]) for one in made] == [even, odd, even]
+
+
+@pytest.mark.parametrize(
+    ("said", "status"),
+    [
+        ("[dict(TENSOR, shape=[1 << 40, 1 << 40, 0])]", Status.UNSUPPORTED),
+        ("[dict(TENSOR, shape=[1, 1, 0])] * 2000", Status.UNSUPPORTED),
+        ("[dict(TENSOR, shape=[1 << 30, 1, 1])]", Status.OUT_OF_MEMORY),
+        ("5", None),
+        ("{'$': 'dict', 'items': [['a', dict(TENSOR, shape=[1, 1, 1])]]}", None),
+    ],
+)
+def test_sets_that_a_runner_makes_up_are_its_fault_or_none(session, folder, said, status):
+    runner = session()
+    source = f"""
+from sandbox.runner import Runner
+TENSOR = {{"$": "tensor", "dtype": "float32", "strides": [0, 0, 0], "offset": 0}}
+Runner.inputs = lambda runner, message: {{"op": "value", "alike": True, "value": {said}}}
+Runner.export = lambda runner, message: {{"op": "ok"}}
+def kernel_fn(x): return x
+"""
+    load(runner, Kernel(source, KernelType.TORCH), folder)
+    if status is None:
+        assert runner.inputs(list(range(64)), infer=False) == (None, None)
+        return
+    with pytest.raises(KernelFault) as caught:
+        runner.inputs(list(range(64)), infer=False)
+    assert caught.value.status is status
+
+
 @pytest.mark.parametrize(
     ("body", "status", "says"),
     [
