@@ -96,7 +96,8 @@ def _small_alike(calls: list[Call], size: int) -> list[list[bool]]:
     alike: list[list[bool]] = []
     for first in range(0, len(calls), size):
         some = calls[first : first + size]
-        rows = [_stacked([(expected[index], actual[index]) for expected, actual in some]) for index in outputs]
+        # One output after the other: `size` bounds what the stacks of one take.
+        rows = (_stacked([(expected[index], actual[index]) for expected, actual in some]) for index in outputs)
         differing = torch.stack([(want != got).any(dim=-1) for want, got in rows], dim=-1)
         alike += [[not each for each in one] for one in differing.tolist()]
     return alike
