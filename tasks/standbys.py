@@ -108,7 +108,9 @@ class Standbys:
         self._bury()
         missing = min(self._wanted, self._room) - len(self._waiting)
         if missing > 0:
-            self._waiting = [*self._waiting, *self.make(missing, lambda: False)]
+            made = self.make(missing, lambda: False)
+            # Only now: whoever waited may have gone meanwhile, as in `take`.
+            self._waiting = [*self._waiting, *made]
 
     def make(self, count: int, cancelled: Cancelled) -> list[Standby]:
         """So many with their contexts made, all at once, and what a launch costs in each."""

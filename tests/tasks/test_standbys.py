@@ -94,6 +94,20 @@ def test_those_that_went_with_their_zygote_are_not_handed_out() -> None:
     assert all(one.session.runner.alive for one in standbys._waiting)
 
 
+def test_those_that_went_with_their_zygote_between_jobs_do_not_wait_on() -> None:
+    standbys = Standbys(lambda _, __: cast(Session, Waiting(1.7e-3)), lambda: NOWHERE, lambda _: nullcontext(), 3, 8)
+    standbys.take([NOWHERE, NOWHERE], None, never)
+    assert standbys.ready == 3
+
+    def fork(_: object, __: object) -> Session:
+        standbys.close()
+        return cast(Session, Waiting(1.7e-3))
+
+    standbys._fork = fork
+    standbys.stock_up()
+    assert standbys._waiting and all(one.session.runner.alive for one in standbys._waiting)
+
+
 def test_where_there_is_room_for_no_more_a_job_gets_what_it_needs() -> None:
     room = [2]
 
