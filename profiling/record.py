@@ -65,6 +65,7 @@ class TimeRecord:
     card: dict[str, Any] | None = None
     stopped: Stop | None = None
     slowed: float = 1.0
+    _single_null_ms: list[float] = field(default_factory=list)
     _marked: list[tuple[float, list[float]]] = field(default_factory=list)
 
     def warm_up(self, window: Window, null: Clock) -> None:
@@ -82,6 +83,7 @@ class TimeRecord:
     def add_single(self, window: Window, null: Clock) -> None:
         """A window of one call, and the null window of one call beside it."""
         self.single_ms.append(window.elapsed_ms - null.elapsed_ms)
+        self._single_null_ms.append(null.elapsed_ms)
 
     def drop_last(self) -> None:
         """The last window is to be taken again."""
@@ -203,8 +205,11 @@ class TimeRecord:
         single = np.asarray(self.single_ms)
         # Without the gate a call by itself waits for a host that has just woken, which can double what it takes; none
         # takes less than its own work, as each is given inputs that nobody has seen.
-        streamed = self.is_cuda and not self.gated
-        typical = float(single.min() if streamed else np.median(single))
+        typical = float(np.median(single))
+        if self.is_cuda and not self.gated:
+            # Less the usual null window: the shortest difference may be one with a null window that was held up.
+            null = np.asarray(self._single_null_ms)
+            typical = float((single + null).min() - np.median(null))
         return believed(level, standard_error(windows), typical, standard_error(single))
 
     def _note_marks(self, window: Window, null: Clock) -> None:

@@ -80,6 +80,18 @@ def test_without_the_gate_the_shortest_single_call_counts(gated: bool, single_ms
     assert timing.trusted_ms == pytest.approx(0.28 if not flagged else 0.505 if gated else 5.0)
 
 
+@pytest.mark.parametrize("gated", [True, False])
+def test_one_slow_null_window_makes_no_single_call_short(gated: bool) -> None:
+    made = TimeRecord(10, is_cuda=True, gated=gated)
+    for _ in range(6):
+        made.add(window(2.96), Clock(0.16, 0.1))
+    for null_ms in (0.16, 0.16, 0.38, 0.16):
+        made.add_single(window(0.16 + 0.6), Clock(null_ms, 0.1))
+    timing = made.timing("cold")
+    assert any("calls share work" in flag for flag in timing.flags)
+    assert timing.trusted_ms == pytest.approx(0.6)
+
+
 @pytest.mark.parametrize(
     ("single_ms", "gated", "wanted"),
     [
