@@ -220,9 +220,8 @@ class Timekeeper:
                 relocate(contender, slots[contender.role], records[contender.role])
 
     def _half_width(self, records: dict[str, TimeRecord]) -> float:
-        if len(self.contenders) > 1:
-            return pairs_half_width(*(records[c.role] for c in self.contenders))
-        return next(iter(records.values())).half_width
+        each = list(records.values())
+        return pairs_half_width(*each) if len(each) > 1 else each[0].half_width
 
     def _single_calls(self, records: dict[str, TimeRecord]) -> None:
         """Windows of one call: against a kernel that does the work of all of a window's calls in one of them."""
@@ -230,8 +229,9 @@ class Timekeeper:
             return
         slots = self.rounds.slots(1)
         self._warm_null(slots)
+        began = time.monotonic()
         for taken in range(MOST_SINGLE_ROUNDS):
-            in_time = time.monotonic() + RESERVE_S < self.rounds.deadline
+            in_time = 2 * time.monotonic() - began + RESERVE_S < self.rounds.deadline
             if taken >= SINGLE_ROUNDS and not (in_time and any(each.wants_singles for each in records.values())):
                 return
             self._relocate(slots, records)

@@ -163,8 +163,9 @@ class Workbench(BuildBench):
         own = set()
         for pid in among:
             # Upwards: whoever looks down from the worker reads of every process of the machine, and the device waits.
-            one = pid
-            while one not in (0, worker):
+            one, seen = pid, {0, worker}
+            while one not in seen:
+                seen.add(one)  # A pid may come again above itself, as another's, while they are read.
                 if one not in parents:
                     parents[one] = parent_of(one)
                 one = parents[one]
