@@ -17,6 +17,8 @@ from domain.result import Status
 from domain.value import MAX_DEPTH, CodecError, TensorRef
 from sandbox.arena import Arena, describe, view
 
+SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
+
 
 def tensors_of(result: Any, target: Target) -> list[torch.Tensor]:
     """The tensors of a nested answer, depth first, numbers as 0-d tensors; None and text carry no answer.
@@ -45,8 +47,7 @@ def deliver(answers: list[list[torch.Tensor]], slots: list[list[torch.Tensor]]) 
                 raise _changed(f"{place.dtype} {tuple(place.shape)}", f"{tensor.dtype} {tuple(tensor.shape)}")
             sources.append(tensor)
             targets.append(place)
-    if targets:
-        torch._foreach_copy_(targets, sources)
+    _copy_all(targets, sources)
 
 
 def portable(value: Any, target: Target) -> tuple[Any, list[torch.Tensor]]:
@@ -69,7 +70,19 @@ def put(tensors: list[torch.Tensor], memory: torch.Tensor, refs: list[TensorRef]
     The first one's to where those lie, each next one's `step` bytes behind the last one's.
     """
     places = [view(memory, ref.times(count, step)).unbind() for ref in refs]
-    torch._foreach_copy_([place for each in zip(*places, strict=True) for place in each], tensors)
+    _copy_all([place for each in zip(*places, strict=True) for place in each], tensors)
+
+
+def _copy_all(targets: list[torch.Tensor], sources: list[torch.Tensor]) -> None:
+    """Each source to its target, of the same type."""
+    if targets:
+        torch._foreach_copy_(list(map(_copied_as, targets)), list(map(_copied_as, sources)))
+
+
+def _copied_as(tensor: torch.Tensor) -> torch.Tensor:
+    """The same memory as a type that PyTorch copies many tensors of at once on a GPU: no wide unsigned one is."""
+    signed = SIGNED.get(tensor.dtype)
+    return tensor if signed is None else tensor.view(signed)
 
 
 def outside(arena: Arena | None, tensors: list[torch.Tensor]) -> list[torch.Tensor]:

@@ -64,6 +64,7 @@ def get_inputs():
     wide = torch.full((2, 6), float(number))
     return [
         wide[:, ::2], torch.tensor(number), torch.empty(0, 3), (torch.tensor([True, False]), {"t": wide.t()}),
+        torch.full((3,), number, dtype=torch.uint16).expand(2, 3)[:, ::2], torch.full((), number, dtype=torch.uint64),
         torch.full((3,), number % 8).to(torch.float8_e4m3fn), torch.full((2,), number * 1j),
         wide[:1].expand(4, 6), 5, SAID
     ]
@@ -80,9 +81,10 @@ def test_several_sets_come_out_whether_or_not_they_are_of_one_form(session, fold
     numbers = [int(one[1]) for one in made]
     assert len(set(numbers)) > 10
     for number, one in zip(numbers, made, strict=True):
-        columns, _, empty, (flags, more), small, complexes, expanded, five, told = one
+        columns, _, empty, (flags, more), shorts, longs, small, complexes, expanded, five, told = one
         assert columns.shape == (2, 3) and (columns == number).all() and empty.shape == (0, 3) and five == 5
         assert flags.tolist() == [True, False] and more["t"].shape == (6, 2) and (more["t"] == number).all()
+        assert shorts.dtype is torch.uint16 and shorts.tolist() == [[number] * 2] * 2 and longs.item() == number
         assert small.float().tolist() == [number % 8] * 3 and complexes.tolist() == [number * 1j] * 2
         assert expanded.shape == (4, 6) and (expanded == number).all()
         if isinstance(told, list):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from domain.dtype import ITEM_BYTES
 from domain.request import Request
 from domain.result import Report, Status
 from profiling.ceilings import UNKNOWN
@@ -67,6 +68,16 @@ def test_a_card_without_rates_says_that_no_time_was_looked_at(
 def test_answers_that_are_views_of_the_input_outlive_its_arena(bench: Any) -> None:
     views = "class Model(nn.Module):\n    def forward(self, x):\n        return x.t(), x[:, ::2], x[1:]" + INPUTS
     report = judged(bench, kernel(views), kernel(views), num_trials=5)
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+
+
+@pytest.mark.parametrize("name", ITEM_BYTES)
+def test_every_element_type_is_drawn_and_answered(bench: Any, name: str) -> None:
+    whole = f"torch.randint(0, 2, (64, 64)).to(torch.{name})"
+    source = "class Model(nn.Module):\n    def forward(self, x, y):\n        return x.clone(), y.clone()\n" + (
+        f"def get_inputs():\n    return [{whole}, {whole}.t()]\n"
+    )
+    report = judged(bench, kernel(source), kernel(source), num_trials=5, budget="quick")
     assert report.outcome.status is Status.PASSED, report.outcome.message
 
 
