@@ -18,6 +18,7 @@ from domain.value import MAX_DEPTH, CodecError, TensorRef
 from sandbox.arena import Arena, describe, view
 
 SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
+"""As what tensors of types are copied that PyTorch cannot copy many of at once on a GPU."""
 
 
 def tensors_of(result: Any, target: Target) -> list[torch.Tensor]:
@@ -75,14 +76,12 @@ def put(tensors: list[torch.Tensor], memory: torch.Tensor, refs: list[TensorRef]
 
 def _copy_all(targets: list[torch.Tensor], sources: list[torch.Tensor]) -> None:
     """Each source to its target, of the same type."""
+    if any(target.dtype in SIGNED for target in targets):
+        targets, sources = (
+            [each.view(SIGNED.get(each.dtype, each.dtype)) for each in side] for side in (targets, sources)
+        )
     if targets:
-        torch._foreach_copy_(list(map(_copied_as, targets)), list(map(_copied_as, sources)))
-
-
-def _copied_as(tensor: torch.Tensor) -> torch.Tensor:
-    """The same memory as a type that PyTorch copies many tensors of at once on a GPU: no wide unsigned one is."""
-    signed = SIGNED.get(tensor.dtype)
-    return tensor if signed is None else tensor.view(signed)
+        torch._foreach_copy_(targets, sources)
 
 
 def outside(arena: Arena | None, tensors: list[torch.Tensor]) -> list[torch.Tensor]:

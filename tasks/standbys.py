@@ -85,13 +85,10 @@ class Standbys:
             if missing <= 0:
                 break
             try:
-                made = self.make(missing, cancelled)
+                self._add(missing, cancelled)
+                break
             except KernelFault as error:
                 log.warning("%d contexts could not be made ahead of the device's lease: %s", missing, error)
-            else:
-                # Whoever waited may have gone with a zygote that died meanwhile (`close`).
-                self._waiting = [*self._waiting, *made]
-                break
         if len(self._waiting) < len(folders):
             return self._forked(folders, cancelled)
         taken = alike(self._waiting, len(folders), usual_ms)
@@ -108,9 +105,7 @@ class Standbys:
         self._bury()
         missing = min(self._wanted, self._room) - len(self._waiting)
         if missing > 0:
-            made = self.make(missing, lambda: False)
-            # Only now: whoever waited may have gone meanwhile, as in `take`.
-            self._waiting = [*self._waiting, *made]
+            self._add(missing, lambda: False)
 
     def make(self, count: int, cancelled: Cancelled) -> list[Standby]:
         """So many with their contexts made, all at once, and what a launch costs in each."""
@@ -141,6 +136,11 @@ class Standbys:
             end(forked)
             raise
         return forked
+
+    def _add(self, count: int, cancelled: Cancelled) -> None:
+        made = self.make(count, cancelled)
+        # Only now: whoever waited may have gone with a zygote that died meanwhile (`close`).
+        self._waiting = [*self._waiting, *made]
 
     def _bury(self) -> None:
         self._let_go([one for one in self._waiting if not one.session.runner.alive])

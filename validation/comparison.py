@@ -25,13 +25,13 @@ PIECE = 1 << 22
 BATCH = 1 << 23
 """Elements of several calls' tensors compared at a time, half as many complex ones: what is launched for them
 costs more than what it does."""
+CPU_BATCH = 1 << 18
+"""The same on the CPU, where nothing is launched: temporaries of 2 MiB stay in its caches (docs/measurements.md)."""
 SMALL = 1 << 19
 """Elements at most of an output that shares a look for equal bits with others of its size on a GPU: one at each costs
 more than it saves."""
 CPU_SMALL = 1 << 14
 """The same on the CPU, where stacking them is two passes more."""
-CPU_BATCH = 1 << 18
-"""The same on the CPU, where nothing is launched: temporaries of 2 MiB stay in its caches (docs/measurements.md)."""
 
 Call = tuple[list[torch.Tensor], list[torch.Tensor]]
 """Expected and actual outputs."""
