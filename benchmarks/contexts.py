@@ -1,0 +1,156 @@
+"""`python -m benchmarks.contexts`: what windows cost beside another process that makes and ends contexts all the while.
+
+A service's windows wait for that (`tasks.lease.quiet`); these do not. In turn: jobs with the device to themselves, and
+jobs beside the other process. Told are the times, which should not differ, and how often a kernel was told apart from
+itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+
+from rich.console import Console
+
+from benchmarks.timing import Rows, judged
+from benchmarks.timing_cases import spin
+from domain.result import Report
+from tasks.standbys import end
+from tasks.workbench import Workbench
+
+STEPS = (200, 400, 5_000)
+"""Of about 4, 6 and 45 µs on an H200."""
+TURNS = 2
+MADE = "made"
+DISTURBED = "disturbed from outside"
+
+
+class Unquiet(Workbench):
+    """A workbench that waits for nobody's contexts, and nobody for its own."""
+
+    def quiet(self, cancelled: Callable[[], bool]) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+@dataclass
+class Seen:
+    """Of jobs of one kind: a call's time, the ratio to itself, the seconds of the device."""
+
+    times_us: list[float] = field(default_factory=list)
+    ratios: list[float] = field(default_factory=list)
+    device_s: list[float] = field(default_factory=list)
+    told_apart: int = 0
+    disturbed: int = 0
+    undecided: int = 0
+
+    def add(self, report: Report) -> None:
+        timing, speedup = report.outcome.timing, report.speedup
+        if timing is None or speedup is None:
+            self.undecided += 1
+            return
+        self.times_us.append(timing.trusted_ms * 1e3)
+        self.ratios.append(speedup.ratio)
+        self.device_s.append(report.environment["device_seconds"])
+        self.told_apart += speedup.verdict != "not_distinguishable"
+        self.disturbed += any(DISTURBED in flag for flag in timing.flags)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.contexts", description=__doc__)
+    parser.add_argument("--jobs", type=int, default=9, help="of each kernel in each turn")
+    parser.add_argument("--budget", default="quick", help="of each job: quick, default or precise")
+    parser.add_argument("--make", action="store_true", help="the other process: make and end contexts until killed")
+    options = parser.parse_args()
+    bench = Unquiet()
+    try:
+        if not bench.target.is_cuda:
+            raise SystemExit("needs an NVIDIA GPU: there are no contexts without one")
+        if options.make:
+            _make(bench)
+        else:
+            _measure(bench, options.jobs, options.budget)
+    finally:
+        bench.close()
+    return 0
+
+
+def _measure(bench: Workbench, jobs: int, budget: str) -> None:
+    seen = {(steps, beside): Seen() for steps in STEPS for beside in (False, True)}
+    contexts, seconds = 0, 0.0
+    judged(bench, spin(STEPS[0]), spin(STEPS[0]), budget=budget)
+    for _ in range(TURNS):
+        for beside in (False, True):
+            with _other() if beside else _nobody() as made:
+                began = time.monotonic()
+                for steps in STEPS:
+                    for _ in range(jobs):
+                        seen[steps, beside].add(judged(bench, spin(steps), spin(steps), budget=budget))
+                seconds += (time.monotonic() - began) if beside else 0.0
+            contexts += len(made)
+    columns = [
+        "steps",
+        "contexts",
+        "jobs",
+        "µs",
+        "its sd",
+        "told apart",
+        "ratio's sd",
+        "disturbed",
+        "undecided",
+        "device s",
+    ]
+    rows = Rows(Console(width=120), f"{contexts / seconds:.1f} contexts a second beside the jobs", *columns)
+    for (steps, beside), found in seen.items():
+        rows.add(
+            str(steps),
+            "meanwhile" if beside else "-",
+            str(len(found.ratios)),
+            f"{statistics.median(found.times_us):.3f}",
+            f"{statistics.stdev(found.times_us) / statistics.mean(found.times_us):.2%}",
+            str(found.told_apart),
+            f"{statistics.stdev(found.ratios):.2%}",
+            str(found.disturbed),
+            str(found.undecided),
+            f"{statistics.median(found.device_s):.2f}",
+        )
+    rows.end()
+
+
+def _make(bench: Workbench) -> None:
+    """Contexts, one after the other, and a line for each."""
+    with suppress(KeyboardInterrupt):
+        while True:
+            end(bench.warm([bench.private_folder(bench.folder / "unused")], lambda: False))
+            print(MADE, flush=True)
+
+
+@contextmanager
+def _nobody() -> Iterator[list[str]]:
+    yield []
+
+
+@contextmanager
+def _other() -> Iterator[list[str]]:
+    """The other process, once it has made its first context; in the list, when it is gone, a line for each since."""
+    made: list[str] = []
+    command = [sys.executable, "-m", "benchmarks.contexts", "--make"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            if process.stdout is None or process.stdout.readline().strip() != MADE:
+                raise RuntimeError("the other process makes no contexts; what it said is above")
+            yield made
+        finally:
+            process.send_signal(signal.SIGINT)
+            if process.stdout is not None:
+                made += [line for line in process.stdout if line.strip() == MADE]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
