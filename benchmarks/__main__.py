@@ -82,6 +82,8 @@ def _measure(console: Console) -> dict[str, Any]:
         console.print(f"Each part is bounded: what has not been measured after {overhead.PART_S:.0f} s is left out.\n")
         quick = [jobs.right(budget="quick") for _ in range(overhead.STREAM)]
         alone, streamed = quick[: overhead.COMPARED], quick[overhead.COMPARED :]
+        told("the first jobs of each process")
+        overhead.warm_up(stack, client, where["jobs_at_once"])
         told(f"{overhead.ROUND_TRIPS} tiny evaluations, one at a time")
         round_trip = overhead.round_trip(stack, client)
         told(f"{overhead.SUBMISSIONS} submissions while the workers are busy")
