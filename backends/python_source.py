@@ -50,7 +50,7 @@ class PythonBackend(Backend):
 
         A source that insists on a GPU is deferred to the runner.
         """
-        extensions = extension.install(folder, target)
+        extensions = _prepared(folder, target)
         try:
             module = imported(kernel.source_code, folder)
         except BaseException as error:
@@ -70,7 +70,7 @@ class PythonBackend(Backend):
         self, kernel: Kernel, folder: Path, target: Target, artifact: Artifact, init: list[Any] | None, seed: int
     ) -> Executable:
         """Executes the source again, where its extensions are found built, and constructs its class under the seed."""
-        extensions = extension.install(folder, target)
+        extensions = _prepared(folder, target)
         try:
             module = imported(kernel.source_code, folder)
         except BaseException as error:
@@ -224,6 +224,16 @@ class PythonExecutable(Executable):
 
     def _on_device(self, value: Any) -> Any:
         return replace(value, torch.Tensor, lambda tensor: tensor.to(self._target.device))
+
+
+def _prepared(folder: Path, target: Target) -> extension.Extensions:
+    """Before the source is imported, which binds the names that it imports."""
+    if not target.is_cuda:
+        # Not above: it is made of the interpreter's inner names, which no GPU's kernel should depend on.
+        from backends.triton_interpreter import install
+
+        install()
+    return extension.install(folder, target)
 
 
 def _once(tensor: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tensor:

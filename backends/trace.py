@@ -37,9 +37,8 @@ _NO_GPU = (
     "libcuda.so",
     "on a CUDA device but torch.cuda.is_available() is False",
 )
-_NOT_INTERPRETED = ("libdevice", "inline_asm_elementwise")
-_INTERPRETER_LACKS = re.compile(r"'InterpreterBuilder\W+ object has no attribute|exceeds dtype primitive_bitwidth")
-"""An operation; or a scalar that is a bool, which it makes an int32 of and then refuses."""
+_NOT_INTERPRETED = "inline_asm_elementwise"
+_INTERPRETER_LACKS = re.compile(r"'InterpreterBuilder\W+ object has no attribute")
 _PROGRAMMING_ERRORS = (NameError, AttributeError, TypeError, ImportError, SyntaxError)
 _GPU = r"(?:\bis_cuda\b|\bcuda\b|\bgpu)"
 _WANTED = r"(?:\brequire|\bneed|\bmust\b|\bonly\b|\bexpect|available|\bno\b|\bnot\b|\bwithout\b|\bmissing\b)"
@@ -48,6 +47,10 @@ _INSISTS = re.compile(
 )
 """A source's own check for a GPU. The word alone is in many an error that is the kernel's own."""
 _COMMENT = re.compile(r"\s#.*$")
+
+
+class NotInterpreted(NotImplementedError):
+    """A function that only a GPU has."""
 
 
 def fault(
@@ -80,12 +83,15 @@ def fault(
 
 
 def _is_beyond_interpreter(error: BaseException) -> bool:
-    """Whether a kernel that was interpreted uses what the interpreter answers with None."""
+    """Whether a kernel that was interpreted uses what the interpreter has not, or answers with None."""
     if type(error).__name__ != "InterpreterError":
         return False
-    frames = [frame for link in _chain(error) for frame, _ in traceback.walk_tb(link.__traceback__)]
+    links = list(_chain(error))
+    if any(isinstance(link, NotInterpreted) for link in links):
+        return True
+    frames = [frame for link in links for frame, _ in traceback.walk_tb(link.__traceback__)]
     code = [frame.f_code for frame in frames if Path(frame.f_code.co_filename).name == FILE_NAME]
-    return any(name in _NOT_INTERPRETED for each in code for name in each.co_names)
+    return any(_NOT_INTERPRETED in each.co_names for each in code)
 
 
 def _is_triton_compile_error(error: BaseException) -> bool:

@@ -158,25 +158,6 @@ def test_the_door_and_the_backend_agree_that_a_bare_kernel_needs_one(tmp_path: P
         assert loaded(given, tmp_path).entry == "kernel kernel_fn"
 
 
-@pytest.mark.usefixtures("interpreter")
-def test_what_the_interpreter_cannot_do_is_no_fault_of_the_kernel(tmp_path: Path) -> None:
-    narrow = ADD.replace("return x * 1.0", "return (x.to(tl.bfloat16) * 2).to(tl.float32)")
-    given = of(narrow, contract(*TENSORS, N, BLOCK, grid=CDIV))
-    with pytest.raises(KernelFault, match="Triton's interpreter") as caught:
-        loaded(given, tmp_path).call(values(given.io))
-    assert caught.value.status is Status.UNSUPPORTED
-
-
-@pytest.mark.usefixtures("interpreter")
-def test_a_bool_that_the_interpreter_refuses_is_no_fault_of_the_kernel(tmp_path: Path) -> None:
-    flagged = ADD.replace("n_elements,", "n_elements, flag,")
-    io = contract(*TENSORS, N, {"name": "flag", "type": "bool", "value": True}, BLOCK, grid=CDIV)
-    given = of(flagged, io)
-    with pytest.raises(KernelFault, match="Triton's interpreter") as caught:
-        loaded(given, tmp_path).call(values(given.io))
-    assert caught.value.status is Status.UNSUPPORTED
-
-
 SIGNATURE = "add(x_ptr, y_ptr, output_ptr, n_elements, BLOCK_SIZE)"
 REFUSED = [
     (ADD, contract(*TENSORS, N, BLOCK), {"kernel_name": "nope"}, Status.COMPILE_ERROR, "Kernel 'nope' not found"),
@@ -246,21 +227,3 @@ def test_what_cannot_be_compiled_ahead_is_left_to_the_first_call(tmp_path: Path)
     )
     facts = ahead(asks, contract(*TENSORS, N, grid=4), tmp_path).facts
     assert facts["compiled_ahead"] is False and "ZeroDivisionError" in facts["notes"][0]
-
-
-@pytest.mark.usefixtures("interpreter")
-def test_what_the_interpreter_lacks_is_no_fault_of_the_kernel(tmp_path: Path) -> None:
-    source = """
-from triton.language.extra import libdevice
-
-@triton.jit
-def squash(x, out, BLOCK: tl.constexpr):
-    at = tl.arange(0, BLOCK)
-    value = libdevice.tanh(tl.load(x + at))
-    tl.store(out + at, value)
-"""
-    io = contract(tensor("x", 16), tensor("out", 16, role="output"), scalar("BLOCK", 16, meta=True), grid=1)
-    executable = loaded(of(source, io), tmp_path)
-    with pytest.raises(KernelFault, match="interpreter, which takes its place") as caught:
-        executable.call([torch.ones(16), torch.zeros(16), 16])
-    assert caught.value.status is Status.UNSUPPORTED

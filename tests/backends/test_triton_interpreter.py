@@ -1,0 +1,187 @@
+"""Triton's interpreter gives the answers of a GPU, where kernels have none: what it gets wrong by itself.
+
+In a process of its own: the interpreter leaves Triton's language patched behind it, and nothing is compiled there then.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from domain.fault import KernelFault
+from tests.backends.contracts import contract, scalar, tensor
+from tests.backends.loading import kernel, loaded
+
+SIZE = 64
+TWO = """
+import triton
+import triton.language as tl
+{imports}
+
+@triton.jit
+def two(x_ptr, y_ptr, out_ptr, factor, flag, SIZE: tl.constexpr):
+    at = tl.arange(0, SIZE)
+    x = tl.load(x_ptr + at)
+    y = tl.load(y_ptr + at)
+    tl.store(out_ptr + at, {expression})
+"""
+PRODUCT = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def product(a, b, c, SIZE: tl.constexpr):
+    i = tl.arange(0, SIZE)
+    at = i[:, None] * SIZE + i[None, :]
+    tl.store(c + at, tl.dot(tl.load(a + at), tl.load(b + at)))
+"""
+LIBDEVICE = "from triton.language.extra import libdevice\nfrom triton.language.extra.cuda.libdevice import pow, tanh"
+BFLOAT16 = [
+    ("x + y", lambda x, y: x + y),
+    ("x * 0.3 - y", lambda x, y: x * 0.3 - y),
+    ("tl.where(x > y, -x, y / 3)", lambda x, y: torch.where(x > y, -x, y / 3)),
+    ("tl.clamp(x, -0.5, 0.5)", lambda x, y: x.clamp(-0.5, 0.5)),
+    ("tl.fma(x, y, x)", lambda x, y: x * y + x),
+    ("x - tl.sum(y, axis=0)", lambda x, y: x - y.sum()),
+    ("x - tl.max(y, axis=0)", lambda x, y: x - y.max()),
+    ("tl.cumsum(x, axis=0)", lambda x, y: x.cumsum(0)),
+    ("tl.sort(x)", lambda x, y: x.sort().values),
+    ("(x.to(tl.float32) * y.to(tl.float32)).to(tl.bfloat16)", lambda x, y: x * y),
+    ("x.to(tl.int32).to(tl.bfloat16)", lambda x, y: x.int().bfloat16()),
+    ("(x > 0).to(tl.bfloat16)", lambda x, y: (x > 0).bfloat16()),
+    ("tl.exp(x.to(tl.float32))", lambda x, y: x.float().exp().bfloat16()),
+]
+
+
+Answer = Callable[..., torch.Tensor]
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[ProcessPoolExecutor]:
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), initializer=interpret) as pool:
+        yield pool
+
+
+def interpret() -> None:
+    """What a worker without a GPU has in its runners' environment."""
+    os.environ["TRITON_INTERPRET"] = "1"
+
+
+@pytest.fixture
+def answer(process: ProcessPoolExecutor, tmp_path: Path) -> Answer:
+    """`stored` there; raises AssertionError where the kernel failed, with the fault's status before its message."""
+
+    def there(function: Answer, *args: Any, **named: Any) -> torch.Tensor:
+        result = process.submit(told, function, tmp_path, *args, **named).result()
+        assert isinstance(result, torch.Tensor), result
+        return result
+
+    return there
+
+
+def told(function: Callable[..., torch.Tensor], *args: Any, **named: Any) -> torch.Tensor | str:
+    """Its result, or its fault in words."""
+    try:
+        return function(*args, **named)
+    except KernelFault as fault:
+        return f"{fault.status}: {fault.message}"
+
+
+def stored(
+    folder: Path, expression: str, x: torch.Tensor, y: torch.Tensor, imports: str = "", dtype: Any = None
+) -> torch.Tensor:
+    """What a kernel with that expression stores; factor is 0.3 and flag is true."""
+    tensors = [tensor("x", SIZE), tensor("y", SIZE), tensor("out", SIZE, role="output")]
+    flag = {"name": "flag", "type": "bool", "value": True}
+    factor = {"name": "factor", "type": "float", "value": 0.3}
+    io = contract(*tensors, factor, flag, scalar("SIZE", SIZE, meta=True), grid=1)
+    source = TWO.format(expression=expression, imports=imports)
+    out = torch.zeros(SIZE, dtype=dtype or x.dtype)
+    loaded(kernel(source, "triton", io), folder).call([x, y, out, 0.3, True, SIZE])
+    return out
+
+
+def drawn(dtype: torch.dtype, scale: float = 1.0) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(5)
+    x, y = (torch.randn(SIZE, generator=generator) * scale for _ in range(2))
+    return x.to(dtype), y.to(dtype)
+
+
+def product(folder: Path, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    tensors = [tensor(name, 16, 16, role=role) for name, role in (("a", "input"), ("b", "input"), ("c", "output"))]
+    io = contract(*tensors, scalar("SIZE", 16, meta=True), grid=1)
+    c = torch.zeros(16, 16)
+    loaded(kernel(PRODUCT, "triton", io), folder).call([a, b, c, 16])
+    return c
+
+
+@pytest.mark.parametrize(("expression", "expected"), BFLOAT16)
+def test_bfloat16_is_computed_with(expression: str, expected: Any, answer: Answer) -> None:
+    x, y = drawn(torch.bfloat16)
+    torch.testing.assert_close(answer(stored, expression, x, y), expected(x, y), atol=0.02, rtol=0.02)
+
+
+def test_bfloat16_is_rounded_to_the_nearest(answer: Answer) -> None:
+    x, y = drawn(torch.float32)
+    assert torch.equal(answer(stored, "x + y", x, y, dtype=torch.bfloat16), (x + y).bfloat16())
+
+
+def test_a_product_of_bfloat16_matrices(answer: Answer) -> None:
+    a, b = (torch.randn(16, 16).bfloat16() for _ in range(2))
+    torch.testing.assert_close(answer(product, a, b), a.float() @ b.float(), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("dtype", "name"), [(torch.float8_e4m3fn, "float8e4nv"), (torch.float8_e5m2, "float8e5")])
+def test_float8_is_rounded_as_a_gpu_does(dtype: torch.dtype, name: str, answer: Answer) -> None:
+    x, y = drawn(torch.float32, scale=30.0)
+    x[0], x[1], x[2] = 1.99, 1e6, 3e-3
+    narrow = answer(stored, f"x.to(tl.{name})", x, y, dtype=dtype)
+    largest = torch.finfo(dtype).max
+    assert torch.equal(narrow.float(), x.clamp(-largest, largest).to(dtype).float())
+    assert torch.equal(answer(stored, "x.to(tl.float32)", narrow, narrow, dtype=torch.float32), narrow.float())
+
+
+def test_a_float_argument_is_no_number_of_pythons(answer: Answer) -> None:
+    x, y = drawn(torch.float32)
+    torch.testing.assert_close(answer(stored, "x * factor.to(tl.float32)", x, y), x * 0.3)
+
+
+def test_a_bool_argument(answer: Answer) -> None:
+    x, y = drawn(torch.float32)
+    assert torch.equal(answer(stored, "tl.where(flag, x, y)", x, y), x)
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("libdevice.tanh(x)", lambda x, y: torch.tanh(x)),
+        ("tanh(x * factor)", lambda x, y: torch.tanh(x * 0.3)),
+        ("pow(x, 2.0) + libdevice.erf(y)", lambda x, y: x**2 + torch.erf(y)),
+        ("tl.where(libdevice.isnan(x / (y - y)), 0.0, libdevice.rint(x))", lambda x, y: torch.round(x)),
+        ("x * libdevice.rsqrt(tl.sum(y * y, axis=0))", lambda x, y: x * torch.rsqrt((y * y).sum())),
+    ],
+)
+def test_libdevice(expression: str, expected: Any, answer: Answer) -> None:
+    x, y = drawn(torch.float32)
+    torch.testing.assert_close(answer(stored, expression, x, y, LIBDEVICE), expected(x, y))
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "libdevice.j0(x)",
+        "x + tl.atomic_add(out_ptr + at, x)",
+        "tl.inline_asm_elementwise('', '=r,r', [x], x.dtype, 1, 1)",
+    ],
+)
+def test_what_it_cannot_do_is_no_fault_of_the_kernel(expression: str, answer: Answer) -> None:
+    x, y = drawn(torch.bfloat16)
+    with pytest.raises(AssertionError, match=r"^unsupported: .*Triton's interpreter, which takes its place, cannot do"):
+        answer(stored, expression, x, y, LIBDEVICE)
