@@ -19,6 +19,7 @@ from domain.result import Status
 
 _ARCHS_WITH_VARIANT = frozenset({"sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121"})
 _HOST_CODE = "not allowed in JIT mode"
+_TORCHS_FOLDERS = ("torch/", "ATen/", "c10/", "pybind11/", "Python.h")
 _WITH_LINES = "-lineinfo"
 """Changes no code; by it a sanitizer and a profiler name the source's lines."""
 _AFRESH = "--no-cache"
@@ -156,8 +157,16 @@ class Build:
                 "main() and launch wrappers (the contract's launch replaces them), or send it as torch_cuda"
             )
         missing = re.search(r'cannot open source file "([^"]+)"', log)
+        if missing and missing[1].startswith(_TORCHS_FOLDERS):
+            return (
+                f"the source does not compile: <{missing[1]}> is for host code, and a raw CUDA kernel is device code "
+                "alone. Remove it with the functions that use it, or send Python that calls load_inline, as torch_cuda"
+            )
         if missing:
-            return f"the source does not compile: there is no header <{missing[1]}> for device code here"
+            return (
+                f"the source does not compile: there is no header <{missing[1]}> for device code here. Remove its "
+                "#include, and put what the kernel needs of it into the source"
+            )
         return "the source does not compile"
 
     def _inventory(self) -> str:

@@ -24,12 +24,7 @@ def choose(functions: list[GlobalFunction], wanted: str | None, name_expressions
     complete = [function.name for function in functions if not function.template]
     if complete:
         return complete[0]
-    if functions:
-        raise UnknownKernel(
-            f"'{functions[0].name}' is a template: name an instantiation, such as "
-            f'metadata.kernel_name = "{functions[0].name}<float>"'
-        )
-    return None
+    return _by_default(functions) if functions else None
 
 
 def _named(functions: list[GlobalFunction], wanted: str, name_expressions: list[str]) -> str | None:
@@ -57,8 +52,17 @@ def _instantiation(matches: list[GlobalFunction], base: str, name_expressions: l
     for function in matches:
         if not function.template:
             return function.name
+    return _by_default(matches)
+
+
+def _by_default(templates: list[GlobalFunction]) -> str:
+    """The first whose template arguments all have defaults."""
+    for function in templates:
+        if not function.example:
+            return f"{function.name}<>"
+    name, example = templates[0].name, templates[0].example
     raise UnknownKernel(
-        f"'{base}' is a template: name an instantiation, such as metadata.kernel_name = \"{matches[0].name}<float>\""
+        f"'{name}' is a template: name an instantiation, such as metadata.kernel_name = \"{name}<{example}>\""
     )
 
 

@@ -26,11 +26,13 @@ _NESTING = {"(": ")", "<": ">", "[": "]"}
 class GlobalFunction:
     """One `__global__` function as NVRTC names it: `ns::k`, or `ns::k<float, 4>` for an explicit instantiation.
 
-    `template` says that the name alone is no function yet: it lacks template arguments.
+    `template` says that the name alone is no function yet: it lacks template arguments, such as `example`. Where those
+    all have defaults, the example is empty.
     """
 
     name: str
     template: bool = False
+    example: str = "float"
 
 
 def _blank(match: re.Match[str]) -> str:
@@ -123,10 +125,12 @@ def _after_block(tokens: list[str], position: int) -> int:
 def _function(scope: list[str], declaration: list[str]) -> GlobalFunction | None:
     """The function that the declaration names: the last `name(…)` or `name<…>(…)`, for attributes come before it."""
     template = instantiated = False
+    example = ""
     if "template" in declaration:
         after = declaration.index("template") + 1
         template = declaration[after : after + 1] == ["<"] and declaration[after + 1 : after + 2] != [">"]
         start = _after_nested(declaration, after) if declaration[after : after + 1] == ["<"] else after
+        example = _example(declaration[after + 1 : start - 1])
         declaration = declaration[start:]
     name: list[str] = []
     position = 0
@@ -143,7 +147,35 @@ def _function(scope: list[str], declaration: list[str]) -> GlobalFunction | None
         position = following
     if not name:
         return None
-    return GlobalFunction(_spell(scope, name), template and not instantiated)
+    if instantiated or not template:
+        return GlobalFunction(_spell(scope, name))
+    return GlobalFunction(_spell(scope, name), True, example)
+
+
+def _example(parameters: list[str]) -> str:
+    """Arguments for the template parameters that have no default: a type, a truth value or a number each."""
+    arguments = []
+    for parameter in _parted(parameters):
+        if "=" not in parameter:
+            kind = next((word for word in parameter if word in ("typename", "class", "bool")), "")
+            arguments.append({"": "128", "bool": "true"}.get(kind, "float"))
+    return ", ".join(arguments)
+
+
+def _parted(parameters: list[str]) -> Iterator[list[str]]:
+    """The tokens between commas that no bracket holds."""
+    part: list[str] = []
+    position = 0
+    while position < len(parameters):
+        if parameters[position] == ",":
+            yield part
+            part = []
+            position += 1
+            continue
+        following = _after_nested(parameters, position) if parameters[position] in _NESTING else position + 1
+        part += parameters[position:following]
+        position = following
+    yield part
 
 
 def _qualified(tokens: list[str], position: int) -> tuple[list[str], int]:

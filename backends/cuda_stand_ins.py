@@ -140,8 +140,13 @@ _CUB = "#pragma once\n" + "".join(
 _HOST_ONLY = (
     "iostream fstream sstream iomanip ostream istream string vector map set unordered_map list deque queue memory "
     "random chrono thread mutex stdexcept exception string_view filesystem time.h ctime stdlib.h cstdlib assert.h "
-    "cassert locale.h errno.h unistd.h sys/types.h sys/time.h inttypes.h cinttypes"
+    "cassert locale.h errno.h unistd.h sys/types.h sys/time.h sys/stat.h inttypes.h cinttypes getopt.h signal.h omp.h "
+    "regex future condition_variable typeinfo bits/stdc++.h cuda_profiler_api.h nvToolsExt.h nvtx3/nvToolsExt.h "
+    "cublas.h cublas_v2.h cublasLt.h cudnn.h cufft.h curand.h cusolverDn.h cusparse.h nccl.h "
+    "helper_cuda.h helper_functions.h helper_string.h helper_timer.h"
 )
+"""The last lines: libraries that the host calls, and what CUDA's samples are built with."""
+
 _FROM_CUDA_STD = (
     "limits type_traits utility tuple array functional numeric complex bit optional span iterator ratio concepts "
     "atomic variant initializer_list"

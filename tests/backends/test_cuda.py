@@ -103,6 +103,7 @@ CHOSEN = [
         f"template <class T> __global__ void t(const T* x, T* y, T s, int n) {BODY}",
         {"name_expressions": ["t<float>"], "kernel_name": "t"}, "t<float>",
     ),
+    (f"template <int N = 2> __global__ void t(const float* x, float* y, float s, int n) {BODY}", {}, "t<>"),
     (f"#define K(name) __global__ void name(const float* x, float* y, float s, int n) {BODY}\nK(foo)",
      {"kernel_name": "foo"}, "foo"),
     (f"{SCALE} __global__ void scale(float* x) {{}}", {"kernel_name": "_Z5scalePKfPffi"}, "_Z5scalePKfPffi"),
@@ -122,7 +123,9 @@ def test_chooses_the_kernel(tmp_path: Path, source: str, metadata: dict[str, Any
         (f"{SCALE} __global__ void scale(float* x) {{}}", {}, "overloaded"),
         ("template <class T> __global__ void t(T* x) {}", {}, "t<float>"),
         (SCALE, {"compiler_options": ["-I/etc"]}, "-I/etc"),
-        (f"#include <nowhere.h>\n{SCALE}", {}, "no header <nowhere.h>"),
+        ("template <int N, class T> __global__ void t(T* x) {}", {}, "t<128, float>"),
+        (f"#include <nowhere.h>\n{SCALE}", {}, "no header <nowhere.h> for device code here. Remove its #include"),
+        (f"#include <torch/extension.h>\n{SCALE}", {}, "<torch/extension.h> is for host code"),
         (f"{SCALE} int main() {{ scale<<<1, 1>>>(0, 0, 0, 0); }}", {}, "host code"),
     ],
 )
@@ -143,6 +146,7 @@ def test_the_log_is_whole_and_has_the_sources_lines(tmp_path: Path) -> None:
         "cuda_runtime.h", "cuda.h", "cuda_fp16.h", "cuda_bf16.h", "cuda_fp8.h", "cooperative_groups.h", "mma.h",
         "cuda/std/cstdint", "cub/cub.cuh", "device_launch_parameters.h", "math.h", "cmath", "stdio.h", "iostream",
         "cfloat", "climits", "algorithm", "limits", "stdint.h", "cstdlib", "string.h", "cuComplex.h", "assert.h",
+        "cublas_v2.h", "helper_cuda.h",
     ],
 )  # fmt: skip
 def test_usual_headers(tmp_path: Path, extra: str) -> None:

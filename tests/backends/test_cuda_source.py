@@ -48,6 +48,28 @@ def test_templates() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("parameters", "example"),
+    [
+        ("class T", "float"),
+        ("typename T, const int SIZE, bool EVEN", "float, 128, true"),
+        ("int N, template <class, int> class Box, typename T = Box<int, 4>", "128, float"),
+        ("const int THREADS = 256 / 4", ""),
+        ("int A = (3, 4), class T = Pair<int, long>", ""),
+    ],
+)
+def test_what_a_template_lacks(parameters: str, example: str) -> None:
+    (function,) = global_functions(f"template <{parameters}> __global__ void k(float* x) {{}}")
+    assert function == GlobalFunction("k", template=True, example=example)
+
+
+@pytest.mark.parametrize("wanted", [None, "k", "ns::k"])
+def test_a_template_with_defaults_alone_needs_no_name(wanted: str | None) -> None:
+    functions = [GlobalFunction("ns::other", template=True), GlobalFunction("ns::k", template=True, example="")]
+    assert choose(functions, wanted, []) == "ns::k<>"
+    assert choose(functions, "k<64>", []) == "ns::k<64>"
+
+
 CHOICES = [
     (["a", "b"], None, [], "a"),
     (["a", "b"], "b", [], "b"),
