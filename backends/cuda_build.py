@@ -20,6 +20,7 @@ from domain.result import Status
 _ARCHS_WITH_VARIANT = frozenset({"sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121"})
 _HOST_CODE = "not allowed in JIT mode"
 _TORCHS_FOLDERS = ("torch/", "ATen/", "c10/", "pybind11/", "Python.h")
+_ERROR = re.compile(r"^.*\berror\b.*$", re.MULTILINE)
 _WITH_LINES = "-lineinfo"
 """Changes no code; by it a sanitizer and a profiler name the source's lines."""
 _AFRESH = "--no-cache"
@@ -167,7 +168,8 @@ class Build:
                 f"the source does not compile: there is no header <{missing[1]}> for device code here. Remove its "
                 "#include, and put what the kernel needs of it into the source"
             )
-        return "the source does not compile"
+        first = _ERROR.search(log)
+        return f"the source does not compile: {first[0]}" if first else "the source does not compile"
 
     def _inventory(self) -> str:
         if not self.functions:

@@ -64,6 +64,11 @@ _LIMITS = """#pragma once
 #endif
 """
 
+# What <sys/types.h> has, which nvcc includes by itself.
+_TYPES = """#pragma once
+typedef unsigned short ushort; typedef unsigned int uint; typedef unsigned long ulong; typedef long ssize_t;
+"""
+
 _FLOAT = """#pragma once
 #ifndef FLT_MAX
 #define FLT_RADIX 2
@@ -140,7 +145,7 @@ _CUB = "#pragma once\n" + "".join(
 _HOST_ONLY = (
     "iostream fstream sstream iomanip ostream istream string vector map set unordered_map list deque queue memory "
     "random chrono thread mutex stdexcept exception string_view filesystem time.h ctime stdlib.h cstdlib assert.h "
-    "cassert locale.h errno.h unistd.h sys/types.h sys/time.h sys/stat.h inttypes.h cinttypes getopt.h signal.h omp.h "
+    "cassert locale.h errno.h unistd.h sys/time.h sys/stat.h inttypes.h cinttypes getopt.h signal.h omp.h "
     "regex future condition_variable typeinfo bits/stdc++.h cuda_profiler_api.h nvToolsExt.h nvtx3/nvToolsExt.h "
     "cublas.h cublas_v2.h cublasLt.h cudnn.h cufft.h curand.h cusolverDn.h cusparse.h nccl.h "
     "helper_cuda.h helper_functions.h helper_string.h helper_timer.h"
@@ -151,6 +156,7 @@ _FROM_CUDA_STD = (
     "limits type_traits utility tuple array functional numeric complex bit optional span iterator ratio concepts "
     "atomic variant initializer_list"
 )
+_EVERYWHERE = ("limits.h", "stdint.h", "float.h", "math.h", "stddef.h", "sys/types.h")
 _OWN_INTEGER = re.compile(r"\b(?:typedef\b[^;{}]*\bu?int(?:8|16|32|64)_t\s*;|using\s+u?int(?:8|16|32|64)_t\s*=)")
 
 
@@ -171,12 +177,12 @@ def stand_ins() -> dict[str, str]:
         "limits.h": _LIMITS, "climits": "#include <limits.h>\n",
         "float.h": _FLOAT, "cfloat": "#include <float.h>\n",
         "math.h": _MATH, "cmath": "#pragma once\n" + _math_in_std(),
-        "stddef.h": sizes, "cstddef": sizes,
+        "sys/types.h": _TYPES, "stddef.h": sizes, "cstddef": sizes,
         "string.h": strings, "cstring": strings,
         "stdio.h": "#pragma once\n", "cstdio": "#pragma once\nnamespace std { using ::printf; }\n",
         "stdbool.h": "#pragma once\n", "algorithm": _ALGORITHM,
         "cub/cub.cuh": _CUB,
-        PRELUDE: "".join(f"#include <{name}>\n" for name in ("limits.h", "stdint.h", "float.h", "math.h", "stddef.h")),
+        PRELUDE: "".join(f"#include <{name}>\n" for name in _EVERYWHERE),
     }  # fmt: skip
     return texts
 

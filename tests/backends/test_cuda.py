@@ -137,6 +137,7 @@ def test_compile_errors_say_what_to_do(tmp_path: Path, source: str, metadata: di
 def test_the_log_is_whole_and_has_the_sources_lines(tmp_path: Path) -> None:
     fault = fault_of(f"\n\n{SCALE.replace('x[i] * s', 'nope + neither')}", tmp_path)
     assert 'kernel.cu(3): error: identifier "nope" is undefined' in fault.log
+    assert fault.message == 'the source does not compile: kernel.cu(3): error: identifier "nope" is undefined'
     assert '"neither"' in fault.log and "2 errors" in fault.log and "__ke_" not in fault.log
 
 
@@ -160,6 +161,8 @@ def test_what_nvcc_makes_visible(tmp_path: Path) -> None:
     )
     source = f"#include <algorithm>\n#include <cmath>\n{SCALE.replace(BODY, body)}"
     assert built_cuda(source, tmp_path).log == ""
+    own = "typedef unsigned int uint;\n__device__ ushort half(uint i) { return ulong(i) / 2; }\n"
+    built_cuda(own + SCALE.replace(BODY, "{ uint i = threadIdx.x; y[half(i)] = x[i] * s; }"), tmp_path)
     built_cuda(f"typedef long int64_t;\nint helper(int a) {{ return a; }}\n{SCALE}", tmp_path)
 
 
