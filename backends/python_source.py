@@ -25,7 +25,7 @@ from backends.entry import Entry, resolve
 from backends.inference import Plan, find_plan
 from backends.randomness import seed_everything
 from backends.source import imported
-from backends.trace import asks_for_gpu, fault, summary
+from backends.trace import asks_for_gpu, fault, reached_source, summary
 from domain.fault import KernelFault
 from domain.kernel import Kernel
 from domain.result import Status
@@ -80,8 +80,11 @@ class PythonBackend(Backend):
             executable = PythonExecutable(module, entry, kernel, folder, target, init, seed)
         except (Exception, SystemExit) as error:
             doing = f"constructing {entry.label}"
-            if isinstance(error, TypeError) and input_maker("get_init_inputs", [module, entry.target]) is None:
-                doing += " (the source has no get_init_inputs() to give its arguments)"
+            own = input_maker("get_init_inputs", [module, entry.target])
+            if isinstance(error, TypeError) and own is None and not reached_source(error):
+                # Objects of the reference's own classes never come here.
+                others = "none of a reference's came" if init is None else f"the reference's {len(init)} do not fit"
+                doing += f" (the source has no get_init_inputs() to give its arguments, and {others})"
             raise fault(error, doing, folder, target) from error
         extensions.require_device()
         return executable
@@ -243,4 +246,7 @@ def _once(tensor: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tenso
 
 
 def _import_fault(error: BaseException, folder: Path, target: Target) -> KernelFault:
-    return fault(error, "importing the source", folder, target, Status.COMPILE_ERROR)
+    doing = "importing the source"
+    if isinstance(error, SyntaxError) and (error.text or "").lstrip().startswith("```"):
+        doing += " (a line of ``` is Markdown's: send the code between them)"
+    return fault(error, doing, folder, target, Status.COMPILE_ERROR)

@@ -21,6 +21,7 @@ RUN_ELSEWHERE = "send it to a service whose workers have GPUs (GET /health lists
 
 _MESSAGE_CHARS = 2000
 _OWN_FOLDER = Path(__file__).parent
+_TORCH_CUDA = Path(torch.cuda.__file__).parent
 _BUILD_FAILED = "Error building extension"
 _COMPILER_ERROR = re.compile(r"^.*\b(?:fatal )?error\b ?:.*$|^.*ptxas fatal.*$|^.*undefined reference.*$", re.MULTILINE)
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "cudaErrorMemoryAllocation", "ERROR_OUT_OF_MEMORY")
@@ -108,13 +109,26 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def asks_for_gpu(error: BaseException) -> bool:
-    """Whether the exception comes of there being no GPU: the libraries' own words, or the source's own check."""
+    """Whether the exception comes of there being no GPU: the libraries' own words, or the source's own check.
+
+    Without its CUDA part, torch.cuda may fail at whatever comes first.
+    """
     for link in _chain(error):
-        if any(sign in text_of(link) for sign in _NO_GPU):
+        if any(sign in text_of(link) for sign in _NO_GPU) or _raised_in_torch_cuda(link):
             return True
         if not isinstance(link, _PROGRAMMING_ERRORS) and _INSISTS.search(_COMMENT.sub("", _raising_line(link))):
             return True
     return False
+
+
+def _raised_in_torch_cuda(error: BaseException) -> bool:
+    frames = traceback.extract_tb(error.__traceback__)
+    return torch.version.cuda is None and bool(frames) and Path(frames[-1].filename).parent == _TORCH_CUDA
+
+
+def reached_source(error: BaseException) -> bool:
+    """Whether a line of the source ran before it was raised."""
+    return any(Path(frame.filename).name == FILE_NAME for frame in traceback.extract_tb(error.__traceback__))
 
 
 def text_of(error: BaseException) -> str:

@@ -95,6 +95,7 @@ def test_a_missing_entry_is_named(source: str, metadata: dict[str, object], word
         ("raise KeyboardInterrupt", ["KeyboardInterrupt"]),
         ("class Own(BaseException): pass\nraise Own('x')", ["Own: x", "line 2"]),
         ("a = '\0'", ["null byte"]),
+        ("```python\nx = 1\n```", ["SyntaxError", "Markdown"]),
         ("def f():\n" + "(" * 10000, ["SyntaxError"]),
     ],
 )
@@ -250,6 +251,7 @@ def test_inputs_on_a_gpu_that_is_not_there(source: str, tmp_path: Path) -> None:
     [
         "x = torch.ones(1).cuda()",
         "assert torch.cuda.is_available()",
+        "torch.cuda._compile_kernel('__global__ void f() {}', 'f')",
         "import cupy; cupy.ones(1)",
         "assert torch.ones(1).is_cuda, 'on the host'",
         "raise RuntimeError('this kernel requires a GPU')",
@@ -395,7 +397,11 @@ def test_a_constructor_that_lacks_its_arguments_says_where_they_come_from(tmp_pa
     source = (
         "class Model(nn.Module):\n    def __init__(self, width): super().__init__()\n    def forward(self, x): return x"
     )
-    assert "no get_init_inputs()" in refusal(kernel(source), tmp_path).message
+    assert "no get_init_inputs() to give its arguments, and none of" in refusal(kernel(source), tmp_path).message
+    with pytest.raises(KernelFault, match="and the reference's 3 do not fit"):
+        loaded(kernel(source), tmp_path, init=[1, 2, 3])
+    with pytest.raises(KernelFault, match="constructing class Model: TypeError"):
+        loaded(kernel(source.replace("super().__init__()", "len(width)")), tmp_path, init=[1])
 
 
 def test_an_exception_that_cannot_say_what_it_is(tmp_path: Path) -> None:
