@@ -17,17 +17,22 @@ _SMALL_FLOATS = {
     "float8_e4m3fn": "float8_e4m3fn",
     "float8_e5m2": "float8_e5m2",
 }
+_NO_STRUCT = (
+    ". A contract cannot give a struct: take its members as parameters, or send Python that launches it, as torch_cuda"
+)
 _SAME_BITS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
 
 
 def check_arguments(kernel: str, parameters: list[Parameter], arguments: tuple[Argument, ...]) -> None:
     """Raises KernelFault (contract_mismatch) where the contract's arguments cannot be that kernel's."""
     signature = f"{kernel}{spell(parameters)}"
+    advice = _NO_STRUCT if any(parameter.kind == "struct" for parameter in parameters) else ""
     if len(parameters) != len(arguments):
         raise KernelFault(
             Status.CONTRACT_MISMATCH,
             f"{signature} takes {len(parameters)} arguments and the contract gives {len(arguments)} "
-            f"({', '.join(a.name for a in arguments) or 'none'}): list one argument for each parameter, in order",
+            f"({', '.join(a.name for a in arguments) or 'none'}): list one argument for each parameter, in order"
+            + advice,
             compiled=True,
         )
     for position, (parameter, argument) in enumerate(zip(parameters, arguments, strict=True)):
@@ -36,7 +41,7 @@ def check_arguments(kernel: str, parameters: list[Parameter], arguments: tuple[A
             raise KernelFault(
                 Status.CONTRACT_MISMATCH,
                 f"argument {position} '{argument.name}' is {article} {argument.type} where {signature} takes "
-                f"{parameter.spelling}",
+                f"{parameter.spelling}{advice}",
                 compiled=True,
             )
         if not argument.is_tensor:

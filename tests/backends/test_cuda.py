@@ -181,6 +181,10 @@ def test_the_contract_is_held_against_the_parameters(tmp_path: Path) -> None:
     assert "scale(const float*, float*, float, int) takes 4 arguments and the contract gives 2 (x, y)" in fault.message
     fault = fault_of(SCALE, tmp_path, contract(*args[:3], tensor("n", 1)))
     assert fault.status is Status.CONTRACT_MISMATCH and "argument 3 'n' is a tensor" in fault.message
+    pair = f"struct Pair {{ float s; int n; }};\n{SCALE.replace('float s, int n', 'Pair p').replace(BODY, '{}')}"
+    for count in (3, 4):
+        fault = fault_of(pair, tmp_path, contract(*args[:count]))
+        assert fault.status is Status.CONTRACT_MISMATCH and "A contract cannot give a struct" in fault.message
     fault = fault_of(SCALE, tmp_path, None)
     assert fault.status is Status.CONTRACT_MISMATCH and "IO contract" in fault.message
     fault = fault_of(SCALE, tmp_path, contract(*args[:3], scalar("n", 2**31)))
