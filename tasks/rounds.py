@@ -25,6 +25,7 @@ from validation.integrity import weak_reference
 from validation.mismatch_map import mismatch_map
 from validation.order import other_order
 from validation.precision import precision_finding
+from validation.ties import tied
 from validation.tolerance import requested
 
 PRECISION_S = 5.0
@@ -172,7 +173,11 @@ class Rounds:
         if wrong is not None and self._where is None:
             self._where = mismatch_map(*wrong, self.tolerance)
             self._hint = (
-                self._hint or never_written(candidate, wrong[1]) or other_order(*wrong, self.tolerance) or self._advice
+                self._hint
+                or never_written(candidate, wrong[1])
+                or other_order(*wrong, self.tolerance)
+                or tied(*wrong)
+                or self._advice
             )
         self._note_comparison()
 

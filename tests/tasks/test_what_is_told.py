@@ -133,3 +133,11 @@ def test_a_loss_is_no_weak_reference(bench: Workbench) -> None:
     reference = function("return (x * torch.arange(32)).sum()") + NORMAL
     comparison = judged(bench, function("return x.sum(0) @ torch.arange(32.0)"), reference).outcome.comparison
     assert comparison is not None and comparison.passed and comparison.weak_reference == []
+
+
+def test_indices_of_equal_values_are_told_of(bench: Workbench) -> None:
+    inputs = INPUTS.format("torch.randint(0, 3, (8, 64)).float()")
+    reference = function("return torch.sort(x, stable=True)") + inputs
+    report = judged(bench, function("v, i = torch.sort(x.flip(-1), stable=True)", "return v, 63 - i"), reference)
+    assert report.outcome.status is Status.WRONG_RESULT
+    assert report.outcome.comparison is not None and "equal values" in (report.outcome.comparison.message or "")
