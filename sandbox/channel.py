@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import array
 import json
+import re
 import socket
 import struct
 from typing import Any
@@ -16,6 +17,13 @@ HEADER = struct.Struct("!I")
 MAX_FRAME = 96 << 20
 MAX_DESCRIPTORS = 4
 MAX_NUMBER = 1e15
+MAX_PARTS = 1 << 21
+"""Of a message: each takes many times the memory that its two bytes did (`[],` of a frame's length: 2 GB)."""
+FEW_BYTES = 1 << 20
+"""Of so short a message nobody counts the parts."""
+
+_TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+"""A string, or what begins as one and has no end: so that no quote is looked at twice."""
 
 Message = dict[str, Any]
 
@@ -115,6 +123,8 @@ class Channel:
             return None
         payload = bytes(self._buffer[HEADER.size : HEADER.size + size])
         del self._buffer[: HEADER.size + size]
+        if size > FEW_BYTES and _parts(payload) > MAX_PARTS:
+            raise ProtocolError(f"a message has at most {MAX_PARTS} parts")
         try:
             message = json.loads(payload)
         except (ValueError, RecursionError) as error:
@@ -122,3 +132,10 @@ class Channel:
         if not isinstance(message, dict) or not isinstance(message.get("op"), str):
             raise ProtocolError("a frame is not a message")
         return message
+
+
+def _parts(payload: bytes) -> int:
+    """The members, lists and objects of a JSON text, counted so far that they are too many; none stands in a string."""
+    most = 2 * MAX_PARTS  # A member has two strings at most.
+    bare, strings = _TEXT.subn(b"", payload, count=most)
+    return strings if strings == most else bare.count(b",") + bare.count(b"[") + bare.count(b"{")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,8 @@ from domain.listing import Form
 MAX_FACTS = 64
 MAX_LAUNCHES = 10**6
 MAX_FACT_CHARS = 2048
+MAX_FACTS_CHARS = 1 << 20
+"""Of all facts as JSON: they are sent on to the runner, and kept with the result."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,15 @@ def facts(wire: Any) -> dict[str, Any]:
     """Static facts as the runner tells them: for the reader, bounded, plain and finite."""
     if not isinstance(wire, dict):
         return {}
-    return {str(key)[:64]: _fact(value) for key, value in list(wire.items())[:MAX_FACTS]}
+    found: dict[str, Any] = {}
+    left = MAX_FACTS_CHARS
+    for key, value in list(wire.items())[:MAX_FACTS]:
+        fact = _fact(value)
+        left -= len(json.dumps(fact))
+        if left < 0:
+            break
+        found[str(key)[:64]] = fact
+    return found
 
 
 def _fact(value: Any) -> Any:

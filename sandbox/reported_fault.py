@@ -16,7 +16,7 @@ NOT_ITS_OWN = (Status.PASSED, Status.REFERENCE_FAILED)
 def reported(message: Message) -> KernelFault:
     """A fault in the runner's own words, bounded: it can only speak ill of its own submission."""
     try:
-        status = Status(message["status"])
+        status = Status(str(message.get("status")))
     except ValueError:
         status = Status.RUNTIME_ERROR
     if status in NOT_ITS_OWN:

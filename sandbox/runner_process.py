@@ -78,6 +78,8 @@ class Runner:
             self.channel.send(message, descriptors)
         except ChannelClosed:
             raise self._death() from None
+        except ProtocolError as error:  # Whatever is long in it, a submission has made.
+            raise KernelFault(Status.UNSUPPORTED, f"its process cannot be told that much at once: {error}") from error
         self._entered = self._entered or message["op"] in BRINGS_A_SUBMISSION
 
     def answer(self, within: float | None = None) -> Message:

@@ -22,6 +22,7 @@ from sandbox.arena import Arena, aligned, view, write
 from sandbox.channel import Message, ProtocolError, finite_numbers
 from sandbox.launch_trace import LaunchTrace, read_trace
 from sandbox.replies import MAX_FACTS, Code, Loaded, Probe, State, code, facts, launches, tensors
+from sandbox.reported_fault import MAX_LOG, MAX_MESSAGE
 from sandbox.runner_process import Runner
 
 LAUNCHES_AGREE_MS = 30e-6
@@ -50,8 +51,8 @@ class Session:
         deferred = answer.get("deferred")
         return Artifact(
             facts=facts(answer.get("facts")),
-            deferred=str(deferred) if deferred is not None else None,
-            log=str(answer.get("log") or ""),
+            deferred=str(deferred)[:MAX_MESSAGE] if deferred is not None else None,
+            log=str(answer.get("log") or "")[:MAX_LOG],
         )
 
     def code(self, forms: Iterable[Form]) -> Code:

@@ -3,10 +3,11 @@
 import os
 import socket
 import struct
+import threading
 
 import pytest
 
-from sandbox.channel import MAX_FRAME, Channel, ChannelClosed, ProtocolError, finite_numbers
+from sandbox.channel import MAX_FRAME, MAX_PARTS, Channel, ChannelClosed, ProtocolError, finite_numbers
 
 
 @pytest.fixture
@@ -57,6 +58,32 @@ def test_a_frame_over_the_cap_is_refused_before_it_is_read(pair):
     theirs.sendall(struct.pack("!I", MAX_FRAME + 1))
     with pytest.raises(ProtocolError, match="cap"):
         channel.receive()
+
+
+def test_a_message_of_too_many_parts_is_refused_before_they_are_made():
+    ours, theirs = socket.socketpair()
+    channel = Channel(ours)
+    for parts in (b"[]," * MAX_PARTS, b'"x",' * MAX_PARTS, b'"x":{},' * MAX_PARTS):
+        payload = b'{"op":"times","call_ms":[' + parts + b"0]}"
+        told = threading.Thread(target=theirs.sendall, args=(struct.pack("!I", len(payload)) + payload,))
+        told.start()
+        with pytest.raises(ProtocolError, match="parts"):
+            channel.receive()
+        told.join()
+    channel.close()
+    theirs.close()
+
+
+@pytest.mark.parametrize("text", ["[],{}" * 500_000, '"' * 2_000_000, "\\" * 2_000_000, '\n",[' * 600_000])
+def test_what_stands_in_a_text_is_no_part(text):
+    ours, theirs = socket.socketpair()
+    channel, other = Channel(ours), Channel(theirs)
+    told = threading.Thread(target=other.send, args=({"op": "built", "log": text},))
+    told.start()
+    assert channel.receive() == {"op": "built", "log": text}
+    told.join()
+    channel.close()
+    other.close()
 
 
 def test_a_closed_peer_is_noticed_by_reader_and_writer(pair):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from backends.listings import MAX_CHARS, MAX_CODES, Found, Lacking
 from domain.listing import Form
 from sandbox import replies
-from sandbox.replies import MAX_FACT_CHARS, Code, facts
+from sandbox.replies import MAX_FACT_CHARS, MAX_FACTS_CHARS, Code, facts
 
 
 @pytest.mark.parametrize(
@@ -37,6 +38,12 @@ def test_facts_are_bounded() -> None:
     assert found["k"] == [{"n" * 64: "v" * MAX_FACT_CHARS}]
     assert len(found["many"]) <= MAX_FACT_CHARS
     assert len(facts({str(number): number for number in range(1000)})) == 64
+
+
+def test_facts_are_bounded_all_together() -> None:
+    group = {str(number): "é" * MAX_FACT_CHARS for number in range(64)}
+    found = facts({"small": 1, **{str(number): [group] * 8 for number in range(60)}})
+    assert found["small"] == 1 and len(json.dumps(found)) <= MAX_FACTS_CHARS + 64 * 64
 
 
 TEXT = {"kernel": "k", "form": "ptx", "text": "t", "truncated": False, "variant": None}

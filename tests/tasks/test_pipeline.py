@@ -556,6 +556,34 @@ def test_answers_that_are_no_tensors_are_the_kernels_fault(bench: Workbench, lie
     assert report.outcome.status is Status.CRASHED, report.outcome.message
 
 
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ("{'built': m | {'log': 'é' * (40 << 20)}}", Status.PASSED),
+        ("{'built': m | {'deferred': 'é' * (40 << 20)}}", Status.PASSED),
+        (
+            "{'built': m | {'facts': {str(n): [{str(k): 'é' * 2048 for k in range(64)}] * 3 for n in range(64)}}}",
+            Status.PASSED,
+        ),
+        ("{'loaded': {'op': 'fault'}}", Status.RUNTIME_ERROR),
+    ],
+)
+def test_nothing_that_is_told_is_too_long_or_too_little_for_the_referee(
+    bench: Workbench, change: str, status: Status
+) -> None:
+    """Characters that are longer in the referee's own JSON than in a runner's."""
+    forging = f"""import json, sandbox.channel
+def forged(self, message, descriptors=()):
+    message = (lambda m: {change}.get(m["op"], m))(message)
+    payload = json.dumps(message, ensure_ascii=False).encode()
+    self.sock.sendall(sandbox.channel.HEADER.pack(len(payload)) + payload)
+sandbox.channel.Channel.send = forged
+"""
+    source = "class ModelNew(nn.Module):\n    def forward(self, x):\n        return torch.softmax(x, -1)\n"
+    report = judged(bench, kernel(forging + source), kernel(SOFTMAX))
+    assert report.outcome.status is status, report.outcome.message
+
+
 def test_an_answer_of_more_elements_than_memory_is_refused_before_it_is_looked_at(bench: Workbench) -> None:
     forging = (
         "import sandbox.runner\nfrom domain import value\n"
