@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,6 +69,10 @@ class Contender:
         """What a call took in the first windows by the referee's clock, their overhead included."""
         self.sealed = b""
         """The digest of what the build left in the folder."""
+        self.spent_s = 0.0
+        """Of the job's time, what was waited for this contender."""
+        self.beside: Contender | None = None
+        """Of a reference, the candidate: who took more of the time is late, whoever is waited for when it ends."""
 
     def accuse(self, fault: KernelFault) -> None:
         """A fault found out from outside is this contender's; stops the job."""
@@ -76,12 +81,18 @@ class Contender:
 
     @contextmanager
     def answerable(self) -> Iterator[None]:
-        """Inside, a KernelFault is this contender's."""
+        """Inside, a KernelFault is this contender's, and so is the time."""
+        began = time.monotonic()
         try:
             yield
         except KernelFault as fault:
+            own_s = self.spent_s + time.monotonic() - began
+            if fault.status is Status.TIMEOUT and self.beside is not None and self.beside.spent_s > own_s:
+                self.beside.accuse(_late(self.beside.spent_s, own_s))
             self.fault = fault
             raise Stopped from fault
+        finally:
+            self.spent_s += time.monotonic() - began
 
     @property
     def estimate_ms(self) -> float:
@@ -202,3 +213,8 @@ class Contender:
     def told(self, text: str) -> str:
         """Without the paths of this machine."""
         return without_machine_paths(without_machine_paths(text, self.folder), self._built_in)
+
+
+def _late(candidate_s: float, reference_s: float) -> KernelFault:
+    told = f"{candidate_s:.3g} s of the job's time went by for this kernel and {reference_s:.3g} s for the reference"
+    return KernelFault(Status.TIMEOUT, f"timed out: {told}, which has none left; raise `timeout` or do less")

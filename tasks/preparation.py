@@ -35,6 +35,9 @@ class Preparation:
         """Loads every kernel, one after the other."""
         for contender in self.contenders:
             _session(contender).until(deadline)
+            contender.spent_s = 0.0
+        if len(self.contenders) > 1:
+            self.contenders[0].beside = self.contenders[1]
         for contender in self.contenders:
             self._load(contender, seed)
 

@@ -233,6 +233,19 @@ def test_a_reference_that_fails_is_named_with_its_own_error(bench: Workbench) ->
     assert "boom" in body["kernel_exec_result"]["validation_error"]
 
 
+@pytest.mark.parametrize(("load_s", "late"), [(4.0, "candidate"), (0.0, "reference")])
+def test_who_takes_more_of_the_time_is_late_whoever_is_waited_for(bench: Workbench, load_s: float, late: str) -> None:
+    slow = SOFTMAX.replace("return torch.softmax", "import time; time.sleep(1.5); return torch.softmax")
+    waits = f"import os, time\nif 'CUDA_VISIBLE_DEVICES' not in os.environ: time.sleep({load_s})"
+    report = judged(bench, forward("return torch.softmax(x, -1)", waits), kernel(slow), timeout=5)
+    assert report.reference is not None
+    if late == "reference":
+        assert report.outcome.status is Status.REFERENCE_FAILED and report.reference.status is Status.TIMEOUT
+    else:
+        assert report.outcome.status is Status.TIMEOUT and "none left" in (report.outcome.message or "")
+        assert report.reference.status is Status.PASSED
+
+
 def test_random_weights_agree_and_it_is_said_how(bench: Workbench) -> None:
     twin = (
         "class {}(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
