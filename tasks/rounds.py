@@ -15,6 +15,7 @@ from domain.value import leaves
 from profiling.slots import Slots, bytes_per_call
 from profiling.window import Window
 from profiling.written_bytes import in_place_bytes, returned_bytes
+from tasks.at_rest import at_rest
 from tasks.conduct import check_guards, check_inputs, check_written, never_written
 from tasks.contender import Contender
 from tasks.trial_inputs import Arguments, TrialInputs
@@ -150,7 +151,7 @@ class Rounds:
         """One window of that contender over what its slots were filled with."""
         if contender.range is None:
             raise ValueError(f"the {contender.role} has no range")
-        with contender.answerable():
+        with at_rest((c for c in self.contenders if c is not contender), self.bench.device), contender.answerable():
             return contender.range.window(slots[contender.role], gated=gated, marked=marked)
 
     def judge(self, slots: dict[str, Slots], windows: dict[str, Window]) -> None:

@@ -18,6 +18,7 @@ from profiling.slots import Slots
 from profiling.speedup import paired_speedup, pairs_half_width
 from profiling.window import Clock, GateClosed, Window
 from tasks.alone import Alone
+from tasks.at_rest import at_rest
 from tasks.contender import Contender
 from tasks.gating import HELD_UP, Rehearsal, rehearse
 from tasks.places import relocate
@@ -26,11 +27,9 @@ from tasks.rounds import Rounds
 RESERVE_S = 1.0
 SINGLE_ROUNDS, MOST_SINGLE_ROUNDS, MAX_REPEATS = 4, 24, 3
 COPIED_EACH = "calls answer in the same memory: each answer is copied before the next call, on the kernel's time"
-
 INTERPRETED = (
     "run by Triton's interpreter on the CPU, and never compiled: the time says nothing about the speed on a GPU"
 )
-
 LAUNCHES_UNKNOWN = (
     "what a launch costs in this process could not be measured: nothing is taken off, and a call may be off by 0.2 µs"
 )
@@ -211,7 +210,8 @@ class Timekeeper:
         for role, layout in slots.items():
             key = (records[role].gated, layout.handed_in)
             if key not in taken:
-                taken[key] = self.bench.null_window(layout, gated=records[role].gated)
+                with at_rest(self.contenders, self.bench.device):
+                    taken[key] = self.bench.null_window(layout, gated=records[role].gated)
         return {role: taken[records[role].gated, layout.handed_in] for role, layout in slots.items()}
 
     def _relocate(self, slots: dict[str, Slots], records: dict[str, TimeRecord]) -> None:

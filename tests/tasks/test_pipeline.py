@@ -536,6 +536,27 @@ def kernel_fn(x): return x * 2
     assert report.reference.timing.trusted_ms < 50
 
 
+def test_on_the_host_nobody_runs_beside_the_others_windows(bench: Workbench) -> None:
+    slow = SOFTMAX.replace("return torch.softmax", "import time; time.sleep(0.3); return torch.softmax")
+    watching = """
+import os, threading, time
+def watch():
+    last = time.monotonic()
+    while True:
+        time.sleep(0.01)
+        now = time.monotonic()
+        if now - last > 0.25:
+            print("stood still", flush=True)
+        last = now
+if 'CUDA_VISIBLE_DEVICES' not in os.environ:
+    threading.Thread(target=watch, daemon=True).start()
+"""
+    report = judged(bench, forward("return torch.softmax(x, -1)", watching), kernel(slow))
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+    assert report.outcome.timing is not None
+    assert report.outcome.output.count("stood still") >= report.outcome.timing.windows
+
+
 DOUBLE = "\ndef get_inputs():\n    return [torch.randn(64, 32, dtype=torch.float64)]\n"
 
 
