@@ -20,6 +20,9 @@ from profiling.window import Clock, Window
 EVENT_SLACK = 0.10
 EVENT_SLACK_MS = 0.02
 
+LEAST_SHARE = 0.5
+"""Of the mean, what a call takes at least where a runner's own times are to be shown."""
+
 READY_SLACK = 1.1
 """Making ready is mostly copying, which takes a few percent more or less from time to time."""
 
@@ -218,7 +221,11 @@ class TimeRecord:
             self._marked.append((window.elapsed_ms - null.elapsed_ms, window.call_ms))
 
     def _marks(self) -> tuple[list[Sample], list[Misfit]]:
-        """Call times relative to their window's mean; and the windows whose call times do not fit the clock."""
+        """Call times relative to their window's mean; and the windows whose call times do not fit the clock.
+
+        Nor is a shape believed whose middle is far from the mean, or its least: one call that is said to have taken all
+        of the window's time would make the others as short as its runner likes.
+        """
         slack_ms = EVENT_SLACK_MS
         if not self.is_cuda and self.null_ms:
             # What a window costs by itself differs by that much on the host, so that no clock knows better.
@@ -228,7 +235,9 @@ class TimeRecord:
             net, total = max(net_ms, 0.0), sum(call_ms)
             whole = len(call_ms) == self.calls and total > 0 and min(call_ms) >= 0
             if whole and abs(total - net) <= EVENT_SLACK * net + slack_ms:
-                shapes.append(np.asarray(call_ms) / np.mean(call_ms))
+                shape = np.asarray(call_ms) / np.mean(call_ms)
+                if abs(float(np.median(shape)) - 1) <= EVENT_SLACK and float(shape.min()) >= LEAST_SHARE:
+                    shapes.append(shape)
             else:
                 misfits.append(Misfit(net_ms, total))
         return shapes, misfits

@@ -47,6 +47,14 @@ def test_events_that_do_not_fit_are_not_believed_and_it_is_said(lie: list[float]
     assert len(timing.flags) == 1 and "do not fit" in timing.flags[0]
 
 
+@pytest.mark.parametrize("lie", [[1e-9, 1e-9, 1e-9, 20.0], [3.0, 3.0, 3.0, 11.0], [0.0, 6.7, 6.7, 6.7]])
+def test_no_call_is_short_because_another_is_said_to_have_taken_its_time(lie: list[float]) -> None:
+    timing = record(20.16, 20.16, 20.16, marked=(20.16, lie), calls=4).timing("cold")
+    assert timing.trusted_ms == timing.stats.median == pytest.approx(5.0)
+    assert timing.stats.min == pytest.approx(5.0)
+    assert (timing.distribution, timing.flags) == ("windows", [])
+
+
 def test_a_time_that_cannot_be_told_from_zero_is_an_upper_bound_and_says_so() -> None:
     timing = record(0.150, 0.172, 0.155, 0.168, 0.160, 0.158).timing("cold")
     assert 0 < timing.trusted_ms < 0.01
