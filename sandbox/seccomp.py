@@ -27,6 +27,7 @@ _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _PR_SET_SECCOMP, _MODE_FILTER, _GET_ACTION_AVAIL = 22, 2, 2
 _AF_UNIX, _DATAGRAM, _TYPE_OF_SOCKET = 1, 2, 0xF
 _NEW_NAMESPACES = 0x7E020000  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
+_SIBLING = 0x8000  # CLONE_PARENT: a child of the zygote's, which nobody would stop, count or see as the stranger's
 _PERSONALITIES = (0, 0xFFFFFFFF)  # what every process has, and the question which one that is
 _SET_OWNER, _IOCTL_SET_OWNER = (8, 15), (0x8901, 0x8902)  # whom a descriptor signals
 _OF_PROCESSES = {
@@ -92,7 +93,7 @@ def rules(*, own_user: bool, truncation_elsewhere: bool) -> bytes:
     found += _rule(
         "clone",
         [
-            *_guard(([_load(0)], _IF_ANY_BIT, [_NEW_NAMESPACES])),
+            *_guard(([_load(0)], _IF_ANY_BIT, [_NEW_NAMESPACES | _SIBLING])),
             *_guard((exit_signal, _IF_EQUAL, [signal.SIGKILL])),
             _instruction(_RETURN, _ALLOW),
         ],

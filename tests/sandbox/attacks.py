@@ -226,6 +226,7 @@ return call(435, ctypes.create_string_buffer(struct.pack('Q', 0x10000000) + byte
     "another root folder": "os.mkdir('jail')\nos.chroot('jail')\nreturn 'changed'",
     "another layout of memory": "return call(135, 0x0040000) or 'changed'",
     "descendants let go": "return checked(libc.prctl(36, 0, 0, 0, 0)) or 'let go'",
+    "a sibling, whom nobody counts or stops": "return call(56, 0x8000 | 17, 0, 0, 0, 0) and 'started' or os._exit(0)",
     "a filter of its own": "return checked(libc.prctl(22, 2, ctypes.create_string_buffer(16), 0, 0)) or 'installed'",
 }
 
