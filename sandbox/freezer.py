@@ -37,7 +37,8 @@ def freeze(pid: int, within_s: float) -> Frozen:
     """Stops a process and all that it has started, and returns when all are at rest. Raises NotFrozen.
 
     Its children stay its own (`sandbox.confinement`), and whoever is at rest starts no new ones: when one round over
-    the family finds nobody awake and nobody new, there is nobody else. A process alone is stopped by the signal, a few
+    the family finds nobody awake and nobody new, there is nobody else but whom somebody was starting as it was stopped,
+    behind that look at the family: so there is another. A process alone is stopped by the signal, a few
     microseconds after it was sent; to look for others takes longer, which those who have some are charged.
     """
     _signal(pid, signal.SIGSTOP)
@@ -51,7 +52,7 @@ def freeze(pid: int, within_s: float) -> Frozen:
         for one in awake:
             _signal(one, signal.SIGSTOP)  # Again where it was told before: whoever else may signal it might undo it.
         stopped |= new
-        if not awake:
+        if not awake and family(pid) <= stopped:
             return Frozen(frozenset(stopped), since_ns if len(stopped) == 1 else time.perf_counter_ns())
         if time.monotonic() > until:
             thaw(stopped)

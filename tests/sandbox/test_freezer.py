@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from sandbox import census, freezer
 from sandbox.freezer import Frozen, freeze, thaw
 from tests.conftest import die_with_parent
 
@@ -98,6 +99,27 @@ def test_all_of_it_stands_still_and_goes_on(
         assert process.pid in frozen.pids and len(frozen.pids) >= members
         thaw(frozen.pids)
         moves(counters, places)
+    finally:
+        end(process, frozen)
+
+
+def test_who_was_being_started_as_the_family_was_looked_at_stands_still_too(
+    counters: mmap.mmap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fork that is under way as its process is stopped comes to its end first: the last look before may miss it."""
+    process = started("family", counters, tmp_path, {0, 1, 2, 3})
+    looked = []
+
+    def before_the_fork(pid: int) -> set[int]:
+        while not freezer._at_rest(pid):
+            time.sleep(0.001)
+        looked.append(pid)
+        return {pid} if len(looked) == 1 else census.family(pid)
+
+    monkeypatch.setattr(freezer, "family", before_the_fork)
+    frozen = freeze(process.pid, WITHIN_S)
+    try:
+        assert still(counters)
     finally:
         end(process, frozen)
 
