@@ -48,9 +48,9 @@ def _wrong(compared: _Compared, tolerance: Tolerance) -> torch.Tensor:
 
 
 def _root_mean_square(size: torch.Tensor, finite: torch.Tensor) -> torch.Tensor:
-    """Of each row's finite elements, as a column."""
+    """Of each row's finite elements, as a column; 0 where float64 cannot hold their squares: no scale excuses any."""
     squares = torch.where(finite, size, 0.0).square_().sum(dim=-1, keepdim=True)
-    return squares.div_(finite.sum(dim=-1, keepdim=True).clamp(min=1)).sqrt_()
+    return squares.div_(finite.sum(dim=-1, keepdim=True).clamp(min=1)).sqrt_().nan_to_num_(posinf=0.0)
 
 
 _Compared = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]

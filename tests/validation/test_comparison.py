@@ -466,3 +466,13 @@ def test_a_nan_or_an_infinity_does_not_widen_the_scale() -> None:
     expected = torch.tensor([0.0, torch.inf, torch.nan, 1.0])
     actual = torch.tensor([0.5, torch.inf, torch.nan, 1.0])
     assert not compare([expected], [actual], requested(None, None)).passed
+
+
+@pytest.mark.parametrize("name", ["float64", "complex128"])
+def test_numbers_whose_squares_are_too_large_widen_no_scale(name: str) -> None:
+    """An infinite scale would let anything pass."""
+    expected = torch.randn(64, dtype=torch_dtype(name)) * 1e200
+    half = expected.clone()
+    half[32:] = 0
+    assert not compare([expected], [half], requested(None, None)).passed
+    assert compare([expected], [expected * (1 + 1e-4)], requested(None, None)).passed
