@@ -25,7 +25,7 @@ class Slots:
 
     `example` is one call's arguments; `output_arguments` the indexes of those that carry the answer (none when the
     call returns it, in which case `returned` are tensors like the returned ones). `blank` are the indexes of those
-    whose content before a call is the same in every set.
+    whose content before a call means nothing: they keep the first set's.
     """
 
     def __init__(

@@ -23,7 +23,7 @@ class ContractInputs:
         self.io = io
         self._device = device
         self._secret = secret
-        self._blank: dict[int, torch.Tensor] = {}
+        self._blank: dict[tuple[int, bool], torch.Tensor] = {}
 
     @property
     def repeats(self) -> bool:
@@ -43,8 +43,9 @@ class ContractInputs:
     def draw(self, fresh: int) -> list[Any]:
         """All arguments in contract order: tensors on the device, scalars as their values.
 
-        An output without content of its own is poisoned, and the same tensor in every set: nobody writes to what is
-        drawn, but to copies of it. Raises KernelFault naming the argument: CONTRACT_MISMATCH for a spec that
+        An output without content of its own is poisoned, by a NaN and by a finite number in turn, so that an element
+        left out shows whatever is right; every other set has the same tensor: nobody writes to what is drawn, but to
+        copies of it. Raises KernelFault naming the argument: CONTRACT_MISMATCH for a spec that
         contradicts itself, OUT_OF_MEMORY when the tensors do not fit.
         """
         return [self._argument(argument, position, fresh) for position, argument in enumerate(self.io.args)]
@@ -57,9 +58,10 @@ class ContractInputs:
             raise _mismatch(f"argument {argument.name!r} is a tensor: give it a tensor_spec")
         try:
             if argument.is_blank:
-                if position not in self._blank:
-                    self._blank[position] = allocate(spec, self._device)
-                return self._blank[position]
+                finite = fresh % 2 == 1
+                if (position, finite) not in self._blank:
+                    self._blank[position, finite] = allocate(spec, self._device, finite=finite)
+                return self._blank[position, finite]
             return make_tensor(spec, device=self._device, seed=self._secret, position=position, fresh=fresh)
         except ValueError as error:
             raise _mismatch(f"argument {argument.name!r}: {error}") from error

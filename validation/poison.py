@@ -2,6 +2,9 @@
 
 Floating and complex elements get bytes of 0xFF, a NaN in every such dtype, and one that no arithmetic gives on a GPU
 (its own NaNs are 0x7FFFFFFF and the like). Integers and bools get bytes of 0xA5, because -1 is a common answer.
+
+Where NaN is the right answer, that pattern is no trace of an element left out. So there is a second one for floating
+and complex elements, bytes of 0x7B: a large finite number in every such dtype.
 """
 
 from __future__ import annotations
@@ -11,23 +14,27 @@ import torch
 from validation.bits import bits
 
 FLOATING_BYTE = 0xFF
+FINITE_BYTE = 0x7B
 INTEGER_BYTE = 0xA5
 
 
-def fill(tensor: torch.Tensor) -> None:
+def fill(tensor: torch.Tensor, *, finite: bool = False) -> None:
     """Overwrites every element in place; the gaps of a strided tensor stay as they are."""
-    bits(tensor).fill_(_pattern(tensor))
+    bits(tensor).fill_(_patterns(tensor)[-1 if finite else 0])
 
 
 def untouched(tensor: torch.Tensor) -> float:
-    """The fraction of elements, 0.0 to 1.0, that still hold the pattern; 0.0 for a tensor without elements."""
+    """The fraction of elements, 0.0 to 1.0, that still hold a pattern; 0.0 for a tensor without elements."""
     if tensor.numel() == 0:
         return 0.0
     raw = bits(tensor)
-    return int((raw == _pattern(tensor)).sum().item()) / raw.numel()
+    return max(int((raw == pattern).sum().item()) for pattern in _patterns(tensor)) / raw.numel()
 
 
-def _pattern(tensor: torch.Tensor) -> int:
+def _patterns(tensor: torch.Tensor) -> list[int]:
     numeric = tensor.dtype.is_floating_point or tensor.dtype.is_complex
-    byte = FLOATING_BYTE if numeric else INTEGER_BYTE
-    return int.from_bytes(bytes([byte]) * bits(tensor).element_size(), "little", signed=True)
+    size = bits(tensor).element_size()
+    return [
+        int.from_bytes(bytes([byte]) * size, "little", signed=True)
+        for byte in ((FLOATING_BYTE, FINITE_BYTE) if numeric else (INTEGER_BYTE,))
+    ]

@@ -50,8 +50,10 @@ def make_tensor(spec: TensorSpec, *, device: str, seed: int | None, position: in
     return tensor
 
 
-def allocate(spec: TensorSpec, device: str) -> torch.Tensor:
+def allocate(spec: TensorSpec, device: str, *, finite: bool = False) -> torch.Tensor:
     """A tensor of that shape, dtype and strides whose memory, gaps included, holds the poison pattern.
+
+    `finite`: the one that is no NaN.
 
     Raises ValueError for strides that are negative, of another rank, or that may put two elements in one place;
     stride 0 is allowed and means that one element is repeated.
@@ -60,12 +62,12 @@ def allocate(spec: TensorSpec, device: str) -> torch.Tensor:
     strides = spec.strides
     if strides is None:
         tensor = torch.empty(spec.shape, dtype=dtype, device=device)
-        poison.fill(tensor)
+        poison.fill(tensor, finite=finite)
         return tensor
     _check_strides(spec.shape, strides)
     span = TensorRef(spec.dtype, spec.shape, strides).span // dtype.itemsize
     memory = torch.empty(span, dtype=dtype, device=device)
-    poison.fill(memory)
+    poison.fill(memory, finite=finite)
     return memory.as_strided(spec.shape, strides)
 
 

@@ -304,6 +304,22 @@ def test_a_triton_kernel_against_a_torch_reference(bench: Workbench, bug: str, s
     assert report.outcome.entry == "kernel add"
 
 
+def test_an_element_that_is_rightly_nan_has_to_be_written_too(bench: Workbench) -> None:
+    source = (
+        "import triton, triton.language as tl\n@triton.jit\ndef log(x, out, n, BLOCK: tl.constexpr):\n"
+        "    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n    v = tl.load(x + at, mask=at < n)\n"
+        "    tl.store(out + at, tl.log(v), mask={})\n"
+    )
+    size = {"name": "n", "type": "int", "value": 500}
+    block = {"name": "BLOCK", "type": "int", "value": 256, "is_meta": True}
+    x = tensor("x", [500], kind="randn")
+    io = {"args": [x, tensor("out", [500], "output"), size, block], "launch": {"grid": "cdiv(n, BLOCK)"}}
+    reference = kernel("class Model(nn.Module):\n    def forward(self, x): return torch.log(x)", io={"args": [x]})
+    whole, part = (judged(bench, kernel(source.format(m), "triton", io=io), reference) for m in ("at < n", "v > 0"))
+    assert whole.outcome.status is Status.PASSED, whole.outcome.message
+    assert part.outcome.status is Status.WRONG_RESULT and "never written" in (part.outcome.message or "")
+
+
 def test_a_triton_kernel_alone(bench: Workbench) -> None:
     outcome = judged(bench, kernel(TRITON_ADD.format(bug=""), "triton", io=TRITON_IO)).outcome
     assert outcome.status is Status.PASSED and outcome.inputs["source"] == "io contract"

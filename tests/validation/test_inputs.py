@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from domain.contract import Argument, IOContract, TensorInit, TensorSpec
+from domain.dtype import COMPLEX, FLOATS
 from domain.fault import KernelFault
 from domain.result import Status
 from validation import poison
@@ -201,3 +202,12 @@ def test_conflicts_are_refused_with_both_sides(candidate: IOContract, message: s
 def test_a_candidate_may_leave_out_inputs_that_the_names_tell() -> None:
     arguments, given = mapped(contract(tensor("y", 4)), ADD)
     assert arguments[0] is given[1]
+
+
+@pytest.mark.parametrize("name", sorted(FLOATS | COMPLEX))
+def test_an_output_begins_as_nan_and_as_a_number_in_turn(name: str) -> None:
+    """Else what is right as NaN need not be written."""
+    given = ContractInputs(contract(tensor("out", 8, role="output", dtype=name)), "cpu", 1)
+    sets = [given.draw(fresh)[0] for fresh in range(4)]
+    assert [bool(each.to(torch.complex128).isfinite().all()) for each in sets] == [False, True, False, True]
+    assert [poison.untouched(each) for each in sets] == [1.0] * 4
