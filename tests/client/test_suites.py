@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import random
@@ -226,6 +227,14 @@ def test_the_score_counts_each_problem_once_with_its_best_candidate() -> None:
     assert found.speedup.ratio == pytest.approx(math.sqrt(2.0 * 1.05))
     assert found.speedup.low < found.speedup.ratio < found.speedup.high
     assert json.loads(json.dumps(found.to_dict()))["correct"]["count"] == 3
+
+
+def test_a_kernel_does_not_get_out_of_the_score_by_calling_itself_unsupported() -> None:
+    there, nowhere = outcome("a", "unsupported"), outcome("b", "unsupported")
+    assert there.result is not None
+    on_a_gpu = dataclasses.replace(there.result, environment={"gpu_name": "NVIDIA H200"})
+    found = score([dataclasses.replace(there, result=on_a_gpu), nowhere, outcome("c", "passed", 2.0)])
+    assert (found.not_judged, found.correct.count, found.correct.of) == (1, 1, 2)
 
 
 def test_a_bound_is_no_ratio() -> None:

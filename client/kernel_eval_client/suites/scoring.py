@@ -14,8 +14,10 @@ from kernel_eval_client.timing import Speedup
 FAST = (0.8, 1.0, 1.5, 2.0)
 DRAWS = 2000
 _Z = 1.959964
-NO_WORD = frozenset({"reference_failed", "unsupported"})
-"""Verdicts that say nothing about the kernel: the reference failed, or the service has no device for it."""
+NO_WORD = frozenset({"reference_failed"})
+NO_WORD_WITHOUT_GPU = frozenset({"unsupported"})
+"""Verdicts that say nothing about the kernel: the reference failed, or the service has no device for it. Where it had
+one, it was the kernel that could not be judged, or said so itself."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,10 @@ class Outcome:
     @property
     def judged(self) -> bool:
         """Something was found out about the candidate."""
-        return self.result is not None and self.result.verdict not in NO_WORD
+        found = self.result
+        if found is None or found.verdict in NO_WORD:
+            return False
+        return found.verdict not in NO_WORD_WITHOUT_GPU or bool(found.environment.get("gpu_name"))
 
 
 @dataclass(frozen=True)
