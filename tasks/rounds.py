@@ -44,7 +44,6 @@ LAID_OUT_ANEW = (
 )
 IMAGES = 6
 """Copies of a window's bytes at one time: the arena, its image, the snapshot, the answers; the null runner's two."""
-
 Outputs = list[torch.Tensor]
 
 
