@@ -8,13 +8,13 @@ itself.
 from __future__ import annotations
 
 import argparse
-import signal
+import os
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 from rich.console import Console
@@ -22,6 +22,7 @@ from rich.console import Console
 from benchmarks.timing import Rows, judged
 from benchmarks.timing_cases import spin
 from domain.result import Report
+from sandbox.limits import die_with_parent
 from tasks.standbys import end
 from tasks.workbench import Workbench
 
@@ -125,10 +126,10 @@ def _measure(bench: Workbench, jobs: int, budget: str) -> None:
 
 def _make(bench: Workbench) -> None:
     """Contexts, one after the other, and a line for each."""
-    with suppress(KeyboardInterrupt):
-        while True:
-            end(bench.warm([bench.private_folder(bench.folder / "unused")], lambda: False))
-            print(MADE, flush=True)
+    die_with_parent(os.getppid())
+    while True:
+        end(bench.warm([bench.private_folder(bench.folder / "unused")], lambda: False))
+        print(MADE, flush=True)
 
 
 @contextmanager
@@ -147,7 +148,7 @@ def _other() -> Iterator[list[str]]:
                 raise RuntimeError("the other process makes no contexts; what it said is above")
             yield made
         finally:
-            process.send_signal(signal.SIGINT)
+            process.terminate()
             if process.stdout is not None:
                 made += [line for line in process.stdout if line.strip() == MADE]
 
