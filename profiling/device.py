@@ -66,15 +66,17 @@ class Device:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
     @property
+    def free(self) -> int:
+        """Bytes of a GPU that no process has; of the host, what is free now."""
+        return int(torch.cuda.mem_get_info(self.name)[0]) if self.is_cuda else self.memory
+
+    @property
     def has_room(self) -> bool:
         """Whether most of the device's memory is free: what runners hold that are about to end, nobody will miss.
 
         Never of the host, on whose few cores even what ends is in the way.
         """
-        if not self.is_cuda:
-            return False
-        free, total = torch.cuda.mem_get_info(self.name)
-        return bool(free > total / 2)
+        return self.is_cuda and self.free > self.memory / 2
 
     @property
     def usable(self) -> bool:

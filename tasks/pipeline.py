@@ -28,6 +28,7 @@ from tasks.environment import environment
 from tasks.inspection import Inspection
 from tasks.lease import device_lease
 from tasks.listings import look_at_code
+from tasks.memory_blame import blame_for_memory
 from tasks.other_distributions import OtherDistributions, untried
 from tasks.preparation import Preparation
 from tasks.rounds import Rounds
@@ -39,10 +40,8 @@ from tasks.weights import Weights
 from tasks.workbench import Workbench
 from validation.seeds import derived
 
-SECRET_BITS = 256
 REPORT_S = 0.1
 """A driver's report may come a moment after the kernel's failure."""
-
 REPLAYED = "a replay: the request named the seed, so its inputs were known beforehand; for finding bugs, no ranking"
 
 
@@ -78,6 +77,7 @@ def run(
                     bench.card_errors.clear()
                     with suppress(Stopped):
                         job.judge()
+                    blame_for_memory(job.contenders, bench)
                     blame_tested(job.contenders, bench, cancelled)
                     job.inspect()
                 finally:
@@ -118,7 +118,7 @@ class _Job:
         self.reference = reference
         self.contenders = [candidate] if reference is None else [reference, candidate]
         given = request.replay_seed
-        self.secret = int(given, 16) if given is not None else secrets.randbits(SECRET_BITS)
+        self.secret = int(given, 16) if given is not None else secrets.randbits(256)
         # A submission is told this one, and from what it is told its inputs cannot be worked out: a digest.
         self.weights_seed = derived(self.secret, "weights") % 2**31
         self.inputs: TrialInputs | None = None
