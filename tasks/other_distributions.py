@@ -15,6 +15,7 @@ from domain.kernel import KernelType
 from domain.result import Status
 from profiling.slots import Slots, bytes_per_call
 from profiling.window import Window
+from tasks.at_rest import at_rest
 from tasks.contender import Contender
 from tasks.rounds import Outputs, Rounds
 from tasks.varied_inputs import VariedInputs
@@ -134,7 +135,9 @@ class OtherDistributions:
         if session is None or self._reference.kernel.kernel_type is not KernelType.TORCH:
             return None
         session.runner.deadline = self._latest()
-        return session.double(self._inputs.for_reference(distribution, turn, by, double=True))
+        moved = self._inputs.for_reference(distribution, turn, by, double=True)
+        with at_rest([self._candidate], self._rounds.bench.device):
+            return session.double(moved)
 
     def _again(self, distribution: Distribution, turn: int, by: float) -> Outputs:
         """One call of the reference as it is, with moved inputs."""
@@ -153,7 +156,9 @@ class OtherDistributions:
             raise ValueError(f"the {contender.role} has no runner")
         contender.session.runner.deadline = self._latest()
         slots = self._slots[contender.role]
-        window: Window = contender.range.window(slots, gated=False, marked=False)
+        others = (other for other in self._rounds.contenders if other is not contender)
+        with at_rest(others, self._rounds.bench.device):
+            window: Window = contender.range.window(slots, gated=False, marked=False)
         if slots.overrun(window.snapshot):
             raise KernelFault(Status.WRONG_RESULT, "the kernel wrote outside its outputs")
         return slots.read(window.snapshot)[0]

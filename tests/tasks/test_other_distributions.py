@@ -15,6 +15,20 @@ from tasks.workbench import Workbench
 NORMAL = "torch.randn(16, 64)"
 ALL = ["small", "positive", "negative", "constant rows", "large", "outliers"]
 
+WATCHING = """
+import os, threading, time
+def watch():
+    last = time.monotonic()
+    while True:
+        time.sleep(0.01)
+        now = time.monotonic()
+        if now - last > 0.25:
+            print("stood still", flush=True)
+        last = now
+if 'CUDA_VISIBLE_DEVICES' not in os.environ:
+    threading.Thread(target=watch, daemon=True).start()
+"""
+
 
 def model(name: str, forward: str, inputs: str | None = None) -> dict[str, Any]:
     source = f"class {name}(nn.Module):\n    def forward(self, x):\n        {forward}\n"
@@ -63,6 +77,16 @@ def test_a_kernel_that_fails_where_the_reference_is_right_has_failed(bench: Work
     outcome = judged(bench, "return torch.softmax(x, -1)", candidate).outcome
     assert outcome.status is Status.RUNTIME_ERROR and outcome.timing is None
     assert "too far out" in (outcome.message or "") and "inputs" in (outcome.message or "")
+
+
+def test_on_the_host_the_kernel_does_not_run_beside_the_reference(bench: Workbench) -> None:
+    """Else it could have the reference be late on a distribution, or in float64, and get out of it."""
+    slow = "import time; time.sleep(0.3 if x.abs().max() > 60 else 0); return torch.softmax(x, -1)"
+    candidate = model("ModelNew", "e = x.exp(); return e / e.sum(-1, keepdim=True)")
+    candidate["source_code"] = WATCHING + candidate["source_code"]
+    outcome = judged(bench, slow, candidate).outcome
+    assert outcome.status is Status.WRONG_RESULT and "large inputs" in (outcome.message or "")
+    assert outcome.output.count("stood still") >= 1 + 1 + len(other_distributions.TURNS)
 
 
 def test_where_the_reference_overflows_itself_nothing_is_said_against_the_kernel(bench: Workbench) -> None:
