@@ -28,7 +28,11 @@ def untouched(tensor: torch.Tensor) -> float:
     if tensor.numel() == 0:
         return 0.0
     raw = bits(tensor)
-    return max(int((raw == pattern).sum().item()) for pattern in _patterns(tensor)) / raw.numel()
+    first, *others = (int((raw == pattern).sum().item()) / raw.numel() for pattern in _patterns(tensor))
+    if raw.element_size() == 1:
+        # A number of one byte is an answer like any other, unless nothing else is there.
+        others = [share for share in others if share == 1.0]
+    return max(first, *others, 0.0)
 
 
 def _patterns(tensor: torch.Tensor) -> list[int]:

@@ -52,6 +52,16 @@ def test_arithmetic_nans_are_not_poison() -> None:
     assert poison.untouched(torch.tensor([float("nan")], dtype=torch.float16)) == 0.0
 
 
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2"])
+def test_a_number_of_one_byte_is_no_trace_where_others_were_written(name: str) -> None:
+    """Every byte is some answer there: that of e5m2 its largest number, which all that is too large becomes."""
+    tensor = torch.ones(8, dtype=torch_dtype(name))
+    poison.fill(tensor[:3], finite=True)
+    assert poison.untouched(tensor) == 0.0
+    poison.fill(tensor, finite=True)
+    assert poison.untouched(tensor) == 1.0
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_bits_share_memory(name: str) -> None:
     tensor = torch.zeros(4, dtype=torch_dtype(name))
