@@ -20,7 +20,7 @@ from domain.result import Status
 _ARCHS_WITH_VARIANT = frozenset({"sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121"})
 _HOST_CODE = "not allowed in JIT mode"
 _TORCHS_FOLDERS = ("torch/", "ATen/", "c10/", "pybind11/", "Python.h")
-_ERROR = re.compile(r"^.*\berror\b.*$", re.MULTILINE)
+_ERROR = re.compile(r"^.*\berror(?: #\S+)?:.*$", re.MULTILINE)
 _WITH_LINES = "-lineinfo"
 """Changes no code; by it a sanitizer and a profiler name the source's lines."""
 _AFRESH = "--no-cache"

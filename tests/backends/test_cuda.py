@@ -141,6 +141,12 @@ def test_the_log_is_whole_and_has_the_sources_lines(tmp_path: Path) -> None:
     assert '"neither"' in fault.log and "2 errors" in fault.log and "__ke_" not in fault.log
 
 
+def test_a_warning_that_names_an_error_is_not_the_first_one(tmp_path: Path) -> None:
+    fault = fault_of(f"__device__ void f() {{ int error; }}\n{SCALE.replace('x[i] * s', 'nope')}", tmp_path)
+    assert "int error" in fault.log
+    assert fault.message == 'the source does not compile: kernel.cu(2): error: identifier "nope" is undefined'
+
+
 @pytest.mark.parametrize(
     "extra",
     [
