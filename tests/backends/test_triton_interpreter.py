@@ -173,6 +173,12 @@ def test_libdevice(expression: str, expected: Any, answer: Answer) -> None:
     torch.testing.assert_close(answer(stored, expression, x, y, LIBDEVICE), expected(x, y))
 
 
+def test_libdevice_rounds_halves_away_from_zero_and_nothing_else(answer: Answer) -> None:
+    given = torch.tensor([0.5, -2.5, 1.5, 0.49999997, 8388609.0, -8388611.0, -0.0, float("inf")]).repeat(SIZE // 8)
+    expected = torch.tensor([1.0, -3.0, 2.0, 0.0, 8388609.0, -8388611.0, -0.0, float("inf")]).repeat(SIZE // 8)
+    assert torch.equal(answer(stored, "libdevice.round(x)", given, given, LIBDEVICE), expected)
+
+
 @pytest.mark.parametrize(
     "expression",
     [
