@@ -62,6 +62,20 @@ class Seen:
         self.told_apart += speedup.verdict != "not_distinguishable"
         self.disturbed += any(DISTURBED in flag for flag in timing.flags)
 
+    def figures(self) -> list[str]:
+        """A row's cells behind the number of jobs."""
+        counted = [str(self.disturbed), str(self.undecided)]
+        if len(self.ratios) < 2:
+            return ["-", "-", str(self.told_apart), "-", *counted, "-"]
+        return [
+            f"{statistics.median(self.times_us):.3f}",
+            f"{statistics.stdev(self.times_us) / statistics.mean(self.times_us):.2%}",
+            str(self.told_apart),
+            f"{statistics.stdev(self.ratios):.2%}",
+            *counted,
+            f"{statistics.median(self.device_s):.2f}",
+        ]
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.contexts", description=__doc__)
@@ -109,18 +123,7 @@ def _measure(bench: Workbench, jobs: int, budget: str) -> None:
     ]
     rows = Rows(Console(width=120), f"{contexts / seconds:.1f} contexts a second beside the jobs", *columns)
     for (steps, beside), found in seen.items():
-        rows.add(
-            str(steps),
-            "meanwhile" if beside else "-",
-            str(len(found.ratios)),
-            f"{statistics.median(found.times_us):.3f}",
-            f"{statistics.stdev(found.times_us) / statistics.mean(found.times_us):.2%}",
-            str(found.told_apart),
-            f"{statistics.stdev(found.ratios):.2%}",
-            str(found.disturbed),
-            str(found.undecided),
-            f"{statistics.median(found.device_s):.2f}",
-        )
+        rows.add(str(steps), "meanwhile" if beside else "-", str(len(found.ratios)), *found.figures())
     rows.end()
 
 

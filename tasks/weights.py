@@ -10,6 +10,7 @@ import torch
 
 from domain.fault import KernelFault
 from sandbox.replies import State
+from tasks.at_rest import at_rest
 from tasks.contender import Contender
 from tasks.rounds import Rounds
 from tasks.varied_inputs import VariedInputs
@@ -136,8 +137,11 @@ class Weights:
                 return None
             layout = slots[contender.role]
             layout.fill(0, plain[contender.role])
+            others_than_it = (one for one in rounds.contenders if one is not contender)
             try:
-                answers.append(layout.read(contender.range.window(layout, gated=False, marked=False).snapshot)[0])
+                with at_rest(others_than_it, rounds.bench.device):
+                    window = contender.range.window(layout, gated=False, marked=False)
+                answers.append(layout.read(window.snapshot)[0])
             finally:
                 # What is asked after this (the run in float64) is compared with answers under the first ones.
                 with suppress(KernelFault):  # A runner that is gone is not asked either.
