@@ -25,9 +25,8 @@ endif
 
 # Three processes for two cores, a file's tests in one: half of a test is waiting. More would be in each other's way at
 # what they time, and so would threads that spin while they wait for each other: without the variable it takes twice as long.
-# Folder by folder, as the tests of one share a running service, which is started once in each process.
 PYTEST_PROCESSES ?= 3
-at_once := $(if $(ready),-n $(PYTEST_PROCESSES) --dist loadfile --no-loadscope-reorder)
+at_once := $(if $(ready),-n $(PYTEST_PROCESSES) --dist loadfile)
 one_thread := OMP_NUM_THREADS=1
 
 .PHONY: help
