@@ -11,23 +11,10 @@ from domain.result import Report, Status
 from tasks import other_distributions
 from tasks.pipeline import run
 from tasks.workbench import Workbench
+from tests.tasks.watching import WATCHING, stood_still_s
 
 NORMAL = "torch.randn(16, 64)"
 ALL = ["small", "positive", "negative", "constant rows", "large", "outliers"]
-
-WATCHING = """
-import os, threading, time
-def watch():
-    last = time.monotonic()
-    while True:
-        time.sleep(0.01)
-        now = time.monotonic()
-        if now - last > 0.25:
-            print("stood still", flush=True)
-        last = now
-if 'CUDA_VISIBLE_DEVICES' not in os.environ:
-    threading.Thread(target=watch, daemon=True).start()
-"""
 
 
 def model(name: str, forward: str, inputs: str | None = None) -> dict[str, Any]:
@@ -84,9 +71,10 @@ def test_on_the_host_the_kernel_does_not_run_beside_the_reference(bench: Workben
     slow = "import time; time.sleep(0.3 if x.abs().max() > 60 else 0); return torch.softmax(x, -1)"
     candidate = model("ModelNew", "e = x.exp(); return e / e.sum(-1, keepdim=True)")
     candidate["source_code"] = WATCHING + candidate["source_code"]
-    outcome = judged(bench, slow, candidate).outcome
+    # So many elements that the exponential of some leaves float32's range.
+    outcome = judged(bench, slow, candidate, "torch.randn(16, 4096)").outcome
     assert outcome.status is Status.WRONG_RESULT and "large inputs" in (outcome.message or "")
-    assert outcome.output.count("stood still") >= 1 + 1 + len(other_distributions.TURNS)
+    assert stood_still_s(outcome.output) >= 0.3 * (1 + 1 + len(other_distributions.TURNS))
 
 
 def test_where_the_reference_overflows_itself_nothing_is_said_against_the_kernel(bench: Workbench) -> None:

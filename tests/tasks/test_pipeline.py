@@ -26,6 +26,7 @@ from tasks.contender import Contender
 from tasks.lease import device_lease
 from tasks.pipeline import _Job, run
 from tasks.workbench import Workbench
+from tests.tasks.watching import WATCHING, stood_still_s
 
 INPUTS = "\ndef get_inputs():\n    return [torch.randn(64, 32)]\n"
 CHAIN = "y = x\n        for _ in range(200): y = torch.cos({})\n        return y"
@@ -554,23 +555,10 @@ def kernel_fn(x): return x * 2
 
 def test_on_the_host_nobody_runs_beside_the_others_windows(bench: Workbench) -> None:
     slow = SOFTMAX.replace("return torch.softmax", "import time; time.sleep(0.3); return torch.softmax")
-    watching = """
-import os, threading, time
-def watch():
-    last = time.monotonic()
-    while True:
-        time.sleep(0.01)
-        now = time.monotonic()
-        if now - last > 0.25:
-            print("stood still", flush=True)
-        last = now
-if 'CUDA_VISIBLE_DEVICES' not in os.environ:
-    threading.Thread(target=watch, daemon=True).start()
-"""
-    report = judged(bench, forward("return torch.softmax(x, -1)", watching), kernel(slow))
+    report = judged(bench, forward("return torch.softmax(x, -1)", WATCHING), kernel(slow))
     assert report.outcome.status is Status.PASSED, report.outcome.message
     assert report.outcome.timing is not None
-    assert report.outcome.output.count("stood still") >= report.outcome.timing.windows
+    assert stood_still_s(report.outcome.output) >= 0.3 * report.outcome.timing.windows
 
 
 DOUBLE = "\ndef get_inputs():\n    return [torch.randn(64, 32, dtype=torch.float64)]\n"
