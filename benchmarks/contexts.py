@@ -102,7 +102,8 @@ def _measure(bench: Workbench, jobs: int, budget: str) -> None:
     judged(bench, spin(STEPS[0]), spin(STEPS[0]), budget=budget)
     for _ in range(TURNS):
         for beside in (False, True):
-            with _other() if beside else _nobody() as made:
+            other: AbstractContextManager[list[str]] = _other() if beside else nullcontext([])
+            with other as made:
                 began = time.monotonic()
                 for steps in STEPS:
                     for _ in range(jobs):
@@ -133,11 +134,6 @@ def _make(bench: Workbench) -> None:
     while True:
         end(bench.warm([bench.private_folder(bench.folder / "unused")], lambda: False))
         print(MADE, flush=True)
-
-
-@contextmanager
-def _nobody() -> Iterator[list[str]]:
-    yield []
 
 
 @contextmanager

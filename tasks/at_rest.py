@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from profiling.device import Device
+from profiling.slots import Slots
+from profiling.window import Window
 from tasks.contender import Contender
 
 
@@ -26,3 +28,22 @@ def at_rest(contenders: Iterable[Contender], device: Device) -> Iterator[None]:
     finally:
         for runner in stopped:
             runner.thaw()
+
+
+def undisturbed_window(
+    contender: Contender,
+    contenders: Iterable[Contender],
+    slots: Slots,
+    device: Device,
+    *,
+    gated: bool = False,
+    marked: bool = False,
+) -> Window:
+    """One window of that one of the contenders over what its slots were filled with, while the others are at rest.
+
+    Raises what `Range.window` does, for which nobody is made answerable, and Stopped.
+    """
+    if contender.range is None:
+        raise ValueError(f"the {contender.role} has no range")
+    with at_rest((other for other in contenders if other is not contender), device):
+        return contender.range.window(slots, gated=gated, marked=marked)

@@ -14,8 +14,7 @@ from domain.fault import KernelFault
 from domain.kernel import KernelType
 from domain.result import Status
 from profiling.slots import Slots, bytes_per_call
-from profiling.window import Window
-from tasks.at_rest import at_rest
+from tasks.at_rest import at_rest, undisturbed_window
 from tasks.contender import Contender
 from tasks.rounds import Outputs, Rounds
 from tasks.varied_inputs import VariedInputs
@@ -152,13 +151,11 @@ class OtherDistributions:
 
     def _outputs(self, contender: Contender) -> Outputs:
         """One call over what its slot holds; raises KernelFault."""
-        if contender.range is None or contender.session is None:
+        if contender.session is None:
             raise ValueError(f"the {contender.role} has no runner")
         contender.session.runner.deadline = self._latest()
         slots = self._slots[contender.role]
-        others = (other for other in self._rounds.contenders if other is not contender)
-        with at_rest(others, self._rounds.bench.device):
-            window: Window = contender.range.window(slots, gated=False, marked=False)
+        window = undisturbed_window(contender, self._rounds.contenders, slots, self._rounds.bench.device)
         if slots.overrun(window.snapshot):
             raise KernelFault(Status.WRONG_RESULT, "the kernel wrote outside its outputs")
         return slots.read(window.snapshot)[0]

@@ -15,7 +15,7 @@ from domain.value import leaves
 from profiling.slots import Slots, bytes_per_call
 from profiling.window import Window
 from profiling.written_bytes import in_place_bytes, returned_bytes
-from tasks.at_rest import at_rest
+from tasks.at_rest import undisturbed_window
 from tasks.conduct import check_guards, check_inputs, check_written, never_written
 from tasks.contender import Contender
 from tasks.trial_inputs import Arguments, TrialInputs
@@ -44,6 +44,7 @@ LAID_OUT_ANEW = (
 )
 IMAGES = 6
 """Copies of a window's bytes at one time: the arena, its image, the snapshot, the answers; the null runner's two."""
+
 Outputs = list[torch.Tensor]
 
 
@@ -148,10 +149,9 @@ class Rounds:
 
     def shoot(self, contender: Contender, slots: dict[str, Slots], *, gated: bool, marked: bool) -> Window:
         """One window of that contender over what its slots were filled with."""
-        if contender.range is None:
-            raise ValueError(f"the {contender.role} has no range")
-        with at_rest((c for c in self.contenders if c is not contender), self.bench.device), contender.answerable():
-            return contender.range.window(slots[contender.role], gated=gated, marked=marked)
+        layout, device = slots[contender.role], self.bench.device
+        with contender.answerable():
+            return undisturbed_window(contender, self.contenders, layout, device, gated=gated, marked=marked)
 
     def judge(self, slots: dict[str, Slots], windows: dict[str, Window]) -> None:
         """Compares every call's outputs, in full. Without a reference there is nothing to compare with."""

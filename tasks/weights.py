@@ -10,7 +10,7 @@ import torch
 
 from domain.fault import KernelFault
 from sandbox.replies import State
-from tasks.at_rest import at_rest
+from tasks.at_rest import undisturbed_window
 from tasks.contender import Contender
 from tasks.rounds import Rounds
 from tasks.varied_inputs import VariedInputs
@@ -130,17 +130,15 @@ class Weights:
         slots, plain = rounds.slots(1), inputs.plain()
         answers = []
         for contender in (self._reference, self._candidate):
-            if contender.session is None or contender.range is None:
+            if contender.session is None:
                 raise ValueError(f"the {contender.role} has no runner")
             contender.session.runner.deadline = min(rounds.deadline, time.monotonic() + TRY_S)
             if not contender.session.load_state(others):
                 return None
             layout = slots[contender.role]
             layout.fill(0, plain[contender.role])
-            others_than_it = (one for one in rounds.contenders if one is not contender)
             try:
-                with at_rest(others_than_it, rounds.bench.device):
-                    window = contender.range.window(layout, gated=False, marked=False)
+                window = undisturbed_window(contender, rounds.contenders, layout, rounds.bench.device)
                 answers.append(layout.read(window.snapshot)[0])
             finally:
                 # What is asked after this (the run in float64) is compared with answers under the first ones.

@@ -14,11 +14,9 @@ TIES = (
 
 def tied(expected: list[torch.Tensor], actual: list[torch.Tensor]) -> str | None:
     """What to say where every output of floats has the same bits and integers of such an output's shape have not."""
-    pairs = list(zip(expected, actual, strict=False))
-    values = [pair for pair in pairs if pair[0].is_floating_point()]
-    shapes = {want.shape for want, _ in values}
-    unlike = [want for want, got in pairs if not identical(want, got)]
-    if not unlike or len(expected) != len(actual):
+    if len(expected) != len(actual):
         return None
-    indices = all(want.dtype in (torch.int32, torch.int64) and want.shape in shapes for want in unlike)
-    return TIES if indices else None
+    values = {want.shape for want in expected if want.is_floating_point()}
+    unlike = [want for want, got in zip(expected, actual, strict=True) if not identical(want, got)]
+    indices = all(want.dtype in (torch.int32, torch.int64) and want.shape in values for want in unlike)
+    return TIES if unlike and indices else None
