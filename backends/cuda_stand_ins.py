@@ -147,7 +147,7 @@ _HOST_ONLY = (
     "random chrono thread mutex stdexcept exception string_view filesystem time.h ctime stdlib.h cstdlib assert.h "
     "cassert locale.h errno.h unistd.h sys/time.h sys/stat.h inttypes.h cinttypes getopt.h signal.h omp.h "
     "regex future condition_variable typeinfo bits/stdc++.h cuda_profiler_api.h nvToolsExt.h nvtx3/nvToolsExt.h "
-    "cublas.h cublas_v2.h cublasLt.h cudnn.h cufft.h curand.h cusolverDn.h cusparse.h nccl.h "
+    "cublas.h cublas_v2.h cublasLt.h cudnn.h cufft.h cusolverDn.h cusparse.h nccl.h "
     "helper_cuda.h helper_functions.h helper_string.h helper_timer.h"
 )
 """The last lines: libraries that the host calls, and what CUDA's samples are built with."""

@@ -186,3 +186,15 @@ def test_occupancy_is_what_the_driver_says(block: int, shared: int, body: str, t
     function = executable._function  # type: ignore[attr-defined]
     resident = checked(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(function, block, shared))
     assert facts["occupancy"]["blocks_per_multiprocessor"] == resident
+
+
+def test_random_numbers_of_the_device_library(tmp_path: Path) -> None:
+    source = """#include <curand_kernel.h>
+__global__ void noise(float* y, unsigned long long seed, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    curandStatePhilox4_32_10_t state;
+    curand_init(seed, i, 0, &state);
+    if (i < n) y[i] = curand_normal(&state);
+}"""
+    y, *_ = run(source, tmp_path, contract(OUT, scalar("seed", 7), scalar("n", 1000), grid="cdiv(n, 256)"))
+    assert abs(y.mean().item()) < 0.2 and 0.8 < y.std().item() < 1.2
