@@ -8,6 +8,7 @@ itself.
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import statistics
 import subprocess
@@ -131,8 +132,8 @@ def _measure(bench: Workbench, jobs: int, budget: str) -> None:
 def _make(bench: Workbench) -> None:
     """Contexts, one after the other, and a line for each."""
     die_with_parent(os.getppid())
-    while True:
-        end(bench.warm([bench.private_folder(bench.folder / "unused")], lambda: False))
+    for number in itertools.count():
+        end(bench.warm([bench.private_folder(bench.folder / f"unused-{number}")], lambda: False))
         print(MADE, flush=True)
 
 
@@ -147,9 +148,12 @@ def _other() -> Iterator[list[str]]:
                 raise RuntimeError("the other process makes no contexts; what it said is above")
             yield made
         finally:
+            alive = process.poll() is None
             process.terminate()
             if process.stdout is not None:
                 made += [line for line in process.stdout if line.strip() == MADE]
+            if not alive:
+                raise RuntimeError("the other process has ended too soon; what it said is above")
 
 
 if __name__ == "__main__":
