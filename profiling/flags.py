@@ -16,14 +16,7 @@ from profiling.card_state import CardState
 from profiling.statistics import OUTLIERS_AT_MOST, Sample, standard_error
 
 ERRORS_APART = 4.0
-"""Two times differ when they are further apart than so many of their joint standard errors,"""
-SHARE_APART = 0.05
-"""and by more than this part of the longer one,"""
-DRIFT_MS = 0.025
-"""and by more than a call by itself may honestly cost: what a window's overhead differs by between two processes (-16
-to 9 µs measured on an H200; docs/measurements.md), and reading as much as the L2 holds from memory, which in a window
-of many its first call does for all (60 MB at 4.3 TB/s: 14 µs)."""
-
+"""Two times differ when they are further apart than so many of their joint standard errors."""
 HEAD_START_MS = 0.05
 """Less than this before a window of 3 ms is not worth a word."""
 CERTAIN_MS = 0.25
@@ -41,18 +34,6 @@ class Misfit:
     events_ms: float
 
 
-@dataclass(frozen=True)
-class Believed:
-    """The time to report in ms, and why it is not the windows' where it is not.
-
-    `unsure` where more single calls may show that it should be theirs.
-    """
-
-    time_ms: float
-    flag: str | None = None
-    unsure: bool = False
-
-
 def events_misfit(misfits: Sequence[Misfit], windows: int) -> str | None:
     """Windows in which the runner's events claim another time than the referee's clock gives."""
     if not misfits:
@@ -66,24 +47,6 @@ def events_misfit(misfits: Sequence[Misfit], windows: int) -> str | None:
     return (
         f"in {len(misfits)} of {windows} windows the kernel's own event times do not fit the referee's clock (at worst "
         f"{claim} where the clock gives {duration(worst.window_ms)}); there the window alone is the time"
-    )
-
-
-def believed(window_ms: float, window_error_ms: float, single_ms: float, single_error_ms: float) -> Believed:
-    """The time per call, from windows of many calls and from rounds of one call: the slower where they disagree.
-
-    All in ms per call, null rounds of the same kind taken off, errors as standard errors of the mean.
-    """
-    gap = single_ms - window_ms
-    if not gap > max(SHARE_APART * max(single_ms, window_ms), DRIFT_MS):
-        return Believed(window_ms)
-    if not gap > ERRORS_APART * math.hypot(window_error_ms, single_error_ms):
-        return Believed(window_ms, unsure=True)
-    return Believed(
-        single_ms,
-        f"a call by itself takes {duration(single_ms)} ± {duration(single_error_ms)}, in a window of many only "
-        f"{duration(window_ms)} ± {duration(window_error_ms)}: calls share work or are done ahead, so the time is that "
-        "of the single call",
     )
 
 

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from domain.result import Timing
-from profiling.flags import CERTAIN_MS, Believed, HeadStart, Misfit, believed, events_misfit, head_start
+from profiling.flags import CERTAIN_MS, HeadStart, Misfit, events_misfit, head_start
+from profiling.longer_windows import DRIFT_MS, HELD_BACK, HELD_BACK_MS, SINGLE_CALL, Believed, Measured, believed
 from profiling.plan import Stop
 from profiling.statistics import Sample, half_width, resolved, runtime_stats, standard_error, undisturbed
 from profiling.window import Clock, Window
@@ -64,10 +65,12 @@ class TimeRecord:
     ready_ms: list[float] = field(default_factory=list)
     null_ready_ms: list[float] = field(default_factory=list)
     single_ms: list[float] = field(default_factory=list)
+    held_back_ms: list[float] = field(default_factory=list)
     flags: list[str] = field(default_factory=list)
     card: dict[str, Any] | None = None
     stopped: Stop | None = None
     slowed: float = 1.0
+    _held_back_early_ms: list[float] = field(default_factory=list)
     _single_null_ms: list[float] = field(default_factory=list)
     _marked: list[tuple[float, list[float]]] = field(default_factory=list)
 
@@ -87,6 +90,11 @@ class TimeRecord:
         """A window of one call, and the null window of one call beside it."""
         self.single_ms.append(window.elapsed_ms - null.elapsed_ms)
         self._single_null_ms.append(null.elapsed_ms)
+
+    def add_held_back(self, window: Window, null: Clock) -> None:
+        """A window whose answers were asked for when its calls were over, and a null window of the same kind."""
+        self.held_back_ms.append(window.elapsed_ms - null.elapsed_ms - self.calls * self.launch_shift_ms)
+        self._held_back_early_ms.append(window.ready_ms - null.ready_ms)
 
     def drop_last(self) -> None:
         """The last window is to be taken again."""
@@ -112,6 +120,11 @@ class TimeRecord:
         """Each window's clock less its null window's. Noise may take a short one below zero."""
         net: Sample = np.asarray(self.elapsed_ms) - np.asarray(self.null_ms) - self.calls * self.launch_shift_ms
         return (net + self._head_start.added_ms) / self.slowed
+
+    @property
+    def kind(self) -> str:
+        """How its windows were taken: gated, streamed, or on the host."""
+        return "host" if not self.is_cuda else "gated" if self.gated else "streamed"
 
     @property
     def held_up(self) -> bool:
@@ -147,11 +160,16 @@ class TimeRecord:
         return self.gated and self._single_call(self.net_ms[undisturbed(self.net_ms)] / self.calls).unsure
 
     @property
+    def wants_held_back(self) -> bool:
+        """Whether more windows that are held back may tell what these leave open."""
+        return self._held_back(self.net_ms[undisturbed(self.net_ms)] / self.calls).unsure
+
+    @property
     def correction(self) -> float:
-        """By what the windows' time is to be multiplied where a single call takes longer beyond doubt; else 1."""
+        """By what the windows' time is to be multiplied where others take longer beyond doubt; else 1."""
         windows = self.net_ms[undisturbed(self.net_ms)] / self.calls
         level = float(windows.mean())
-        return self._single_call(windows).time_ms / level if level > 0 else 1.0
+        return self._believed(windows).time_ms / level if level > 0 else 1.0
 
     def timing(self, cache: str) -> Timing:
         """The timing. Its level is the referee's alone; the runner's events give only the distribution around it."""
@@ -169,10 +187,10 @@ class TimeRecord:
             flags.append(misfit)
         if (flag := self._head_start.flag) is not None:
             flags.append(flag)
-        if (alone_ms := self._single_call(windows)).flag is not None:
-            level, shape = alone_ms.time_ms, None
+        if (longer := self._believed(windows)).flag is not None:
+            level, shape = longer.time_ms, None
             windows = np.full(1, level)
-            flags.append(alone_ms.flag)
+            flags.append(longer.flag)
         if counted < len(net):
             flags.append(f"{len(net) - counted} of {len(net)} windows were disturbed from outside and left out")
         # A distribution that reaches below zero would be one of noise.
@@ -200,6 +218,23 @@ class TimeRecord:
             left_out=[place for place, window in enumerate(shown) if not kept[window]],
         )
 
+    def _believed(self, windows: Sample) -> Believed:
+        """The windows' time, or what other windows take beyond doubt where that is longer."""
+        return max(self._single_call(windows), self._held_back(windows), key=lambda found: found.time_ms)
+
+    def _held_back(self, windows: Sample) -> Believed:
+        level = float(windows.mean())
+        if len(self.held_back_ms) < 3:
+            return Believed(level)
+        held_back = np.asarray(self.held_back_ms) + head_start(self._held_back_early_ms).added_ms
+        held_back = held_back[undisturbed(held_back)] / self.calls
+        return believed(
+            Measured(level, standard_error(windows)),
+            Measured(float(held_back.mean()), standard_error(held_back)),
+            HELD_BACK_MS[self.kind] / self.calls,
+            HELD_BACK,
+        )
+
     def _single_call(self, windows: Sample) -> Believed:
         """The windows' time, or a single call's where that is longer beyond doubt."""
         level = float(windows.mean())
@@ -213,7 +248,8 @@ class TimeRecord:
             # Less the usual null window: the shortest difference may be one with a null window that was held up.
             null = np.asarray(self._single_null_ms)
             typical = float((single + null).min() - np.median(null))
-        return believed(level, standard_error(windows), typical, standard_error(single))
+        error = standard_error(single)
+        return believed(Measured(level, standard_error(windows)), Measured(typical, error), DRIFT_MS, SINGLE_CALL)
 
     def _note_marks(self, window: Window, null: Clock) -> None:
         """The runner's own times of its calls, beside the window's. One call has no shape."""

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from domain import value as values
+from domain.dtype import ITEM_BYTES
 from domain.value import TensorRef
 from sandbox.arena import aligned, describe, view, write
 
@@ -93,6 +94,24 @@ class Slots:
         """The inputs of all calls as they were filled into that layout, which `takes_as` this one."""
         self.filled = True
         self.image[: self.inputs_end].copy_(other.image[: self.inputs_end])
+
+    def wipe(self, memory: torch.Tensor, spared: frozenset[int]) -> None:
+        """Overwrites all calls' inputs in an arena, but for the tensors of those numbers; outputs begin anew."""
+        calls = memory[: self.inputs_end].view(self.calls, self.inputs_end // self.calls)
+        for number, ref in enumerate(values.leaves(self.args[0], TensorRef)):
+            if number not in spared and ref.offset < self.inputs_end:
+                calls[:, ref.offset : ref.offset + ref.span].fill_(POISON)
+        memory[self.inputs_end : self.size].copy_(self.image[self.inputs_end :])
+
+    def lies_at(self, number: int, form: TensorRef, memory: torch.Tensor) -> list[torch.Tensor] | None:
+        """In every call, what lies there in the memory of its tensor of that number; None where no such thing can."""
+        refs = values.leaves(self.args[0], TensorRef)
+        if number >= len(refs) or form.offset + form.span > refs[number].span or form.offset % ITEM_BYTES[form.dtype]:
+            return None
+        first = form.at(refs[number].offset + form.offset)
+        is_input = first.offset < self.inputs_end
+        stride = (self.inputs_end if is_input else self.output_bytes) // self.calls
+        return list(view(memory, first.times(self.calls, stride)).unbind())
 
     def fill_alike(self, args: list[Any]) -> None:
         """Writes the same arguments into every call's slot."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import torch
@@ -38,6 +38,16 @@ class GateClosed(Exception):
 
 SPIN_S = 0.05
 """On a GPU's windows a wake-up costs as much as a kernel: the referee stays awake about as long as a window takes."""
+
+
+@dataclass(frozen=True)
+class HeldBack:
+    """Answers are handed in when they are asked for, once outputs have been cleared and the calls' tensors overwritten.
+
+    But for those of the numbers `spared`, which answers lie in.
+    """
+
+    spared: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -79,22 +89,35 @@ class Range:
         self._shots = 0
         self._told: tuple[Slots, Arena] | None = None
 
-    def window(self, slots: Slots, *, gated: bool, marked: bool, arm_within: float = 2.0) -> Window:
+    def window(
+        self,
+        slots: Slots,
+        *,
+        gated: bool = False,
+        marked: bool = False,
+        held_back: HeldBack | None = None,
+        arm_within: float = 2.0,
+    ) -> Window:
         """Runs one window over what the slots' image holds.
+
+        Whether inputs were changed is not known of one that was held back.
 
         Raises GateClosed when a gated window is not armed within that many seconds; the runner is then at rest again.
         """
         arena = self.session.reserve(slots.size)
-        self._shots += 1
-        gate = self._opened() if gated else None
+        shot = self._shots + 1
+        # Whose answers are held back waits at the gate twice.
+        self._shots += 1 if held_back is None else 2
+        gate = self._opened() if gated or (held_back is not None and self.device.is_cuda) else None
         self._tell(slots, arena)
         runner = self.session.runner
         seed = {"seed": slots.seed}
-        runner.send({"op": "window", "shot": self._shots, "gated": gated, "marked": marked, **(seed if gated else {})})
+        how = {"gated": gated, "marked": marked, "held_back": held_back is not None}
+        runner.send({"op": "window", "shot": shot, **how, **(seed if gated else {})})
         # While the runner queues its calls. Touched now, as fresh pages would be paid for inside the window.
         snapshot = torch.empty(slots.output_bytes, dtype=torch.uint8, device=self.device.name).fill_(0)
         try:
-            self._expect("armed", arm_within if gate else None)
+            self._expect("armed", arm_within if gated else None)
         except TimeoutError:
             # What is queued will run: on real inputs, as an index out of old memory would be the kernel's end.
             arena.bytes[: slots.size].copy_(slots.image)
@@ -110,13 +133,15 @@ class Range:
             self.device.flush_cache()
             self.device.synchronize()
             start = time.perf_counter_ns()
-            if gate is not None:
-                gate.fire(self._shots)
-                heard = self._heard(gate)
+            if gated and gate is not None:
+                gate.fire(shot)
             else:
                 runner.send({"op": "go", **seed})
                 runner.thaw()
-                heard = False
+            if held_back is not None:
+                self._computed(gate if gated else None, shot)
+                self._ask(gate, slots, arena, held_back)
+            heard = gate is not None and self._heard(gate, self._shots)
             if not heard:
                 self._expect("done")
             frozen = None if self.device.is_cuda else runner.freeze()
@@ -128,7 +153,8 @@ class Range:
             self._expect("done")
         call_ms = finite_numbers(self._expect("times").get("call_ms"))
         # Null windows compute nothing: what their inputs are afterwards, nobody asks.
-        changed = not self._null and _differ(arena.bytes[: slots.inputs_end], slots.image[: slots.inputs_end])
+        asked = not self._null and held_back is None
+        changed = asked and _differ(arena.bytes[: slots.inputs_end], slots.image[: slots.inputs_end])
         return Window((end - start) / 1e6, call_ms, snapshot, changed, (start - begun) / 1e6)
 
     def relocate(self, slots: Slots, size: int) -> None:
@@ -154,13 +180,29 @@ class Range:
             self.session.runner.request({"op": "layout", **calls})
             self._told = slots, arena
 
-    def _heard(self, gate: Gate) -> bool:
+    def _heard(self, gate: Gate, shot: int) -> bool:
         """Waits a short while, awake, for the runner's word; False when it is better waited for asleep."""
         until = time.perf_counter_ns() + int(SPIN_S * 1e9)
-        while gate.reported != self._shots:
+        while gate.reported < shot:
             if time.perf_counter_ns() > until:
                 return False
         return True
+
+    def _computed(self, gate: Gate | None, shot: int) -> None:
+        """Returns when the calls are over: behind the gate the device says so, else the runner."""
+        while gate is None or not self._heard(gate, shot):
+            with suppress(TimeoutError):
+                self._expect("computed", None if gate is None else 0.0)
+                return
+
+    def _ask(self, gate: Gate | None, slots: Slots, arena: Arena, held_back: HeldBack) -> None:
+        """For the answers. All of it on the clock: what the runner computes meanwhile is its time."""
+        slots.wipe(arena.bytes, held_back.spared)
+        self.device.synchronize()
+        if gate is not None:
+            gate.fire(self._shots)
+        else:
+            self.session.runner.send({"op": "hand_in"})
 
     def _opened(self) -> Gate:
         if self._gate is None:

@@ -11,6 +11,7 @@ import torch
 
 from backends.listings import MAX_CHARS, MAX_CODES, Found, Lacking
 from domain.listing import Form
+from domain.value import MAX_BYTES, TensorRef
 
 MAX_FACTS = 64
 MAX_LAUNCHES = 10**6
@@ -42,6 +43,7 @@ class Probe:
 
     `reuses_memory`: a later call answered where an earlier one had; each answer is then fetched before the next call.
     `launches`: of a call, by the runner's count; None where that is not known.
+    `views`: for each output where in the arguments it lies; None for one that has memory of its own.
     """
 
     outputs: list[torch.Tensor]
@@ -49,6 +51,15 @@ class Probe:
     estimate_ms: float
     reuses_memory: bool = False
     launches: int | None = None
+    views: tuple[ArgumentView | None, ...] = ()
+
+
+@dataclass(frozen=True)
+class ArgumentView:
+    """So many bytes into that argument's memory, by its number among a call's tensors, an answer of this form lies."""
+
+    leaf: int
+    form: TensorRef
 
 
 @dataclass(frozen=True)
@@ -62,6 +73,22 @@ class Code:
 def tensors(value: Any) -> list[torch.Tensor] | None:
     """A list of tensors; None for whatever else a runner may send in its place."""
     return value if isinstance(value, list) and all(isinstance(one, torch.Tensor) for one in value) else None
+
+
+def views(wire: Any, outputs: list[torch.Tensor]) -> tuple[ArgumentView | None, ...]:
+    """For each output; None for what is no view of that output's shape."""
+    told = wire if isinstance(wire, list) and len(wire) == len(outputs) else [None] * len(outputs)
+    return tuple(_view(each, output) for each, output in zip(told, outputs, strict=True))
+
+
+def _view(wire: Any, output: torch.Tensor) -> ArgumentView | None:
+    if not isinstance(wire, list) or len(wire) != 2 + output.dim():
+        return None
+    if not all(type(number) is int and 0 <= number < MAX_BYTES for number in wire):
+        return None
+    leaf, offset, *strides = wire
+    dtype = str(output.dtype).removeprefix("torch.")
+    return ArgumentView(leaf, TensorRef(dtype, tuple(output.shape), tuple(strides), offset))
 
 
 def launches(wire: Any) -> int | None:

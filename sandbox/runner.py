@@ -7,6 +7,7 @@ say how far it has come, and where they are wrong they can only harm its own sub
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,6 @@ from typing import Any
 import torch
 
 from backends.backend import Artifact, Executable, Target
-from backends.randomness import seed_everything
 from backends.registry import backend
 from domain import value as values
 from domain.value import TensorRef
@@ -22,6 +22,7 @@ from sandbox import arena as arenas
 from sandbox.answer_memory import AnswerMemory
 from sandbox.answers import outside, portable, put, tensors_of
 from sandbox.arena import Arena, argument
+from sandbox.argument_views import argument_views
 from sandbox.assignment import assignment
 from sandbox.channel import Channel, Message
 from sandbox.cuda import Gate
@@ -33,7 +34,8 @@ from sandbox.layout import Call, laid_out
 from sandbox.marks import mark, milliseconds
 from sandbox.null_kernel import NullKernel
 from sandbox.tracing import traced
-from sandbox.window_calls import Pair, call_all
+from sandbox.window_calls import Made, call_all
+from sandbox.window_turn import WindowTurn
 
 
 class Runner:
@@ -85,8 +87,10 @@ class Runner:
             kernel, self.folder, self.target, artifact, init, int(message["seed"])
         )
         self.output_arguments = kernel.io.outputs if kernel.io is not None else ()
-        own = self.executable.init_inputs()
-        return {"op": "loaded", "entry": self.executable.entry, "init": self._encoded(own), "facts": artifact.facts}
+        told = None
+        with suppress(values.CodecError):
+            told = values.encode(self.executable.init_inputs())
+        return {"op": "loaded", "entry": self.executable.entry, "init": told, "facts": artifact.facts}
 
     def load_null(self, message: Message) -> Message:
         """The trusted null kernel instead of a submission: what a window costs when nothing is computed."""
@@ -102,8 +106,7 @@ class Runner:
         for seed in message["seeds"]:
             own = self._loaded.own_inputs(int(seed))
             if own is None and message["infer"]:
-                inferred = self._loaded.inferred_inputs(int(seed))
-                own, note = inferred if inferred is not None else (None, None)
+                own, note = self._loaded.inferred_inputs(int(seed)) or (None, None)
             if own is None:
                 return {"op": "value", "value": None, "note": None}
             made.append(own)
@@ -167,9 +170,11 @@ class Runner:
                 self._loaded.call(args)
         self._synchronize()
         self.reuses_memory = places.comes_again
+        outputs = self._outputs(results[-1], args)
         return {
             "op": "value",
-            "value": self._retain(self._outputs(results[-1], args)),
+            "value": self._retain(outputs),
+            "views": argument_views(outputs, args),
             "returned": results[-1] is not None,
             "reuses_memory": self.reuses_memory,
             "elapsed_ms": elapsed_ms,
@@ -208,47 +213,21 @@ class Runner:
         return {"op": "ok"}
 
     def window(self, message: Message) -> Message:
-        """One window over the layout: queue every call behind the gate (or wait for the gun), hand in, say done.
-
-        A marked window has the kernel's own clock read between calls. Both kernels of a round get the same seed, which
-        comes with the gun: who knows it sooner draws its random numbers off the clock. Calls behind a gate are queued
-        before that, and need it then.
-        """
-        shot, marked = int(message["shot"]), bool(message["marked"])
-        gate = self.gate if message["gated"] else None
-        if gate is not None:
-            seed_everything(int(message["seed"]))
-            stream = int(torch.cuda.current_stream().cuda_stream)
-            gate.hold(stream, shot)
-        else:
-            self.channel.send({"op": "armed"})
-            seed_everything(int(self.channel.receive()["seed"]))
-        marks = self._call_all(marked=marked)
-        if gate is not None:
-            gate.report(stream, shot)
-            self.channel.send({"op": "armed"})
-        self._synchronize()
-        # The referee's clock runs until it hears this and has copied the outputs: nothing else before it.
-        self.channel.send({"op": "done"})
-        return {"op": "times", "call_ms": [milliseconds(*pair) for pair in marks]}
+        """One window over the layout."""
+        turn = WindowTurn(message, self.channel, self.gate, self.target)
+        return turn.take(lambda: self._call_all(marked=turn.marked, held_back=turn.held_back), self._outputs)
 
     def relocate(self, message: Message) -> Message:
         """Has what calls keep between launches lie elsewhere; made once, as the next window is to find its memory."""
         torch.cuda.empty_cache()
         self.pad = torch.empty(int(message["bytes"]), dtype=torch.uint8, device=self.target.device)
-        self._call_all(marked=False)
+        self._call_all(marked=False).hand_in(self._outputs)
         self._synchronize()
         return {"op": "ok"}
 
-    def _call_all(self, *, marked: bool) -> list[Pair]:
-        return call_all(
-            self.calls,
-            self._loaded.call,
-            self._outputs,
-            self.target,
-            reuses_memory=self.reuses_memory,
-            marked=marked,
-        )
+    def _call_all(self, *, marked: bool, held_back: bool = False) -> Made:
+        at_once = (self.reuses_memory or not self.target.is_cuda) and not held_back
+        return call_all(self.calls, self._loaded.call, self._outputs, self.target, at_once=at_once, marked=marked)
 
     def _leave_arena(self) -> None:
         self.calls = []
@@ -270,8 +249,8 @@ class Runner:
 
     def _placed(self, wire: Any) -> Any:
         """A value whose tensors lie in the arena, or copies of them where that is on another device."""
-        device = self.target.device
-        return values.replace(values.decode(wire), TensorRef, lambda ref: argument(self._memory, ref, device))
+        where = self.target.device
+        return values.replace(values.decode(wire), TensorRef, lambda ref: argument(self._memory, ref, where))
 
     def _outputs(self, result: Any, args: list[Any]) -> list[torch.Tensor]:
         """The answer's tensors: what the call returned, else the contract's output arguments."""
@@ -283,12 +262,6 @@ class Runner:
         """Keeps the value's tensors for `export`; its wire form, with sizes but no places yet."""
         wire, self.retained = portable(value, self.target)
         return wire
-
-    def _encoded(self, own: list[Any] | None) -> Any:
-        try:
-            return values.encode(own)
-        except values.CodecError:
-            return None
 
     def _open_device(self) -> None:
         """Makes the GPU's context, which the driver calls for the arena and the gate need; nothing on the CPU."""

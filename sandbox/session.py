@@ -21,7 +21,7 @@ from sandbox import arena as arenas
 from sandbox.arena import Arena, aligned, view, write
 from sandbox.channel import Message, ProtocolError, finite_numbers
 from sandbox.launch_trace import LaunchTrace, read_trace
-from sandbox.replies import MAX_FACTS, Code, Loaded, Probe, State, code, facts, launches, tensors
+from sandbox.replies import MAX_FACTS, Code, Loaded, Probe, State, code, facts, launches, tensors, views
 from sandbox.reported_fault import MAX_LOG, MAX_MESSAGE
 from sandbox.runner_process import Runner
 
@@ -150,6 +150,7 @@ class Session:
             max(min(elapsed, default=0.0), 0.0),
             answer.get("reuses_memory") is True,
             launches(answer.get("launches")),
+            views(answer.get("views"), outputs),
         )
 
     def double(self, args: list[Any]) -> list[torch.Tensor] | None:

@@ -1,9 +1,10 @@
-"""The calls of one window: each made, marked where that is asked for, its answer handed in."""
+"""The calls of one window: each made, marked where that is asked for, its answer handed in or kept for that."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -16,21 +17,37 @@ from sandbox.marks import mark
 Pair = tuple[Any, Any]
 """The marks before and behind a call (`sandbox.marks`)."""
 
+Outputs = Callable[[Any, list[Any]], list[torch.Tensor]]
+
+
+@dataclass
+class Made:
+    """The calls of a window: the marks of each, none where not asked for, and the answers still to be handed in."""
+
+    marks: list[Pair] = field(default_factory=list)
+    _kept: list[tuple[Any, list[Any], list[torch.Tensor]]] = field(default_factory=list)
+
+    def hand_in(self, outputs: Outputs) -> None:
+        """Copies the answers into their slots, all together, and lets go of them."""
+        kept, self._kept = self._kept, []
+        if any(slots for _, _, slots in kept):
+            deliver([outputs(result, args) for result, args, _ in kept], [slots for _, _, slots in kept])
+
 
 def call_all(
     calls: Iterable[Call],
     call: Callable[[list[Any]], Any],
-    outputs: Callable[[Any, list[Any]], list[torch.Tensor]],
+    outputs: Outputs,
     target: Target,
     *,
-    reuses_memory: bool,
+    at_once: bool,
     marked: bool,
-) -> list[Pair]:
-    """Makes the calls in turn and hands in what each answers; the marks of each call, none where not `marked`.
+) -> Made:
+    """Makes the calls in turn.
 
-    Answers are handed in together behind the last call, or each before the next where calls answer in the same memory,
-    and on the host: kept, they would cost each call fresh pages, of which a program that drops its answers pays none.
-    On the host the marks are around the call alone. On a device one stands between two calls, as each costs.
+    Answers are handed in together behind the last call, or each before the next (`at_once`) where calls answer in the
+    same memory, and on the host: kept, they would cost each call fresh pages, of which a program that drops its answers
+    pays none. On the host the marks are around the call alone. On a device one stands between two calls, as each costs.
     """
     is_cuda = target.is_cuda
     marks = [mark(target)] if marked else []
@@ -39,12 +56,10 @@ def call_all(
         result = call(args)
         if marked and not is_cuda:
             marks.append(mark(target))
-        if (reuses_memory or not is_cuda) and slots:
+        if at_once and slots:
             deliver([outputs(result, args)], [slots])
         else:
             kept.append((result, args, slots))
         if marked:
             marks.append(mark(target))
-    if any(slots for _, _, slots in kept):
-        deliver([outputs(result, args) for result, args, _ in kept], [slots for _, _, slots in kept])
-    return list(itertools.pairwise(marks))[:: 1 if is_cuda else 2]
+    return Made(list(itertools.pairwise(marks))[:: 1 if is_cuda else 2], kept)

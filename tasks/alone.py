@@ -54,7 +54,7 @@ class Alone:
         """Takes out of the records what only the candidate's presence put there."""
         for role, record in self._records.items():
             alone_ms, beside_ms = [taken.elapsed_ms for taken in self._null[role]], record.null_ms
-            if slowed_by(beside_ms, alone_ms, is_cuda=record.is_cuda) is not None:
+            if slowed_by(beside_ms, alone_ms, record.kind) is not None:
                 self._tell("null windows", beside_ms, alone_ms)
                 record.correct_null(alone_ms)
             if record.correct_ready([taken.ready_ms for taken in self._null[role]]):
@@ -66,7 +66,7 @@ class Alone:
             return
         record = self._records[self._reference.role]
         beside_ms, alone_ms = list(record.net_ms), list(self._reference_alone.net_ms)
-        slowed = slowed_by(beside_ms, alone_ms, is_cuda=record.is_cuda)
+        slowed = slowed_by(beside_ms, alone_ms, record.kind)
         if slowed is not None:
             self._tell("windows of the reference", beside_ms, alone_ms)
             record.slowed = slowed
@@ -78,7 +78,7 @@ class Alone:
         try:
             # As beside the candidate: from one place alone its time is another.
             relocate(reference, self._slots[reference.role], record)
-            window = reference.range.window(self._slots[reference.role], gated=record.gated, marked=False)
+            window = reference.range.window(self._slots[reference.role], gated=record.gated)
         except (KernelFault, GateClosed):
             return False
         self._reference_alone.add(window, null[reference.role])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import TypedDict, Unpack
 
 from profiling.device import Device
 from profiling.slots import Slots
-from profiling.window import Window
+from profiling.window import HeldBack, Window
 from tasks.contender import Contender
 
 
@@ -30,14 +31,16 @@ def at_rest(contenders: Iterable[Contender], device: Device) -> Iterator[None]:
             runner.thaw()
 
 
+class How(TypedDict, total=False):
+    """How a window is taken (`profiling.window.Range.window`)."""
+
+    gated: bool
+    marked: bool
+    held_back: HeldBack | None
+
+
 def undisturbed_window(
-    contender: Contender,
-    contenders: Iterable[Contender],
-    slots: Slots,
-    device: Device,
-    *,
-    gated: bool = False,
-    marked: bool = False,
+    contender: Contender, contenders: Iterable[Contender], slots: Slots, device: Device, **how: Unpack[How]
 ) -> Window:
     """One window of that one of the contenders over what its slots were filled with, while the others are at rest.
 
@@ -46,4 +49,4 @@ def undisturbed_window(
     if contender.range is None:
         raise ValueError(f"the {contender.role} has no range")
     with at_rest((other for other in contenders if other is not contender), device):
-        return contender.range.window(slots, gated=gated, marked=marked)
+        return contender.range.window(slots, **how)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 
@@ -15,7 +15,7 @@ from domain.value import leaves
 from profiling.slots import Slots, bytes_per_call
 from profiling.window import Window
 from profiling.written_bytes import in_place_bytes, returned_bytes
-from tasks.at_rest import undisturbed_window
+from tasks.at_rest import How, undisturbed_window
 from tasks.conduct import check_guards, check_inputs, check_written, never_written
 from tasks.contender import Contender
 from tasks.trial_inputs import Arguments, TrialInputs
@@ -103,7 +103,7 @@ class Rounds:
         sets = self.request.budget.effort.validation_sets
         slots = self.slots(max(min(sets, self.memory() // max(self.bytes_per_call(), 1)), 1))
         self.fill(slots)
-        windows = {c.role: self.shoot(c, slots, gated=False, marked=False) for c in self.contenders}
+        windows = {c.role: self.shoot(c, slots) for c in self.contenders}
         for contender in self.contenders:
             contender.at_most_ms = windows[contender.role].elapsed_ms / slots[contender.role].calls
         # Of two calls: enough to tell what a call surely writes.
@@ -147,13 +147,12 @@ class Rounds:
         for twin in twins:
             twin.fill_as(first)
 
-    def shoot(self, contender: Contender, slots: dict[str, Slots], *, gated: bool, marked: bool) -> Window:
+    def shoot(self, contender: Contender, slots: dict[str, Slots], **how: Unpack[How]) -> Window:
         """One window of that contender over what its slots were filled with."""
-        layout, device = slots[contender.role], self.bench.device
         with contender.answerable():
-            return undisturbed_window(contender, self.contenders, layout, device, gated=gated, marked=marked)
+            return undisturbed_window(contender, self.contenders, slots[contender.role], self.bench.device, **how)
 
-    def judge(self, slots: dict[str, Slots], windows: dict[str, Window]) -> None:
+    def judge(self, slots: dict[str, Slots], windows: dict[str, Window], advice: str | None = None) -> None:
         """Compares every call's outputs, in full. Without a reference there is nothing to compare with."""
         candidate = self.candidate
         with candidate.answerable():
@@ -177,6 +176,7 @@ class Rounds:
                 or never_written(candidate, wrong[1])
                 or other_order(*wrong, self.tolerance)
                 or tied(*wrong)
+                or advice
                 or self._advice
             )
         self._note_comparison()
@@ -268,7 +268,7 @@ class Rounds:
     def _doubt_reference(self, slots: Slots, first: Window) -> None:
         """Whether the reference agrees with itself: no kernel can agree with one that answers at random."""
         slots.seed += 1
-        again = self.shoot(self.contenders[0], {self.contenders[0].role: slots}, gated=False, marked=False)
+        again = self.shoot(self.contenders[0], {self.contenders[0].role: slots})
         pairs = list(zip(slots.read(first.snapshot), slots.read(again.snapshot), strict=True))
         if not merge(compare_calls(pairs, self.tolerance)).passed:
             self._hint = RANDOM_REFERENCE

@@ -16,16 +16,16 @@ from profiling.record import TimeRecord
 from profiling.roofline import RATES_UNKNOWN, impossible
 from profiling.slots import Slots
 from profiling.speedup import paired_speedup, pairs_half_width
-from profiling.window import Clock, GateClosed, Window
+from profiling.window import GateClosed
 from tasks.alone import Alone
-from tasks.at_rest import at_rest
 from tasks.contender import Contender
+from tasks.cross_checks import CrossChecks
 from tasks.gating import HELD_UP, Rehearsal, rehearse
-from tasks.places import relocate
 from tasks.rounds import Rounds
+from tasks.shooting import Shooting
 
 RESERVE_S = 1.0
-SINGLE_ROUNDS, MOST_SINGLE_ROUNDS, MAX_REPEATS = 4, 24, 3
+MAX_REPEATS = 3
 COPIED_EACH = "calls answer in the same memory: each answer is copied before the next call, on the kernel's time"
 INTERPRETED = (
     "run by Triton's interpreter on the CPU, and never compiled: the time says nothing about the speed on a GPU"
@@ -48,7 +48,7 @@ class Timekeeper:
             asked.num_trials, asked.precision, self.bench.device.is_cuda, effort.min_rounds, effort.device_time
         )
         self._window = effort.window
-        self._streamed: set[str] = set()
+        self._shooting = Shooting(rounds)
         self._held_up = False
         self._readings: list[Reading] = []
         self._repeated: list[str] = []
@@ -60,7 +60,7 @@ class Timekeeper:
         """Windows of the contenders in turn (A B, B A, ...) until the plan or the time says that it is enough."""
         rehearsals = {c.role: self._rehearsal(c) for c in self.contenders}
         while not self._take(rehearsals):
-            rehearsals |= dict.fromkeys(self._streamed)
+            rehearsals |= dict.fromkeys(self._shooting.streamed)
         if not self.rounds.right:
             return None
         for contender in self.contenders:
@@ -70,7 +70,7 @@ class Timekeeper:
     def check_alone(self, speedup: Speedup | None) -> Speedup | None:
         """Once the candidate's process is gone: corrects times and speed-up for what it slowed beside it."""
         alone = Alone(
-            self.contenders, self._slots, self._records, lambda: self._null_windows(self._slots, self._records)
+            self.contenders, self._slots, self._records, lambda: self._shooting.null_windows(self._slots, self._records)
         )
         reference = self.contenders[0]
         if reference.session is not None:
@@ -99,10 +99,10 @@ class Timekeeper:
         return paired_speedup(*(self._records[c.role] for c in self.contenders)) if len(self.contenders) > 1 else None
 
     def _take(self, rehearsals: dict[str, Rehearsal | None]) -> bool:
-        """All windows; False where a contender whose rehearsal could be queued could not be later (`_streamed`)."""
+        """All windows; False where a contender whose rehearsal could be queued could not be later."""
         slots = self.rounds.slots(self._calls(rehearsals))
         records = {c.role: self._record(c, slots[c.role].calls, rehearsals[c.role]) for c in self.contenders}
-        self._warm_null(slots)
+        self._shooting.warm_null(slots)
         self._readings.append(self.bench.card.sample(thorough=True))
         began = time.monotonic()
         self._repeated, self._kept = [], []
@@ -111,7 +111,10 @@ class Timekeeper:
                 self._windows(slots, records)
                 if self.rounds.right:
                     self._look_for_hold_up(records, began)
-                    self._single_calls(records)
+                    checks = CrossChecks(self._shooting, records)
+                    checks.held_back(slots)
+                    if self.rounds.right:
+                        checks.single_calls()
         except GateClosed:
             return False
         self._readings.append(self.bench.card.sample(thorough=True))
@@ -130,16 +133,8 @@ class Timekeeper:
         in_time = now + (now - began) + RESERVE_S < self.rounds.deadline
         if in_time and records[own].gated and records[own].held_up:
             self._held_up = True
-            self._streamed.add(own)
+            self._shooting.streamed.add(own)
             raise GateClosed
-
-    def _shoot(self, contender: Contender, slots: dict[str, Slots], record: TimeRecord, *, marked: bool) -> Window:
-        try:
-            return self.rounds.shoot(contender, slots, gated=record.gated, marked=marked)
-        except GateClosed:
-            # It waits for the device in some calls and not in others: all of its windows are streamed.
-            self._streamed.add(contender.role)
-            raise
 
     def _record(self, contender: Contender, calls: int, rehearsal: Rehearsal | None) -> TimeRecord:
         gated = rehearsal is not None
@@ -188,15 +183,15 @@ class Timekeeper:
         self, slots: dict[str, Slots], records: dict[str, TimeRecord], *, reverse: bool, marked: bool
     ) -> str | None:
         """One window for each contender, a null window beside them; why the card spoiled it, if it did."""
-        self._relocate(slots, records)
+        self._shooting.relocate(slots, records)
         self.rounds.fill(slots)
-        null = self._null_windows(slots, records)
+        null = self._shooting.null_windows(slots, records)
         windows = {}
         reason = None
         for contender in self.contenders[::-1] if reverse else self.contenders:
             record = records[contender.role]
             # Host clocks cost nothing between calls; events on the device do, so only the first windows have them.
-            window = self._shoot(contender, slots, record, marked=marked or not record.is_cuda)
+            window = self._shooting.shoot(contender, slots, record, marked=marked or not record.is_cuda)
             (record.warm_up if marked else record.add)(window, null[contender.role])
             windows[contender.role] = window
             self._readings.append(self.bench.card.sample())
@@ -204,47 +199,9 @@ class Timekeeper:
         self.rounds.judge(slots, windows)
         return reason
 
-    def _null_windows(self, slots: dict[str, Slots], records: dict[str, TimeRecord]) -> dict[str, Clock]:
-        """A null window for each contender; one for both where they hand in the same."""
-        taken: dict[tuple[bool, object], Clock] = {}
-        for role, layout in slots.items():
-            key = (records[role].gated, layout.handed_in)
-            if key not in taken:
-                with at_rest(self.contenders, self.bench.device):
-                    taken[key] = self.bench.null_window(layout, gated=records[role].gated)
-        return {role: taken[records[role].gated, layout.handed_in] for role, layout in slots.items()}
-
-    def _relocate(self, slots: dict[str, Slots], records: dict[str, TimeRecord]) -> None:
-        for contender in self.contenders:
-            with contender.answerable():
-                relocate(contender, slots[contender.role], records[contender.role])
-
     def _half_width(self, records: dict[str, TimeRecord]) -> float:
         each = list(records.values())
         return pairs_half_width(*each) if len(each) > 1 else each[0].half_width
-
-    def _single_calls(self, records: dict[str, TimeRecord]) -> None:
-        """Windows of one call: against a kernel that does the work of all of a window's calls in one of them."""
-        if next(iter(records.values())).calls == 1 or not self.bench.device.is_cuda:
-            return
-        slots = self.rounds.slots(1)
-        self._warm_null(slots)
-        began = time.monotonic()
-        for taken in range(MOST_SINGLE_ROUNDS):
-            in_time = 2 * time.monotonic() - began + RESERVE_S < self.rounds.deadline
-            if taken >= SINGLE_ROUNDS and not (in_time and any(each.wants_singles for each in records.values())):
-                return
-            self._relocate(slots, records)
-            self.rounds.fill(slots)
-            null = self._null_windows(slots, records)
-            windows = {}
-            for contender in self.contenders:
-                record = records[contender.role]
-                windows[contender.role] = self._shoot(contender, slots, record, marked=False)
-                record.add_single(windows[contender.role], null[contender.role])
-            self.rounds.judge(slots, windows)
-            if not self.rounds.right:
-                return
 
     def _conclude(self, contender: Contender, record: TimeRecord) -> None:
         state = card_state(self._readings, self.bench.own_pids(processes(self._readings)))
@@ -272,11 +229,6 @@ class Timekeeper:
         )
         timing.flags.extend([too_fast] if too_fast is not None else [])
         contender.timing = timing
-
-    def _warm_null(self, slots: dict[str, Slots]) -> None:
-        """The null runner takes its memory and loads its code now: neither can be done behind a closed gate."""
-        for layout in {layout.handed_in: layout for layout in reversed(slots.values())}.values():
-            self.bench.null_window(layout, gated=False)
 
     def _rehearsal(self, contender: Contender) -> Rehearsal | None:
         example = self.rounds.example[contender.role]

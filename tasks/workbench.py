@@ -21,7 +21,7 @@ from profiling.ceiling_probe import measure
 from profiling.ceilings import UNKNOWN, Ceilings, ceilings
 from profiling.device import Device
 from profiling.slots import Slots
-from profiling.window import Clock, GateClosed, Range
+from profiling.window import Clock, GateClosed, HeldBack, Range
 from sandbox.census import parent_of
 from sandbox.session import Session
 from tasks.build_bench import BuildBench, deadline_in
@@ -114,7 +114,7 @@ class Workbench(BuildBench):
         limit = min(self.arena_memory, settings().runner_memory)
         return Session(runner, self.target, limit, arena_device="cpu")
 
-    def null_window(self, slots: Slots, *, gated: bool) -> Clock:
+    def null_window(self, slots: Slots, *, gated: bool, held_back: HeldBack | None = None) -> Clock:
         """The clock of a window in which nothing is computed, from a runner that never sees a submission.
 
         The runner lives as long as the workbench. It runs our own code, so what goes wrong in it is our own fault.
@@ -124,7 +124,7 @@ class Workbench(BuildBench):
                 session = self._session(self._own_runners_folder(), True, FOREVER, lambda: False)
                 self._null = Range(session, self.device, null=True)
                 session.load_null()
-            return self._null.window(slots, gated=gated, marked=False).clock
+            return self._null.window(slots, gated=gated, held_back=held_back).clock
         except (KernelFault, GateClosed, InfrastructureFault) as fault:
             self._discard()
             raise InfrastructureFault(f"the null runner failed: {fault}") from fault

@@ -284,3 +284,32 @@ def test_of_many_windows_some_are_told_evenly() -> None:
     assert len(timing.window_ms) == 128
     assert timing.window_ms[0] == pytest.approx(5.0) and timing.window_ms[-1] == pytest.approx(5.4995)
     assert timing.window_ms == sorted(timing.window_ms)
+
+
+@pytest.mark.parametrize("gated", [True, False])
+def test_who_takes_longer_where_answers_are_held_back_is_charged_that(gated: bool) -> None:
+    made = record(2.16, 2.17, 2.15, calls=10)
+    made.gated = gated
+    for elapsed_ms in (2.9, 2.91, 2.89, 2.9):
+        made.add_held_back(window(elapsed_ms + 0.16), Clock(0.16, 0.1))
+    timing = made.timing("cold")
+    assert timing.trusted_ms == pytest.approx(0.29) and made.correction == pytest.approx(1.45, rel=1e-2)
+    (flag,) = timing.flags
+    assert "asked for only when all calls are over" in flag
+
+
+@pytest.mark.parametrize(("gated", "more_ms"), [(True, 0.064), (False, 0.3)])
+def test_what_holding_back_honestly_costs_is_no_evidence(gated: bool, more_ms: float) -> None:
+    made = record(1.16, 1.17, 1.15, calls=10)
+    made.gated = gated
+    for noise_ms in (0.0, 0.001, -0.001, 0.0):
+        made.add_held_back(window(1.16 + more_ms + noise_ms), Clock(0.16, 0.1))
+    timing = made.timing("cold")
+    assert timing.flags == [] and timing.trusted_ms == pytest.approx(0.1)
+
+
+def test_work_ahead_of_the_gun_counts_where_answers_are_held_back() -> None:
+    made = record(2.16, 2.17, 2.15, calls=10)
+    for _ in range(4):
+        made.add_held_back(window(2.16, ready_ms=1.1), Clock(0.16, 0.1))
+    assert made.timing("cold").trusted_ms == pytest.approx(0.3)

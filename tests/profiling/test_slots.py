@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from domain.value import TensorRef
 from profiling.slots import GUARD, Slots
 from sandbox.arena import view
 from validation.bits import identical
@@ -126,3 +127,28 @@ def test_each_calls_outputs_are_read_where_they_lie() -> None:
 def test_calls_without_outputs_have_none_to_read() -> None:
     slots = Slots(CALLS, [torch.ones(SIZE)], (), [], "cpu")
     assert slots.read(slots.image[slots.inputs_end :]) == [[], [], []]
+
+
+def test_a_wipe_leaves_nothing_of_inputs_but_what_is_spared_and_clears_outputs() -> None:
+    slots = called_with(torch.ones(SIZE), 3, torch.full((SIZE,), 2.0))
+    slots.fill_alike([torch.ones(SIZE), 3, torch.full((SIZE,), 2.0)])
+    memory = slots.image.clone()
+    memory[slots.inputs_end :] = 0
+    slots.wipe(memory, frozenset({1}))
+    for call in range(CALLS):
+        first, _, second = slots.arguments(call, memory)
+        assert first.isnan().all() and (second == 2).all()
+    assert torch.equal(memory[slots.inputs_end :], slots.image[slots.inputs_end :])
+
+
+def test_what_lies_in_an_argument_is_read_in_every_call_and_never_past_it() -> None:
+    slots = called_with(torch.ones(SIZE), torch.ones(SIZE))
+    for call in range(CALLS):
+        slots.fill(call, [torch.ones(SIZE), torch.arange(SIZE) + 10.0 * call])
+    third = TensorRef("float32", (2,), (3,), 4)
+    found = slots.lies_at(1, third, slots.image)
+    assert found is not None
+    assert [each.tolist() for each in found] == [[1, 4], [11, 14], [21, 24]]
+    assert slots.lies_at(2, third, slots.image) is None
+    assert slots.lies_at(1, third.at(6), slots.image) is None
+    assert slots.lies_at(1, TensorRef("float32", (SIZE,), (1,), 4), slots.image) is None

@@ -47,7 +47,7 @@ def test_calls_are_made_over_what_was_drawn_and_not_over_what_a_window_left(tmp_
         place, slots = Range(session, Device("cpu")), Slots(2, [torch.tensor([5])], (0,), [], "cpu")
         slots.fill_alike([torch.tensor([5])])
         for _ in range(3):
-            window = place.window(slots, gated=False, marked=False)
+            window = place.window(slots)
             assert [outputs[0].item() for outputs in slots.read(window.snapshot)] == [6, 6]
             place.relocate(slots, 1 << 20)
     finally:

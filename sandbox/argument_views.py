@@ -1,0 +1,29 @@
+"""Which of a call's answers lie in its arguments' memory: a kernel may answer with a view, or change one in place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from domain import value as values
+from sandbox.arena import describe
+
+
+def argument_views(outputs: list[torch.Tensor], args: list[Any]) -> list[list[int] | None]:
+    """For each output the number of the argument tensor that it lies in, depth first, its byte there, its strides.
+
+    None for one with memory of its own, and for one that means something else than its bytes say (`conj`).
+    """
+    leaves = values.leaves(args, torch.Tensor)
+    return [_view(output, leaves) for output in outputs]
+
+
+def _view(output: torch.Tensor, leaves: list[torch.Tensor]) -> list[int] | None:
+    if output.layout != torch.strided or output.is_conj() or output.is_neg() or not output.numel():
+        return None
+    for number, leaf in enumerate(leaves):
+        offset = output.data_ptr() - leaf.data_ptr()
+        if 0 <= offset < describe(leaf).span:
+            return [number, offset, *output.stride()]
+    return None

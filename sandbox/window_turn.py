@@ -1,0 +1,85 @@
+"""The runner's side of one window: calls behind the gate or at the gun, answers handed in, "done".
+
+Both kernels of a round get the same seed, which comes with the gun: who knows it sooner draws its random numbers off
+the clock. Calls behind a gate are queued before that, and need it then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from backends.backend import Target
+from backends.randomness import seed_everything
+from sandbox.channel import Channel, Message
+from sandbox.cuda import Gate
+from sandbox.marks import milliseconds
+from sandbox.window_calls import Made, Outputs
+
+
+class WindowTurn:
+    """One window, as its message says: `gated`, `marked` (the kernel's own clock is read between calls), `held_back`.
+
+    Held back, answers are kept until the referee has cleared what they are copied to. A GPU then waits at the gate for
+    the second time, at the next shot's number.
+    """
+
+    def __init__(self, message: Message, channel: Channel, gate: Gate | None, target: Target) -> None:
+        self.shot = int(message["shot"])
+        self.marked = bool(message["marked"])
+        self.held_back = bool(message["held_back"])
+        self._gated = bool(message["gated"])
+        self._message = message
+        self._channel = channel
+        self._gate = gate
+        self._target = target
+        self._stream = int(torch.cuda.current_stream().cuda_stream) if gate is not None else 0
+
+    def take(self, make: Callable[[], Made], outputs: Outputs) -> Message:
+        """Has `make` make the calls; the answer to the message."""
+        if self._gated:
+            seed_everything(int(self._message["seed"]))
+            self._hold(self.shot)
+        else:
+            self._channel.send({"op": "armed"})
+            seed_everything(int(self._channel.receive()["seed"]))
+        made = make()
+        if not self.held_back:
+            made.hand_in(outputs)
+        if self._gated:
+            self._report(self.shot)
+        if self.held_back:
+            self._hand_in_later(made, outputs)
+        elif self._gated:
+            self._channel.send({"op": "armed"})
+        self._synchronize()
+        # The referee's clock runs until it hears this and has copied the outputs: nothing else before it.
+        self._channel.send({"op": "done"})
+        return {"op": "times", "call_ms": [milliseconds(*pair) for pair in made.marks]}
+
+    def _hand_in_later(self, made: Made, outputs: Outputs) -> None:
+        if not self._gated:
+            self._synchronize()
+        if self._gate is None:
+            self._channel.send({"op": "computed"})
+            self._channel.receive()
+            made.hand_in(outputs)
+            return
+        self._hold(self.shot + 1)
+        made.hand_in(outputs)
+        self._report(self.shot + 1)
+        self._channel.send({"op": "armed" if self._gated else "computed"})
+
+    def _hold(self, shot: int) -> None:
+        if self._gate is None:
+            raise ValueError("no gate")
+        self._gate.hold(self._stream, shot)
+
+    def _report(self, shot: int) -> None:
+        if self._gate is not None:
+            self._gate.report(self._stream, shot)
+
+    def _synchronize(self) -> None:
+        if self._target.is_cuda:
+            torch.cuda.synchronize()

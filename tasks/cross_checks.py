@@ -1,0 +1,148 @@
+"""Windows of other kinds, which take longer for a kernel whose usual windows leave something out.
+
+Of one call: where the work of all calls is done in one of them. Held back: where answers are written into the slots by
+the kernel itself, and a copy is credited that nobody has made (catalogue of exploits: T20, E8).
+"""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+from profiling.record import TimeRecord
+from profiling.slots import Slots
+from profiling.window import HeldBack, Window
+from tasks.shooting import Shooting
+from validation.bits import identical
+from validation.call_comparison import merge
+from validation.comparison import compare_calls
+
+RESERVE_S = 1.0
+FEWEST, MOST = 4, 24
+"""Rounds of each kind."""
+OTHER_ANSWERS = (
+    "asked for its answers only when its calls were over and their inputs gone, it handed in others than otherwise: "
+    "its time may be without what it takes to make them"
+)
+NOT_KEPT = (
+    "nothing was handed in where answers are asked for only when all calls are over: what a call returns has to be a "
+    "tensor that holds its answer then"
+)
+NOT_WHERE_IT_SAYS = (
+    "its process says that answers lie in arguments, where they do not: that it copies them, which is taken off its "
+    "time, could not be checked"
+)
+
+
+class CrossChecks:
+    """Of one job's contenders, once their windows are taken."""
+
+    def __init__(self, shooting: Shooting, records: dict[str, TimeRecord]) -> None:
+        self._shooting = shooting
+        self._records = records
+        self._rounds = shooting.rounds
+        self._candidate = shooting.rounds.candidate
+        self._record = records[self._candidate.role]
+        self._is_cuda = shooting.bench.device.is_cuda
+
+    def held_back(self, slots: dict[str, Slots]) -> None:
+        """Windows of the candidate whose answers are asked for when their calls are over.
+
+        Where calls answer in the same memory only the last one's answer is left then: those have `single_calls`. On the
+        host, where keeping answers costs a call more than handing them in, one call shows whether they are kept at all.
+        """
+        if self._is_cuda and self._answers_in_one_place and self._record.calls > 1:
+            return
+        slots = slots if self._is_cuda else self._rounds.slots(1)
+        hold = self._hold(slots)
+        if hold is None:
+            return
+        began = time.monotonic()
+        for taken in range(MOST if self._is_cuda else 1):
+            if taken >= FEWEST and not (self._record.wants_held_back and self._in_time(began)):
+                return
+            self._shooting.relocate(slots, self._records)
+            self._rounds.fill(slots)
+            null = self._shooting.null_window(slots[self._candidate.role], self._record, hold)
+            window = self._judged(slots, hold)
+            if self._is_cuda:
+                self._record.add_held_back(window, null)
+            if not self._rounds.right:
+                return
+
+    def single_calls(self) -> None:
+        """Windows of one call. On the host, where one differs from one of many by milliseconds, they tell nothing."""
+        if self._record.calls == 1 or not self._is_cuda:
+            return
+        slots = self._rounds.slots(1)
+        self._shooting.warm_null(slots)
+        hold = self._hold(slots) if self._answers_in_one_place else None
+        began = time.monotonic()
+        for taken in range(MOST):
+            wanted = any(each.wants_singles for each in self._records.values())
+            if taken >= FEWEST and not (wanted and self._in_time(began)):
+                return
+            self._shooting.relocate(slots, self._records)
+            self._rounds.fill(slots)
+            null = self._shooting.null_windows(slots, self._records)
+            if hold is not None:
+                null[self._candidate.role] = self._shooting.null_window(slots[self._candidate.role], self._record, hold)
+            windows = {}
+            for contender in self._rounds.contenders:
+                record = self._records[contender.role]
+                held_back = hold if contender is self._candidate else None
+                windows[contender.role] = self._shooting.shoot(contender, slots, record, held_back=held_back)
+                record.add_single(windows[contender.role], null[contender.role])
+            self._rounds.judge(slots, windows)
+            if not self._rounds.right:
+                return
+
+    @property
+    def _answers_in_one_place(self) -> bool:
+        return self._candidate.probe is not None and self._candidate.probe.reuses_memory
+
+    def _in_time(self, began: float) -> bool:
+        """Whether as long again leaves the job its reserve."""
+        return 2 * time.monotonic() - began + RESERVE_S < self._rounds.deadline
+
+    def _judged(self, slots: dict[str, Slots], hold: HeldBack) -> Window:
+        """A window held back, its answers against the reference's or, without one, against the kernel's own."""
+        record, layout = self._record, slots[self._candidate.role]
+        windows = {
+            other.role: self._shooting.shoot(other, slots, self._records[other.role])
+            for other in self._rounds.contenders[:-1]
+        }
+        window = windows[self._candidate.role] = self._shooting.shoot(self._candidate, slots, record, held_back=hold)
+        nothing = torch.equal(window.snapshot, layout.image[layout.inputs_end :])
+        self._rounds.judge(slots, windows, NOT_KEPT if nothing else None)
+        if len(windows) == 1 and OTHER_ANSWERS not in record.flags:
+            usual = [self._shooting.shoot(self._candidate, slots, record) for _ in range(2)]
+            if not self._agree(layout, window, usual[0]) and self._agree(layout, *usual):
+                record.flags.append(OTHER_ANSWERS)
+        return window
+
+    def _agree(self, layout: Slots, one: Window, other: Window) -> bool:
+        pairs = list(zip(layout.read(one.snapshot), layout.read(other.snapshot), strict=True))
+        return merge(compare_calls(pairs, self._rounds.tolerance)).passed
+
+    def _hold(self, slots: dict[str, Slots]) -> HeldBack | None:
+        """How the candidate's answers are held back; None where none are handed in, or it cannot be told which ones.
+
+        Arguments that answers lie in are answers themselves.
+        """
+        layout, probe = slots[self._candidate.role], self._candidate.probe
+        if not layout.returned or probe is None:
+            return None
+        told = {place: view for place, view in enumerate(probe.views) if view is not None}
+        if told:
+            self._rounds.fill(slots)
+            window = self._shooting.shoot(self._candidate, slots, self._record)
+            arena = self._candidate.session.arena if self._candidate.session is not None else None
+            for place, view in told.items():
+                lying = layout.lies_at(view.leaf, view.form, arena.bytes) if arena is not None else None
+                answers = [outputs[place] for outputs in layout.read(window.snapshot)]
+                if lying is None or not all(map(identical, lying, answers)):
+                    self._record.flags.append(NOT_WHERE_IT_SAYS)
+                    return None
+        return HeldBack(frozenset(view.leaf for view in told.values()))

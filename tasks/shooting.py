@@ -1,0 +1,64 @@
+"""The windows of one round: a contender's, and the null windows beside them."""
+
+from __future__ import annotations
+
+from profiling.record import TimeRecord
+from profiling.slots import Slots
+from profiling.window import Clock, GateClosed, HeldBack, Window
+from tasks.at_rest import at_rest
+from tasks.contender import Contender
+from tasks.places import relocate
+from tasks.rounds import Rounds
+
+
+class Shooting:
+    """Of a job's contenders. `streamed` are those whose calls cannot all be queued behind the gate, by role."""
+
+    def __init__(self, rounds: Rounds) -> None:
+        self.rounds = rounds
+        self.contenders = rounds.contenders
+        self.bench = rounds.bench
+        self.streamed: set[str] = set()
+
+    def relocate(self, slots: dict[str, Slots], records: dict[str, TimeRecord]) -> None:
+        """Has what calls keep between launches lie elsewhere."""
+        for contender in self.contenders:
+            with contender.answerable():
+                relocate(contender, slots[contender.role], records[contender.role])
+
+    def shoot(
+        self,
+        contender: Contender,
+        slots: dict[str, Slots],
+        record: TimeRecord,
+        *,
+        marked: bool = False,
+        held_back: HeldBack | None = None,
+    ) -> Window:
+        """One window of that contender. Raises GateClosed where it waits for the device in some calls, not in others:
+        all of its windows are to be streamed then.
+        """
+        try:
+            return self.rounds.shoot(contender, slots, gated=record.gated, marked=marked, held_back=held_back)
+        except GateClosed:
+            self.streamed.add(contender.role)
+            raise
+
+    def null_windows(self, slots: dict[str, Slots], records: dict[str, TimeRecord]) -> dict[str, Clock]:
+        """A null window for each contender; one for both where they hand in the same."""
+        taken: dict[tuple[bool, object], Clock] = {}
+        for role, layout in slots.items():
+            key = (records[role].gated, layout.handed_in)
+            if key not in taken:
+                taken[key] = self.null_window(layout, records[role])
+        return {role: taken[records[role].gated, layout.handed_in] for role, layout in slots.items()}
+
+    def null_window(self, layout: Slots, record: TimeRecord, held_back: HeldBack | None = None) -> Clock:
+        """One, taken as that record's windows are."""
+        with at_rest(self.contenders, self.bench.device):
+            return self.bench.null_window(layout, gated=record.gated, held_back=held_back)
+
+    def warm_null(self, slots: dict[str, Slots]) -> None:
+        """The null runner takes its memory and loads its code now: neither can be done behind a closed gate."""
+        for layout in {layout.handed_in: layout for layout in reversed(slots.values())}.values():
+            self.bench.null_window(layout, gated=False)

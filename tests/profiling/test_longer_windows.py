@@ -1,0 +1,53 @@
+"""Windows of another kind that take longer give the time; honest noise does not."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from profiling.flags import duration
+from profiling.longer_windows import DRIFT_MS, SINGLE_CALL, Believed, Measured, believed
+
+
+def single_call(usual: Measured, other: Measured) -> Believed:
+    return believed(usual, other, DRIFT_MS, SINGLE_CALL)
+
+
+def test_honest_noise_leaves_the_windows_time():
+    rng = np.random.default_rng(3)
+    for true_ms in (0.002, 0.02, 0.3, 5.0, 80.0):
+        for _ in range(500):
+            # Single calls of 20 rounds: 2 µs of noise each and up to 3 µs of drift; windows of 1 % noise over 10.
+            single = true_ms + rng.normal(0, 0.002 / math.sqrt(20)) + rng.uniform(-0.003, 0.003)
+            window = true_ms * (1 + rng.normal(0, 0.01 / math.sqrt(10)))
+            found = single_call(
+                Measured(window, true_ms * 0.01 / math.sqrt(10)), Measured(single, 0.002 / math.sqrt(20))
+            )
+            assert found.flag is None and found.time_ms == window
+
+
+@pytest.mark.parametrize("true_ms", [0.1, 0.5, 2.0])
+def test_a_batch_over_all_calls_gets_the_single_calls_time(true_ms):
+    found = single_call(Measured(true_ms / 10, 1e-5), Measured(true_ms, 0.0005))
+    assert found.time_ms == true_ms
+    assert found.flag is not None and duration(true_ms) in found.flag and duration(true_ms / 10) in found.flag
+
+
+def test_what_a_batch_can_gain_unseen_is_within_five_percent_and_the_drift_between_processes():
+    for true_ms in (0.004, 0.05, 1.0, 20.0):
+        gained = max(
+            true_ms - found.time_ms
+            for share in np.linspace(0, 1, 201)
+            if (found := single_call(Measured(true_ms * share, 1e-6), Measured(true_ms, 1e-6))).flag is None
+        )
+        assert gained <= 0.05 * true_ms + DRIFT_MS
+
+
+def test_windows_slower_than_single_calls_stay_the_time():
+    assert single_call(Measured(1.0, 0.001), Measured(0.5, 0.001)).time_ms == 1.0
+
+
+def test_nan_flags_nothing():
+    assert single_call(Measured(1.0, math.nan), Measured(math.nan, 0.0)).flag is None

@@ -1,0 +1,108 @@
+"""Windows whose answers are asked for only when all calls are over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from domain.request import Request
+from domain.result import Report, Status
+from domain.settings import settings
+from tasks.cross_checks import NOT_KEPT, NOT_WHERE_IT_SAYS, OTHER_ANSWERS
+from tasks.pipeline import run
+from tasks.workbench import Workbench
+
+INPUTS = "\ndef get_inputs():\n    return [torch.randn(64, 32)]\n"
+TWICE = "class Model(nn.Module):\n    def forward(self, x):\n        return x * 2\n" + INPUTS
+IN_PLACE = "class Model(nn.Module):\n    def forward(self, x):\n        return x.mul_(2)\n" + INPUTS
+MANY_FORMS = """
+class Model(nn.Module):
+    def forward(self, x):
+        y = x.mul_(2)
+        return y, y.t(), y[3:5, ::2], y[:1].expand(4, 32), x + 1, y.view(torch.int32)
+""" + INPUTS  # fmt: skip
+HANDS_NOTHING_IN = """
+import sandbox.runner, sandbox.window_calls
+places = {}
+window = sandbox.runner.Runner.window
+def knowing(self, message):
+    places.update({args[0].data_ptr(): (outputs or [None])[0] for args, outputs in self.calls})
+    return window(self, message)
+sandbox.runner.Runner.window = knowing
+sandbox.window_calls.deliver = lambda answers, slots: None
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return torch.mul(x, 2, out=places.get(x.data_ptr()))
+"""
+SAYS_THAT_IT_ANSWERS_IN_ITS_ARGUMENT = """
+import sandbox.runner
+sandbox.runner.argument_views = lambda outputs, args: [[0, 0, *output.stride()] for output in outputs]
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return x * 2
+"""
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STATE_DIR", str(tmp_path_factory.mktemp("state")))
+        patch.setenv("RUNNER_MEMORY_MIB", "1024")
+        settings.cache_clear()
+        made = Workbench()
+        yield made
+        made.close()
+    settings.cache_clear()
+
+
+def kernel(source: str) -> dict[str, Any]:
+    return {"source_code": source, "kernel_type": "torch"}
+
+
+def judged(bench: Workbench, candidate: str, reference: str | None = None) -> Report:
+    device = bench.target.device
+    wire: dict[str, Any] = {"kernel": kernel(candidate.replace("(64, 32)", f"(64, 32, device='{device}')"))}
+    if reference is not None:
+        wire["reference"] = kernel(reference.replace("(64, 32)", f"(64, 32, device='{device}')"))
+    asked = wire | {"num_trials": 5, "timeout": 60}
+    return run(Request.from_wire(asked), bench, lambda stage: None, lambda: False)
+
+
+def check_all(bench: Workbench) -> None:
+    for source in (TWICE, IN_PLACE, MANY_FORMS):
+        for reference in (None, source):
+            report = judged(bench, source, reference)
+            assert report.outcome.status is Status.PASSED, report.outcome.message
+            assert report.outcome.timing is not None
+            told = report.outcome.timing.flags
+            assert not any(said in told for said in (OTHER_ANSWERS, NOT_WHERE_IT_SAYS)), told
+    wrong = judged(bench, HANDS_NOTHING_IN, TWICE).outcome
+    assert wrong.status is Status.WRONG_RESULT and NOT_KEPT in str(wrong.message)
+    alone = judged(bench, HANDS_NOTHING_IN + INPUTS).outcome
+    assert alone.timing is not None and OTHER_ANSWERS in alone.timing.flags
+    unsure = judged(bench, SAYS_THAT_IT_ANSWERS_IN_ITS_ARGUMENT, TWICE).outcome
+    assert unsure.timing is not None and NOT_WHERE_IT_SAYS in unsure.timing.flags
+
+
+def test_answers_are_kept_wherever_they_lie_and_who_keeps_none_is_found_out(bench: Workbench) -> None:
+    if bench.device.is_cuda:
+        pytest.skip("without a GPU")
+    check_all(bench)
+
+
+@pytest.mark.gpu
+def test_the_same_on_a_gpu(bench: Workbench) -> None:
+    check_all(bench)
+
+
+def test_random_answers_are_no_evidence(bench: Workbench) -> None:
+    report = judged(bench, TWICE.replace("x * 2", "x * torch.rand(()).item()"))
+    assert report.outcome.timing is not None and OTHER_ANSWERS not in report.outcome.timing.flags
+    state = "def __init__(self):\n        super().__init__()\n        self.n = 0\n    def forward(self, x):\n        "
+    counts = TWICE.replace(
+        "def forward(self, x):\n        return x * 2", state + "self.n += 1\n        return x * self.n"
+    )
+    report = judged(bench, counts)
+    assert report.outcome.timing is not None and OTHER_ANSWERS not in report.outcome.timing.flags
