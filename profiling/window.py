@@ -54,14 +54,15 @@ class HeldBack:
 class Window:
     """The clock's reading, the runner's own (advisory) times of its calls, and every output in private memory.
 
-    `call_ms` is empty for a window without marks between its calls. `ready_ms` is what the referee took to make
-    everything ready, from the first byte of the inputs to the gun.
+    `call_ms` is empty for a window without marks between its calls. Whether inputs were changed is not known of null
+    windows, where nobody asks, and of those that were held back, whose inputs are gone. `ready_ms` is what the referee
+    took to make everything ready, from the first byte of the inputs to the gun.
     """
 
     elapsed_ms: float
     call_ms: list[float]
     snapshot: torch.Tensor
-    inputs_changed: bool
+    inputs_changed: bool | None
     ready_ms: float
 
     @property
@@ -99,8 +100,6 @@ class Range:
         arm_within: float = 2.0,
     ) -> Window:
         """Runs one window over what the slots' image holds.
-
-        Whether inputs were changed is not known of one that was held back.
 
         Raises GateClosed when a gated window is not armed within that many seconds; the runner is then at rest again.
         """
@@ -152,9 +151,9 @@ class Range:
         if heard:
             self._expect("done")
         call_ms = finite_numbers(self._expect("times").get("call_ms"))
-        # Null windows compute nothing: what their inputs are afterwards, nobody asks.
-        asked = not self._null and held_back is None
-        changed = asked and _differ(arena.bytes[: slots.inputs_end], slots.image[: slots.inputs_end])
+        changed = None
+        if not self._null and held_back is None:
+            changed = _differ(arena.bytes[: slots.inputs_end], slots.image[: slots.inputs_end])
         return Window((end - start) / 1e6, call_ms, snapshot, changed, (start - begun) / 1e6)
 
     def relocate(self, slots: Slots, size: int) -> None:

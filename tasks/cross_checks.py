@@ -10,6 +10,7 @@ import time
 
 import torch
 
+from profiling.longer_windows import SHARE_APART
 from profiling.record import TimeRecord
 from profiling.slots import Slots
 from profiling.window import HeldBack, Window
@@ -29,6 +30,7 @@ NOT_KEPT = (
     "nothing was handed in where answers are asked for only when all calls are over: what a call returns has to be a "
     "tensor that holds its answer then"
 )
+NO_TIME = "no window was held back, as the timeout was near: that answers are copied is taken on trust"
 NOT_WHERE_IT_SAYS = (
     "its process says that answers lie in arguments, where they do not: that it copies them, which is taken off its "
     "time, could not be checked"
@@ -54,13 +56,19 @@ class CrossChecks:
         """
         if self._is_cuda and self._answers_in_one_place and self._record.calls > 1:
             return
+        if sum(self._record.null_ms) < SHARE_APART * sum(self._record.elapsed_ms):
+            return  # What is credited is less than what would be told apart.
         slots = slots if self._is_cuda else self._rounds.slots(1)
         hold = self._hold(slots)
         if hold is None:
             return
         began = time.monotonic()
+        if began + self._round_s + RESERVE_S > self._rounds.deadline:
+            self._record.flags.append(NO_TIME)
+            return
         for taken in range(MOST if self._is_cuda else 1):
-            if taken >= FEWEST and not (self._record.wants_held_back and self._in_time(began)):
+            wanted = taken < FEWEST or self._record.wants_held_back
+            if taken > 0 and not (wanted and self._in_time(began)):
                 return
             self._shooting.relocate(slots, self._records)
             self._rounds.fill(slots)
@@ -101,6 +109,12 @@ class CrossChecks:
     @property
     def _answers_in_one_place(self) -> bool:
         return self._candidate.probe is not None and self._candidate.probe.reuses_memory
+
+    @property
+    def _round_s(self) -> float:
+        """About what a round may take, from the last windows; without a reference it has three of the candidate's."""
+        windows_ms = sum(each.elapsed_ms[-1] + each.null_ms[-1] for each in self._records.values())
+        return 1.5 * windows_ms / 1e3 * (3 if len(self._records) == 1 else 1)
 
     def _in_time(self, began: float) -> bool:
         """Whether as long again leaves the job its reserve."""

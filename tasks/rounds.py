@@ -154,15 +154,15 @@ class Rounds:
 
     def judge(self, slots: dict[str, Slots], windows: dict[str, Window], advice: str | None = None) -> None:
         """Compares every call's outputs, in full. Without a reference there is nothing to compare with."""
-        candidate = self.candidate
-        with candidate.answerable():
-            check_guards(slots[candidate.role], windows[candidate.role])
+        with self.candidate.answerable():
+            check_guards(slots[self.candidate.role], windows[self.candidate.role])
         if len(self.contenders) == 1:
             return
-        reference = self.contenders[0]
+        reference, candidate = self.contenders
         with candidate.answerable():
             check_inputs(windows[reference.role], windows[candidate.role])
-        if windows[reference.role].inputs_changed and not self._changes_otherwise:
+        known = all(window.inputs_changed is not None for window in windows.values())
+        if known and windows[reference.role].inputs_changed and not self._changes_otherwise:
             self._changes_otherwise = self._left_otherwise(slots)
         expected, actual = (slots[c.role].read(windows[c.role].snapshot) for c in (reference, candidate))
         calls = list(zip(expected, actual, strict=True))

@@ -10,8 +10,11 @@ import pytest
 from domain.request import Request
 from domain.result import Report, Status
 from domain.settings import settings
-from tasks.cross_checks import NOT_KEPT, NOT_WHERE_IT_SAYS, OTHER_ANSWERS
+from profiling.slots import Slots
+from profiling.window import Clock, HeldBack
+from tasks.cross_checks import NO_TIME, NOT_KEPT, NOT_WHERE_IT_SAYS, OTHER_ANSWERS
 from tasks.pipeline import run
+from tasks.rounds import CHANGES_OTHERWISE
 from tasks.workbench import Workbench
 
 INPUTS = "\ndef get_inputs():\n    return [torch.randn(64, 32)]\n"
@@ -23,6 +26,7 @@ class Model(nn.Module):
         y = x.mul_(2)
         return y, y.t(), y[3:5, ::2], y[:1].expand(4, 32), x + 1, y.view(torch.int32)
 """ + INPUTS  # fmt: skip
+CHANGES_AND_ANSWERS_ELSEWHERE = TWICE.replace("return x * 2", "x += 1\n        return x * 2")
 HANDS_NOTHING_IN = """
 import sandbox.runner, sandbox.window_calls
 places = {}
@@ -61,23 +65,23 @@ def kernel(source: str) -> dict[str, Any]:
     return {"source_code": source, "kernel_type": "torch"}
 
 
-def judged(bench: Workbench, candidate: str, reference: str | None = None) -> Report:
+def judged(bench: Workbench, candidate: str, reference: str | None = None, **more: Any) -> Report:
     device = bench.target.device
     wire: dict[str, Any] = {"kernel": kernel(candidate.replace("(64, 32)", f"(64, 32, device='{device}')"))}
     if reference is not None:
         wire["reference"] = kernel(reference.replace("(64, 32)", f"(64, 32, device='{device}')"))
-    asked = wire | {"num_trials": 5, "timeout": 60}
+    asked = wire | {"num_trials": 5, "timeout": 60} | more
     return run(Request.from_wire(asked), bench, lambda stage: None, lambda: False)
 
 
 def check_all(bench: Workbench) -> None:
-    for source in (TWICE, IN_PLACE, MANY_FORMS):
+    for source in (TWICE, IN_PLACE, MANY_FORMS, CHANGES_AND_ANSWERS_ELSEWHERE):
         for reference in (None, source):
             report = judged(bench, source, reference)
             assert report.outcome.status is Status.PASSED, report.outcome.message
             assert report.outcome.timing is not None
             told = report.outcome.timing.flags
-            assert not any(said in told for said in (OTHER_ANSWERS, NOT_WHERE_IT_SAYS)), told
+            assert not any(said in told for said in (OTHER_ANSWERS, NOT_WHERE_IT_SAYS, CHANGES_OTHERWISE)), told
     wrong = judged(bench, HANDS_NOTHING_IN, TWICE).outcome
     assert wrong.status is Status.WRONG_RESULT and NOT_KEPT in str(wrong.message)
     alone = judged(bench, HANDS_NOTHING_IN + INPUTS).outcome
@@ -106,3 +110,27 @@ def test_random_answers_are_no_evidence(bench: Workbench) -> None:
     )
     report = judged(bench, counts)
     assert report.outcome.timing is not None and OTHER_ANSWERS not in report.outcome.timing.flags
+
+
+def test_where_the_timeout_is_near_no_window_is_held_back_and_it_is_said(bench: Workbench) -> None:
+    slow = "import time\n" + TWICE.replace("return x * 2", "time.sleep(0.6)\n        return x * 2")
+    report = judged(bench, TWICE.replace("Model", "ModelNew"), slow, timeout=10)
+    assert report.outcome.status is Status.PASSED and report.outcome.timing is not None
+    assert NO_TIME in report.outcome.timing.flags
+
+
+def test_where_copying_is_little_of_the_time_no_window_is_held_back(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+    null_window = bench.null_window
+
+    def noted(*slots: Slots, held_back: HeldBack | None = None, gated: bool) -> Clock:
+        asked.append(held_back is not None)
+        return null_window(*slots, gated=gated, held_back=held_back)
+
+    monkeypatch.setattr(bench, "null_window", noted)
+    judged(bench, "import time\n" + TWICE.replace("return x * 2", "time.sleep(0.2)\n        return x * 2"))
+    assert asked and not any(asked)
+    judged(bench, TWICE)
+    assert any(asked)
