@@ -215,13 +215,13 @@ class Runner:
     def window(self, message: Message) -> Message:
         """One window over the layout."""
         turn = WindowTurn(message, self.channel, self.gate, self.target)
-        return turn.take(lambda: self._call_all(marked=turn.marked, held_back=turn.held_back), self._outputs)
+        return turn.take(lambda: self._call_all(marked=turn.marked, held_back=turn.held_back))
 
     def relocate(self, message: Message) -> Message:
         """Has what calls keep between launches lie elsewhere; made once, as the next window is to find its memory."""
         torch.cuda.empty_cache()
         self.pad = torch.empty(int(message["bytes"]), dtype=torch.uint8, device=self.target.device)
-        self._call_all(marked=False).hand_in(self._outputs)
+        self._call_all(marked=False).hand_in()
         self._synchronize()
         return {"op": "ok"}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -20,18 +19,28 @@ Pair = tuple[Any, Any]
 Outputs = Callable[[Any, list[Any]], list[torch.Tensor]]
 
 
-@dataclass
 class Made:
     """The calls of a window: the marks of each, none where not asked for, and the answers still to be handed in."""
 
-    marks: list[Pair] = field(default_factory=list)
-    _kept: list[tuple[Any, list[Any], list[torch.Tensor]]] = field(default_factory=list)
+    def __init__(self, marks: list[Pair], kept: list[tuple[Any, Call]], outputs: Outputs) -> None:
+        self.marks = marks
+        self._kept = kept
+        self._outputs = outputs
+        self._answers: list[list[torch.Tensor]] | None = None
 
-    def hand_in(self, outputs: Outputs) -> None:
+    def look_for_answers(self) -> None:
+        """Finds the tensors of each answer; to make one of a number waits for the device, which may be held later."""
+        if self._answers is None:
+            asked = any(slots for _, (_, slots) in self._kept)
+            self._answers = [self._outputs(result, args) for result, (args, _) in self._kept] if asked else []
+
+    def hand_in(self) -> None:
         """Copies the answers into their slots, all together, and lets go of them."""
-        kept, self._kept = self._kept, []
-        if any(slots for _, _, slots in kept):
-            deliver([outputs(result, args) for result, args, _ in kept], [slots for _, _, slots in kept])
+        self.look_for_answers()
+        kept, answers = self._kept, self._answers
+        self._kept, self._answers = [], []
+        if answers:
+            deliver(answers, [slots for _, (_, slots) in kept])
 
 
 def call_all(
@@ -51,7 +60,7 @@ def call_all(
     """
     is_cuda = target.is_cuda
     marks = [mark(target)] if marked else []
-    kept = []
+    kept: list[tuple[Any, Call]] = []
     for args, slots in calls:
         result = call(args)
         if marked and not is_cuda:
@@ -59,7 +68,7 @@ def call_all(
         if at_once and slots:
             deliver([outputs(result, args)], [slots])
         else:
-            kept.append((result, args, slots))
+            kept.append((result, (args, slots)))
         if marked:
             marks.append(mark(target))
-    return Made(list(itertools.pairwise(marks))[:: 1 if is_cuda else 2], kept)
+    return Made(list(itertools.pairwise(marks))[:: 1 if is_cuda else 2], kept, outputs)

@@ -15,7 +15,7 @@ from backends.randomness import seed_everything
 from sandbox.channel import Channel, Message
 from sandbox.cuda import Gate
 from sandbox.marks import milliseconds
-from sandbox.window_calls import Made, Outputs
+from sandbox.window_calls import Made
 
 
 class WindowTurn:
@@ -36,7 +36,7 @@ class WindowTurn:
         self._target = target
         self._stream = int(torch.cuda.current_stream().cuda_stream) if gate is not None else 0
 
-    def take(self, make: Callable[[], Made], outputs: Outputs) -> Message:
+    def take(self, make: Callable[[], Made]) -> Message:
         """Has `make` make the calls; the answer to the message."""
         if self._gated:
             seed_everything(int(self._message["seed"]))
@@ -45,12 +45,14 @@ class WindowTurn:
             self._channel.send({"op": "armed"})
             seed_everything(int(self._channel.receive()["seed"]))
         made = make()
-        if not self.held_back:
-            made.hand_in(outputs)
+        if self.held_back:
+            made.look_for_answers()
+        else:
+            made.hand_in()
         if self._gated:
             self._report(self.shot)
         if self.held_back:
-            self._hand_in_later(made, outputs)
+            self._hand_in_later(made)
         elif self._gated:
             self._channel.send({"op": "armed"})
         self._synchronize()
@@ -58,16 +60,16 @@ class WindowTurn:
         self._channel.send({"op": "done"})
         return {"op": "times", "call_ms": [milliseconds(*pair) for pair in made.marks]}
 
-    def _hand_in_later(self, made: Made, outputs: Outputs) -> None:
+    def _hand_in_later(self, made: Made) -> None:
         if not self._gated:
             self._synchronize()
         if self._gate is None:
             self._channel.send({"op": "computed"})
             self._channel.receive()
-            made.hand_in(outputs)
+            made.hand_in()
             return
         self._hold(self.shot + 1)
-        made.hand_in(outputs)
+        made.hand_in()
         self._report(self.shot + 1)
         self._channel.send({"op": "armed" if self._gated else "computed"})
 
