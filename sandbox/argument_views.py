@@ -13,14 +13,14 @@ from sandbox.arena import describe
 def argument_views(outputs: list[torch.Tensor], args: list[Any]) -> list[list[int] | None]:
     """For each output the number of the argument tensor that it lies in, depth first, its byte there, its strides.
 
-    None for one with memory of its own, and for one that means something else than its bytes say (`conj`).
+    None for one with memory of its own. One that means something else than its bytes say (`conj`) lies there too.
     """
     leaves = values.leaves(args, torch.Tensor)
     return [_view(output, leaves) for output in outputs]
 
 
 def _view(output: torch.Tensor, leaves: list[torch.Tensor]) -> list[int] | None:
-    if output.layout != torch.strided or output.is_conj() or output.is_neg() or not output.numel():
+    if output.layout != torch.strided or not output.numel():
         return None
     for number, leaf in enumerate(leaves):
         offset = output.data_ptr() - leaf.data_ptr()

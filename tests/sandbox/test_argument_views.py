@@ -9,10 +9,10 @@ from sandbox.replies import ArgumentView, views
 
 
 def test_views_are_told_by_argument_byte_and_strides() -> None:
-    x, y = torch.randn(4, 6), torch.ones(3)
-    outputs = [x, x.t(), x[1:, ::2], y[2], x + 1, torch.empty(0), torch.complex(y, y).conj()]
-    told = argument_views(outputs, [1, [x], {"y": y}])
-    assert told == [[0, 0, 6, 1], [0, 0, 1, 6], [0, 24, 6, 2], [1, 8], None, None, None]
+    x, y, z = torch.randn(4, 6), torch.ones(3), torch.ones(3, dtype=torch.complex64)
+    outputs = [x, x.t(), x[1:, ::2], y[2], x + 1, torch.empty(0), z.conj()]
+    told = argument_views(outputs, [1, [x], {"y": y}, z])
+    assert told == [[0, 0, 6, 1], [0, 0, 1, 6], [0, 24, 6, 2], [1, 8], None, None, [2, 0, 1]]
     found = views(told, outputs)
     assert found[2] == ArgumentView(0, found[2].form) and found[2].form.shape == (3, 3) and found[2].form.offset == 24
 

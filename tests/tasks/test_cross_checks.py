@@ -68,9 +68,9 @@ def kernel(source: str) -> dict[str, Any]:
 
 def judged(bench: Workbench, candidate: str, reference: str | None = None, **more: Any) -> Report:
     device = bench.target.device
-    wire: dict[str, Any] = {"kernel": kernel(candidate.replace("(64, 32)", f"(64, 32, device='{device}')"))}
+    wire: dict[str, Any] = {"kernel": kernel(candidate.replace("(64, 32", f"(64, 32, device='{device}'"))}
     if reference is not None:
-        wire["reference"] = kernel(reference.replace("(64, 32)", f"(64, 32, device='{device}')"))
+        wire["reference"] = kernel(reference.replace("(64, 32", f"(64, 32, device='{device}'"))
     asked = wire | {"num_trials": 5, "timeout": 60} | more
     return run(Request.from_wire(asked), bench, lambda stage: None, lambda: False)
 
@@ -87,6 +87,9 @@ def check_all(bench: Workbench) -> None:
     assert wrong.status is Status.WRONG_RESULT and NOT_KEPT in str(wrong.message)
     alone = judged(bench, HANDS_NOTHING_IN + INPUTS).outcome
     assert alone.timing is not None and OTHER_ANSWERS in alone.timing.flags
+    conjugate = TWICE.replace("return x * 2", "return x.conj()").replace("64, 32)", "64, 32, dtype=torch.complex64)")
+    lazy = judged(bench, conjugate, conjugate).outcome
+    assert lazy.status is Status.PASSED, lazy.message
     unsure = judged(bench, SAYS_THAT_IT_ANSWERS_IN_ITS_ARGUMENT, TWICE).outcome
     assert unsure.timing is not None and NOT_WHERE_IT_SAYS in unsure.timing.flags
 
