@@ -74,7 +74,8 @@ def test_on_the_host_the_kernel_does_not_run_beside_the_reference(bench: Workben
     # So many elements that the exponential of some leaves float32's range.
     outcome = judged(bench, slow, candidate, "torch.randn(16, 4096)").outcome
     assert outcome.status is Status.WRONG_RESULT and "large inputs" in (outcome.message or "")
-    assert stood_still_s(outcome.output) >= 0.3 * (1 + 1 + len(other_distributions.TURNS))
+    # Of its reference's calls the last may end with its process, before its thread has come to say so.
+    assert stood_still_s(outcome.output) >= 0.3 * (1 + len(other_distributions.TURNS))
 
 
 def test_where_the_reference_overflows_itself_nothing_is_said_against_the_kernel(bench: Workbench) -> None:
