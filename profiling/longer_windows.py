@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from profiling.flags import duration
+from profiling.flags import ERRORS_APART, duration
 
-ERRORS_APART = 4.0
-"""Two times differ when they are further apart than so many of their joint standard errors,"""
 SHARE_APART = 0.05
-"""and by more than this part of the longer one,"""
+"""Two times differ when they are further apart than their errors allow (`ERRORS_APART`), by more than this part of the
+longer one,"""
 DRIFT_MS = 0.025
 """and by more than a call by itself may honestly cost: what a window's overhead differs by between two processes (-16
 to 9 µs measured on an H200; docs/measurements.md), and reading as much as the L2 holds from memory, which in a window

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from domain.request import Request
 from domain.result import Report, Status
-from domain.settings import settings
 from profiling.slots import Slots
 from profiling.window import Clock, HeldBack
 from tasks.cross_checks import NO_TIME, NOT_KEPT, NOT_WHERE_IT_SAYS, OTHER_ANSWERS
@@ -48,18 +46,6 @@ class ModelNew(nn.Module):
     def forward(self, x):
         return x * 2
 """
-
-
-@pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("STATE_DIR", str(tmp_path_factory.mktemp("state")))
-        patch.setenv("RUNNER_MEMORY_MIB", "1024")
-        settings.cache_clear()
-        made = Workbench()
-        yield made
-        made.close()
-    settings.cache_clear()
 
 
 def kernel(source: str) -> dict[str, Any]:
