@@ -7,7 +7,7 @@ a `TensorRef`: where its bytes lie in a shared arena and how to read them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -178,3 +178,9 @@ def replace(value: Any, kind: type[Leaf], change: Callable[[Leaf], Any], depth: 
         case dict():
             return {key: replace(item, kind, change, depth - 1) for key, item in value.items()}
     return value
+
+
+def filled(value: Any, kind: type[Leaf], leaves: Iterable[Any]) -> Any:
+    """The same tree with those in the places of its leaves of that type, in their order."""
+    each = iter(leaves)
+    return replace(value, kind, lambda _: next(each))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ import torch
 from domain import value as values
 from domain.dtype import ITEM_BYTES
 from domain.value import TensorRef
-from sandbox.arena import aligned, describe, view, write
+from sandbox.arena import aligned, copy_all, describe, stored_shape, view
 
 GUARD = 256
 """Bytes at least behind every tensor that belong to none.
@@ -40,25 +41,27 @@ class Slots:
         blank: tuple[int, ...] = (),
     ) -> None:
         self.calls = calls
-        self.args: list[list[Any]] = []
-        self.outputs: list[list[TensorRef]] = []
         self.returned = bool(returned)
         self.filled = False
         self.seed = 0
         """What the runner's random generators start from in a window over this layout."""
         self._output_arguments = frozenset(output_arguments)
         self._blank = frozenset(blank)
-        self._places: dict[int, list[list[torch.Tensor]]] = {}
+        self._written: set[int] = set()
+        self._places: list[list[tuple[torch.Tensor, ...]]] | None = None
         self._end = 0
-        for _ in range(calls):
-            self.args.append([a if i in self._output_arguments else self._place(a) for i, a in enumerate(example)])
-        self.inputs_end = self._end
-        for args in self.args:
-            for index in output_arguments:
-                args[index] = self._place(args[index])
-            answer = [self._place(tensor) for tensor in returned] if returned else [args[i] for i in output_arguments]
-            self.outputs.append(answer)
-        self.size = self._end
+        args = [a if i in self._output_arguments else self._place(a) for i, a in enumerate(example)]
+        self._input_stride = self._end
+        self._end = self.inputs_end = calls * self._input_stride
+        for index in output_arguments:
+            args[index] = self._place(args[index])
+        self.args: list[Any] = args
+        """Of the first call, as are `outputs`: the other calls' lie as far from it as `_moved` says."""
+        self.outputs: list[TensorRef] = (
+            [self._place(tensor) for tensor in returned] if returned else [args[i] for i in output_arguments]
+        )
+        self._output_stride = self._end - self.inputs_end
+        self.size = self.inputs_end + calls * self._output_stride
         self.image = torch.full((self.size,), POISON, dtype=torch.uint8, device=device)
         for guard in self._guards(self.image[self.inputs_end :]):
             guard.random_(0, 256)
@@ -70,25 +73,32 @@ class Slots:
     @property
     def handed_in(self) -> tuple[int, bool, int, tuple[TensorRef, ...]]:
         """What a null window over this layout depends on: equal layouts cost the same when nothing is computed."""
-        places = tuple(ref.at(ref.offset - self.inputs_end) for ref in self.outputs[0])
+        places = tuple(ref.at(ref.offset - self.inputs_end) for ref in self.outputs)
         return self.calls, self.returned, self.size, places
 
-    def fill(self, call: int, args: list[Any]) -> None:
-        """Writes one call's arguments into the private image: inputs, and the initial content of output arguments."""
+    def fill(self, first: int, sets: Sequence[list[Any]]) -> None:
+        """Writes the arguments of calls from that number on into the private image: one set of them for each.
+
+        Inputs, and the initial content of output arguments. In as few launches as there are kinds of tensors: one for
+        each tensor of each call costs the device more than the windows themselves.
+        """
         self.filled = True
-        written = self._blank if call in self._places else frozenset()
-        if call not in self._places:
-            self._places[call] = [values.leaves(argument, torch.Tensor) for argument in self.arguments(call)]
-        for index, (places, argument) in enumerate(zip(self._places[call], args, strict=True)):
-            if index not in written:
-                for place, tensor in zip(places, values.leaves(argument, torch.Tensor), strict=True):
-                    write(place, tensor)
+        if self._places is None:
+            self._places = [self._stored(argument) for argument in self.args]
+        for index, places in enumerate(self._places):
+            again = self._written if index in self._blank else frozenset()
+            calls = [call for call in range(first, first + len(sets)) if call not in again]
+            given = [values.leaves(sets[call - first][index], torch.Tensor) for call in calls]
+            for each_call, contents in zip(places, zip(*given, strict=True), strict=bool(given)):
+                targets = [each_call[call] for call in calls]
+                copy_all(targets, [_of_shape(tensor, target) for tensor, target in zip(contents, targets, strict=True)])
+        self._written.update(range(first, first + len(sets)))
 
     def takes_as(self, other: Slots) -> bool:
         """Whether both have the same inputs at the same places, and nothing else that is still to be filled in."""
         blank = self._output_arguments <= self._blank and other._output_arguments <= other._blank
-        pure = blank and (not self._output_arguments or len(self._places) == self.calls)
-        return pure and self.calls == other.calls and self.args[0] == other.args[0]
+        pure = blank and (not self._output_arguments or len(self._written) == self.calls)
+        return pure and self.calls == other.calls and self.args == other.args
 
     def fill_as(self, other: Slots) -> None:
         """The inputs of all calls as they were filled into that layout, which `takes_as` this one."""
@@ -97,25 +107,23 @@ class Slots:
 
     def wipe(self, memory: torch.Tensor, spared: frozenset[int]) -> None:
         """Overwrites all calls' inputs in an arena, but for the tensors of those numbers; outputs begin anew."""
-        calls = memory[: self.inputs_end].view(self.calls, self.inputs_end // self.calls)
-        for number, ref in enumerate(values.leaves(self.args[0], TensorRef)):
+        calls = memory[: self.inputs_end].view(self.calls, self._input_stride)
+        for number, ref in enumerate(values.leaves(self.args, TensorRef)):
             if number not in spared and ref.offset < self.inputs_end:
                 calls[:, ref.offset : ref.offset + ref.span].fill_(POISON)
         memory[self.inputs_end : self.size].copy_(self.image[self.inputs_end :])
 
     def lies_at(self, number: int, form: TensorRef, memory: torch.Tensor) -> list[torch.Tensor] | None:
         """In every call, what lies there in the memory of its tensor of that number; None where no such thing can."""
-        refs = values.leaves(self.args[0], TensorRef)
+        refs = values.leaves(self.args, TensorRef)
         if number >= len(refs) or form.offset + form.span > refs[number].span or form.offset % ITEM_BYTES[form.dtype]:
             return None
         first = form.at(refs[number].offset + form.offset)
-        is_input = first.offset < self.inputs_end
-        stride = (self.inputs_end if is_input else self.output_bytes) // self.calls
-        return list(view(memory, first.times(self.calls, stride)).unbind())
+        return list(view(memory, first.times(self.calls, self._stride(first))).unbind())
 
     def fill_alike(self, args: list[Any]) -> None:
         """Writes the same arguments into every call's slot."""
-        self.fill(0, args)
+        self.fill(0, [args])
         for begin, end in ((0, self.inputs_end), (self.inputs_end, self.size)):
             if end > begin:
                 calls = self.image[begin:end].view(self.calls, -1)
@@ -124,42 +132,53 @@ class Slots:
     def arguments(self, call: int, memory: torch.Tensor | None = None) -> list[Any]:
         """One call's arguments as they were filled in: views of the private image, or of what lies in an arena now."""
         source = self.image if memory is None else memory
-        views: list[Any] = values.replace(self.args[call], TensorRef, lambda ref: view(source, ref))
+        views: list[Any] = values.replace(self._moved(self.args, call), TensorRef, lambda ref: view(source, ref))
         return views
 
     def wire(self) -> dict[str, Any]:
         """The calls as the runner is told them: the first, and how far the next ones are from it."""
-        return self._grouped([(self.args[0], 0, self.calls)])
+        return self._grouped([(self.args, self.outputs if self.returned else [], self.calls)])
 
     def null_wire(self) -> dict[str, Any]:
         """The same calls for the null kernel: outputs of the same sizes to hand in, one launch in all."""
-        first, *others = ([call == 0, *(outputs if self.returned else [])] for call, outputs in enumerate(self.outputs))
-        return self._grouped([(first, 0, 1), *([(others[0], 1, self.calls - 1)] if others else [])])
+        answers = self.outputs if self.returned else []
+        others: list[TensorRef] = self._moved(answers, 1)
+        return self._grouped([([True, *answers], answers, 1), ([False, *others], others, self.calls - 1)])
 
-    def _grouped(self, groups: list[tuple[list[Any], int, int]]) -> dict[str, Any]:
-        """Groups of calls that lie one after the other: the first one's arguments, its number, how many they are."""
+    def _grouped(self, groups: list[tuple[list[Any], list[TensorRef], int]]) -> dict[str, Any]:
+        """Groups of calls that lie one after the other: the first one's arguments and answers, how many they are."""
         return {
             "groups": [
-                {
-                    "count": count,
-                    "args": values.encode(args),
-                    "outputs": values.encode(self.outputs[number] if self.returned else []),
-                }
-                for args, number, count in groups
+                {"count": count, "args": values.encode(args), "outputs": values.encode(outputs)}
+                for args, outputs, count in groups
+                if count
             ],
             "inputs_end": self.inputs_end,
-            "input_stride": self.inputs_end // self.calls,
-            "output_stride": self.output_bytes // self.calls,
+            "input_stride": self._input_stride,
+            "output_stride": self._output_stride,
         }
 
     def read(self, snapshot: torch.Tensor) -> list[list[torch.Tensor]]:
         """Each call's outputs out of a private snapshot of the output region."""
-        if not self.outputs[0]:
+        if not self.outputs:
             return [[] for _ in range(self.calls)]
         # One view of all calls, which lie equally far from each other, in place of several for each.
-        stride = self.output_bytes // self.calls
-        refs = [ref.at(ref.offset - self.inputs_end).times(self.calls, stride) for ref in self.outputs[0]]
+        refs = [ref.at(ref.offset - self.inputs_end).times(self.calls, self._output_stride) for ref in self.outputs]
         return [list(call) for call in zip(*(view(snapshot, ref).unbind() for ref in refs), strict=True)]
+
+    def _moved(self, value: Any, call: int) -> Any:
+        """Where a call has what the first one has there."""
+        return values.replace(value, TensorRef, lambda ref: ref.at(ref.offset + call * self._stride(ref)))
+
+    def _stride(self, ref: TensorRef) -> int:
+        """Bytes from one call's to the next one's."""
+        return self._input_stride if ref.offset < self.inputs_end else self._output_stride
+
+    def _stored(self, argument: Any) -> list[tuple[torch.Tensor, ...]]:
+        """In the image, every call's place of each of that argument's tensors: of a repeated element there is one."""
+        refs = [ref.times(self.calls, self._stride(ref)) for ref in values.leaves(argument, TensorRef)]
+        each_calls = [view(self.image, ref) for ref in refs]
+        return [calls.as_strided(stored_shape(calls), calls.stride()).unbind() for calls in each_calls]
 
     def _place(self, value: Any) -> Any:
         return values.replace(value, torch.Tensor, self._reserve)
@@ -171,18 +190,23 @@ class Slots:
 
     def _guards(self, outputs: torch.Tensor) -> list[torch.Tensor]:
         """What lies behind each output of a call in that copy of the output region, for all calls at once."""
-        if not self.outputs[0]:
+        if not self.outputs:
             return []
-        stride = self.output_bytes // self.calls
+        stride = self._output_stride
         calls = outputs[: stride * self.calls].view(self.calls, stride)
-        ends = [ref.offset + ref.span - self.inputs_end for ref in self.outputs[0]]
-        starts = [ref.offset - self.inputs_end for ref in self.outputs[0][1:]]
+        ends = [ref.offset + ref.span - self.inputs_end for ref in self.outputs]
+        starts = [ref.offset - self.inputs_end for ref in self.outputs[1:]]
         return [calls[:, end:start] for end, start in zip(ends, [*starts, stride], strict=True)]
 
     def _reserve(self, tensor: torch.Tensor) -> TensorRef:
         ref = describe(tensor, self._end)
         self._end = aligned(self._end + ref.span + GUARD)
         return ref
+
+
+def _of_shape(tensor: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+    """The part of a tensor that its place has memory for."""
+    return tensor if tensor.shape == place.shape else tensor[tuple(map(slice, place.shape))]
 
 
 def bytes_per_call(example: list[Any], returned: list[torch.Tensor]) -> int:

@@ -15,10 +15,7 @@ from domain.dtype import ITEM_BYTES
 from domain.fault import KernelFault
 from domain.result import Status
 from domain.value import MAX_DEPTH, CodecError, TensorRef
-from sandbox.arena import Arena, describe, view
-
-SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
-"""As what tensors of types are copied that PyTorch cannot copy many of at once on a GPU."""
+from sandbox.arena import Arena, copy_all, describe, view
 
 
 def tensors_of(result: Any, target: Target) -> list[torch.Tensor]:
@@ -48,7 +45,7 @@ def deliver(answers: list[list[torch.Tensor]], slots: list[list[torch.Tensor]]) 
                 raise _changed(f"{place.dtype} {tuple(place.shape)}", f"{tensor.dtype} {tuple(tensor.shape)}")
             sources.append(tensor)
             targets.append(place)
-    _copy_all(targets, sources)
+    copy_all(targets, sources)
 
 
 def portable(value: Any, target: Target) -> tuple[Any, list[torch.Tensor]]:
@@ -71,17 +68,7 @@ def put(tensors: list[torch.Tensor], memory: torch.Tensor, refs: list[TensorRef]
     The first one's to where those lie, each next one's `step` bytes behind the last one's.
     """
     places = [view(memory, ref.times(count, step)).unbind() for ref in refs]
-    _copy_all([place for each in zip(*places, strict=True) for place in each], tensors)
-
-
-def _copy_all(targets: list[torch.Tensor], sources: list[torch.Tensor]) -> None:
-    """Each source to its target, of the same type."""
-    if any(target.dtype in SIGNED for target in targets):
-        targets, sources = (
-            [each.view(SIGNED.get(each.dtype, each.dtype)) for each in side] for side in (targets, sources)
-        )
-    if targets:
-        torch._foreach_copy_(targets, sources)
+    copy_all([place for each in zip(*places, strict=True) for place in each], tensors)
 
 
 def outside(arena: Arena | None, tensors: list[torch.Tensor]) -> list[torch.Tensor]:

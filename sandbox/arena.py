@@ -18,6 +18,8 @@ from sandbox import cuda
 from sandbox.sealed_memory import sealed_memory
 
 ALIGNMENT = 512
+SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
+"""As what tensors of types are copied that PyTorch cannot copy many of at once on a GPU."""
 
 
 class Arena(Protocol):
@@ -98,14 +100,26 @@ def argument(memory: torch.Tensor, ref: TensorRef, device: str | None = None) ->
         copy = torch.empty_strided(ref.shape, ref.strides, dtype=dtype, device=device)
         write(copy, view(memory, ref))
         return copy
-    own = _own_bytes(memory, ref, dtype)
-    if not own.numel():
-        return view(memory, ref)
+    (only,) = arguments(memory, ref, 1, 0)
+    return only
+
+
+def arguments(memory: torch.Tensor, ref: TensorRef, count: int, step: int) -> list[torch.Tensor]:
+    """`argument`, of so many calls: each one's lies `step` bytes, a multiple of an element's, behind the last one's."""
+    if not ref.span:
+        return [view(memory, ref) for _ in range(count)]
+    dtype: torch.dtype = getattr(torch, ref.dtype)
+    _own_bytes(memory, ref.at(ref.offset + (count - 1) * step), dtype)  # Whether the last one fits.
+    every_own = memory[ref.offset :].as_strided((count, ref.span), (step, 1)).unbind()
+    with torch.no_grad():
+        return [_alone(own, dtype, ref) for own in every_own]
+
+
+def _alone(own: torch.Tensor, dtype: torch.dtype, ref: TensorRef) -> torch.Tensor:
     # Through DLPack the storage is one of these bytes only, and keeps the memory alive. As a capsule: what it agrees on
     # with a tensor itself (devices, streams) takes several times as long, for every tensor of a window.
     lone = from_dlpack(own.__dlpack__(stream=-1)).untyped_storage()
-    with torch.no_grad():
-        return torch.empty(0, dtype=dtype, device=memory.device).set_(lone, 0, ref.shape, ref.strides)
+    return torch.empty(0, dtype=dtype, device=own.device).set_(lone, 0, ref.shape, ref.strides)
 
 
 def _own_bytes(memory: torch.Tensor, ref: TensorRef, dtype: torch.dtype) -> torch.Tensor:
@@ -125,8 +139,24 @@ def write(place: torch.Tensor, content: torch.Tensor) -> None:
     if 0 not in place.stride():
         place.copy_(content)
         return
-    shape = [min(size, 1) if stride == 0 else size for size, stride in zip(place.shape, place.stride(), strict=True)]
-    place.as_strided(shape, place.stride()).copy_(content[tuple(slice(size) for size in shape)])
+    shape = stored_shape(place)
+    place.as_strided(shape, place.stride()).copy_(content[tuple(map(slice, shape))])
+
+
+def stored_shape(tensor: torch.Tensor) -> tuple[int, ...]:
+    """The shape with every dimension of stride 0 cut to one: the elements that have memory of their own."""
+    sizes = zip(tensor.shape, tensor.stride(), strict=True)
+    return tuple(min(size, 1) if stride == 0 else size for size, stride in sizes)
+
+
+def copy_all(targets: list[torch.Tensor], sources: list[torch.Tensor]) -> None:
+    """Each source to its target, of the same type: all together, as one by one small copies cost as much as calls."""
+    if any(target.dtype in SIGNED for target in targets):
+        targets, sources = (
+            [each.view(SIGNED.get(each.dtype, each.dtype)) for each in side] for side in (targets, sources)
+        )
+    if targets:
+        torch._foreach_copy_(targets, sources)
 
 
 def aligned(size: int) -> int:

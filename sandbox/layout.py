@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import torch
 
 from domain import value as values
 from domain.value import TensorRef
-from sandbox.arena import argument
+from sandbox.arena import arguments, view
 from sandbox.channel import Message
 
 Call = tuple[list[Any], list[torch.Tensor]]
@@ -19,16 +18,19 @@ Call = tuple[list[Any], list[torch.Tensor]]
 def laid_out(message: Message, memory: torch.Tensor) -> list[Call]:
     """The calls of `profiling.slots.Slots.wire`, their tensors in that memory."""
     inputs_end, strides = int(message["inputs_end"]), (int(message["input_stride"]), int(message["output_stride"]))
+
+    def stride(ref: TensorRef) -> int:
+        return strides[ref.offset >= inputs_end]
+
     calls: list[Call] = []
     for group in message["groups"]:
-        first = values.decode([group["args"], group["outputs"]])
-        for number in range(int(group["count"])):
-            steps = [number * stride for stride in strides]
-            args, slots = values.replace(first, TensorRef, partial(_moved, memory, inputs_end, steps))
-            calls.append((args, slots))
+        count, args = int(group["count"]), values.decode(group["args"])
+        tensors = [arguments(memory, ref, count, stride(ref)) for ref in values.leaves(args, TensorRef)]
+        slots = [
+            view(memory, ref.times(count, stride(ref))).unbind()
+            for ref in values.leaves(values.decode(group["outputs"]), TensorRef)
+        ]
+        for number in range(count):
+            own = values.filled(args, TensorRef, [each[number] for each in tensors])
+            calls.append((own, [each[number] for each in slots]))
     return calls
-
-
-def _moved(memory: torch.Tensor, inputs_end: int, steps: list[int], ref: TensorRef) -> Any:
-    """The tensor that lies as far from that one as its call does: inputs by one step, outputs by another."""
-    return argument(memory, ref.at(ref.offset + steps[ref.offset >= inputs_end]))

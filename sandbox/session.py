@@ -266,7 +266,7 @@ class Session:
         private = arena.bytes[:size].clone()
         self.synchronize()
         sets = zip(*(view(private, ref.times(count, end)).unbind() for ref in refs), strict=True)
-        return [_filled(tree, tensors) for tensors in sets]
+        return [values.filled(tree, TensorRef, tensors) for tensors in sets]
 
     def _admit(self, size: int) -> None:
         if size > self._arena_limit:
@@ -285,9 +285,3 @@ class Session:
             raise KernelFault(
                 Status.UNSUPPORTED, f"a value of the kernel cannot cross to the referee: {error}"
             ) from error
-
-
-def _filled(tree: Any, tensors: Iterable[torch.Tensor]) -> Any:
-    """The value with those tensors in the places of its references, in their order."""
-    each = iter(tensors)
-    return values.replace(tree, TensorRef, lambda _: next(each))

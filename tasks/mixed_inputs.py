@@ -15,9 +15,9 @@ from typing import Any
 import torch
 
 from domain import value as values
+from sandbox.arena import stored_shape
 from validation.distributions import Nature, laid_out, nature
 from validation.seeds import derived
-from validation.tensors import stored_shape
 
 Arguments = list[Any]
 

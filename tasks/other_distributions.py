@@ -140,14 +140,15 @@ class OtherDistributions:
 
     def _again(self, distribution: Distribution, turn: int, by: float) -> Outputs:
         """One call of the reference as it is, with moved inputs."""
-        self._slots[self._reference.role].fill(0, self._inputs.for_reference(distribution, turn, by, double=False))
+        moved = self._inputs.for_reference(distribution, turn, by, double=False)
+        self._slots[self._reference.role].fill(0, [moved])
         return self._outputs(self._reference)
 
     def _fill(self, arguments: dict[str, list[Any]]) -> None:
         if not self._slots:
             self._slots = self._rounds.slots(1)
         for role, layout in self._slots.items():
-            layout.fill(0, arguments[role])
+            layout.fill(0, [arguments[role]])
 
     def _outputs(self, contender: Contender) -> Outputs:
         """One call over what its slot holds; raises KernelFault."""

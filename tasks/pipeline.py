@@ -157,7 +157,7 @@ class _Job:
             self.weights = Weights(self.reference, self.candidate, self.secret)
             self.weights.share()
         self.progress(Stage.VALIDATE)
-        (example,) = self.inputs.draw(1)
+        ((example,),) = self.inputs.draw(1)
         self.example = example
         preparation.first_calls(example)
         advice = self.weights.advice if self.weights is not None else None

@@ -135,15 +135,14 @@ class Rounds:
         made = 0
         # From each only as many as are left when its turn comes.
         for source in [self.inputs.mixed] if again else [self.inputs.draw, self.inputs.mixed]:
-            for drawn in source(calls - made):
+            for batch in source(calls - made):
                 for role, layout in filled.items():
-                    layout.fill(made, drawn[role])
-                made += 1
+                    layout.fill(made, [drawn[role] for drawn in batch])
+                made += len(batch)
         self.inputs.note_reuse(calls - made)
         if not again:
-            for call in range(made, calls):
-                for layout in filled.values():
-                    layout.fill(call, layout.arguments(call % made))
+            for layout in filled.values():
+                layout.fill(made, [layout.arguments(call % made) for call in range(made, calls)])
         for twin in twins:
             twin.fill_as(first)
 

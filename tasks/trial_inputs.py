@@ -60,13 +60,14 @@ class TrialInputs:
         self.laid_out_anew: list[str] = []
         """The candidate's inputs that its contract has copied into another memory layout, before the clock runs."""
         self._contract = self._chosen_contract()
-        self._own = {c.role: ContractInputs(c.kernel.io, device, secret) for c in (owner, candidate) if c.kernel.io}
+        self._by_contract = self._drawer(self._contract)
+        self._candidates_own = self._drawer(candidate.kernel.io)
 
-    def draw(self, count: int) -> Iterator[dict[str, Arguments]]:
+    def draw(self, count: int) -> Iterator[list[dict[str, Arguments]]]:
         """So many sets, none of them ever drawn before: for each contender, by role, what it is called with.
 
-        Tensors lie in the referee's memory. Drawn a batch at a time, so that not all of them have to be kept, and fewer
-        than `count`, but at least one, where the budget is spent before.
+        Tensors lie in the referee's memory. A batch at a time, so that not all of them have to be kept, and fewer than
+        `count` in all, but at least one, where the budget is spent before.
         """
         left = count
         while left == count > 0 or (left and self.affordable):
@@ -76,10 +77,10 @@ class TrialInputs:
             self._spent_s += took
             self._limit_batch(took / len(batch))
             left -= len(batch)
-            yield from batch
+            yield batch
 
-    def mixed(self, count: int) -> Iterator[dict[str, Arguments]]:
-        """So many sets made of drawn ones, as long as the time for that is not spent; for each contender, by role."""
+    def mixed(self, count: int) -> Iterator[list[dict[str, Arguments]]]:
+        """So many sets made of drawn ones, as long as the time for that is not spent; as of `draw`, one by one."""
         while count and self.mixable:
             count -= 1
             started = time.monotonic()
@@ -87,7 +88,7 @@ class TrialInputs:
             made = self.handed_out(self._mixer.of(number), number)
             self._mixed += 1
             self._mixing_s += time.monotonic() - started
-            yield made
+            yield [made]
 
     @property
     def mixable(self) -> bool:
@@ -170,10 +171,12 @@ class TrialInputs:
         self._infer = True
         return None
 
+    def _drawer(self, io: IOContract | None) -> ContractInputs | None:
+        return ContractInputs(io, self._device, self._secret) if io is not None else None
+
     def _make(self, numbers: range) -> list[Arguments]:
-        if self._contract is not None:
-            drawn = ContractInputs(self._contract, self._device, self._secret)
-            return [drawn.draw(fresh) for fresh in numbers]
+        if self._by_contract is not None:
+            return [self._by_contract.draw(fresh) for fresh in numbers]
         made = self._asked(numbers, infer=self._infer)
         if made is None:
             raise KernelFault(
@@ -218,16 +221,16 @@ class TrialInputs:
         return drawn
 
     def _candidates(self, drawn: Arguments, fresh: int) -> Arguments:
-        io = self._candidate.kernel.io
+        io, own = self._candidate.kernel.io, self._candidates_own
         if self._candidate is self._owner or io == self._contract:
             return drawn
-        if io is None:
+        if io is None or own is None:
             return drawn if self._contract is None else _inputs_only(self._contract, drawn)
         with self._candidate.answerable():
-            own = self._own[self._candidate.role].draw(fresh)
-            arguments = arguments_for(io, own, self._contract, drawn)
+            drawn_own = own.draw(fresh)
+            arguments = arguments_for(io, drawn_own, self._contract, drawn)
             if fresh == 0:
-                self.laid_out_anew = laid_out_anew(io, own, self._contract, drawn)
+                self.laid_out_anew = laid_out_anew(io, drawn_own, self._contract, drawn)
             return arguments
 
     def _seed(self, fresh: int) -> int:
@@ -244,8 +247,8 @@ class TrialInputs:
 
     def _sets_equal(self) -> bool:
         """Whether fresh sets hold the same content, so that a kernel which remembers an answer would not be caught."""
-        if self._contract is not None:
-            return ContractInputs(self._contract, self._device, self._secret).repeats
+        if self._by_contract is not None:
+            return self._by_contract.repeats
         if len(self._kept) < KEPT:
             return False
         one, two = (values.leaves(kept[self._owner.role], torch.Tensor) for kept in self._kept)

@@ -136,7 +136,7 @@ class Weights:
             if not contender.session.load_state(others):
                 return None
             layout = slots[contender.role]
-            layout.fill(0, plain[contender.role])
+            layout.fill(0, [plain[contender.role]])
             try:
                 window = undisturbed_window(contender, rounds.contenders, layout, rounds.bench.device)
                 answers.append(layout.read(window.snapshot)[0])

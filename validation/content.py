@@ -15,6 +15,7 @@ uint64 has 0 to 1000000 under `randn`, as int64's upper half. Complex `randn` ha
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,28 +34,32 @@ LARGEST_DRAW = 2**63 - 2
 
 @dataclass(frozen=True)
 class Drawn:
-    """Random values, the two bounds that mirroring exchanges (a normal: the mean, twice), and what none may reach."""
+    """Random values of several sets, [sets, ...].
+
+    With the two bounds that mirroring exchanges (a normal: the mean, twice), and what none may reach.
+    """
 
     values: torch.Tensor
     low: float
     high: float
     limit: float = math.inf
 
-    def mirror_up(self, seed: int) -> None:
+    def mirror_up(self, sets: slice, seed: int) -> None:
         """Mirrors a stretch of an eighth to a half of the elements into the upper half of the range, in place.
 
-        Every value stays one that the contract allows, yet the parts of the tensor differ in their mean: a reduction
-        over a part of it no longer stands for the whole, and a mean of zero is no longer a good guess.
+        Of those sets' tensors. Every value stays one that the contract allows, yet the parts of the tensor differ in
+        their mean: a reduction over a part of it no longer stands for the whole, and a mean of zero is no longer a good
+        guess.
         """
-        part = torch.view_as_real(self.values)[..., 0] if self.values.is_complex() else self.values
-        total = part.numel()
+        part = (torch.view_as_real(self.values)[..., 0] if self.values.is_complex() else self.values)[sets]
+        total = math.prod(part.shape[1:])
         if total < 2:
             return
-        flat = part.reshape(-1)
+        flat = part.reshape(len(part), -1)
         shortest, longest = max(1, total // 8), max(1, total // 2)
         length = shortest + seed % (longest - shortest + 1)
         start = (seed >> 20) % (total - length + 1)
-        stretch = flat[start : start + length]
+        stretch = flat[:, start : start + length]
         mirrored = (self.high - stretch) + self.low
         if math.isinf(self.limit):  # In few launches: thousands of sets are drawn while the device is held.
             torch.maximum(mirrored, stretch, out=stretch)
@@ -65,17 +70,21 @@ class Drawn:
 
 
 def random_content(
-    init: TensorInit, shape: tuple[int, ...], name: str, seed: int, device: str, skew: bool
+    init: TensorInit, shape: tuple[int, ...], name: str, seed: int, device: str, skewed: Iterable[tuple[slice, int]]
 ) -> torch.Tensor:
-    """Random values under that seed, on that device's own generator; ValueError for bounds the dtype can't hold."""
+    """Random values of several sets, [sets, ...], under that seed, on that device's own generator.
+
+    `skewed` are the sets that are (`Drawn.mirror_up`), and under which seed. Raises ValueError for bounds the dtype
+    can't hold.
+    """
     generator = torch.Generator(device=device)
     try:
         generator.manual_seed(seed)
     except (RuntimeError, ValueError) as error:
         raise ValueError(f"seed {seed} does not fit 64 bits") from error
     drawn = _draw(init, shape, name, generator, device)
-    if skew:
-        drawn.mirror_up(seed)
+    for sets, stretch in skewed:
+        drawn.mirror_up(sets, stretch)
     return drawn.values.to(torch_dtype(name))
 
 

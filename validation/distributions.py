@@ -13,9 +13,9 @@ from enum import StrEnum
 import torch
 
 from domain.value import TensorRef
+from sandbox.arena import stored_shape
 from validation import poison
 from validation.dtypes import wire_name
-from validation.tensors import stored_shape
 
 SMALL, LARGE = 1e-3, 30.0
 OUTLIER, ONE_IN = 100.0, 512

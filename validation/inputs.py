@@ -12,8 +12,10 @@ from domain.dtype import ITEM_BYTES
 from domain.fault import KernelFault
 from domain.result import Status
 from domain.value import TensorRef, leaves
+from sandbox.arena import stored_shape
 from validation.dtypes import wire_name
-from validation.tensors import allocate, is_random, make_tensor, stored_shape
+from validation.fresh_tensor import FreshTensor
+from validation.tensors import allocate, is_random
 
 
 class ContractInputs:
@@ -23,7 +25,7 @@ class ContractInputs:
         self.io = io
         self._device = device
         self._secret = secret
-        self._blank: dict[tuple[int, bool], torch.Tensor] = {}
+        self._tensors: dict[int, FreshTensor] = {}
 
     @property
     def repeats(self) -> bool:
@@ -43,10 +45,8 @@ class ContractInputs:
     def draw(self, fresh: int) -> list[Any]:
         """All arguments in contract order: tensors on the device, scalars as their values.
 
-        An output without content of its own is poisoned, by a NaN and by a finite number in turn, so that an element
-        left out shows whatever is right; every other set has the same tensor: nobody writes to what is drawn, but to
-        copies of it. Raises KernelFault naming the argument: CONTRACT_MISMATCH for a spec that
-        contradicts itself, OUT_OF_MEMORY when the tensors do not fit.
+        Raises KernelFault naming the argument: CONTRACT_MISMATCH for a spec that contradicts itself, OUT_OF_MEMORY when
+        the tensors do not fit.
         """
         return [self._argument(argument, position, fresh) for position, argument in enumerate(self.io.args)]
 
@@ -57,12 +57,11 @@ class ContractInputs:
         if spec is None:
             raise _mismatch(f"argument {argument.name!r} is a tensor: give it a tensor_spec")
         try:
-            if argument.is_blank:
-                finite = fresh % 2 == 1
-                if (position, finite) not in self._blank:
-                    self._blank[position, finite] = allocate(spec, self._device, finite=finite)
-                return self._blank[position, finite]
-            return make_tensor(spec, device=self._device, seed=self._secret, position=position, fresh=fresh)
+            if position not in self._tensors:
+                self._tensors[position] = FreshTensor(
+                    spec, self._device, self._secret, position, blank=argument.is_blank
+                )
+            return self._tensors[position].of(fresh)
         except ValueError as error:
             raise _mismatch(f"argument {argument.name!r}: {error}") from error
         except RuntimeError as error:

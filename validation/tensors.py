@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from domain.contract import TensorInit, TensorSpec
+from domain.dtype import ITEM_BYTES
 from domain.value import TensorRef
+from sandbox.arena import stored_shape
 from validation import poison
 from validation.bits import identical
 from validation.content import FIXED_KINDS, RANDOM_KINDS, fixed_content, random_content
@@ -15,6 +19,10 @@ from validation.seeds import derived
 
 UNSPECIFIED_KIND = "empty"
 """Content that nothing may rely on: it is the poison pattern, so that relying on it shows and no old memory leaks."""
+GROUP, GROUP_BYTES = 64, 4 << 20
+"""Of the fresh sets whose tensors are drawn together."""
+STRETCHES = 4
+"""Different ones that a group's sets are skewed by."""
 KINDS = RANDOM_KINDS | FIXED_KINDS | {UNSPECIFIED_KIND}
 
 
@@ -50,6 +58,31 @@ def make_tensor(spec: TensorSpec, *, device: str, seed: int | None, position: in
     return tensor
 
 
+def make_group(spec: TensorSpec, *, device: str, seed: int | None, position: int, group: int) -> torch.Tensor:
+    """The tensors of `group_size` fresh sets at once, [sets, ...]: of set 1 and those behind it, of the next ones, ...
+
+    As those of `make_tensor`, but for one seed of all and a few stretches that the odd ones are skewed by in turn: by
+    themselves, the small sets of a window cost the device more than the window does.
+    """
+    size = group_size(spec)
+    first = 1 + group * size
+    odd = 1 - first % 2
+    skewed = [
+        (slice(place, None, 2 * STRETCHES), derived(seed, first + place, position))
+        for place in range(odd, min(odd + 2 * STRETCHES, size), 2)
+    ]
+    init, own = spec.init or TensorInit(), derived(seed, "group", group, position)
+    return random_content(init, (size, *spec.shape), spec.dtype, own, device, skewed)
+
+
+def group_size(spec: TensorSpec) -> int:
+    """How many fresh sets' tensors are drawn together; 1 where each is made by itself."""
+    if spec.strides is not None or not is_random(spec):
+        return 1
+    size = math.prod(spec.shape) * ITEM_BYTES[spec.dtype]
+    return max(1, min(GROUP, GROUP_BYTES // max(size, 1)))
+
+
 def allocate(spec: TensorSpec, device: str, *, finite: bool = False) -> torch.Tensor:
     """A tensor of that shape, dtype and strides whose memory, gaps included, holds the poison pattern.
 
@@ -71,12 +104,6 @@ def allocate(spec: TensorSpec, device: str, *, finite: bool = False) -> torch.Te
     return memory.as_strided(spec.shape, strides)
 
 
-def stored_shape(tensor: torch.Tensor) -> tuple[int, ...]:
-    """The shape with every dimension of stride 0 cut to one: the elements that have memory of their own."""
-    sizes = zip(tensor.shape, tensor.stride(), strict=True)
-    return tuple(min(size, 1) if stride == 0 else size for size, stride in sizes)
-
-
 def _content(
     spec: TensorSpec, shape: tuple[int, ...], device: str, secret: int | None, position: int, fresh: int
 ) -> torch.Tensor:
@@ -88,7 +115,8 @@ def _content(
     if init.kind not in RANDOM_KINDS:
         raise ValueError(f"unknown init kind {init.kind!r}; known are {', '.join(sorted(KINDS))}")
     seed = init.seed if fresh == 0 and init.seed is not None else derived(secret, fresh, position)
-    return random_content(init, shape, spec.dtype, seed, device, skew=fresh % 2 == 1)
+    skewed = [(slice(None), seed)] if fresh % 2 == 1 else []
+    return random_content(init, (1, *shape), spec.dtype, seed, device, skewed)[0]
 
 
 def _unrepeated(content: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
-from domain.value import TensorRef
+from domain.value import TensorRef, leaves
 from profiling.slots import GUARD, Slots
-from sandbox.arena import view
+from sandbox.arena import stored_shape, view
 from validation.bits import identical
 
 CALLS, SIZE = 3, 10
@@ -23,8 +25,8 @@ def layout(dtype: torch.dtype) -> Slots:
 
 def region(slots: Slots, name: str, call: int, bytes_past_it: int) -> torch.Tensor:
     """That much behind a call's input or output, in the image."""
-    ref = {"input": slots.args[call][0], "output": slots.outputs[call][0]}[name]
-    end = ref.offset + ref.span
+    place = {"input": slots.arguments(call)[0], "output": slots.read(slots.image[slots.inputs_end :])[call][0]}[name]
+    end = place.data_ptr() - slots.image.data_ptr() + place.nbytes
     return slots.image[end : end + bytes_past_it]
 
 
@@ -34,8 +36,7 @@ def test_what_lies_behind_an_input_does_not_lie_behind_an_output(dtype: torch.dt
     assert not slots.overrun(slots.image[slots.inputs_end :])
     for call in range(CALLS):
         snapshot = slots.image[slots.inputs_end :].clone()
-        ref = slots.outputs[call][0]
-        behind = ref.offset + ref.span - slots.inputs_end
+        behind = region(slots, "output", call, GUARD).storage_offset() - slots.inputs_end
         # A whole block too much, copied from behind the input: as a kernel without masks does.
         snapshot[behind : behind + GUARD] = region(slots, "input", call, GUARD)
         assert slots.overrun(snapshot)
@@ -62,7 +63,7 @@ def called_with(*args: object) -> Slots:
 def test_inputs_that_are_the_same_are_copied_in_one_go() -> None:
     one, other = called_with(torch.ones(SIZE), 2.0), called_with(torch.ones(SIZE), 2.0)
     for call in range(CALLS):
-        one.fill(call, [torch.full((SIZE,), float(call)), 2.0])
+        one.fill(call, [[torch.full((SIZE,), float(call)), 2.0]])
     assert other.takes_as(one)
     guards = other.image[other.inputs_end :].clone()
     other.fill_as(one)
@@ -83,11 +84,11 @@ def test_a_blank_output_is_written_once_and_no_reason_to_fill_twice() -> None:
     assert not other.takes_as(one)  # Its outputs hold no poison yet.
     for layout in (one, other):
         for call in range(CALLS):
-            layout.fill(call, [torch.zeros(SIZE), poisoned])
+            layout.fill(call, [[torch.zeros(SIZE), poisoned]])
     assert other.takes_as(one)
     for call in range(CALLS):
         # What is given for it later does not matter: it is the same in every set.
-        one.fill(call, [torch.full((SIZE,), float(call)), torch.zeros(SIZE, dtype=torch.int32)])
+        one.fill(call, [[torch.full((SIZE,), float(call)), torch.zeros(SIZE, dtype=torch.int32)]])
     guards = [region(other, "output", call, GUARD) for call in range(CALLS)]
     other.fill_as(one)
     for call in range(CALLS):
@@ -102,7 +103,7 @@ def test_an_output_with_content_is_filled_each_time_on_both_sides() -> None:
     for number in (1.0, 2.0):
         for layout in (one, other):
             for call in range(CALLS):
-                layout.fill(call, [torch.zeros(SIZE), torch.full((SIZE,), number)])
+                layout.fill(call, [[torch.zeros(SIZE), torch.full((SIZE,), number)]])
         assert all(layout.arguments(0)[1].eq(number).all() for layout in (one, other))
         assert not other.takes_as(one)
 
@@ -117,9 +118,10 @@ def test_each_calls_outputs_are_read_where_they_lie() -> None:
     ]
     slots = Slots(CALLS, [torch.ones(SIZE)], (), returned, "cpu")
     snapshot = slots.image[slots.inputs_end :].random_(0, 256)
-    for outputs, refs in zip(slots.read(snapshot), slots.outputs, strict=True):
-        for got, ref, like in zip(outputs, refs, returned, strict=True):
-            want = view(snapshot, ref.at(ref.offset - slots.inputs_end))
+    stride = slots.output_bytes // CALLS
+    for call, outputs in enumerate(slots.read(snapshot)):
+        for got, ref, like in zip(outputs, slots.outputs, returned, strict=True):
+            want = view(snapshot, ref.at(ref.offset - slots.inputs_end + call * stride))
             assert (got.shape, got.stride(), got.dtype) == (like.shape, like.stride(), like.dtype)
             assert identical(got, want) and (not like.numel() or got.data_ptr() == want.data_ptr())
 
@@ -144,7 +146,7 @@ def test_a_wipe_leaves_nothing_of_inputs_but_what_is_spared_and_clears_outputs()
 def test_what_lies_in_an_argument_is_read_in_every_call_and_never_past_it() -> None:
     slots = called_with(torch.ones(SIZE), torch.ones(SIZE))
     for call in range(CALLS):
-        slots.fill(call, [torch.ones(SIZE), torch.arange(SIZE) + 10.0 * call])
+        slots.fill(call, [[torch.ones(SIZE), torch.arange(SIZE) + 10.0 * call]])
     third = TensorRef("float32", (2,), (3,), 4)
     found = slots.lies_at(1, third, slots.image)
     assert found is not None
@@ -152,3 +154,43 @@ def test_what_lies_in_an_argument_is_read_in_every_call_and_never_past_it() -> N
     assert slots.lies_at(2, third, slots.image) is None
     assert slots.lies_at(1, third.at(6), slots.image) is None
     assert slots.lies_at(1, TensorRef("float32", (SIZE,), (1,), 4), slots.image) is None
+
+
+FORMS: list[tuple[tuple[int, ...], tuple[int, ...], torch.dtype]] = [
+    ((4, 3), (1, 4), torch.float32),
+    ((6,), (1,), torch.uint16),
+    ((), (), torch.bool),
+    ((2, 0), (1, 1), torch.float64),
+    ((2, 5), (1, 0), torch.float16),  # One element many times.
+    ((7,), (1,), torch.complex64),
+    ((4,), (1,), torch.float8_e5m2),
+]
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_sets_of_every_form_are_written_from_any_call_on(device: str) -> None:
+    """Nested, and with a number between them; as many calls at once as are given."""
+
+    def drawn(seed: int) -> list[Any]:
+        numbers = torch.Generator().manual_seed(seed)
+        first, *others = (
+            torch.randint(0, 99, stored_shape(torch.empty_strided(shape, strides)), generator=numbers)
+            .to(dtype)
+            .to(device)
+            .expand(shape)
+            for shape, strides, dtype in FORMS
+        )
+        return [first, 2.5, {"others": tuple(others)}]
+
+    forms = [torch.empty_strided(shape, strides, dtype=dtype, device=device) for shape, strides, dtype in FORMS]
+    slots = Slots(CALLS, [forms[0], 2.5, {"others": tuple(forms[1:])}], (), [torch.ones(SIZE, device=device)], device)
+    guards = slots.image[slots.inputs_end :].clone()
+    slots.fill(0, [drawn(5)])
+    slots.fill(1, [drawn(6), drawn(7)])
+    for call in range(CALLS):
+        given = slots.arguments(call)
+        assert given[1] == 2.5
+        got, want = (leaves(arguments, torch.Tensor) for arguments in (given, drawn(5 + call)))
+        assert all(identical(*pair) for pair in zip(got, want, strict=True))
+        assert [tensor.stride() for tensor in got] == [strides for _, strides, _ in FORMS]
+    assert torch.equal(slots.image[slots.inputs_end :], guards)

@@ -1,0 +1,47 @@
+"""One tensor argument of a contract in every input set. Nobody writes to it, but to copies of it."""
+
+from __future__ import annotations
+
+import torch
+
+from domain.contract import TensorSpec
+from validation.tensors import allocate, group_size, is_random, make_group, make_tensor
+
+
+class FreshTensor:
+    """Under the job's secret. `blank`: an output whose content before a call means nothing.
+
+    Random ones are drawn a group of sets at a time; what is the same in many sets is made once.
+    """
+
+    def __init__(self, spec: TensorSpec, device: str, secret: int | None, position: int, *, blank: bool) -> None:
+        self._spec = spec
+        self._device = device
+        self._secret = secret
+        self._position = position
+        self._blank = blank
+        self._group_size = 1 if blank else group_size(spec)
+        self._group: tuple[int, torch.Tensor] | None = None
+        self._same: dict[bool, torch.Tensor] = {}
+        self._repeats = not is_random(spec)
+
+    def of(self, fresh: int) -> torch.Tensor:
+        """That of the set of that number. Raises as `make_tensor`."""
+        if self._group_size > 1 and fresh > 0:
+            number, place = divmod(fresh - 1, self._group_size)
+            if self._group is None or self._group[0] != number:
+                drawn = make_group(
+                    self._spec, device=self._device, seed=self._secret, position=self._position, group=number
+                )
+                self._group = number, drawn
+            return self._group[1][place]
+        if not (self._blank or self._repeats):
+            return self._made(fresh)
+        # Poisoned by a NaN and by a finite number in turn: whatever is right, an element left out shows.
+        finite = self._blank and fresh % 2 == 1
+        if finite not in self._same:
+            self._same[finite] = allocate(self._spec, self._device, finite=finite) if self._blank else self._made(fresh)
+        return self._same[finite]
+
+    def _made(self, fresh: int) -> torch.Tensor:
+        return make_tensor(self._spec, device=self._device, seed=self._secret, position=self._position, fresh=fresh)
