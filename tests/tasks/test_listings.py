@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from backends import nvrtc
 from domain.listing import Form, Listing, NoListing, unpack
 from domain.request import Request
 from domain.result import Outcome, Report, Status
+from sandbox.session import Session
 from tasks import listings
 from tasks.pipeline import run
 from tasks.workbench import Workbench
@@ -204,7 +206,17 @@ def test_all_texts_of_a_kernel_together_are_bounded(bench: Workbench) -> None:
 
 
 def test_a_builder_that_takes_too_long_is_a_reason(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listings, "READ_S", 0.0)
+    judged(bench, RAW)  # Of what is built already the only builder is the one that reads.
+    forked = bench.session
+
+    def stopped(folder: Path, *, gpu: bool, deadline: float, cancelled: Callable[[], bool]) -> Session:
+        session = forked(folder, gpu=gpu, deadline=deadline, cancelled=cancelled)
+        if not gpu:
+            session.runner.freeze()
+        return session
+
+    monkeypatch.setattr(bench, "session", stopped)
+    monkeypatch.setattr(listings, "READ_S", 0.2)
     found = judged(bench, RAW, "ptx").outcome
     assert found.status is Status.UNSUPPORTED
-    assert reasons(found) == {Form.PTX: "reading it took more than 0 s"}
+    assert reasons(found) == {Form.PTX: "reading it took more than 0.2 s"}
