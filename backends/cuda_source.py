@@ -17,7 +17,7 @@ _HIDDEN = re.compile(
 _DIRECTIVE = re.compile(r"^[ \t]*\#(?:\\\n|[^\n])*", re.MULTILINE)
 _IF_ZERO = re.compile(r"^[ \t]*\#[ \t]*if[ \t]+0[ \t]*$", re.MULTILINE)
 _CONDITION = re.compile(r"^[ \t]*\#[ \t]*(if|ifdef|ifndef|else|elif|endif)\b[^\n]*", re.MULTILINE)
-_TOKEN = re.compile(r"[A-Za-z_]\w*|::|->|[^\s\w]|\d[\w.]*")
+_TOKEN = re.compile(r"[A-Za-z_]\w*|::|->|<<|[^\s\w]|\d[\w.]*")
 _WORD = re.compile(r"[A-Za-z_]\w*\Z")
 _NESTING = {"(": ")", "<": ">", "[": "]"}
 

@@ -54,6 +54,8 @@ def test_templates() -> None:
         ("class T", "float"),
         ("typename T, const int SIZE, bool EVEN", "float, 128, true"),
         ("int N, template <class, int> class Box, typename T = Box<int, 4>", "128, float"),
+        ("int N = 1 << 4", ""),
+        ("typename T, int N = 1 << 4, int M", "float, 128"),
         ("const int THREADS = 256 / 4", ""),
         ("int A = (3, 4), class T = Pair<int, long>", ""),
     ],
