@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from profiling.flags import ERRORS_APART, duration
+from profiling.statistics import Sample, error_below, standard_error
+from profiling.window import Clock, Window
 
 SHARE_APART = 0.05
 """Two times differ when they are further apart than their errors allow (`ERRORS_APART`), by more than this part of the
@@ -39,6 +45,35 @@ class Measured:
         return f"{duration(self.time_ms)} ± {duration(self.error_ms)}"
 
 
+@dataclass
+class OtherWindows:
+    """Windows of another kind and the null windows of that kind beside them, in ms by the referee's clock.
+
+    `early_ms` is what making them ready took longer than making their null windows ready.
+    """
+
+    elapsed_ms: list[float] = field(default_factory=list)
+    null_ms: list[float] = field(default_factory=list)
+    early_ms: list[float] = field(default_factory=list)
+
+    def add(self, window: Window, null: Clock) -> None:
+        """A window, and the null window beside it."""
+        self.elapsed_ms.append(window.elapsed_ms)
+        self.null_ms.append(null.elapsed_ms)
+        self.early_ms.append(window.ready_ms - null.ready_ms)
+
+    @property
+    def net_ms(self) -> Sample:
+        """Each window's clock less its null window's."""
+        net: Sample = np.asarray(self.elapsed_ms) - np.asarray(self.null_ms)
+        return net
+
+    def correct_null(self, alone_ms: Sequence[float], most_apart_ms: float) -> None:
+        """No null window counts for more than it takes without the submission, and so much that is honest noise."""
+        most = statistics.median(alone_ms) + most_apart_ms
+        self.null_ms = [min(taken, most) for taken in self.null_ms]
+
+
 @dataclass(frozen=True)
 class Believed:
     """The time to report in ms, and why it is not the usual windows' where it is not.
@@ -49,6 +84,14 @@ class Believed:
     time_ms: float
     flag: str | None = None
     unsure: bool = False
+
+
+def middle(windows_ms: Sample) -> Measured:
+    """The median of windows of another kind, and its error: by all of them or by those below it, whichever is less.
+
+    A process that makes some of them very long on purpose would else hide in their spread what all of them take longer.
+    """
+    return Measured(float(np.median(windows_ms)), min(standard_error(windows_ms), error_below(windows_ms)))
 
 
 def believed(usual: Measured, other: Measured, most_apart_ms: float, sentence: str) -> Believed:

@@ -12,7 +12,17 @@ import numpy as np
 
 from domain.result import Timing
 from profiling.flags import CERTAIN_MS, HeadStart, Misfit, events_misfit, head_start
-from profiling.longer_windows import DRIFT_MS, HELD_BACK, HELD_BACK_MS, SINGLE_CALL, Believed, Measured, believed
+from profiling.longer_windows import (
+    DRIFT_MS,
+    HELD_BACK,
+    HELD_BACK_MS,
+    SINGLE_CALL,
+    Believed,
+    Measured,
+    OtherWindows,
+    believed,
+    middle,
+)
 from profiling.plan import Stop
 from profiling.statistics import Sample, half_width, resolved, runtime_stats, standard_error, undisturbed
 from profiling.window import Clock, Window
@@ -51,7 +61,8 @@ class TimeRecord:
     windows took beside the other contender as without it. `launches` are those of a call by the runner's own count
     (None: unknown), and only tell how far off a time may be. `ready_ms` is what making ready took for this contender's
     windows, `null_ready_ms` for the null windows beside them: what it took longer is work before the gun, and counts
-    where `charged`. A reference is not: the candidate's process could keep its windows from being ready.
+    `charged`. A reference is not: the candidate's process could keep its windows from being ready.
+    `single` are windows of one call, `held_back` those whose answers were asked for when their calls were over.
     """
 
     calls: int
@@ -64,14 +75,12 @@ class TimeRecord:
     null_ms: list[float] = field(default_factory=list)
     ready_ms: list[float] = field(default_factory=list)
     null_ready_ms: list[float] = field(default_factory=list)
-    single_ms: list[float] = field(default_factory=list)
-    held_back_ms: list[float] = field(default_factory=list)
+    single: OtherWindows = field(default_factory=OtherWindows)
+    held_back: OtherWindows = field(default_factory=OtherWindows)
     flags: list[str] = field(default_factory=list)
     card: dict[str, Any] | None = None
     stopped: Stop | None = None
     slowed: float = 1.0
-    _held_back_early_ms: list[float] = field(default_factory=list)
-    _single_null_ms: list[float] = field(default_factory=list)
     _marked: list[tuple[float, list[float]]] = field(default_factory=list)
 
     def warm_up(self, window: Window, null: Clock) -> None:
@@ -85,16 +94,6 @@ class TimeRecord:
         self.ready_ms.append(window.ready_ms)
         self.null_ready_ms.append(null.ready_ms)
         self._note_marks(window, null)
-
-    def add_single(self, window: Window, null: Clock) -> None:
-        """A window of one call, and the null window of one call beside it."""
-        self.single_ms.append(window.elapsed_ms - null.elapsed_ms)
-        self._single_null_ms.append(null.elapsed_ms)
-
-    def add_held_back(self, window: Window, null: Clock) -> None:
-        """A window whose answers were asked for when its calls were over, and a null window of the same kind."""
-        self.held_back_ms.append(window.elapsed_ms - null.elapsed_ms - self.calls * self.launch_shift_ms)
-        self._held_back_early_ms.append(window.ready_ms - null.ready_ms)
 
     def drop_last(self) -> None:
         """The last window is to be taken again."""
@@ -125,6 +124,12 @@ class TimeRecord:
     def kind(self) -> str:
         """How its windows were taken: gated, streamed, or on the host."""
         return "host" if not self.is_cuda else "gated" if self.gated else "streamed"
+
+    @property
+    def credited(self) -> float:
+        """What null windows take off, as a part of the windows: of those that count."""
+        kept = undisturbed(self.net_ms)
+        return float(np.asarray(self.null_ms)[kept].sum() / np.asarray(self.elapsed_ms)[kept].sum())
 
     @property
     def held_up(self) -> bool:
@@ -208,7 +213,7 @@ class TimeRecord:
             distribution=source,
             cache=cache,
             flags=flags,
-            single_call_ms=statistics.median(self.single_ms) if self.single_ms else None,
+            single_call_ms=float(np.median(self.single.net_ms)) if self.single.elapsed_ms else None,
             precision=narrow if math.isfinite(narrow) and not bounded else None,
             launch_shift_us=self.launch_shift_ms * 1e3,
             launches=self.launches,
@@ -224,13 +229,12 @@ class TimeRecord:
 
     def _held_back(self, windows: Sample) -> Believed:
         level = float(windows.mean())
-        if len(self.held_back_ms) < 3:
+        if len(self.held_back.elapsed_ms) < 3:
             return Believed(level)
-        held_back = np.asarray(self.held_back_ms) + head_start(self._held_back_early_ms).added_ms
-        held_back = held_back[undisturbed(held_back)] / self.calls
+        net = self.held_back.net_ms - self.calls * self.launch_shift_ms + head_start(self.held_back.early_ms).added_ms
         return believed(
             Measured(level, standard_error(windows)),
-            Measured(float(held_back.mean()), standard_error(held_back)),
+            middle(net / self.calls),
             HELD_BACK_MS[self.kind] / self.calls,
             HELD_BACK,
         )
@@ -238,18 +242,16 @@ class TimeRecord:
     def _single_call(self, windows: Sample) -> Believed:
         """The windows' time, or a single call's where that is longer beyond doubt."""
         level = float(windows.mean())
-        if len(self.single_ms) < 3:
+        if len(self.single.elapsed_ms) < 3:
             return Believed(level)
-        single = np.asarray(self.single_ms)
+        single = middle(self.single.net_ms)
         # Without the gate a call by itself waits for a host that has just woken, which can double what it takes; none
         # takes less than its own work, as each is given inputs that nobody has seen.
-        typical = float(np.median(single))
         if self.is_cuda and not self.gated:
             # Less the usual null window: the shortest difference may be one with a null window that was held up.
-            null = np.asarray(self._single_null_ms)
-            typical = float((single + null).min() - np.median(null))
-        error = standard_error(single)
-        return believed(Measured(level, standard_error(windows)), Measured(typical, error), DRIFT_MS, SINGLE_CALL)
+            shortest = min(self.single.elapsed_ms) - statistics.median(self.single.null_ms)
+            single = Measured(shortest, single.error_ms)
+        return believed(Measured(level, standard_error(windows)), single, DRIFT_MS, SINGLE_CALL)
 
     def _note_marks(self, window: Window, null: Clock) -> None:
         """The runner's own times of its calls, beside the window's. One call has no shape."""

@@ -157,6 +157,13 @@ def standard_error(sample: Sample) -> float:
     return float(sample.std(ddof=1)) / math.sqrt(sample.size) if sample.size > 1 else 0.0
 
 
+def error_below(sample: Sample) -> float:
+    """The median's standard error, by what lies below the median alone: that of a normal sample."""
+    middle = np.median(sample)
+    deviation = float(np.sqrt(np.mean((sample[sample <= middle] - middle) ** 2)))
+    return math.sqrt(math.pi / 2) * deviation / math.sqrt(sample.size)
+
+
 def undisturbed(windows_ms: Sample) -> NDArray[np.bool_]:
     """Which windows nothing from outside broke into: within OUTLIER robust standard deviations, or OUTLIER_FLOOR.
 

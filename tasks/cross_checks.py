@@ -56,7 +56,7 @@ class CrossChecks:
         """
         if self._is_cuda and self._answers_in_one_place and self._record.calls > 1:
             return
-        if sum(self._record.null_ms) < SHARE_APART * sum(self._record.elapsed_ms):
+        if self._record.credited < SHARE_APART:
             return  # What is credited is less than what would be told apart.
         slots = slots if self._is_cuda else self._rounds.slots(1)
         hold = self._hold(slots)
@@ -75,7 +75,7 @@ class CrossChecks:
             null = self._shooting.null_window(slots[self._candidate.role], self._record, hold)
             window = self._judged(slots, hold)
             if self._is_cuda:
-                self._record.add_held_back(window, null)
+                self._record.held_back.add(window, null)
             if not self._rounds.right:
                 return
 
@@ -101,7 +101,7 @@ class CrossChecks:
                 record = self._records[contender.role]
                 held_back = hold if contender is self._candidate else None
                 windows[contender.role] = self._shooting.shoot(contender, slots, record, held_back=held_back)
-                record.add_single(windows[contender.role], null[contender.role])
+                record.single.add(windows[contender.role], null[contender.role])
             self._rounds.judge(slots, windows)
             if not self._rounds.right:
                 return

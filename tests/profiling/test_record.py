@@ -82,7 +82,7 @@ def test_without_the_gate_the_shortest_single_call_counts(gated: bool, single_ms
     for _ in range(6):
         made.add(window(2.96), Clock(0.16, 0.1))
     for single in single_ms:
-        made.add_single(window(0.16 + single), Clock(0.16, 0.1))
+        made.single.add(window(0.16 + single), Clock(0.16, 0.1))
     timing = made.timing("cold")
     assert (len(timing.flags) == 1 and "calls share work" in timing.flags[0]) is flagged
     assert timing.trusted_ms == pytest.approx(0.28 if not flagged else 0.505 if gated else 5.0)
@@ -94,7 +94,7 @@ def test_one_slow_null_window_makes_no_single_call_short(gated: bool) -> None:
     for _ in range(6):
         made.add(window(2.96), Clock(0.16, 0.1))
     for null_ms in (0.16, 0.16, 0.38, 0.16):
-        made.add_single(window(0.16 + 0.6), Clock(null_ms, 0.1))
+        made.single.add(window(0.16 + 0.6), Clock(null_ms, 0.1))
     timing = made.timing("cold")
     assert any("calls share work" in flag for flag in timing.flags)
     assert timing.trusted_ms == pytest.approx(0.6)
@@ -116,7 +116,7 @@ def test_more_single_calls_are_wanted_where_four_leave_it_open(
     for _ in range(6):
         made.add(window(2.96), Clock(0.16, 0.1))
     for single in single_ms:
-        made.add_single(window(0.16 + single), Clock(0.16, 0.1))
+        made.single.add(window(0.16 + single), Clock(0.16, 0.1))
     assert made.wants_singles is wanted
 
 
@@ -165,7 +165,7 @@ def test_pairs_that_were_broken_into_do_not_count() -> None:
 def test_a_kernel_that_is_slower_by_itself_has_that_time_in_its_speedup_too() -> None:
     reference, batcher = record(*[10.16] * 6), record(*[1.16] * 6)
     for _ in range(8):
-        batcher.add_single(window(5.16), Clock(0.16, 0.1))
+        batcher.single.add(window(5.16), Clock(0.16, 0.1))
     assert batcher.timing("cold").trusted_ms == pytest.approx(5.0, rel=0.01)
     assert ["by itself" in flag for flag in batcher.timing("cold").flags] == [True]
     assert batcher.timing("cold").windows == 6
@@ -291,7 +291,7 @@ def test_who_takes_longer_where_answers_are_held_back_is_charged_that(gated: boo
     made = record(2.16, 2.17, 2.15, calls=10)
     made.gated = gated
     for elapsed_ms in (2.9, 2.91, 2.89, 2.9):
-        made.add_held_back(window(elapsed_ms + 0.16), Clock(0.16, 0.1))
+        made.held_back.add(window(elapsed_ms + 0.16), Clock(0.16, 0.1))
     timing = made.timing("cold")
     assert timing.trusted_ms == pytest.approx(0.29) and made.correction == pytest.approx(1.45, rel=1e-2)
     (flag,) = timing.flags
@@ -303,7 +303,7 @@ def test_what_holding_back_honestly_costs_is_no_evidence(gated: bool, more_ms: f
     made = record(1.16, 1.17, 1.15, calls=10)
     made.gated = gated
     for noise_ms in (0.0, 0.001, -0.001, 0.0):
-        made.add_held_back(window(1.16 + more_ms + noise_ms), Clock(0.16, 0.1))
+        made.held_back.add(window(1.16 + more_ms + noise_ms), Clock(0.16, 0.1))
     timing = made.timing("cold")
     assert timing.flags == [] and timing.trusted_ms == pytest.approx(0.1)
 
@@ -311,5 +311,34 @@ def test_what_holding_back_honestly_costs_is_no_evidence(gated: bool, more_ms: f
 def test_work_ahead_of_the_gun_counts_where_answers_are_held_back() -> None:
     made = record(2.16, 2.17, 2.15, calls=10)
     for _ in range(4):
-        made.add_held_back(window(2.16, ready_ms=1.1), Clock(0.16, 0.1))
+        made.held_back.add(window(2.16, ready_ms=1.1), Clock(0.16, 0.1))
     assert made.timing("cold").trusted_ms == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize("long", [7, 11, 12, 14])
+def test_some_very_long_windows_do_not_hide_what_all_of_them_take_longer(long: int) -> None:
+    made = record(2.16, 2.17, 2.15, calls=10)
+    for elapsed_ms in [2.9] * (24 - long) + [20.0] * long:
+        made.held_back.add(window(elapsed_ms + 0.16), Clock(0.16, 0.1))
+    assert made.timing("cold").trusted_ms >= 0.29 - 1e-9 and len(made.timing("cold").flags) == 1
+    made = record(2.16, 2.17, 2.15, calls=10)
+    for elapsed_ms in [0.6] * (24 - long) + [9.0] * long:
+        made.single.add(window(elapsed_ms + 0.16), Clock(0.16, 0.1))
+    assert made.timing("cold").trusted_ms >= 0.6 - 1e-9 and len(made.timing("cold").flags) == 1
+
+
+def test_what_is_credited_is_a_part_of_the_windows_that_count() -> None:
+    made = record(0.5, 0.5, 0.5, 0.5, 0.5)
+    assert made.credited == pytest.approx(0.32, rel=0.01)
+    made.add(window(40.0), Clock(0.16, 0.1))  # Left out, whoever made it so long.
+    assert made.timing("cold").windows == 5 and made.credited == pytest.approx(0.32, rel=0.01)
+
+
+def test_null_windows_that_the_submission_slowed_do_not_make_windows_of_another_kind_short() -> None:
+    made = record(2.16, 2.17, 2.15, calls=10)
+    for slowed_ms in (0.0, 0.8, 0.8, 0.8):
+        made.held_back.add(window(2.9 + 0.16), Clock(0.16 + slowed_ms, 0.1))
+    assert made.timing("cold").flags == []
+    made.held_back.correct_null([0.16, 0.17, 0.15], 0.1)
+    (flag,) = made.timing("cold").flags
+    assert "asked for only when all calls are over" in flag
