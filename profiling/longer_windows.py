@@ -69,8 +69,8 @@ class OtherWindows:
         return net
 
     def correct_null(self, alone_ms: Sequence[float], most_apart_ms: float) -> None:
-        """No null window counts for more than it takes without the submission, and so much that is honest noise."""
-        most = statistics.median(alone_ms) + most_apart_ms
+        """No null window counts for more than it takes without the submission and what may be honest noise."""
+        most = (1 + SHARE_APART) * statistics.median(alone_ms) + most_apart_ms
         self.null_ms = [min(taken, most) for taken in self.null_ms]
 
 

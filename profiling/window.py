@@ -38,13 +38,15 @@ class GateClosed(Exception):
 
 SPIN_S = 0.05
 """On a GPU's windows a wake-up costs as much as a kernel: the referee stays awake about as long as a window takes."""
+NAP_S = 5e-4
+"""Behind the gate nobody wakes the referee when calls are over: where they take longer, it looks so often."""
 
 
 @dataclass(frozen=True)
 class HeldBack:
     """Answers are handed in when they are asked for, once outputs have been cleared and the calls' tensors overwritten.
 
-    But for those of the numbers `spared`, which answers lie in.
+    But for those of the numbers `spared`, which answers are said to lie in: what lies there then is kept.
     """
 
     spared: frozenset[int] = frozenset()
@@ -56,7 +58,8 @@ class Window:
 
     `call_ms` is empty for a window without marks between its calls. Whether inputs were changed is not known of null
     windows, where nobody asks, and of those that were held back, whose inputs are gone. `ready_ms` is what the referee
-    took to make everything ready, from the first byte of the inputs to the gun.
+    took to make everything ready, from the first byte of the inputs to the gun. `arguments` is the inputs' memory as it
+    was when the calls of a window held back were over, where some are spared.
     """
 
     elapsed_ms: float
@@ -64,6 +67,7 @@ class Window:
     snapshot: torch.Tensor
     inputs_changed: bool | None
     ready_ms: float
+    arguments: torch.Tensor | None = None
 
     @property
     def clock(self) -> Clock:
@@ -115,6 +119,9 @@ class Range:
         runner.send({"op": "window", "shot": shot, **how, **(seed if gated else {})})
         # While the runner queues its calls. Touched now, as fresh pages would be paid for inside the window.
         snapshot = torch.empty(slots.output_bytes, dtype=torch.uint8, device=self.device.name).fill_(0)
+        arguments = None
+        if held_back is not None and held_back.spared:
+            arguments = torch.empty(slots.inputs_end, dtype=torch.uint8, device=self.device.name).fill_(0)
         try:
             self._expect("armed", arm_within if gated else None)
         except TimeoutError:
@@ -139,6 +146,8 @@ class Range:
                 runner.thaw()
             if held_back is not None:
                 self._computed(gate if gated else None, shot)
+                if arguments is not None:
+                    arguments.copy_(arena.bytes[: slots.inputs_end])
                 self._ask(gate, slots, arena, held_back)
             heard = gate is not None and self._heard(gate, self._shots)
             if not heard:
@@ -154,7 +163,7 @@ class Range:
         changed = None
         if not self._null and held_back is None:
             changed = _differ(arena.bytes[: slots.inputs_end], slots.image[: slots.inputs_end])
-        return Window((end - start) / 1e6, call_ms, snapshot, changed, (start - begun) / 1e6)
+        return Window((end - start) / 1e6, call_ms, snapshot, changed, (start - begun) / 1e6, arguments)
 
     def relocate(self, slots: Slots, size: int) -> None:
         """Has what calls keep between launches lie elsewhere, by calling them once over what the image holds.
@@ -189,9 +198,11 @@ class Range:
 
     def _computed(self, gate: Gate | None, shot: int) -> None:
         """Returns when the calls are over: behind the gate the device says so, else the runner."""
-        while gate is None or not self._heard(gate, shot):
+        if gate is not None and self._heard(gate, shot):
+            return
+        while gate is None or gate.reported < shot:
             with suppress(TimeoutError):
-                self._expect("computed", None if gate is None else 0.0)
+                self._expect("computed", None if gate is None else NAP_S)
                 return
 
     def _ask(self, gate: Gate | None, slots: Slots, arena: Arena, held_back: HeldBack) -> None:

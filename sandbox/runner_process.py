@@ -102,7 +102,8 @@ class Runner:
         try:
             while (message := self.channel.poll()) is None:
                 channel = self.channel.fileno()
-                heard, _, _ = select.select([channel, self.output.fileno(), self._pidfd], [], [], TICK_S)
+                patience = TICK_S if until is None else min(max(until - time.monotonic(), 0.0), TICK_S)
+                heard, _, _ = select.select([channel, self.output.fileno(), self._pidfd], [], [], patience)
                 if self._pidfd in heard and channel not in heard:
                     raise ChannelClosed("it is gone, and what it has started keeps its end open")
                 now = time.monotonic()

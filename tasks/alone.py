@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from domain.fault import KernelFault
 from profiling.beside import slowed_by
 from profiling.flags import duration
+from profiling.longer_windows import OtherWindows
 from profiling.record import TimeRecord
 from profiling.slots import Slots
 from profiling.window import Clock, GateClosed
@@ -15,6 +17,19 @@ from tasks.contender import Contender
 from tasks.places import relocate
 
 ALONE_ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class OtherNulls:
+    """Null windows of another kind that were shot beside the candidate, and how one more is shot.
+
+    Beside an honest one they take so much longer at most.
+    """
+
+    record: TimeRecord
+    windows: OtherWindows
+    shoot: Callable[[], Clock]
+    most_apart_ms: float
 
 
 class Alone:
@@ -26,12 +41,15 @@ class Alone:
         slots: dict[str, Slots],
         records: dict[str, TimeRecord],
         null_windows: Callable[[], dict[str, Clock]],
+        others: Sequence[OtherNulls] = (),
     ) -> None:
         self._reference = contenders[0] if len(contenders) > 1 else None
         self._slots = slots
         self._records = records
         self._null_windows = null_windows
         self._null: dict[str, list[Clock]] = {role: [] for role in records}
+        self._others = [other for other in others if other.windows.elapsed_ms]
+        self._others_ms: list[list[float]] = [[] for _ in self._others]
         like = records[contenders[0].role]
         self._reference_alone = TimeRecord(
             like.calls, like.is_cuda, gated=like.gated, launch_shift_ms=like.launch_shift_ms, charged=False
@@ -44,6 +62,8 @@ class Alone:
             null = self._null_windows()
             for role, taken in null.items():
                 self._null[role].append(taken)
+            for other, taken_ms in zip(self._others, self._others_ms, strict=True):
+                taken_ms.append(other.shoot().elapsed_ms)
             if self._reference is not None and not self._shoot_reference(self._reference, null):
                 self.flags.append(
                     "the reference could not be run once more without this kernel, which may have slowed it"
@@ -61,6 +81,14 @@ class Alone:
                 self.flags.append(
                     "null windows were made ready later beside this kernel's process than without it, in rounds in "
                     "which its own were late too: what that hid is added to its time"
+                )
+        for other, alone_ms in zip(self._others, self._others_ms, strict=True):
+            believed = other.record.correction
+            other.windows.correct_null(alone_ms, other.most_apart_ms)
+            if other.record.correction > believed:
+                self.flags.append(
+                    "null windows by which its time was checked took longer beside this kernel's process than without "
+                    "it: what that hid is added to its time"
                 )
         if self._reference is None or len(self._reference_alone.elapsed_ms) < ALONE_ROUNDS:
             return

@@ -7,13 +7,17 @@ the kernel itself, and a copy is credited that nobody has made (catalogue of exp
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import torch
 
-from profiling.longer_windows import SHARE_APART
+from profiling.beside import FLOOR_MS
+from profiling.longer_windows import DRIFT_MS, HELD_BACK_MS, SHARE_APART, OtherWindows
 from profiling.record import TimeRecord
 from profiling.slots import Slots
 from profiling.window import HeldBack, Window
+from sandbox.replies import ArgumentView
+from tasks.alone import OtherNulls
 from tasks.shooting import Shooting
 from validation.bits import identical
 from validation.call_comparison import merge
@@ -31,6 +35,8 @@ NOT_KEPT = (
     "tensor that holds its answer then"
 )
 NO_TIME = "no window was held back, as the timeout was near: that answers are copied is taken on trust"
+PARTS = (torch.float16, torch.float32, torch.float64)
+"""Types of a complex number's parts."""
 NOT_WHERE_IT_SAYS = (
     "its process says that answers lie in arguments, where they do not: that it copies them, which is taken off its "
     "time, could not be checked"
@@ -38,10 +44,15 @@ NOT_WHERE_IT_SAYS = (
 
 
 class CrossChecks:
-    """Of one job's contenders, once their windows are taken."""
+    """Of one job's contenders, once their windows are taken, of which a round took so many seconds at most.
 
-    def __init__(self, shooting: Shooting, records: dict[str, TimeRecord]) -> None:
+    `nulls` are the null windows that were shot for them beside the candidate.
+    """
+
+    def __init__(self, shooting: Shooting, records: dict[str, TimeRecord], round_s: float) -> None:
+        self.nulls: list[OtherNulls] = []
         self._shooting = shooting
+        self._round_s = round_s
         self._records = records
         self._rounds = shooting.rounds
         self._candidate = shooting.rounds.candidate
@@ -62,20 +73,25 @@ class CrossChecks:
         hold = self._hold(slots)
         if hold is None:
             return
+        layout = slots[self._candidate.role]
         began = time.monotonic()
-        if began + self._round_s + RESERVE_S > self._rounds.deadline:
+        # Without a reference a round has three windows of the candidate.
+        windows = (3 if len(self._records) == 1 else 1) * layout.calls / self._record.calls
+        if began + windows * self._round_s + RESERVE_S > self._rounds.deadline:
             self._record.flags.append(NO_TIME)
             return
+        self._note_nulls(self._record.held_back, layout, hold)
         for taken in range(MOST if self._is_cuda else 1):
             wanted = taken < FEWEST or self._record.wants_held_back
             if taken > 0 and not (wanted and self._in_time(began)):
                 return
             self._shooting.relocate(slots, self._records)
             self._rounds.fill(slots)
-            null = self._shooting.null_window(slots[self._candidate.role], self._record, hold)
+            null = self._shooting.null_window(layout, self._record, hold)
             window = self._judged(slots, hold)
             if self._is_cuda:
                 self._record.held_back.add(window, null)
+            self._look_where_told(layout, window)
             if not self._rounds.right:
                 return
 
@@ -85,7 +101,9 @@ class CrossChecks:
             return
         slots = self._rounds.slots(1)
         self._shooting.warm_null(slots)
+        layout = slots[self._candidate.role]
         hold = self._hold(slots) if self._answers_in_one_place else None
+        self._note_nulls(self._record.single, layout, hold)
         began = time.monotonic()
         for taken in range(MOST):
             wanted = any(each.wants_singles for each in self._records.values())
@@ -95,7 +113,7 @@ class CrossChecks:
             self._rounds.fill(slots)
             null = self._shooting.null_windows(slots, self._records)
             if hold is not None:
-                null[self._candidate.role] = self._shooting.null_window(slots[self._candidate.role], self._record, hold)
+                null[self._candidate.role] = self._shooting.null_window(layout, self._record, hold)
             windows = {}
             for contender in self._rounds.contenders:
                 record = self._records[contender.role]
@@ -103,6 +121,7 @@ class CrossChecks:
                 windows[contender.role] = self._shooting.shoot(contender, slots, record, held_back=held_back)
                 record.single.add(windows[contender.role], null[contender.role])
             self._rounds.judge(slots, windows)
+            self._look_where_told(layout, windows[self._candidate.role])
             if not self._rounds.right:
                 return
 
@@ -110,11 +129,11 @@ class CrossChecks:
     def _answers_in_one_place(self) -> bool:
         return self._candidate.probe is not None and self._candidate.probe.reuses_memory
 
-    @property
-    def _round_s(self) -> float:
-        """About what a round may take, from the last windows; without a reference it has three of the candidate's."""
-        windows_ms = sum(each.elapsed_ms[-1] + each.null_ms[-1] for each in self._records.values())
-        return 1.5 * windows_ms / 1e3 * (3 if len(self._records) == 1 else 1)
+    def _note_nulls(self, windows: OtherWindows, layout: Slots, hold: HeldBack | None) -> None:
+        kind = self._record.kind
+        most_apart_ms = max(DRIFT_MS, FLOOR_MS[kind]) if hold is None else HELD_BACK_MS[kind]
+        shoot = partial(self._shooting.null_window, layout, self._record, hold)
+        self.nulls.append(OtherNulls(self._record, windows, shoot, most_apart_ms))
 
     def _in_time(self, began: float) -> bool:
         """Whether as long again leaves the job its reserve."""
@@ -141,22 +160,38 @@ class CrossChecks:
         return merge(compare_calls(pairs, self._rounds.tolerance)).passed
 
     def _hold(self, slots: dict[str, Slots]) -> HeldBack | None:
-        """How the candidate's answers are held back; None where none are handed in, or it cannot be told which ones.
+        """How the candidate's answers are held back; None where none are handed in.
 
         Arguments that answers lie in are answers themselves.
         """
-        layout, probe = slots[self._candidate.role], self._candidate.probe
-        if not layout.returned or probe is None:
-            return None
-        told = {place: view for place, view in enumerate(probe.views) if view is not None}
-        if told:
-            self._rounds.fill(slots)
-            window = self._shooting.shoot(self._candidate, slots, self._record)
-            arena = self._candidate.session.arena if self._candidate.session is not None else None
-            for place, view in told.items():
-                lying = layout.lies_at(view.leaf, view.form, arena.bytes) if arena is not None else None
-                answers = [outputs[place] for outputs in layout.read(window.snapshot)]
-                if lying is None or not all(map(identical, lying, answers)):
-                    self._record.flags.append(NOT_WHERE_IT_SAYS)
-                    return None
-        return HeldBack(frozenset(view.leaf for view in told.values()))
+        layout = slots[self._candidate.role]
+        return HeldBack(frozenset(view.leaf for view in self._told.values())) if layout.returned else None
+
+    @property
+    def _told(self) -> dict[int, ArgumentView]:
+        """The answers that are said to lie in arguments, by their number."""
+        views = self._candidate.probe.views if self._candidate.probe is not None else ()
+        return {place: view for place, view in enumerate(views) if view is not None}
+
+    def _look_where_told(self, layout: Slots, window: Window) -> None:
+        """Whether answers lay in the arguments where they are said to when the calls of a window held back were over.
+
+        They are to lie there in that very window: else what was spared may be what answers are computed from late.
+        """
+        if window.arguments is None or NOT_WHERE_IT_SAYS in self._record.flags:
+            return
+        answers = layout.read(window.snapshot)
+        for place, view in self._told.items():
+            lying = layout.lies_at(view.leaf, view.form, window.arguments)
+            if lying is None or not all(map(_lies, lying, (outputs[place] for outputs in answers))):
+                self._record.flags.append(NOT_WHERE_IT_SAYS)
+                return
+
+
+def _lies(lying: torch.Tensor, answer: torch.Tensor) -> bool:
+    """Whether the bits there are the answer's, or what a lazy view (`conj`, the imaginary part of one) reads as it."""
+    if identical(lying, answer):
+        return True
+    if lying.is_complex():
+        return identical(lying.conj().resolve_conj(), answer)
+    return lying.dtype in PARTS and identical(-lying, answer)

@@ -55,6 +55,7 @@ class Timekeeper:
         self._kept: list[str] = []
         self._slots: dict[str, Slots] = {}
         self._records: dict[str, TimeRecord] = {}
+        self._checks: CrossChecks | None = None
 
     def time(self) -> Speedup | None:
         """Windows of the contenders in turn (A B, B A, ...) until the plan or the time says that it is enough."""
@@ -70,7 +71,11 @@ class Timekeeper:
     def check_alone(self, speedup: Speedup | None) -> Speedup | None:
         """Once the candidate's process is gone: corrects times and speed-up for what it slowed beside it."""
         alone = Alone(
-            self.contenders, self._slots, self._records, lambda: self._shooting.null_windows(self._slots, self._records)
+            self.contenders,
+            self._slots,
+            self._records,
+            lambda: self._shooting.null_windows(self._slots, self._records),
+            self._checks.nulls if self._checks is not None else (),
         )
         reference = self.contenders[0]
         if reference.session is not None:
@@ -108,13 +113,13 @@ class Timekeeper:
         self._repeated, self._kept = [], []
         try:
             with self._quiet():
-                self._windows(slots, records)
+                slowest = self._windows(slots, records)
                 if self.rounds.right:
                     self._look_for_hold_up(records, began)
-                    checks = CrossChecks(self._shooting, records)
-                    checks.held_back(slots)
+                    self._checks = CrossChecks(self._shooting, records, slowest)
+                    self._checks.held_back(slots)
                     if self.rounds.right:
-                        checks.single_calls()
+                        self._checks.single_calls()
         except GateClosed:
             return False
         self._readings.append(self.bench.card.sample(thorough=True))
@@ -151,7 +156,8 @@ class Timekeeper:
             flags=[] if shift_ms is not None else [LAUNCHES_UNKNOWN],
         )
 
-    def _windows(self, slots: dict[str, Slots], records: dict[str, TimeRecord]) -> None:
+    def _windows(self, slots: dict[str, Slots], records: dict[str, TimeRecord]) -> float:
+        """Those that give the times; the seconds that their slowest round took."""
         # The first round warms up, and its marked windows give the distribution; the others give the level.
         self._round(slots, records, reverse=False, marked=True)
         begun = time.monotonic()
@@ -178,6 +184,7 @@ class Timekeeper:
             record.stopped = stop
             if stop is Stop.TIMEOUT:
                 record.flags.append(f"stopped after window {done}: the timeout was near")
+        return slowest
 
     def _round(
         self, slots: dict[str, Slots], records: dict[str, TimeRecord], *, reverse: bool, marked: bool

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -79,6 +80,18 @@ def test_one_that_was_killed_over_a_question_is_too(session: Callable[..., Sessi
     killed(opened.runner)
     with pytest.raises(InfrastructureFault, match="SIGKILL"):
         opened.runner.answer()
+
+
+def test_an_answer_is_waited_for_no_longer_than_was_said(session: Callable[..., Session]) -> None:
+    opened = session()
+    opened.runner.send({"op": "build", **opened._assignment(Kernel("while True: pass", KernelType.TORCH))})
+    took = []
+    for _ in range(20):
+        began = time.monotonic()
+        with pytest.raises(TimeoutError):
+            opened.runner.answer(within=0.001)
+        took.append(time.monotonic() - began)
+    assert min(took) < runner_process.TICK_S / 2
 
 
 def test_one_that_leaves_children_with_its_channel_is_found_dead_at_once(session: Callable[..., Session]) -> None:
