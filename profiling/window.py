@@ -115,12 +115,13 @@ class Range:
         self._tell(slots, arena)
         runner = self.session.runner
         seed = {"seed": slots.seed}
-        how = {"gated": gated, "marked": marked, "held_back": held_back is not None}
+        spared = sorted(held_back.spared) if held_back is not None else []
+        how = {"gated": gated, "marked": marked, "held_back": held_back is not None, "spared": spared}
         runner.send({"op": "window", "shot": shot, **how, **(seed if gated else {})})
         # While the runner queues its calls. Touched now, as fresh pages would be paid for inside the window.
         snapshot = torch.empty(slots.output_bytes, dtype=torch.uint8, device=self.device.name).fill_(0)
         arguments = None
-        if held_back is not None and held_back.spared:
+        if spared:
             arguments = torch.empty(slots.inputs_end, dtype=torch.uint8, device=self.device.name).fill_(0)
         try:
             self._expect("armed", arm_within if gated else None)

@@ -19,6 +19,18 @@ def argument_views(outputs: list[torch.Tensor], args: list[Any]) -> list[list[in
     return [_view(output, leaves) for output in outputs]
 
 
+def kept(outputs: list[torch.Tensor], args: list[Any], spared: frozenset[int]) -> list[torch.Tensor]:
+    """The same, to be handed in once the arguments but for those of the numbers `spared` are overwritten.
+
+    Of what lies in others copies: a kernel may answer with a view of an argument now and then.
+    """
+    views = argument_views(outputs, args)
+    return [
+        output if view is None or view[0] in spared else output.clone()
+        for output, view in zip(outputs, views, strict=True)
+    ]
+
+
 def _view(output: torch.Tensor, leaves: list[torch.Tensor]) -> list[int] | None:
     if output.layout != torch.strided or not output.numel():
         return None

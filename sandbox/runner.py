@@ -22,7 +22,7 @@ from sandbox import arena as arenas
 from sandbox.answer_memory import AnswerMemory
 from sandbox.answers import outside, portable, put, tensors_of
 from sandbox.arena import Arena, argument
-from sandbox.argument_views import argument_views
+from sandbox.argument_views import argument_views, kept
 from sandbox.assignment import assignment
 from sandbox.channel import Channel, Message
 from sandbox.cuda import Gate
@@ -215,7 +215,7 @@ class Runner:
     def window(self, message: Message) -> Message:
         """One window over the layout."""
         turn = WindowTurn(message, self.channel, self.gate, self.target)
-        return turn.take(lambda: self._call_all(marked=turn.marked, held_back=turn.held_back))
+        return turn.take(lambda: self._call_all(marked=turn.marked, spared=turn.spared if turn.held_back else None))
 
     def relocate(self, message: Message) -> Message:
         """Has what calls keep between launches lie elsewhere; made once, as the next window is to find its memory."""
@@ -225,9 +225,11 @@ class Runner:
         self._synchronize()
         return {"op": "ok"}
 
-    def _call_all(self, *, marked: bool, held_back: bool = False) -> Made:
-        at_once = (self.reuses_memory or not self.target.is_cuda) and not held_back
-        return call_all(self.calls, self._loaded.call, self._outputs, self.target, at_once=at_once, marked=marked)
+    def _call_all(self, *, marked: bool, spared: frozenset[int] | None = None) -> Made:
+        """Held back where it is told which arguments are spared."""
+        at_once = (self.reuses_memory or not self.target.is_cuda) and spared is None
+        outputs = self._outputs if spared is None else partial(self._kept_outputs, spared)
+        return call_all(self.calls, self._loaded.call, outputs, self.target, at_once=at_once, marked=marked)
 
     def _leave_arena(self) -> None:
         self.calls = []
@@ -257,6 +259,14 @@ class Runner:
         if result is None:
             return [args[index] for index in self.output_arguments]
         return tensors_of(result, self.target)
+
+    def _kept_outputs(self, spared: frozenset[int], result: Any, args: list[Any]) -> list[torch.Tensor]:
+        """The answer's tensors for a time when the other arguments are overwritten."""
+        found = self._outputs(result, args)
+        begin = self._memory.data_ptr()
+        end = begin + self._memory.numel()
+        # First the arena as a whole: to look at each argument takes microseconds, which may be on the clock.
+        return kept(found, args, spared) if any(begin <= each.data_ptr() < end for each in found) else found
 
     def _retain(self, value: Any) -> Any:
         """Keeps the value's tensors for `export`; its wire form, with sizes but no places yet."""

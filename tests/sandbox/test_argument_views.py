@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from sandbox.argument_views import argument_views
+from sandbox.argument_views import argument_views, kept
 from sandbox.replies import ArgumentView, views
 
 
@@ -31,3 +31,11 @@ def test_whatever_else_a_runner_says_is_no_view() -> None:
         [[0.0, 0, 3, 1]],
     ):
         assert views(wire, [output]) == (None,)
+
+
+def test_what_lies_in_an_argument_that_is_not_spared_is_copied() -> None:
+    x, y = torch.randn(4, 6), torch.ones(3)
+    own = x + 1
+    first, second, third = kept([x[1:], y, own], [x, y], frozenset({1}))
+    assert first.data_ptr() != x[1:].data_ptr() and torch.equal(first, x[1:])
+    assert second is y and third is own

@@ -27,6 +27,15 @@ class Model(nn.Module):
         return y, y.t(), y[3:5, ::2], y[:1].expand(4, 32), x + 1, y.view(torch.int32)
 """ + INPUTS  # fmt: skip
 CHANGES_AND_ANSWERS_ELSEWHERE = TWICE.replace("return x * 2", "x += 1\n        return x * 2")
+A_VIEW_FROM_NOW_ON = """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+    def forward(self, x):
+        self.calls += 1
+        return x[3:5].t() if self.calls > 5 else x[3:5].t().clone()
+""" + INPUTS  # fmt: skip
 NUMBERS = TWICE.replace("return x * 2", "return {'sum': x.sum().item(), 'n': x.numel(), 'y': (x * 2, True)}")
 HANDS_NOTHING_IN = """
 import sandbox.runner, sandbox.window_calls
@@ -84,7 +93,7 @@ def judged(bench: Workbench, candidate: str, reference: str | None = None, **mor
 
 
 def check_all(bench: Workbench) -> None:
-    for source in (TWICE, IN_PLACE, MANY_FORMS, CHANGES_AND_ANSWERS_ELSEWHERE, NUMBERS):
+    for source in (TWICE, IN_PLACE, MANY_FORMS, CHANGES_AND_ANSWERS_ELSEWHERE, A_VIEW_FROM_NOW_ON, NUMBERS):
         for reference in (None, source):
             report = judged(bench, source, reference)
             assert report.outcome.status is Status.PASSED, report.outcome.message
