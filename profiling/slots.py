@@ -105,12 +105,17 @@ class Slots:
         self.filled = True
         self.image[: self.inputs_end].copy_(other.image[: self.inputs_end])
 
-    def wipe(self, memory: torch.Tensor, spared: frozenset[int]) -> None:
-        """Overwrites all calls' inputs in an arena, but for the tensors of those numbers; outputs begin anew."""
-        calls = memory[: self.inputs_end].view(self.calls, self._input_stride)
-        for number, ref in enumerate(values.leaves(self.args, TensorRef)):
-            if number not in spared and ref.offset < self.inputs_end:
-                calls[:, ref.offset : ref.offset + ref.span].fill_(POISON)
+    def noise(self) -> torch.Tensor:
+        """As many random bytes as the inputs have: each 0 or 1, which every type holds."""
+        words = torch.empty(self.inputs_end // 8, dtype=torch.int64, device=self.image.device)
+        return words.random_().bitwise_and_(0x0101010101010101).view(torch.uint8)
+
+    def wipe(self, memory: torch.Tensor, noise: torch.Tensor | None = None) -> None:
+        """Overwrites all calls' inputs in an arena, with poison if with nothing else; outputs begin anew."""
+        if noise is None:
+            memory[: self.inputs_end].fill_(POISON)
+        else:
+            memory[: self.inputs_end].copy_(noise)
         memory[self.inputs_end : self.size].copy_(self.image[self.inputs_end :])
 
     def lies_at(self, number: int, form: TensorRef, memory: torch.Tensor) -> list[torch.Tensor] | None:

@@ -44,12 +44,21 @@ NAP_S = 5e-4
 
 @dataclass(frozen=True)
 class HeldBack:
-    """Answers are handed in when they are asked for, once outputs have been cleared and the calls' tensors overwritten.
+    """Answers are handed in when they are asked for, once outputs have been cleared and inputs overwritten.
 
-    But for those of the numbers `spared`, which answers are said to lie in: what lies there then is kept.
+    Where answers may lie `in_inputs` these are kept, and overwritten with random bytes: who hands those in has copied
+    what lay there.
     """
 
-    spared: frozenset[int] = frozenset()
+    in_inputs: bool = False
+
+
+@dataclass(frozen=True)
+class Overwritten:
+    """The inputs' memory as it was when the calls of a window held back were over, and what was written there then."""
+
+    before: torch.Tensor
+    after: torch.Tensor
 
 
 @dataclass(frozen=True)
@@ -58,8 +67,7 @@ class Window:
 
     `call_ms` is empty for a window without marks between its calls. Whether inputs were changed is not known of null
     windows, where nobody asks, and of those that were held back, whose inputs are gone. `ready_ms` is what the referee
-    took to make everything ready, from the first byte of the inputs to the gun. `arguments` is the inputs' memory as it
-    was when the calls of a window held back were over, where some are spared.
+    took to make everything ready, from the first byte of the inputs to the gun.
     """
 
     elapsed_ms: float
@@ -67,7 +75,7 @@ class Window:
     snapshot: torch.Tensor
     inputs_changed: bool | None
     ready_ms: float
-    arguments: torch.Tensor | None = None
+    overwritten: Overwritten | None = None
 
     @property
     def clock(self) -> Clock:
@@ -115,14 +123,14 @@ class Range:
         self._tell(slots, arena)
         runner = self.session.runner
         seed = {"seed": slots.seed}
-        spared = sorted(held_back.spared) if held_back is not None else []
-        how = {"gated": gated, "marked": marked, "held_back": held_back is not None, "spared": spared}
+        how = {"gated": gated, "marked": marked, "held_back": held_back is not None}
         runner.send({"op": "window", "shot": shot, **how, **(seed if gated else {})})
         # While the runner queues its calls. Touched now, as fresh pages would be paid for inside the window.
         snapshot = torch.empty(slots.output_bytes, dtype=torch.uint8, device=self.device.name).fill_(0)
-        arguments = None
-        if spared:
-            arguments = torch.empty(slots.inputs_end, dtype=torch.uint8, device=self.device.name).fill_(0)
+        overwritten = None
+        if held_back is not None and held_back.in_inputs:
+            noise = slots.noise()
+            overwritten = Overwritten(torch.zeros_like(noise), noise)
         try:
             self._expect("armed", arm_within if gated else None)
         except TimeoutError:
@@ -147,9 +155,7 @@ class Range:
                 runner.thaw()
             if held_back is not None:
                 self._computed(gate if gated else None, shot)
-                if arguments is not None:
-                    arguments.copy_(arena.bytes[: slots.inputs_end])
-                self._ask(gate, slots, arena, held_back)
+                self._ask(gate, slots, arena, overwritten)
             heard = gate is not None and self._heard(gate, self._shots)
             if not heard:
                 self._expect("done")
@@ -164,7 +170,7 @@ class Range:
         changed = None
         if not self._null and held_back is None:
             changed = _differ(arena.bytes[: slots.inputs_end], slots.image[: slots.inputs_end])
-        return Window((end - start) / 1e6, call_ms, snapshot, changed, (start - begun) / 1e6, arguments)
+        return Window((end - start) / 1e6, call_ms, snapshot, changed, (start - begun) / 1e6, overwritten)
 
     def relocate(self, slots: Slots, size: int) -> None:
         """Has what calls keep between launches lie elsewhere, by calling them once over what the image holds.
@@ -206,9 +212,11 @@ class Range:
                 self._expect("computed", None if gate is None else NAP_S)
                 return
 
-    def _ask(self, gate: Gate | None, slots: Slots, arena: Arena, held_back: HeldBack) -> None:
+    def _ask(self, gate: Gate | None, slots: Slots, arena: Arena, overwritten: Overwritten | None) -> None:
         """For the answers. All of it on the clock: what the runner computes meanwhile is its time."""
-        slots.wipe(arena.bytes, held_back.spared)
+        if overwritten is not None:
+            overwritten.before.copy_(arena.bytes[: slots.inputs_end])
+        slots.wipe(arena.bytes, overwritten.after if overwritten is not None else None)
         self.device.synchronize()
         if gate is not None:
             gate.fire(self._shots)

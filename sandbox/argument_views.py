@@ -19,15 +19,14 @@ def argument_views(outputs: list[torch.Tensor], args: list[Any]) -> list[list[in
     return [_view(output, leaves) for output in outputs]
 
 
-def kept(outputs: list[torch.Tensor], args: list[Any], spared: frozenset[int]) -> list[torch.Tensor]:
-    """The same, to be handed in once the arguments but for those of the numbers `spared` are overwritten.
+def kept(outputs: list[torch.Tensor], args: list[Any], told: list[list[int] | None]) -> list[torch.Tensor]:
+    """The same, to be handed in when arguments are overwritten; the referee knows what lay where it was told.
 
-    Of what lies in others copies: a kernel may answer with a view of an argument now and then.
+    Of what lies elsewhere in arguments copies: a kernel may answer with a view of one now and then.
     """
-    views = argument_views(outputs, args)
     return [
-        output if view is None or view[0] in spared else output.clone()
-        for output, view in zip(outputs, views, strict=True)
+        output if view is None or told[place : place + 1] == [view] else output.clone()
+        for place, (output, view) in enumerate(zip(outputs, argument_views(outputs, args), strict=True))
     ]
 
 

@@ -52,6 +52,7 @@ class Runner:
         self.calls: list[Call] = []
         self.output_arguments: tuple[int, ...] = ()
         self.reuses_memory = False
+        self.views: list[list[int] | None] = []
         self.pad: torch.Tensor | None = None
 
     def build(self, message: Message) -> Message:
@@ -171,10 +172,11 @@ class Runner:
         self._synchronize()
         self.reuses_memory = places.comes_again
         outputs = self._outputs(results[-1], args)
+        self.views = argument_views(outputs, args)
         return {
             "op": "value",
             "value": self._retain(outputs),
-            "views": argument_views(outputs, args),
+            "views": self.views,
             "returned": results[-1] is not None,
             "reuses_memory": self.reuses_memory,
             "elapsed_ms": elapsed_ms,
@@ -215,7 +217,7 @@ class Runner:
     def window(self, message: Message) -> Message:
         """One window over the layout."""
         turn = WindowTurn(message, self.channel, self.gate, self.target)
-        return turn.take(lambda: self._call_all(marked=turn.marked, spared=turn.spared if turn.held_back else None))
+        return turn.take(lambda: self._call_all(marked=turn.marked, held_back=turn.held_back))
 
     def relocate(self, message: Message) -> Message:
         """Has what calls keep between launches lie elsewhere; made once, as the next window is to find its memory."""
@@ -225,10 +227,9 @@ class Runner:
         self._synchronize()
         return {"op": "ok"}
 
-    def _call_all(self, *, marked: bool, spared: frozenset[int] | None = None) -> Made:
-        """Held back where it is told which arguments are spared."""
-        at_once = (self.reuses_memory or not self.target.is_cuda) and spared is None
-        outputs = self._outputs if spared is None else partial(self._kept_outputs, spared)
+    def _call_all(self, *, marked: bool, held_back: bool = False) -> Made:
+        at_once = (self.reuses_memory or not self.target.is_cuda) and not held_back
+        outputs = self._kept_outputs if held_back else self._outputs
         return call_all(self.calls, self._loaded.call, outputs, self.target, at_once=at_once, marked=marked)
 
     def _leave_arena(self) -> None:
@@ -260,13 +261,13 @@ class Runner:
             return [args[index] for index in self.output_arguments]
         return tensors_of(result, self.target)
 
-    def _kept_outputs(self, spared: frozenset[int], result: Any, args: list[Any]) -> list[torch.Tensor]:
-        """The answer's tensors for a time when the other arguments are overwritten."""
+    def _kept_outputs(self, result: Any, args: list[Any]) -> list[torch.Tensor]:
+        """The answer's tensors for a time when the arguments are overwritten."""
         found = self._outputs(result, args)
         begin = self._memory.data_ptr()
         end = begin + self._memory.numel()
         # First the arena as a whole: to look at each argument takes microseconds, which may be on the clock.
-        return kept(found, args, spared) if any(begin <= each.data_ptr() < end for each in found) else found
+        return kept(found, args, self.views) if any(begin <= each.data_ptr() < end for each in found) else found
 
     def _retain(self, value: Any) -> Any:
         """Keeps the value's tensors for `export`; its wire form, with sizes but no places yet."""

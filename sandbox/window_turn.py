@@ -19,18 +19,16 @@ from sandbox.window_calls import Made
 
 
 class WindowTurn:
-    """One window, as its message says: `gated`, `marked` (the kernel's own clock is read between calls), `held_back`,
-    `spared` (numbers of argument tensors).
+    """One window, as its message says: `gated`, `marked` (the kernel's own clock is read between calls), `held_back`.
 
-    Held back, answers are kept until the referee has cleared what they are copied to and overwritten the arguments, but
-    for those that are spared. A GPU then waits at the gate for the second time, at the next shot's number.
+    Held back, answers are kept until the referee has cleared what they are copied to. A GPU then waits at the gate for
+    the second time, at the next shot's number.
     """
 
     def __init__(self, message: Message, channel: Channel, gate: Gate | None, target: Target) -> None:
         self.shot = int(message["shot"])
         self.marked = bool(message["marked"])
         self.held_back = bool(message["held_back"])
-        self.spared = frozenset(map(int, message["spared"]))
         self._gated = bool(message["gated"])
         self._message = message
         self._channel = channel

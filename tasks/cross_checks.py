@@ -7,6 +7,7 @@ the kernel itself, and a copy is credited that nobody has made (catalogue of exp
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -19,7 +20,7 @@ from profiling.window import HeldBack, Window
 from sandbox.replies import ArgumentView
 from tasks.alone import OtherNulls
 from tasks.shooting import Shooting
-from validation.bits import identical
+from validation.bits import differ
 from validation.call_comparison import merge
 from validation.comparison import compare_calls
 
@@ -37,10 +38,6 @@ NOT_KEPT = (
 NO_TIME = "no window was held back, as the timeout was near: that answers are copied is taken on trust"
 PARTS = (torch.float16, torch.float32, torch.float64)
 """Types of a complex number's parts."""
-NOT_WHERE_IT_SAYS = (
-    "its process says that answers lie in arguments, where they do not: that it copies them, which is taken off its "
-    "time, could not be checked"
-)
 
 
 class CrossChecks:
@@ -91,7 +88,6 @@ class CrossChecks:
             window = self._judged(slots, hold)
             if self._is_cuda:
                 self._record.held_back.add(window, null)
-            self._look_where_told(layout, window)
             if not self._rounds.right:
                 return
 
@@ -117,11 +113,13 @@ class CrossChecks:
             windows = {}
             for contender in self._rounds.contenders:
                 record = self._records[contender.role]
-                held_back = hold if contender is self._candidate else None
-                windows[contender.role] = self._shooting.shoot(contender, slots, record, held_back=held_back)
+                windows[contender.role] = (
+                    self._shoot(slots, hold)
+                    if hold is not None and contender is self._candidate
+                    else self._shooting.shoot(contender, slots, record)
+                )
                 record.single.add(windows[contender.role], null[contender.role])
             self._rounds.judge(slots, windows)
-            self._look_where_told(layout, windows[self._candidate.role])
             if not self._rounds.right:
                 return
 
@@ -146,7 +144,7 @@ class CrossChecks:
             other.role: self._shooting.shoot(other, slots, self._records[other.role])
             for other in self._rounds.contenders[:-1]
         }
-        window = windows[self._candidate.role] = self._shooting.shoot(self._candidate, slots, record, held_back=hold)
+        window = windows[self._candidate.role] = self._shoot(slots, hold)
         nothing = torch.equal(window.snapshot, layout.image[layout.inputs_end :])
         self._rounds.judge(slots, windows, NOT_KEPT if nothing else None)
         if len(windows) == 1 and OTHER_ANSWERS not in record.flags:
@@ -159,13 +157,28 @@ class CrossChecks:
         pairs = list(zip(layout.read(one.snapshot), layout.read(other.snapshot), strict=True))
         return merge(compare_calls(pairs, self._rounds.tolerance)).passed
 
-    def _hold(self, slots: dict[str, Slots]) -> HeldBack | None:
-        """How the candidate's answers are held back; None where none are handed in.
+    def _shoot(self, slots: dict[str, Slots], hold: HeldBack) -> Window:
+        """A window held back. What was handed in out of overwritten inputs is what lay there when the calls were over.
 
-        Arguments that answers lie in are answers themselves.
+        That such an answer is copied shows in the random bytes; that it was made in time, in what lay there before.
         """
         layout = slots[self._candidate.role]
-        return HeldBack(frozenset(view.leaf for view in self._told.values())) if layout.returned else None
+        window = self._shooting.shoot(self._candidate, slots, self._record, held_back=hold)
+        if window.overwritten is None:
+            return window
+        handed_in = layout.read(window.snapshot)
+        for place, view in self._told.items():
+            before, after = (
+                layout.lies_at(view.leaf, view.form, memory)
+                for memory in (window.overwritten.before, window.overwritten.after)
+            )
+            if before is not None and after is not None:
+                _restore([outputs[place] for outputs in handed_in], before, after)
+        return window
+
+    def _hold(self, slots: dict[str, Slots]) -> HeldBack | None:
+        """How the candidate's answers are held back; None where none are handed in."""
+        return HeldBack(in_inputs=bool(self._told)) if slots[self._candidate.role].returned else None
 
     @property
     def _told(self) -> dict[int, ArgumentView]:
@@ -173,25 +186,19 @@ class CrossChecks:
         views = self._candidate.probe.views if self._candidate.probe is not None else ()
         return {place: view for place, view in enumerate(views) if view is not None}
 
-    def _look_where_told(self, layout: Slots, window: Window) -> None:
-        """Whether answers lay in the arguments where they are said to when the calls of a window held back were over.
 
-        They are to lie there in that very window: else what was spared may be what answers are computed from late.
-        """
-        if window.arguments is None or NOT_WHERE_IT_SAYS in self._record.flags:
-            return
-        answers = layout.read(window.snapshot)
-        for place, view in self._told.items():
-            lying = layout.lies_at(view.leaf, view.form, window.arguments)
-            if lying is None or not all(map(_lies, lying, (outputs[place] for outputs in answers))):
-                self._record.flags.append(NOT_WHERE_IT_SAYS)
-                return
+def _restore(answers: list[torch.Tensor], before: list[torch.Tensor], after: list[torch.Tensor]) -> None:
+    """Of each call: an answer that is what lies in memory `after` is now what lay there `before`.
 
-
-def _lies(lying: torch.Tensor, answer: torch.Tensor) -> bool:
-    """Whether the bits there are the answer's, or what a lazy view (`conj`, the imaginary part of one) reads as it."""
-    if identical(lying, answer):
-        return True
-    if lying.is_complex():
-        return identical(lying.conj().resolve_conj(), answer)
-    return lying.dtype in PARTS and identical(-lying, answer)
+    As it stands there, or as a lazy view reads it (`conj`, the imaginary part of one).
+    """
+    reads: list[Callable[[torch.Tensor], torch.Tensor]] = [torch.Tensor.detach]
+    if answers[0].is_complex():
+        reads.append(torch.conj_physical)
+    if answers[0].dtype in PARTS:
+        reads.append(torch.neg)
+    for read in reads:
+        unlike = torch.stack([differ(read(one), answer) for one, answer in zip(after, answers, strict=True)]).tolist()
+        for answer, was, left in zip(answers, before, unlike, strict=True):
+            if not left:
+                answer.copy_(read(was))

@@ -131,15 +131,18 @@ def test_calls_without_outputs_have_none_to_read() -> None:
     assert slots.read(slots.image[slots.inputs_end :]) == [[], [], []]
 
 
-def test_a_wipe_leaves_nothing_of_inputs_but_what_is_spared_and_clears_outputs() -> None:
+@pytest.mark.parametrize("noisy", [False, True])
+def test_a_wipe_leaves_nothing_of_inputs_and_clears_outputs(noisy: bool) -> None:
     slots = called_with(torch.ones(SIZE), 3, torch.full((SIZE,), 2.0))
     slots.fill_alike([torch.ones(SIZE), 3, torch.full((SIZE,), 2.0)])
     memory = slots.image.clone()
     memory[slots.inputs_end :] = 0
-    slots.wipe(memory, frozenset({1}))
-    for call in range(CALLS):
-        first, _, second = slots.arguments(call, memory)
-        assert first.isnan().all() and (second == 2).all()
+    noise = slots.noise() if noisy else None
+    slots.wipe(memory, noise)
+    if noise is None:
+        assert all(slots.arguments(call, memory)[index].isnan().all() for call in range(CALLS) for index in (0, 2))
+    else:
+        assert torch.equal(memory[: slots.inputs_end], noise) and noise.unique().tolist() == [0, 1]
     assert torch.equal(memory[slots.inputs_end :], slots.image[slots.inputs_end :])
 
 
