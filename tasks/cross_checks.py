@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -73,8 +74,8 @@ class CrossChecks:
         layout = slots[self._candidate.role]
         began = time.monotonic()
         # Without a reference a round has three windows of the candidate.
-        windows = (3 if len(self._records) == 1 else 1) * layout.calls / self._record.calls
-        if began + windows * self._round_s + RESERVE_S > self._rounds.deadline:
+        longer = (3 if len(self._records) == 1 else 1) * layout.calls / self._record.calls
+        if began + longer * self._round_s + RESERVE_S > self._rounds.deadline:
             self._record.flags.append(NO_TIME)
             return
         self._note_nulls(self._record.held_back, layout, hold)
@@ -174,7 +175,7 @@ class CrossChecks:
             )
             if before is not None and after is not None:
                 _restore([outputs[place] for outputs in handed_in], before, after)
-        return window
+        return replace(window, overwritten=None)  # Which takes as much memory as the inputs, twice.
 
     def _hold(self, slots: dict[str, Slots]) -> HeldBack | None:
         """How the candidate's answers are held back; None where none are handed in."""
