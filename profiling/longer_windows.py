@@ -49,9 +49,10 @@ class Measured:
 class OtherWindows:
     """Windows of another kind and the null windows of that kind beside them, in ms by the referee's clock.
 
-    `early_ms` is what making them ready took longer than making their null windows ready.
+    `calls` are in each. `early_ms` is what making them ready took longer than making their null windows ready.
     """
 
+    calls: int = 1
     elapsed_ms: list[float] = field(default_factory=list)
     null_ms: list[float] = field(default_factory=list)
     early_ms: list[float] = field(default_factory=list)

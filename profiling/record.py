@@ -61,7 +61,7 @@ class TimeRecord:
     windows took beside the other contender as without it. `launches` are those of a call by the runner's own count
     (None: unknown), and only tell how far off a time may be. `ready_ms` is what making ready took for this contender's
     windows, `null_ready_ms` for the null windows beside them: what it took longer is work before the gun, and counts
-    `charged`. A reference is not: the candidate's process could keep its windows from being ready.
+    where `charged`. A reference is not: the candidate's process could keep its windows from being ready.
     `single` are windows of one call, `held_back` those whose answers were asked for when their calls were over.
     """
 
@@ -231,11 +231,12 @@ class TimeRecord:
         level = float(windows.mean())
         if len(self.held_back.elapsed_ms) < 3:
             return Believed(level)
-        net = self.held_back.net_ms - self.calls * self.launch_shift_ms + head_start(self.held_back.early_ms).added_ms
+        calls = self.held_back.calls
+        net = self.held_back.net_ms - calls * self.launch_shift_ms + head_start(self.held_back.early_ms).added_ms
         return believed(
             Measured(level, standard_error(windows)),
-            middle(net / self.calls),
-            HELD_BACK_MS[self.kind] / self.calls,
+            middle(net / calls),
+            HELD_BACK_MS[self.kind] / calls,
             HELD_BACK,
         )
 

@@ -37,6 +37,7 @@ NOT_KEPT = (
     "tensor that holds its answer then"
 )
 NO_TIME = "no window was held back, as the timeout was near: that answers are copied is taken on trust"
+NO_TIME_FOR_ONE = "no call by itself was timed, as the timeout was near: that none does others' work is taken on trust"
 PARTS = (torch.float16, torch.float32, torch.float64)
 """Types of a complex number's parts."""
 
@@ -60,24 +61,23 @@ class CrossChecks:
     def held_back(self, slots: dict[str, Slots]) -> None:
         """Windows of the candidate whose answers are asked for when their calls are over.
 
-        Where calls answer in the same memory only the last one's answer is left then: those have `single_calls`. On the
-        host, where keeping answers costs a call more than handing them in, one call shows whether they are kept at all.
+        Of one call where calls answer in the same memory, and only the last one's answer is left then. On the host,
+        where keeping answers costs a call more than handing them in, one shows whether they are kept at all.
         """
-        if self._is_cuda and self._answers_in_one_place and self._record.calls > 1:
-            return
         if self._record.credited < SHARE_APART:
             return  # What is credited is less than what would be told apart.
-        slots = slots if self._is_cuda else self._rounds.slots(1)
+        if self._answers_in_one_place or not self._is_cuda:
+            slots = self._rounds.slots(1)
+            self._shooting.warm_null(slots)
         hold = self._hold(slots)
         if hold is None:
             return
         layout = slots[self._candidate.role]
         began = time.monotonic()
-        # Without a reference a round has three windows of the candidate.
-        longer = (3 if len(self._records) == 1 else 1) * layout.calls / self._record.calls
-        if began + longer * self._round_s + RESERVE_S > self._rounds.deadline:
+        if not self._time_for(layout):
             self._record.flags.append(NO_TIME)
             return
+        self._record.held_back.calls = layout.calls
         self._note_nulls(self._record.held_back, layout, hold)
         for taken in range(MOST if self._is_cuda else 1):
             wanted = taken < FEWEST or self._record.wants_held_back
@@ -97,11 +97,13 @@ class CrossChecks:
         if self._record.calls == 1 or not self._is_cuda:
             return
         slots = self._rounds.slots(1)
-        self._shooting.warm_null(slots)
         layout = slots[self._candidate.role]
-        hold = self._hold(slots) if self._answers_in_one_place else None
-        self._note_nulls(self._record.single, layout, hold)
         began = time.monotonic()
+        if not self._time_for(layout):
+            self._record.flags.append(NO_TIME_FOR_ONE)
+            return
+        self._shooting.warm_null(slots)
+        self._note_nulls(self._record.single, layout, None)
         for taken in range(MOST):
             wanted = any(each.wants_singles for each in self._records.values())
             if taken >= FEWEST and not (wanted and self._in_time(began)):
@@ -109,16 +111,10 @@ class CrossChecks:
             self._shooting.relocate(slots, self._records)
             self._rounds.fill(slots)
             null = self._shooting.null_windows(slots, self._records)
-            if hold is not None:
-                null[self._candidate.role] = self._shooting.null_window(layout, self._record, hold)
             windows = {}
             for contender in self._rounds.contenders:
                 record = self._records[contender.role]
-                windows[contender.role] = (
-                    self._shoot(slots, hold)
-                    if hold is not None and contender is self._candidate
-                    else self._shooting.shoot(contender, slots, record)
-                )
+                windows[contender.role] = self._shooting.shoot(contender, slots, record)
                 record.single.add(windows[contender.role], null[contender.role])
             self._rounds.judge(slots, windows)
             if not self._rounds.right:
@@ -133,6 +129,11 @@ class CrossChecks:
         most_apart_ms = max(DRIFT_MS, FLOOR_MS[kind]) if hold is None else HELD_BACK_MS[kind]
         shoot = partial(self._shooting.null_window, layout, self._record, hold)
         self.nulls.append(OtherNulls(self._record, windows, shoot, most_apart_ms))
+
+    def _time_for(self, layout: Slots) -> bool:
+        """Whether a round over it is over before the timeout; one without a reference has three of its windows."""
+        longer = (3 if len(self._records) == 1 else 1) * layout.calls / self._record.calls
+        return time.monotonic() + longer * self._round_s + RESERVE_S < self._rounds.deadline
 
     def _in_time(self, began: float) -> bool:
         """Whether as long again leaves the job its reserve."""

@@ -20,6 +20,7 @@ def window(elapsed_ms: float, call_ms: list[float] | None = None, *, ready_ms: f
 def record(*elapsed_ms: float, marked: tuple[float, list[float]] | None = None, calls: int = 2) -> TimeRecord:
     """Windows of that many calls, each beside a null window of about 0.16 ms."""
     made = TimeRecord(calls, is_cuda=True, gated=True)
+    made.held_back.calls = calls
     if marked is not None:
         made.warm_up(window(marked[0], marked[1]), Clock(0.160, 0.1))
     for index, elapsed in enumerate(elapsed_ms):
@@ -306,6 +307,16 @@ def test_what_holding_back_honestly_costs_is_no_evidence(gated: bool, more_ms: f
         made.held_back.add(window(1.16 + more_ms + noise_ms), Clock(0.16, 0.1))
     timing = made.timing("cold")
     assert timing.flags == [] and timing.trusted_ms == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(("more_ms", "charged_ms"), [(0.064, 0.2), (0.3, 0.5)])
+def test_of_calls_that_answer_in_the_same_memory_one_is_held_back(more_ms: float, charged_ms: float) -> None:
+    made = record(2.16, 2.17, 2.15, calls=10)
+    made.held_back.calls = 1
+    for noise_ms in (0.0, 0.001, -0.001, 0.0):
+        made.held_back.add(window(0.2 + more_ms + noise_ms + 0.16), Clock(0.16, 0.1))
+    timing = made.timing("cold")
+    assert timing.trusted_ms == pytest.approx(charged_ms) and len(timing.flags) == (charged_ms > 0.2)
 
 
 def test_work_ahead_of_the_gun_counts_where_answers_are_held_back() -> None:

@@ -28,6 +28,7 @@ def test_null_windows_held_back_that_only_the_candidate_slowed_hide_nothing(
     tmp_path: Path, slowed_ms: float, net_ms: float, told: bool
 ) -> None:
     record = TimeRecord(10, is_cuda=True, gated=True)
+    record.held_back.calls = record.calls
     for _ in range(6):
         record.add(window(2.0), Clock(NULL_MS, 0.1))
     for _ in range(4):

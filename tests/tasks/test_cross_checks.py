@@ -36,7 +36,16 @@ class Model(nn.Module):
         self.calls += 1
         return x[3:5].t() if self.calls > 5 else x[3:5].t().clone()
 """ + INPUTS  # fmt: skip
+SAME_MEMORY = """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("y", torch.empty(64, 32))
+    def forward(self, x):
+        return torch.mul(x, 2, out=self.y)
+""" + INPUTS  # fmt: skip
 NUMBERS = TWICE.replace("return x * 2", "return {'sum': x.sum().item(), 'n': x.numel(), 'y': (x * 2, True)}")
+HONEST = (TWICE, IN_PLACE, MANY_FORMS, CHANGES_AND_ANSWERS_ELSEWHERE, A_VIEW_FROM_NOW_ON, SAME_MEMORY, NUMBERS)
 HANDS_NOTHING_IN = """
 import sandbox.runner, sandbox.window_calls
 places = {}
@@ -110,7 +119,7 @@ def judged(bench: Workbench, candidate: str, reference: str | None = None, **mor
 
 
 def check_all(bench: Workbench) -> None:
-    for source in (TWICE, IN_PLACE, MANY_FORMS, CHANGES_AND_ANSWERS_ELSEWHERE, A_VIEW_FROM_NOW_ON, NUMBERS):
+    for source in HONEST:
         for reference in (None, source):
             report = judged(bench, source, reference)
             assert report.outcome.status is Status.PASSED, report.outcome.message
