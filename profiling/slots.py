@@ -165,11 +165,18 @@ class Slots:
 
     def read(self, snapshot: torch.Tensor) -> list[list[torch.Tensor]]:
         """Each call's outputs out of a private snapshot of the output region."""
-        if not self.outputs:
-            return [[] for _ in range(self.calls)]
-        # One view of all calls, which lie equally far from each other, in place of several for each.
+        stacks = self.read_stacked(snapshot)
+        return [[stack[call] for stack in stacks] for call in range(self.calls)]
+
+    def read_stacked(self, snapshot: torch.Tensor) -> list[torch.Tensor]:
+        """Each output of all calls, which lie equally far from each other, as one view, [calls, *shape]."""
         refs = [ref.at(ref.offset - self.inputs_end).times(self.calls, self._output_stride) for ref in self.outputs]
-        return [list(call) for call in zip(*(view(snapshot, ref).unbind() for ref in refs), strict=True)]
+        return [view(snapshot, ref) for ref in refs]
+
+    def stacked_arguments(self, memory: torch.Tensor) -> list[torch.Tensor]:
+        """Each of the arguments' tensors, of all calls as one view, of what lies in an arena now."""
+        refs = values.leaves(self.args, TensorRef)
+        return [view(memory, ref.times(self.calls, self._stride(ref))) for ref in refs]
 
     def _moved(self, value: Any, call: int) -> Any:
         """Where a call has what the first one has there."""
