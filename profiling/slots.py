@@ -118,13 +118,13 @@ class Slots:
             memory[: self.inputs_end].copy_(noise)
         memory[self.inputs_end : self.size].copy_(self.image[self.inputs_end :])
 
-    def lies_at(self, number: int, form: TensorRef, memory: torch.Tensor) -> list[torch.Tensor] | None:
-        """In every call, what lies there in the memory of its tensor of that number; None where no such thing can."""
+    def lies_at(self, number: int, form: TensorRef, memory: torch.Tensor) -> torch.Tensor | None:
+        """What lies there in the memory of each call's tensor of that number, [calls, ...]; None where none can."""
         refs = values.leaves(self.args, TensorRef)
         if number >= len(refs) or form.offset + form.span > refs[number].span or form.offset % ITEM_BYTES[form.dtype]:
             return None
         first = form.at(refs[number].offset + form.offset)
-        return list(view(memory, first.times(self.calls, self._stride(first))).unbind())
+        return view(memory, first.times(self.calls, self._stride(first)))
 
     def fill_alike(self, args: list[Any]) -> None:
         """Writes the same arguments into every call's slot."""

@@ -21,9 +21,8 @@ from profiling.window import HeldBack, Window
 from sandbox.replies import ArgumentView
 from tasks.alone import OtherNulls
 from tasks.shooting import Shooting
-from validation.bits import differ
-from validation.call_comparison import merge
-from validation.comparison import compare_calls
+from validation.bits import differing
+from validation.comparison import BATCH, compare_stacked
 
 RESERVE_S = 1.0
 FEWEST, MOST = 4, 24
@@ -156,8 +155,8 @@ class CrossChecks:
         return window
 
     def _agree(self, layout: Slots, one: Window, other: Window) -> bool:
-        pairs = list(zip(layout.read(one.snapshot), layout.read(other.snapshot), strict=True))
-        return merge(compare_calls(pairs, self._rounds.tolerance)).passed
+        ones, others = (layout.read_stacked(window.snapshot) for window in (one, other))
+        return all(call.passed for call in compare_stacked(ones, others, self._rounds.tolerance))
 
     def _shoot(self, slots: dict[str, Slots], hold: HeldBack) -> Window:
         """A window held back. What was handed in out of overwritten inputs is what lay there when the calls were over.
@@ -168,14 +167,14 @@ class CrossChecks:
         window = self._shooting.shoot(self._candidate, slots, self._record, held_back=hold)
         if window.overwritten is None:
             return window
-        handed_in = layout.read(window.snapshot)
+        handed_in = layout.read_stacked(window.snapshot)
         for place, view in self._told.items():
             before, after = (
                 layout.lies_at(view.leaf, view.form, memory)
                 for memory in (window.overwritten.before, window.overwritten.after)
             )
             if before is not None and after is not None:
-                _restore([outputs[place] for outputs in handed_in], before, after)
+                _restore(handed_in[place], before, after)
         return replace(window, overwritten=None)  # Which takes as much memory as the inputs, twice.
 
     def _hold(self, slots: dict[str, Slots]) -> HeldBack | None:
@@ -189,18 +188,17 @@ class CrossChecks:
         return {place: view for place, view in enumerate(views) if view is not None}
 
 
-def _restore(answers: list[torch.Tensor], before: list[torch.Tensor], after: list[torch.Tensor]) -> None:
-    """Of each call: an answer that is what lies in memory `after` is now what lay there `before`.
+def _restore(answers: torch.Tensor, before: torch.Tensor, after: torch.Tensor) -> None:
+    """Of each call, [calls, ...]: an answer that is what lies in memory `after` is now what lay there `before`.
 
     As it stands there, or as a lazy view reads it (`conj`, the imaginary part of one).
     """
     reads: list[Callable[[torch.Tensor], torch.Tensor]] = [torch.Tensor.detach]
-    if answers[0].is_complex():
+    if answers.is_complex():
         reads.append(torch.conj_physical)
-    if answers[0].dtype in PARTS:
+    if answers.dtype in PARTS:
         reads.append(torch.neg)
     for read in reads:
-        unlike = torch.stack([differ(read(one), answer) for one, answer in zip(after, answers, strict=True)]).tolist()
-        for answer, was, left in zip(answers, before, unlike, strict=True):
-            if not left:
-                answer.copy_(read(was))
+        for call, unlike in enumerate(differing(read(after), answers, BATCH).tolist()):
+            if not unlike:
+                answers[call].copy_(read(before[call]))

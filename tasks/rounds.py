@@ -20,8 +20,8 @@ from tasks.conduct import check_guards, check_inputs, check_written, never_writt
 from tasks.contender import Contender
 from tasks.trial_inputs import Arguments, TrialInputs
 from tasks.workbench import Workbench
-from validation.call_comparison import CallComparison, Tally, merge
-from validation.comparison import compare_calls
+from validation.call_comparison import CallComparison, Tally
+from validation.comparison import compare_stacked
 from validation.integrity import weak_reference
 from validation.mismatch_map import mismatch_map
 from validation.order import other_order
@@ -163,18 +163,18 @@ class Rounds:
         known = all(window.inputs_changed is not None for window in windows.values())
         if known and windows[reference.role].inputs_changed and not self._changes_otherwise:
             self._changes_otherwise = self._left_otherwise(slots)
-        expected, actual = (slots[c.role].read(windows[c.role].snapshot) for c in (reference, candidate))
-        calls = list(zip(expected, actual, strict=True))
-        found = compare_calls(calls, self.tolerance)
+        expected, actual = (slots[c.role].read_stacked(windows[c.role].snapshot) for c in (reference, candidate))
+        found = compare_stacked(expected, actual, self.tolerance)
         self._compared.add(found)
-        wrong = next((call for call, said in zip(calls, found, strict=True) if not said.passed), None)
-        if wrong is not None and self._where is None:
-            self._where = mismatch_map(*wrong, self.tolerance)
+        first = next((call for call, said in enumerate(found) if not said.passed), None)
+        if first is not None and self._where is None:
+            wanted, given = ([stack[first] for stack in outputs] for outputs in (expected, actual))
+            self._where = mismatch_map(wanted, given, self.tolerance)
             self._hint = (
                 self._hint
-                or never_written(candidate, wrong[1])
-                or other_order(*wrong, self.tolerance)
-                or tied(*wrong)
+                or never_written(candidate, given)
+                or other_order(wanted, given, self.tolerance)
+                or tied(wanted, given)
                 or advice
                 or self._advice
             )
@@ -258,18 +258,15 @@ class Rounds:
         arenas = [c.session.arena for c in self.contenders if c.session is not None and c.session.arena is not None]
         if len(arenas) < len(layouts) or not layouts[1].takes_as(layouts[0]):
             return False
-        left = [
-            [leaves(layout.arguments(call, arena.bytes), torch.Tensor) for call in range(layout.calls)]
-            for layout, arena in zip(layouts, arenas, strict=True)
-        ]
-        return not all(call.passed for call in compare_calls(list(zip(*left, strict=True)), self.tolerance))
+        ours, theirs = (layout.stacked_arguments(arena.bytes) for layout, arena in zip(layouts, arenas, strict=True))
+        return not all(call.passed for call in compare_stacked(ours, theirs, self.tolerance))
 
     def _doubt_reference(self, slots: Slots, first: Window) -> None:
         """Whether the reference agrees with itself: no kernel can agree with one that answers at random."""
         slots.seed += 1
         again = self.shoot(self.contenders[0], {self.contenders[0].role: slots})
-        pairs = list(zip(slots.read(first.snapshot), slots.read(again.snapshot), strict=True))
-        if not merge(compare_calls(pairs, self.tolerance)).passed:
+        one, other = (slots.read_stacked(window.snapshot) for window in (first, again))
+        if not all(call.passed for call in compare_stacked(one, other, self.tolerance)):
             self._hint = RANDOM_REFERENCE
             self._note_comparison()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -47,12 +48,27 @@ def identical(one: torch.Tensor, other: torch.Tensor) -> bool:
     return all(torch.equal(a, b) for _, a, b in _equality_pieces(one, other))
 
 
-def differ(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Whether two of one dtype and shape are not identical: a bool on their device, which nobody has waited for."""
+def differing(one: torch.Tensor, other: torch.Tensor, limit: int) -> torch.Tensor:
+    """In which rows two stacks of one dtype and shape, [rows, *shape], are not identical: bools on their device.
+
+    On a GPU nobody has waited for them. Short rows are looked at together, up to `limit` elements.
+    """
+    size = max(1, limit // max(1, math.prod(one.shape[1:])))
+    pairs = zip(torch.split(bits(one), size), torch.split(bits(other), size), strict=True)
+    return torch.cat([(_differing_rows if len(a) > 1 else _differing_row)(a, b) for a, b in pairs])
+
+
+def _differing_rows(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    if one.is_cpu and torch.equal(one, other):  # Makes no mask.
+        return torch.zeros(len(one), dtype=torch.bool)
+    return (one != other).reshape(len(one), math.prod(one.shape[1:])).any(dim=-1)
+
+
+def _differing_row(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    if one.is_cpu:  # No mask either, and no further than to the first difference.
+        return torch.tensor([not identical(one, other)])
     found = [(a != b).any() for _, a, b in _equality_pieces(one, other)]
-    if not found:
-        return torch.zeros((), dtype=torch.bool, device=one.device)
-    return torch.stack(found).any() if len(found) > 1 else found[0]
+    return torch.stack(found).any(dim=0, keepdim=True) if found else torch.zeros(1, dtype=torch.bool, device=one.device)
 
 
 def _equality_pieces(one: torch.Tensor, other: torch.Tensor) -> Iterator[tuple[int, torch.Tensor, torch.Tensor]]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from dataclasses import dataclass
+from operator import mul
 from typing import Any
 
 from domain.result import Comparison
@@ -50,7 +52,7 @@ class Tally:
         if calls:
             self._total = joined(calls if self._total is None else [self._total, *calls])
             self._calls += len(calls)
-            self._right += sum(call.passed for call in calls)
+            self._right += sum([call.passed for call in calls])
 
     @property
     def comparison(self) -> Comparison:
@@ -90,24 +92,29 @@ def merge(calls: list[CallComparison]) -> Comparison:
 
 
 def joined(parts: list[CallComparison]) -> CallComparison:
-    """Several outputs or several calls as one."""
-    ratios = [part.relative_rms_error for part in parts]
-    first = next((part for part in parts if not part.passed), parts[0])
+    """Several outputs or several calls as one. What is there many times, as of equal calls, is looked at once."""
+    if len(parts) == 1:
+        return parts[0]
+    times = Counter(map(id, parts))
+    each = list({id(part): part for part in parts}.values())
+    counts = [times[id(part)] for part in each]
+    ratios = [part.relative_rms_error for part in each]
+    first = next((part for part in each if not part.passed), each[0])
     return CallComparison(
         parts[0].tolerance,
-        sum(part.element_count for part in parts),
-        mismatch_count=sum(part.mismatch_count for part in parts),
-        nonfinite_count=sum(part.nonfinite_count for part in parts),
-        strict_mismatch_count=sum(part.strict_mismatch_count for part in parts),
+        sum(map(mul, counts, [part.element_count for part in each])),
+        mismatch_count=sum(map(mul, counts, [part.mismatch_count for part in each])),
+        nonfinite_count=sum(map(mul, counts, [part.nonfinite_count for part in each])),
+        strict_mismatch_count=sum(map(mul, counts, [part.strict_mismatch_count for part in each])),
         strict_tolerance=Tolerance(
-            max(part.strict_tolerance.atol for part in parts), max(part.strict_tolerance.rtol for part in parts)
+            max(part.strict_tolerance.atol for part in each), max(part.strict_tolerance.rtol for part in each)
         ),
-        max_abs_diff=max(part.max_abs_diff for part in parts),
-        max_rel_diff=max(part.max_rel_diff for part in parts),
-        sum_abs_diff=finite(sum(part.sum_abs_diff for part in parts)),
+        max_abs_diff=max(part.max_abs_diff for part in each),
+        max_rel_diff=max(part.max_rel_diff for part in each),
+        sum_abs_diff=finite(sum(map(mul, counts, [part.sum_abs_diff for part in each]))),
         relative_rms_error=None if None in ratios else max(ratio for ratio in ratios if ratio is not None),
         first_mismatch=first.first_mismatch,
-        fault=next((part.fault for part in parts if part.fault), None),
+        fault=next((part.fault for part in each if part.fault), None),
     )
 
 

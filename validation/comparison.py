@@ -8,114 +8,70 @@ by part. Integers and bools are exact. Extra memory stays under 640 MiB whatever
 from __future__ import annotations
 
 import math
-from itertools import groupby
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
-from validation.bits import bits, differ, identical, pieces
+from validation.bits import differing, pieces
 from validation.call_comparison import CallComparison, finite, joined, merge
-from validation.elements import measures
+from validation.elements import measures, plain
 from validation.tolerance import Tolerance, applied, strict
 
-__all__ = ["CallComparison", "compare", "compare_calls", "merge"]
+__all__ = ["CallComparison", "compare", "compare_stacked", "merge"]
 
 PIECE = 1 << 22
-"""Elements compared at a time, half as many complex ones: under 128 bytes of temporaries for each."""
+"""Elements of one call compared at a time, half as many complex ones: under 128 bytes of temporaries for each."""
 BATCH = 1 << 23
-"""Elements of several calls' tensors compared at a time, half as many complex ones: what is launched for them
-costs more than what it does."""
-CPU_BATCH = 1 << 18
-"""The same on the CPU, where nothing is launched: temporaries of 2 MiB stay in its caches (docs/measurements.md)."""
-SMALL = 1 << 19
-"""Elements at most of an output that shares a look for equal bits with others of its size on a GPU: one at each costs
-more than it saves."""
-CPU_SMALL = 1 << 14
-"""The same on the CPU, where stacking them is two passes more."""
+"""Elements of several calls compared at a time, half as many complex ones: what is launched for them costs more than
+what it does."""
+CPU_BATCH = 1 << 16
+"""The same on the CPU, where nothing is launched: temporaries of 512 KiB stay in its caches (docs/measurements.md)."""
 
-Call = tuple[list[torch.Tensor], list[torch.Tensor]]
-"""Expected and actual outputs."""
+Rows = list[tuple[int, list[float]]]
+"""The measures of an output of a call, in pieces: where each begins, flat, and what was measured."""
 
 
 def compare(expected: list[torch.Tensor], actual: list[torch.Tensor], tolerance: Tolerance) -> CallComparison:
     """Compares one call's outputs, in order. Never raises for what the kernel gave: a wrong shape is a wrong answer."""
-    return compare_calls([(expected, actual)], tolerance)[0]
+    want, got = ([tensor.unsqueeze(0) for tensor in tensors] for tensors in (expected, actual))
+    return compare_stacked(want, got, tolerance)[0]
 
 
-def compare_calls(calls: list[Call], requested: Tolerance) -> list[CallComparison]:
-    """Compares each call's (expected, actual) outputs; what `compare` says of each, in far less time for small outputs.
+def compare_stacked(
+    expected: list[torch.Tensor], actual: list[torch.Tensor], requested: Tolerance
+) -> list[CallComparison]:
+    """Compares calls of one form; each tensor is one output of all of them, [calls, *shape], strided as it may lie.
 
-    Outputs are looked at for equal bits first, which is one pass in place of fifty. On a GPU the rest is some fifty
-    launches, whatever the size: calls of one form share them.
+    What `compare` says of each, in far less time for small outputs. They are looked at for equal bits first, which is
+    one pass in place of fifty; on a GPU the rest is some fifty launches, whatever the size, which the calls share. The
+    device is waited for twice: once all is looked at, once all is measured. No outputs at all are those of one call.
     """
-    plain = [(_plain_tensors(expected), _plain_tensors(actual)) for expected, actual in calls]
-    found: list[CallComparison] = []
-    for fault, same_form in groupby(plain, key=_form):
-        together = list(same_form)
-        if isinstance(fault, str):
-            found += [_faulty(call, fault, requested) for call in together]
-            continue
-        found += _of_one_form(together, requested)
+    stacks = [*expected, *actual]
+    calls = len(stacks[0]) if stacks else 1
+    if fault := _fault(expected, actual):
+        return [_faulty(expected, fault, requested)] * calls
+    pairs = [(plain(want), plain(got)) for want, got in zip(expected, actual, strict=True)]
+    unlike = torch.stack([differing(want, got, _batch(want)) for want, got in pairs]).tolist()
+    equal = [_equal(want, requested) for want, _ in pairs]
+    found = [joined(equal)] * calls
+    rows = _measured(pairs, unlike, requested)
+    for call in {call for _, call in rows}:
+        parts = list(equal)
+        for index, (want, got) in enumerate(zip(expected, actual, strict=True)):
+            if unlike[index][call]:
+                parts[index] = _summary(index, call, want, got, requested, rows[index, call])
+        found[call] = joined(parts)
     return found
 
 
-def _of_one_form(calls: list[Call], requested: Tolerance) -> list[CallComparison]:
-    largest = max(tensor.numel() * (1 + tensor.is_complex()) for tensor in calls[0][0])
-    on_cpu = calls[0][0][0].is_cpu
-    size = max(1, (CPU_BATCH if on_cpu else BATCH) // max(1, largest))
-    small = largest <= (CPU_SMALL if on_cpu else SMALL)
-    alike = _small_alike(calls, size) if small and len(calls) > 1 else _alike(calls)
-    unlike = [number for number, outputs in enumerate(alike) if not all(outputs)]
-    found: dict[int, CallComparison] = {}
-    for first in range(0, len(unlike), size):
-        numbers = unlike[first : first + size]
-        judged = _batch([calls[number] for number in numbers], [alike[number] for number in numbers], requested)
-        found.update(zip(numbers, judged, strict=True))
-    equal = joined([_equal(want, requested) for want in calls[0][0]])
-    return [found.get(number, equal) for number in range(len(calls))]
+def _batch(stack: torch.Tensor) -> int:
+    return (CPU_BATCH if stack.is_cpu else BATCH) // (1 + stack.is_complex())
 
 
-def _alike(calls: list[Call]) -> list[list[bool]]:
-    """Of each call's outputs, which have the same bits. On a GPU all are asked, then all waited for."""
-    pairs = [list(zip(*call, strict=True)) for call in calls]
-    if calls[0][0][0].is_cpu:
-        return [[identical(want, got) for want, got in outputs] for outputs in pairs]
-    differing = torch.stack([differ(want, got) for outputs in pairs for want, got in outputs])
-    return [[not each for each in outputs] for outputs in differing.view(len(calls), -1).tolist()]
-
-
-def _small_alike(calls: list[Call], size: int) -> list[list[bool]]:
-    """The same of small outputs, `size` calls at a time; that none is known to be where the first call's differ.
-
-    Who rounds differently does so in every call: a look at all of them would be in vain.
-    """
-    outputs = range(len(calls[0][0]))
-    empty = [not want.numel() for want in calls[0][0]]
-    if not all(identical(want, got) for want, got in zip(*calls[0], strict=True)):
-        return [empty] * len(calls)
-    alike: list[list[bool]] = []
-    for first in range(0, len(calls), size):
-        some = calls[first : first + size]
-        # One output after the other: `size` bounds what the stacks of one take.
-        rows = (_stacked([(expected[index], actual[index]) for expected, actual in some]) for index in outputs)
-        differing = torch.stack([(want != got).any(dim=-1) for want, got in rows], dim=-1)
-        alike += [[not each for each in one] for one in differing.tolist()]
-    return alike
-
-
-def _form(call: Call) -> str | tuple[tuple[torch.Size, torch.dtype, torch.device], ...]:
-    """What is wrong with the form of the outputs, as a sentence; else the form, so that equal ones go together."""
-    return _fault(*call) or tuple((tensor.shape, tensor.dtype, tensor.device) for tensor in call[0])
-
-
-def _faulty(call: Call, fault: str, requested: Tolerance) -> CallComparison:
-    count = sum(tensor.numel() for tensor in call[0])
+def _faulty(expected: list[torch.Tensor], fault: str, requested: Tolerance) -> CallComparison:
+    count = sum(stack[0].numel() for stack in expected)
     return CallComparison(requested, count, count, strict_mismatch_count=count, relative_rms_error=None, fault=fault)
-
-
-def _plain_tensors(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Without gradients, and with the conjugations and negations done that torch only notes on a view."""
-    return [tensor.detach().resolve_conj().resolve_neg() for tensor in tensors]
 
 
 def _fault(expected: list[torch.Tensor], actual: list[torch.Tensor]) -> str | None:
@@ -125,7 +81,8 @@ def _fault(expected: list[torch.Tensor], actual: list[torch.Tensor]) -> str | No
         return "There are no outputs to compare: return a tensor, or mark an argument as output"
     for index, (want, got) in enumerate(zip(expected, actual, strict=True)):
         if want.shape != got.shape:
-            return f"Shape mismatch in output {index}: expected shape {list(want.shape)}, got {list(got.shape)}"
+            shapes = f"expected shape {list(want.shape[1:])}, got {list(got.shape[1:])}"
+            return f"Shape mismatch in output {index}: {shapes}"
         if want.dtype != got.dtype:
             return f"Output {index} has the wrong dtype: expected dtype {want.dtype}, got {got.dtype}"
         if want.device != got.device:
@@ -133,75 +90,75 @@ def _fault(expected: list[torch.Tensor], actual: list[torch.Tensor]) -> str | No
     return None
 
 
-def _batch(calls: list[Call], alike: list[list[bool]], requested: Tolerance) -> list[CallComparison]:
-    """Calls of one form, together small enough to be one piece, or one call of any size."""
-    parts: list[list[CallComparison]] = [[] for _ in calls]
-    for index in range(len(calls[0][0])):
-        pairs = [(expected[index], actual[index]) for expected, actual in calls]
-        unlike = [pair for pair, same in zip(pairs, alike, strict=True) if not same[index]]
-        rows = iter(_rows(unlike, requested) if len(calls) > 1 and unlike else ())
-        for part, pair, same in zip(parts, pairs, alike, strict=True):
-            if same[index]:
-                part.append(_equal(pair[0], requested))
-            elif len(calls) == 1:
-                part.append(_output(index, *pair, requested))
-            else:
-                part.append(_summary(index, *pair, requested, [0], [next(rows)]))
-    return [joined(part) for part in parts]
+def _measured(
+    pairs: list[tuple[torch.Tensor, torch.Tensor]], unlike: list[list[bool]], requested: Tolerance
+) -> dict[tuple[int, int], Rows]:
+    """The measures of each (output, call) that has other bits on both sides."""
+    places, measured = [], []
+    for index, (want, got) in enumerate(pairs):
+        tolerance, tight = applied(want.dtype, requested), strict(want.dtype)
+        for calls, start, ours, theirs in _sections(want, got, unlike[index]):
+            places += [(index, call, start) for call in calls]
+            measured.append(measures(ours, theirs, tolerance, tight))
+    found: dict[tuple[int, int], Rows] = {}
+    for (index, call, start), row in zip(places, torch.cat(measured).tolist() if measured else (), strict=True):
+        if unlike[index][call]:
+            found.setdefault((index, call), []).append((start, row))
+    return found
 
 
-def _rows(pairs: list[tuple[torch.Tensor, torch.Tensor]], requested: Tolerance) -> list[list[float]]:
-    """The measures of each pair, none of them alike."""
-    dtype = pairs[0][0].dtype
-    want, got = (rows.view(dtype) for rows in _stacked(pairs))
-    measured: list[list[float]] = measures(want, got, applied(dtype, requested), strict(dtype)).tolist()
-    return measured
+def _sections(
+    want: torch.Tensor, got: torch.Tensor, unlike: list[bool]
+) -> Iterator[tuple[range, int, torch.Tensor, torch.Tensor]]:
+    """What is measured at a time: whose calls' rows, where in a call they begin, and the rows of both sides.
+
+    Rows that are alike may lie between others: to leave them out would take a copy.
+    """
+    size = max(1, _batch(want) // max(1, want[0].numel()))
+    for first in range(0, len(want), size):
+        numbers = [call for call in range(first, min(first + size, len(want))) if unlike[call]]
+        if not numbers:
+            continue
+        calls = range(numbers[0], numbers[-1] + 1)
+        if len(calls) > 1:
+            ours, theirs = (stack[calls.start : calls.stop].reshape(len(calls), -1) for stack in (want, got))
+            yield calls, 0, ours, theirs
+            continue
+        for start, one, other in pieces(want[calls[0]], got[calls[0]], PIECE // (1 + want.is_complex())):
+            yield calls, start, one.unsqueeze(0), other.unsqueeze(0)
 
 
-def _stacked(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> tuple[torch.Tensor, torch.Tensor]:
-    """The bits of each side's tensors, [pairs, elements]."""
-    want, got = (torch.stack([bits(tensor).reshape(-1) for tensor in tensors]) for tensors in zip(*pairs, strict=True))
-    return want, got
-
-
-def _output(index: int, expected: torch.Tensor, actual: torch.Tensor, requested: Tolerance) -> CallComparison:
-    tolerance, tight = applied(expected.dtype, requested), strict(expected.dtype)
-    starts, measured = [], []
-    for start, want, got in pieces(expected, actual, PIECE // (1 + expected.is_complex())):
-        starts.append(start)
-        measured.append(measures(want.unsqueeze(0), got.unsqueeze(0), tolerance, tight))
-    rows = torch.cat(measured).tolist()  # The one synchronisation with the device.
-    return _summary(index, expected, actual, requested, starts, rows)
-
-
-def _equal(expected: torch.Tensor, requested: Tolerance) -> CallComparison:
-    return CallComparison(requested, expected.numel(), strict_tolerance=strict(expected.dtype))
+def _equal(stack: torch.Tensor, requested: Tolerance) -> CallComparison:
+    return CallComparison(requested, stack[0].numel(), strict_tolerance=strict(stack.dtype))
 
 
 def _summary(
-    index: int,
-    expected: torch.Tensor,
-    actual: torch.Tensor,
-    requested: Tolerance,
-    starts: list[int],
-    rows: list[list[float]],
+    index: int, call: int, expected: torch.Tensor, actual: torch.Tensor, requested: Tolerance, rows: Rows
 ) -> CallComparison:
-    """One output from the measures of its pieces."""
-    columns = list(zip(*rows, strict=True))
-    first = next((int(start + row[-1]) for start, row in zip(starts, rows, strict=True) if row[0]), None)
+    """One output of a call from the measures of its pieces."""
+    wrong, nonfinite, strictly_wrong, largest, relative, total, squares, sizes, _ = (
+        rows[0][1] if len(rows) == 1 else _together([row for _, row in rows])
+    )
+    first = next((int(start + row[-1]) for start, row in rows if row[0]), None)
     return CallComparison(
         requested,
-        expected.numel(),
-        mismatch_count=int(sum(columns[0])),
-        nonfinite_count=int(sum(columns[1])),
-        strict_mismatch_count=int(sum(columns[2])),
+        expected.numel() // len(expected),
+        mismatch_count=int(wrong),
+        nonfinite_count=int(nonfinite),
+        strict_mismatch_count=int(strictly_wrong),
         strict_tolerance=strict(expected.dtype),
-        max_abs_diff=max(columns[3]),
-        max_rel_diff=max(columns[4]),
-        sum_abs_diff=finite(sum(columns[5])),
-        relative_rms_error=_ratio(sum(columns[6]), sum(columns[7])),
-        first_mismatch=None if first is None else described(index, first, expected, actual),
+        max_abs_diff=largest,
+        max_rel_diff=relative,
+        sum_abs_diff=finite(total),
+        relative_rms_error=_ratio(squares, sizes),
+        first_mismatch=None if first is None else described(index, first, expected[call], actual[call]),
     )
+
+
+def _together(rows: list[list[float]]) -> list[float]:
+    """The measures of pieces as those of one, but for the last: a place in one of them."""
+    columns = list(zip(*rows, strict=True))
+    return [(max if index in (3, 4) else sum)(column) for index, column in enumerate(columns)]
 
 
 def described(output: int, flat: int, expected: torch.Tensor, actual: torch.Tensor) -> dict[str, Any]:

@@ -9,52 +9,67 @@ import torch
 from validation.tolerance import Tolerance
 
 
+def plain(tensor: torch.Tensor) -> torch.Tensor:
+    """As it is measured: without gradients, with the conjugations and negations done that torch only notes on a view.
+
+    Of bools their bytes: poison is neither true nor false, and a copy of bools would make it true.
+    """
+    tensor = tensor.detach().resolve_conj().resolve_neg()
+    return tensor.view(torch.uint8) if tensor.dtype is torch.bool else tensor
+
+
 def measures(expected: torch.Tensor, actual: torch.Tensor, tolerance: Tolerance, tight: Tolerance) -> torch.Tensor:
-    """Nine float64 numbers, [rows, 9], about each row of two [rows, n] tensors, on their device.
+    """Nine float64 numbers, [rows, 9], about each row of two plain [rows, n] tensors, on their device.
 
     How many elements are wrong, are wrong with a NaN or infinity on a side, are wrong under `tight`; the largest
     absolute and the largest relative difference; the sums of the absolute difference, of its square and of the square
     of expected; the position of the first wrong element (0 when none is).
     """
-    same, finite, difference, size = compared = _compared(expected, actual)
-    wrong = _wrong(compared, tolerance)
-    strictly_wrong = ~(same | (finite & (difference <= tight.atol + tight.rtol * size)))
-    difference = torch.where(finite, difference, 0.0).clamp_(max=sys.float_info.max)
-    relative = torch.where(finite & (size > 0), difference / size, 0.0).clamp_(max=sys.float_info.max)
-    size = torch.where(finite, size, 0.0)
+    compared = _compared(expected, actual)
+    _, finite, difference, size = compared
+    sizes = size.square().sum(dim=-1)
+    wrong = _wrong(compared, sizes, tolerance)
+    strictly_wrong = _wrong(compared, sizes, tight)
+    relative = (difference / size).masked_fill_(size == 0, 0.0).clamp_(max=sys.float_info.max)
+    difference.masked_fill_(~finite, 0.0).clamp_(max=sys.float_info.max)
     numbers = (
-        wrong.sum(dim=-1),
-        (wrong & ~finite).sum(dim=-1),
-        strictly_wrong.sum(dim=-1),
+        _count(wrong),
+        _count(wrong & ~finite),
+        _count(strictly_wrong),
         difference.amax(dim=-1),
         relative.amax(dim=-1),
         difference.sum(dim=-1),
         difference.square_().sum(dim=-1),
-        size.square_().sum(dim=-1),
-        wrong.to(torch.uint8).argmax(dim=-1),
+        sizes,
+        wrong.view(torch.uint8).argmax(dim=-1),
     )
     return torch.stack([number.to(torch.float64) for number in numbers], dim=-1)
 
 
 def wrong_elements(expected: torch.Tensor, actual: torch.Tensor, tolerance: Tolerance) -> torch.Tensor:
     """Which elements of the rows `measures` counts as wrong: a mask of their shape."""
-    return _wrong(_compared(expected, actual), tolerance)
+    compared = _compared(expected, actual)
+    return _wrong(compared, compared[-1].square().sum(dim=-1), tolerance)
 
 
-def _wrong(compared: _Compared, tolerance: Tolerance) -> torch.Tensor:
+def _wrong(compared: _Compared, sizes: torch.Tensor, tolerance: Tolerance) -> torch.Tensor:
+    """`sizes`: the sum of each row's squared sizes."""
     same, finite, difference, size = compared
-    scale = torch.maximum(size, _root_mean_square(size, finite)) if tolerance.of_scale else size
-    return ~(same | (finite & (difference <= tolerance.atol + tolerance.rtol * scale)))
-
-
-def _root_mean_square(size: torch.Tensor, finite: torch.Tensor) -> torch.Tensor:
-    """Of each row's finite elements, as a column; 0 where float64 cannot hold their squares: no scale excuses any."""
-    squares = torch.where(finite, size, 0.0).square_().sum(dim=-1, keepdim=True)
-    return squares.div_(finite.sum(dim=-1, keepdim=True).clamp(min=1)).sqrt_().nan_to_num_(posinf=0.0)
+    if tolerance.of_scale:
+        # 0 where float64 cannot hold the squares: no scale excuses any.
+        mean = sizes / _count(finite).clamp_(min=1)
+        limit = torch.maximum(size, mean.sqrt_().nan_to_num_(posinf=0.0).unsqueeze(-1)).mul_(tolerance.rtol)
+    else:
+        limit = size * tolerance.rtol
+    close = difference <= limit.add_(tolerance.atol)
+    return close.logical_and_(finite).logical_or_(same).logical_not_()
 
 
 _Compared = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
-"""Equal, both finite, |actual - expected| and |expected|, of each element; the differences as float64."""
+"""Equal, both finite, |actual - expected| and |expected|, 0 where one is not finite, of each element; both as float64.
+
+The difference is NaN or infinite where one is not finite.
+"""
 
 
 def _compared(expected: torch.Tensor, actual: torch.Tensor) -> _Compared:
@@ -64,19 +79,21 @@ def _compared(expected: torch.Tensor, actual: torch.Tensor) -> _Compared:
 
 def _floating(expected: torch.Tensor, actual: torch.Tensor) -> _Compared:
     want, got = _parts(expected), _parts(actual)
-    same = ((want == got) | (want.isnan() & got.isnan())).all(dim=0)
-    finite = (want.isfinite() & got.isfinite()).all(dim=0)
-    difference = got.sub_(want)
+    same = (want == got).logical_or_(want.isnan().logical_and_(got.isnan()))
+    finite = (want * 0.0) == (got * 0.0)  # Of NaN and infinity it is NaN: fewer passes than isfinite.
+    got.sub_(want)
     if want.shape[0] == 1:
-        return same, finite, difference[0].abs_(), want[0].abs_()
-    return same, finite, torch.hypot(*difference), torch.hypot(*want)
+        same, finite, difference, size = same[0], finite[0], got[0].abs_(), want[0].abs_()
+    else:
+        same, finite, difference, size = same.all(dim=0), finite.all(dim=0), torch.hypot(*got), torch.hypot(*want)
+    return same, finite, difference, size.masked_fill_(~finite, 0.0)
 
 
 def _parts(tensor: torch.Tensor) -> torch.Tensor:
     """Float64 with a leading dimension: 1 of real elements, 2 of complex ones; always a copy."""
     if tensor.is_complex():
         return torch.stack([tensor.real.to(torch.float64), tensor.imag.to(torch.float64)])
-    return tensor.to(torch.float64, copy=True).unsqueeze(0)
+    return tensor.to(torch.float64, copy=True, memory_format=torch.contiguous_format).unsqueeze(0)
 
 
 def _integral(expected: torch.Tensor, actual: torch.Tensor) -> _Compared:
@@ -93,9 +110,12 @@ def _unsigned(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _int64(tensor: torch.Tensor) -> torch.Tensor:
-    """Integers in the same order, uint64 shifted down by 2**63; a bool as its byte, so that poison is not true."""
-    if tensor.dtype is torch.bool:
-        tensor = tensor.view(torch.uint8)
+    """Integers in the same order, uint64 shifted down by 2**63."""
     if tensor.dtype is torch.uint64:
         return tensor.view(torch.int64) ^ torch.iinfo(torch.int64).min
     return tensor.to(torch.int64)
+
+
+def _count(mask: torch.Tensor) -> torch.Tensor:
+    """How many of each row: of bytes, as the CPU sums a bool only once it has an int64 of each."""
+    return mask.view(torch.int8).sum(dim=-1, dtype=torch.int32)

@@ -12,7 +12,7 @@ import torch
 
 from validation.bits import pieces
 from validation.comparison import PIECE
-from validation.elements import wrong_elements
+from validation.elements import plain, wrong_elements
 from validation.tolerance import Tolerance, applied
 
 SIDE = 32
@@ -65,13 +65,9 @@ def _mask(expected: torch.Tensor, actual: torch.Tensor, requested: Tolerance) ->
     tolerance = applied(expected.dtype, requested)
     parts = [
         wrong_elements(want.unsqueeze(0), got.unsqueeze(0), tolerance)[0]
-        for _, want, got in pieces(_plain(expected), _plain(actual), PIECE // (1 + expected.is_complex()))
+        for _, want, got in pieces(plain(expected), plain(actual), PIECE // (1 + expected.is_complex()))
     ]
     return torch.cat(parts).reshape(expected.shape)
-
-
-def _plain(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().resolve_conj().resolve_neg()
 
 
 def _matrices(mask: torch.Tensor) -> tuple[torch.Tensor, bool]:

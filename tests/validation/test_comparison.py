@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -16,7 +18,9 @@ from hypothesis import strategies as st
 from domain.dtype import COMPLEX, FLOATS, INTEGERS, ITEM_BYTES
 from tests.validation import oracle
 from validation import comparison
-from validation.comparison import CallComparison, compare, compare_calls, merge
+from validation.bits import differing, identical
+from validation.call_comparison import joined
+from validation.comparison import CallComparison, compare, compare_stacked, merge
 from validation.dtypes import torch_dtype
 from validation.elements import measures
 from validation.poison import fill
@@ -32,6 +36,14 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> int:
     """The same code with many pieces on small tensors; the size of one."""
     monkeypatch.setattr(comparison, "PIECE", 7)
     return 7
+
+
+def together(calls: list[tuple[list[torch.Tensor], list[torch.Tensor]]], tolerance: Tolerance) -> list[CallComparison]:
+    """The calls' (expected, actual) outputs, compared as a window's."""
+    expected, actual = (
+        [torch.stack(output) for output in zip(*side, strict=True)] for side in zip(*calls, strict=True)
+    )
+    return compare_stacked(expected, actual, tolerance)
 
 
 def one(expected: torch.Tensor, actual: torch.Tensor, atol: float = 1e-2, rtol: float = 1e-2) -> CallComparison:
@@ -136,11 +148,11 @@ def test_one_wrong_element_is_found_wherever_it_is(name: str, small_pieces: int)
 
 @pytest.mark.parametrize("name", NAMES)
 def test_unwritten_elements_are_wrong_in_every_dtype(name: str, small_pieces: int) -> None:
-    for flat in (0, 6, 7, 13, 59):
-        expected = torch.ones(60, dtype=torch_dtype(name))
-        actual = expected.clone()
+    for flat, strided in itertools.product((0, 6, 7, 13, 59), (False, True)):
+        memory = torch.ones(60, 2, dtype=torch_dtype(name))
+        actual = memory[:, 0] if strided else torch.ones(60, dtype=torch_dtype(name))
         fill(actual[flat : flat + 1])
-        found = one(expected, actual, 1e30, 1e30)
+        found = one(torch.ones(60, dtype=torch_dtype(name)), actual, 1e30, 1e30)
         assert found.mismatch_count == 1
         assert found.first_mismatch is not None
         assert found.first_mismatch["index"] == [flat]
@@ -293,7 +305,7 @@ def test_counts_and_extremes_are_over_every_output_of_every_call() -> None:
     zeros = [torch.zeros(3), torch.zeros(5)]
     first = [torch.tensor([0.0, 2.0, 0.0]), torch.tensor([1.0, 0.0, 0.0, 0.0, INF])]
     second = [torch.tensor([0.0, 0.0, 4.0]), torch.zeros(5)]
-    result = merge(compare_calls([(zeros, zeros), (zeros, first), (zeros, second)], Tolerance(1e-2, 1e-2)))
+    result = merge(together([(zeros, zeros), (zeros, first), (zeros, second)], Tolerance(1e-2, 1e-2)))
     assert (result.calls, result.calls_passed) == (3, 1)
     assert (result.mismatch_count, result.element_count) == (4, 24)
     assert (result.max_abs_diff, result.mean_abs_diff) == (4.0, 7.0 / 24)
@@ -308,10 +320,8 @@ def test_integers_are_exact_in_calls_compared_together(name: str) -> None:
     ones = torch.ones(4, dtype=torch_dtype(name))
     off = ones.clone()
     off[2] = 0
-    assert [call.passed for call in compare_calls([([ones], [ones]), ([ones], [off])], Tolerance(10.0, 10.0))] == [
-        True,
-        False,
-    ]
+    found = together([([ones], [ones]), ([ones], [off])], Tolerance(10.0, 10.0))
+    assert [call.passed for call in found] == [True, False]
 
 
 def test_results_stay_finite_at_the_edge_of_float64() -> None:
@@ -347,55 +357,115 @@ def close(one: CallComparison, other: CallComparison) -> bool:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("size", [1, 3, 100])
-def test_a_shared_look_for_equal_bits_is_as_one_at_each(name: str, size: int) -> None:
+@pytest.mark.parametrize("limit", [1, 13, 40, 1000])
+def test_a_shared_look_for_equal_bits_is_as_one_at_each(name: str, limit: int) -> None:
     dtype = torch_dtype(name)
-    scalar, row, none = (torch.zeros(shape, dtype=dtype) for shape in ((), (4, 3), (0, 2)))
-    other = row.clone()
-    fill(other[2:3])
-    equal = ([scalar, row, none], [scalar.clone(), row.t().contiguous().t(), none.clone()])
-    unlike = ([scalar, row, none], [scalar.clone(), other, none.clone()])
-    calls = [equal, unlike, equal, equal, unlike]
-    assert comparison._small_alike(calls, size) == comparison._alike(calls)
-    # Where the first call's differ nobody looks further: all of them are measured.
-    assert comparison._small_alike([unlike, equal], size) == [[False, False, True]] * 2
+    for shape in ((), (4, 3), (0, 2), (1, 50)):
+        one = torch.zeros(7, *shape, dtype=dtype)
+        other = one.clone()
+        for row in (0, 2, 3):
+            fill(other[row].view(-1)[-1:])
+        turned = other.movedim(0, -1).contiguous().movedim(-1, 0)
+        for laid_out in (one.clone(), other, turned, other[:1].expand(other.shape)):
+            found = differing(one, laid_out, limit).tolist()
+            assert found == [not identical(*pair) for pair in zip(one, laid_out, strict=True)]
 
 
+LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "dense": lambda stack: stack,
+    "far apart": lambda stack: torch.cat([stack, stack], dim=1)[:, : stack.shape[1]],
+    "turned": lambda stack: stack.transpose(1, 2).contiguous().transpose(1, 2),
+    "calls inside": lambda stack: stack.movedim(0, -1).contiguous().movedim(-1, 0),
+    "one row": lambda stack: stack[:, :1].expand(stack.shape),
+    "one call": lambda stack: stack[:1].expand(stack.shape),
+}
+
+
+def laid_out(layout: str, stack: torch.Tensor) -> torch.Tensor:
+    """With the same bits: a copy of bools would make poison true."""
+    is_bool = stack.dtype is torch.bool
+    found = LAYOUTS[layout](stack.view(torch.uint8) if is_bool else stack)
+    return found.view(stack.dtype) if is_bool else found
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", NAMES)
-def test_calls_compared_together_are_as_compared_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparison, "PIECE", 30)  # Small outputs go together by fives and more, long ones in pieces.
+@pytest.mark.parametrize("piece", [30, 300])
+def test_calls_compared_together_are_as_compared_alone(
+    name: str, layout: str, piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparison, "PIECE", piece)  # The largest outputs take two or four; or several go together.
+    monkeypatch.setattr(comparison, "CPU_BATCH", piece)
     dtype = torch_dtype(name)
     rng = np.random.default_rng(1)
+    tolerance = Tolerance(1e-2, 1e-2)
 
-    def outputs(*shapes: tuple[int, ...]) -> list[torch.Tensor]:
-        return [torch.from_numpy(rng.integers(0, 2, shape)).to(dtype) for shape in shapes]
+    def outputs(calls: int) -> list[torch.Tensor]:
+        shapes = (1, 3), (9, 5), (2, 0), (2, 1)
+        return [torch.from_numpy(rng.integers(0, 2, (calls, *shape))).to(dtype) for shape in shapes]
 
-    calls = []
-    for shapes in [
-        ((3,), ()),
-        ((3,), ()),
-        ((0,),),
-        ((0,),),
-        ((2, 40),),
-        ((2, 40),),
-        ((3,), ()),
-        ((2, 1),),
-        ((2, 1),),
-    ] * 3:
-        expected, actual = outputs(*shapes), outputs(*shapes)
-        for tensors in (expected, actual):
-            fill(tensors[-1].view(-1)[int(rng.integers(0, 3)) :][:1])
-        calls.append((expected, actual))
-        calls.append((expected, [tensor.clone() for tensor in expected]))
-    calls[4] = (calls[4][0], [])
-    calls[9] = (calls[9][0], outputs((4,)))
-    calls[20] = ([tensor.t().contiguous().t() for tensor in calls[20][0]], calls[20][1])
-    together = compare_calls(calls, Tolerance(1e-2, 1e-2))
-    alone = [compare(expected, actual, Tolerance(1e-2, 1e-2)) for expected, actual in calls]
-    assert len(together) == len(calls)
-    assert all(close(*pair) for pair in zip(together, alone, strict=True))
-    assert 0 < sum(call.passed for call in together) < len(calls)
-    assert compare_calls([], Tolerance(1e-2, 1e-2)) == []
+    for calls, wrong in [(1, ()), (1, (0,)), (5, (0,)), (30, (0, 1, 7, 29)), (30, (13,)), (30, range(30)), (30, ())]:
+        expected = outputs(calls)
+        actual, others = [stack.clone() for stack in expected], outputs(calls)
+        for call in wrong:
+            output = (0, 1, 3)[call % 3]
+            actual[output][call] = others[output][call]  # Bits that may be the same, and one that is not.
+            fill(actual[output][call].view(-1)[call % 2 :][:1])
+        if dtype.is_floating_point or dtype.is_complex:
+            for stacks in (expected, actual):
+                stacks[1].view(-1)[::7] = NAN
+                stacks[1].view(-1)[::11] = INF
+        want, got = ([laid_out(layout, stack) for stack in stacks] for stacks in (expected, actual))
+        found = compare_stacked(want, got, tolerance)
+        alone = [compare([s[call] for s in want], [s[call] for s in got], tolerance) for call in range(calls)]
+        assert len(found) == calls
+        assert all(close(*pair) for pair in zip(found, alone, strict=True))
+        if layout not in ("one row", "one call"):
+            assert {call for call in range(calls) if not found[call].passed} == set(wrong)
+
+
+@pytest.mark.parametrize("name", sorted(FLOATS | COMPLEX))
+@pytest.mark.parametrize("step", [1e-9, 1e-3, 0.3])
+def test_calls_that_differ_by_rounding_are_told_together_as_alone(name: str, step: float) -> None:
+    rng = np.random.default_rng(2)
+    wide = torch.from_numpy(rng.normal(size=(40, 9, 7)))
+    expected, actual = wide.to(torch_dtype(name)), (wide * (1 + step)).to(torch_dtype(name))
+    actual[::4] = expected[::4]
+    for tolerance in (requested(None, None), Tolerance(1e-2, 1e-2), Tolerance(0, 0)):
+        found = compare_stacked([expected], [actual], tolerance)
+        alone = [compare([want], [got], tolerance) for want, got in zip(expected, actual, strict=True)]
+        assert all(close(*pair) for pair in zip(found, alone, strict=True))
+        assert close(joined(found), joined(alone))
+        assert asdict(merge(found))["calls_passed"] == sum(call.passed for call in alone) >= 10
+
+
+def test_scalars_of_many_calls_compare() -> None:
+    expected = torch.arange(5.0)
+    assert [call.passed for call in compare_stacked([expected], [expected.clone()], Tolerance())] == [True] * 5
+    actual = torch.tensor([0.0, 1.0, 2.5, 3.0, 4.01])
+    found = compare_stacked([expected], [actual], Tolerance())
+    assert [call.passed for call in found] == [True, True, False, True, True]
+    assert found[2].first_mismatch == {"output": 0, "index": [], "expected": 2.0, "actual": 2.5}
+
+
+def test_outputs_of_another_form_are_wrong_in_every_call() -> None:
+    def stacks(*shapes: tuple[int, ...], dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:
+        return [torch.zeros(5, *shape, dtype=dtype) for shape in shapes]
+
+    tolerance = Tolerance(1e30, 1e30)
+    for expected, actual in [
+        (stacks((2, 3)), stacks((3, 2))),
+        (stacks((2, 3), ()), stacks((2, 3), (1,))),
+        (stacks((0, 3)), stacks((0, 4))),
+        (stacks((2,)), stacks((2,), dtype=torch.float64)),
+        (stacks((2,), (2,)), stacks((2,))),
+        (stacks(), stacks((2,))),
+        (stacks((2,)), stacks()),
+    ]:
+        found = compare_stacked(expected, actual, tolerance)
+        assert found == [compare([s[0] for s in expected], [s[0] for s in actual], tolerance)] * 5
+        assert not any(call.passed for call in found)
+        assert merge(found).calls_passed == 0
 
 
 def test_on_the_cpu_equal_outputs_of_many_calls_are_told_by_their_bits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -408,7 +478,7 @@ def test_on_the_cpu_equal_outputs_of_many_calls_are_told_by_their_bits(monkeypat
 
     monkeypatch.setattr(comparison, "measures", counted)
     same = torch.tensor([1.0, math.nan, math.inf])
-    found = compare_calls([([same], [same.clone()]), ([same], [same + 5]), ([same], [same.clone()])], Tolerance())
+    found = together([([same], [same.clone()]), ([same], [same + 5]), ([same], [same.clone()])], Tolerance())
     assert [call.passed for call in found] == [True, False, True]
     assert measured == [1]
 
@@ -424,12 +494,16 @@ def test_large_outputs_take_bounded_memory() -> None:
     assert 0 < _peak(profile) < 256 << 20
 
 
-def test_many_small_outputs_take_the_memory_of_few() -> None:
-    output = torch.zeros(comparison.CPU_SMALL, dtype=torch.float64)
+@pytest.mark.parametrize("differ", [0.0, 1e-3])
+def test_many_calls_take_the_memory_of_few(differ: float) -> None:
+    """The stacks are 64 MiB, a window's twice as far apart and turned: what is copied of them is copied in pieces."""
+    memory = torch.zeros(1 << 10, 2, 1 << 7, 1 << 7)
+    expected = memory[:, 0].transpose(1, 2)
+    actual = (expected + differ).transpose(1, 2).contiguous().transpose(1, 2)
     with torch.profiler.profile(profile_memory=True) as profile:
-        found = compare_calls([([output] * 30, [output] * 30)] * 16, Tolerance())
+        found = compare_stacked([expected] * 3, [actual] * 3, Tolerance())
     assert all(call.passed for call in found)
-    assert 0 < _peak(profile) < 16 << 20, "120 MiB, were all outputs' stacks kept until the last one's"
+    assert _peak(profile) < 16 << 20
 
 
 def _peak(profile: Any) -> int:

@@ -14,7 +14,7 @@ from domain.fault import KernelFault
 from domain.result import Status
 from validation import comparison, poison
 from validation.bits import identical
-from validation.comparison import CallComparison, compare, compare_calls
+from validation.comparison import CallComparison, compare, compare_stacked
 from validation.dtypes import torch_dtype
 from validation.inputs import ContractInputs
 from validation.integrity import weak_reference
@@ -83,7 +83,8 @@ def test_the_card_finds_what_the_host_finds(name: str, monkeypatch: pytest.Monke
 def test_many_small_calls_are_compared_together_on_the_card(name: str) -> None:
     tensors = [make(TensorSpec((40,), name), fresh=fresh) for fresh in range(6)]
     calls = [([want], [got]) for want, got in itertools.product(tensors, tensors)]
-    together = compare_calls(calls, Tolerance(1e-2, 1e-2))
+    expected, actual = (torch.stack([tensor for (tensor,) in side]) for side in zip(*calls, strict=True))
+    together = compare_stacked([expected], [actual], Tolerance(1e-2, 1e-2))
     assert [call.passed for call in together] == [want is got for (want,), (got,) in calls]
     assert [exact(call) for call in together] == [exact(compare(*call, Tolerance(1e-2, 1e-2))) for call in calls]
 
