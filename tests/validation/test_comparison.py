@@ -148,14 +148,15 @@ def test_one_wrong_element_is_found_wherever_it_is(name: str, small_pieces: int)
 
 @pytest.mark.parametrize("name", NAMES)
 def test_unwritten_elements_are_wrong_in_every_dtype(name: str, small_pieces: int) -> None:
-    for flat, strided in itertools.product((0, 6, 7, 13, 59), (False, True)):
-        memory = torch.ones(60, 2, dtype=torch_dtype(name))
-        actual = memory[:, 0] if strided else torch.ones(60, dtype=torch_dtype(name))
-        fill(actual[flat : flat + 1])
-        found = one(torch.ones(60, dtype=torch_dtype(name)), actual, 1e30, 1e30)
+    expected = torch.ones(12, 5, dtype=torch_dtype(name))
+    turned = torch.ones(5, 12, dtype=torch_dtype(name)).t()  # Which is copied to be measured.
+    for flat, like in itertools.product((0, 6, 7, 13, 59), (expected, turned)):
+        actual = like.clone()
+        fill(actual[flat // 5, flat % 5 :][:1])
+        found = one(expected, actual, 1e30, 1e30)
         assert found.mismatch_count == 1
         assert found.first_mismatch is not None
-        assert found.first_mismatch["index"] == [flat]
+        assert found.first_mismatch["index"] == [flat // 5, flat % 5]
         json.dumps(found.first_mismatch, allow_nan=False)
 
 
