@@ -112,7 +112,8 @@ class PythonExecutable(Executable):
         self._instance: Any = None
         self._callable: Callable[..., Any] = entry.target
         if entry.method is not None:
-            self._init = self._made("get_init_inputs", [module, entry.target], seed)
+            maker = input_maker("get_init_inputs", [module, entry.target])
+            self._init = self._made("get_init_inputs", maker, seed)
             seed_everything(seed)
             self._instance = construct(entry.target, self._init, self._on_device(init))
             if isinstance(self._instance, torch.nn.Module):
@@ -121,9 +122,11 @@ class PythonExecutable(Executable):
             through_call = isinstance(self._instance, torch.nn.Module) and entry.method == "forward"
             self._callable = self._instance if through_call else getattr(self._instance, entry.method)
         self._signature = signature_of(getattr(self._instance, entry.method) if entry.method else entry.target)
-        self._holders = [holder for holder in (module, self._instance, entry.target) if holder is not None]
+        holders = [holder for holder in (module, self._instance, entry.target) if holder is not None]
+        # Looked for once: as many sets are drawn as there are calls.
+        self._get_inputs = input_maker("get_inputs", holders)
         self._passed = contract_arguments(self._signature, kernel.io)
-        self._is_guest = kernel.io is None and input_maker("get_inputs", self._holders) is None
+        self._is_guest = kernel.io is None and self._get_inputs is None
 
     def call(self, args: list[Any]) -> Any:
         if self._is_guest:
@@ -159,10 +162,10 @@ class PythonExecutable(Executable):
             if self._inputs_on_device:
                 try:
                     with torch.device(self._target.device):
-                        return self._made("get_inputs", self._holders, seed)
+                        return self._made("get_inputs", self._get_inputs, seed)
                 except Exception:
                     self._inputs_on_device = False
-            return self._made("get_inputs", self._holders, seed)
+            return self._made("get_inputs", self._get_inputs, seed)
         except Exception as error:
             raise fault(error, "calling get_inputs()", self._folder, self._target) from error
 
@@ -208,9 +211,8 @@ class PythonExecutable(Executable):
         state = self._instance.state_dict(keep_vars=True)
         return {name: value for name, value in state.items() if isinstance(value, torch.Tensor)}
 
-    def _made(self, name: str, holders: list[Any], seed: int) -> list[Any] | None:
+    def _made(self, name: str, maker: Callable[[], Any] | None, seed: int) -> list[Any] | None:
         """What the source's own input maker gives under the seed, on the target; None when it has none."""
-        maker = input_maker(name, holders)
         if maker is None:
             return None
         seed_everything(seed)
