@@ -99,26 +99,30 @@ def _measure(console: Console) -> dict[str, Any]:
     told(f"{len(alone)} of those without the service, an interpreter for each")
     theirs = baseline(alone, overhead.PART_S)
     lines = {
-        "tiny /evaluate, POST to verdict, one at a time": round_trip,
+        "tiny /evaluate, POST to verdict, one at a time": round_trip.latency,
+        "tiny /evaluate less the stage that times": round_trip.untimed,
+        **{f"of it {stage}": latency for stage, latency in round_trip.stages.items()},
         "POST to 202, workers busy": acceptance,
         f"POST to 202, {enqueue.per_second:.0f} a second, {enqueue.waiting} clients waiting": enqueue.latency,
-        "small /compare at the quick budget, one at a time": ours,
+        "small /compare at the quick budget, one at a time": ours.latency,
         "the same, a fresh interpreter for each (no service)": theirs,
+        "small /compare less the stage that times": ours.untimed,
     }
     console.print(_table(lines, throughput))
     ratio = stream.per_second * theirs.mean / 1e3
     console.print(
-        f"{stream.jobs} of those as one batch: {stream.per_second:.2f} a second, {ratio:.1f} times those interpreters "
+        f"{stream.jobs} of those as one batch: {stream.per_second:.2f} a second, the device held for {stream.busy:.0%} "
+        f"of the time, {ratio:.1f} times those interpreters "
         f"one after the other. Of the clients that wait, {enqueue.held} were held at the beginning; they and those "
         f"that submit took {enqueue.own_cpu:.0%} of a processor for themselves"
     )
     return {
         **where,
-        "round_trip_ms": dataclasses.asdict(round_trip),
+        "round_trip": dataclasses.asdict(round_trip),
         "acceptance_ms": dataclasses.asdict(acceptance),
         "enqueue": dataclasses.asdict(enqueue),
         "throughput": dataclasses.asdict(throughput),
-        "quick_ms": dataclasses.asdict(ours),
+        "quick": dataclasses.asdict(ours),
         "quick_stream": dataclasses.asdict(stream),
         "baseline_ms": dataclasses.asdict(theirs),
         "stream_over_baseline": ratio,
@@ -132,8 +136,8 @@ def _table(lines: dict[str, Latency], throughput: Throughput) -> Table:
         table.add_row(what, str(latency.count), *(f"{time:.1f} ms" for time in times))
     outcomes = ", ".join(f"{count} {verdict}" for verdict, count in sorted(throughput.verdicts.items()))
     table.caption = (
-        f"{throughput.jobs} small mixed jobs in {throughput.seconds:.1f} s: {throughput.per_second:.2f} a second"
-        f" ({outcomes})"
+        f"{throughput.jobs} small mixed jobs in {throughput.seconds:.1f} s: {throughput.per_second:.2f} a second, the"
+        f" device held for {throughput.busy:.0%} of the time ({outcomes})"
     )
     return table
 

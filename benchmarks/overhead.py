@@ -17,7 +17,8 @@ import httpx
 from benchmarks import jobs
 from benchmarks.enqueue import Enqueue, of_wire
 from benchmarks.latency import Latency
-from domain.job import TERMINAL, State
+from benchmarks.stages import by_stage, device_seconds, seconds_by_stage
+from domain.job import TERMINAL, Stage, State
 from stack.running import Stack
 
 ROUND_TRIPS = 20
@@ -45,13 +46,15 @@ class BenchmarkError(RuntimeError):
 class Throughput:
     """Jobs from the first one's acceptance to the last one's end, by the service's own clock; how each came out.
 
-    Of the `sent` ones those that were not done within `PART_S` were cancelled and do not count.
+    Of the `sent` ones those that were not done within `PART_S` were cancelled and do not count. `busy` is the share of
+    that time in which a device was held by a job, of all devices.
     """
 
     sent: int
     jobs: int
     seconds: float
     per_second: float
+    busy: float
     verdicts: dict[str, int]
 
 
@@ -61,7 +64,16 @@ def warm_up(stack: Stack, client: httpx.Client, processes: int) -> None:
     stack.wait_until(lambda: all(job_of(client, job_id)["state"] in TERMINAL for job_id in first), "the first jobs")
 
 
-def round_trip(stack: Stack, client: httpx.Client) -> Latency:
+@dataclass(frozen=True)
+class RoundTrips:
+    """POST to verdict as the client sees it, the same less the stage that times, and each stage by itself."""
+
+    latency: Latency
+    untimed: Latency
+    stages: dict[Stage, Latency]
+
+
+def round_trip(stack: Stack, client: httpx.Client) -> RoundTrips:
     """POST of a tiny kernel to its verdict, one after the other on an idle, warm service."""
     return _one_after_the_other(stack, client, "/evaluate", [jobs.tiny() for _ in range(ROUND_TRIPS)])
 
@@ -97,7 +109,7 @@ def enqueue(stack: Stack) -> Enqueue:
     return of_wire(json.loads(out))
 
 
-def judged(stack: Stack, client: httpx.Client, bodies: list[dict[str, Any]]) -> Latency:
+def judged(stack: Stack, client: httpx.Client, bodies: list[dict[str, Any]]) -> RoundTrips:
     """The same comparisons that `benchmarks/baseline.py` makes, one after the other."""
     return _one_after_the_other(stack, client, "/compare", bodies)
 
@@ -118,21 +130,26 @@ def throughput(stack: Stack, client: httpx.Client, sent: list[dict[str, Any]]) -
     ended = [job_of(client, entry["job_id"]) for entry in found if entry["state"] != State.CANCELLED]
     seconds = max(job["timeline"][-1]["at"] for job in ended) - min(job["submitted_at"] for job in ended)
     verdicts = Counter((job["result"] or {}).get("verdict", job["state"]) for job in ended)
-    return Throughput(len(sent), len(ended), seconds, len(ended) / seconds, dict(verdicts))
+    busy = sum(map(device_seconds, ended)) / (seconds * max(len(stack.gpus), 1))
+    return Throughput(len(sent), len(ended), seconds, len(ended) / seconds, busy, dict(verdicts))
 
 
-def _one_after_the_other(stack: Stack, client: httpx.Client, path: str, bodies: list[dict[str, Any]]) -> Latency:
+def _one_after_the_other(stack: Stack, client: httpx.Client, path: str, bodies: list[dict[str, Any]]) -> RoundTrips:
     """As many as fit into `PART_S`, and one at least."""
     over, samples = time.monotonic() + PART_S, [_judged(stack, client, path, bodies[0])]
     for body in bodies[1:]:
         if time.monotonic() > over:
             break
         samples.append(_judged(stack, client, path, body))
-    return Latency.of(samples)
+    ended = [job_of(client, job_id) for job_id, _ in samples]
+    untimed = [
+        seconds - seconds_by_stage(job).get(Stage.TIME, 0.0) for (_, seconds), job in zip(samples, ended, strict=True)
+    ]
+    return RoundTrips(Latency.of([seconds for _, seconds in samples]), Latency.of(untimed), by_stage(ended))
 
 
-def _judged(stack: Stack, client: httpx.Client, path: str, body: dict[str, Any]) -> float:
-    """Seconds from the POST to its verdict."""
+def _judged(stack: Stack, client: httpx.Client, path: str, body: dict[str, Any]) -> tuple[str, float]:
+    """The job's id, and seconds from the POST to its verdict."""
 
     def timed() -> tuple[httpx.Response, float]:
         began = time.perf_counter()
@@ -142,7 +159,7 @@ def _judged(stack: Stack, client: httpx.Client, path: str, body: dict[str, Any])
     answer, seconds = _meanwhile_ticking(stack, timed)
     if answer.status_code != httpx.codes.OK or answer.json()["verdict"] != "passed":
         raise BenchmarkError(f"a kernel that should pass did not: {answer.text}")
-    return seconds
+    return str(answer.json()["job_id"]), seconds
 
 
 def _meanwhile_ticking(stack: Stack, call: Callable[[], Answer]) -> Answer:

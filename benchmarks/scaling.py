@@ -1,0 +1,94 @@
+"""`python -m benchmarks.scaling [--jobs N]`: what twice the GPUs are worth, up to all of this machine.
+
+A service of its own for each number of GPUs, one worker on each, and a batch of the same mix of small jobs for each
+GPU. Without a GPU, a service for each number of jobs at once: they share the one device, and only their builds are side
+by side.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import jobs, overhead
+from benchmarks.overhead import BenchmarkError, Throughput
+from domain.settings import Settings, settings
+from stack import devices, environment
+from stack.devices import DeviceError, Gpu
+from stack.processes import CPU_WORKERS, GPU_WORKERS
+from stack.redis_server import NoRedisServer, free_port
+from stack.running import StartError, running
+from stack.stopping import Stop, stop_on_signals
+
+REQUEST_S = 90.0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling", description=__doc__)
+    parser.add_argument("--jobs", type=int, default=overhead.MIXED, help="for each GPU, or of each service without one")
+    parser.add_argument("--out", type=Path, help="file for the figures as JSON")
+    options = parser.parse_args()
+    console = Console(highlight=False, soft_wrap=True)
+    stop_on_signals()
+    found: dict[int, Throughput] = {}
+    try:
+        gpus = devices.chosen(devices.installed(), settings().gpu_device, environment.visible_devices())
+        for count, own in _services(gpus):
+            found[count] = _streamed(own, options.jobs * (count if gpus else 1))
+            console.print(f"{count}: {found[count].per_second:.2f} a second")
+    except Stop:
+        return 1
+    except (StartError, DeviceError, NoRedisServer, BenchmarkError, httpx.HTTPError) as error:
+        console.print(str(error), style="red", markup=False)
+        return 1
+    console.print(_table("GPUs" if gpus else "jobs at once", found))
+    if options.out:
+        options.out.write_text(
+            json.dumps({count: dataclasses.asdict(one) for count, one in found.items()}, indent=2) + "\n",
+            encoding="utf-8",
+        )
+    return 0
+
+
+def numbers(most: int) -> list[int]:
+    """One, and twice as many each time, up to that many, which are the last."""
+    return [*(1 << power for power in range(most.bit_length()) if 1 << power < most), most]
+
+
+def _services(gpus: list[Gpu]) -> Iterator[tuple[int, Settings]]:
+    """How many there are of what makes it faster, and the settings of a service that has them."""
+    for count in numbers(len(gpus) or os.cpu_count() or 1):
+        own = dataclasses.replace(settings().private(), port=free_port())
+        if gpus:
+            yield count, dataclasses.replace(own, gpu_device=",".join(gpu.uuid for gpu in gpus[:count]))
+        else:
+            yield count, dataclasses.replace(own, max_workers=count)
+
+
+def _streamed(own: Settings, count: int) -> Throughput:
+    with running(own) as stack, httpx.Client(base_url=stack.url, timeout=REQUEST_S, trust_env=False) as client:
+        at_once = own.max_workers or (GPU_WORKERS if stack.gpus else CPU_WORKERS)
+        overhead.warm_up(stack, client, at_once * max(len(stack.gpus), 1))
+        return overhead.throughput(stack, client, jobs.mixed(count))
+
+
+def _table(what: str, found: dict[int, Throughput]) -> Table:
+    table = Table(what, "jobs", "seconds", "a second", "of one's", "devices held")
+    first = found[min(found)].per_second
+    for count, one in found.items():
+        shown = (f"{one.seconds:.1f}", f"{one.per_second:.2f}", f"{one.per_second / first:.2f}", f"{one.busy:.0%}")
+        table.add_row(str(count), str(one.jobs), *shown)
+    return table
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,41 @@
+"""Where a job's time goes, out of its timeline."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from benchmarks.scaling import numbers
+from benchmarks.stages import by_stage, device_seconds, seconds_by_stage
+from domain.job import Stage
+
+
+def ended(*steps: tuple[str, float], device_s: float | None = None) -> dict[str, Any]:
+    result = None if device_s is None else {"environment": {"device_seconds": device_s}}
+    return {"timeline": [{"stage": stage, "at": at, "attempt": 1} for stage, at in steps], "result": result}
+
+
+ONCE = ended(("queued", 10.0), ("build", 10.5), ("time", 11.5), ("done", 14.0), device_s=2.25)
+TWICE = ended(("queued", 0.0), ("build", 1.0), ("queued", 2.0), ("build", 2.5), ("done", 6.0))
+
+
+def test_a_stage_lasts_until_the_next_one_and_all_attempts_count() -> None:
+    assert seconds_by_stage(ONCE) == {Stage.QUEUED: 0.5, Stage.BUILD: 1.0, Stage.TIME: 2.5}
+    assert seconds_by_stage(TWICE) == {Stage.QUEUED: 1.5, Stage.BUILD: 4.5}
+
+
+def test_each_stage_is_of_the_jobs_that_entered_it() -> None:
+    stages = by_stage([TWICE, ONCE])
+    assert list(stages) == [Stage.QUEUED, Stage.BUILD, Stage.TIME]
+    assert (stages[Stage.BUILD].count, stages[Stage.TIME].count) == (2, 1)
+    assert stages[Stage.BUILD].mean == pytest.approx(2750.0)
+
+
+def test_what_held_no_device_held_it_for_no_time() -> None:
+    assert [device_seconds(job) for job in (ONCE, TWICE)] == [2.25, 0.0]
+
+
+@pytest.mark.parametrize(("most", "expected"), [(1, [1]), (2, [1, 2]), (6, [1, 2, 4, 6]), (8, [1, 2, 4, 8])])
+def test_numbers_are_doubled_up_to_all(most: int, expected: list[int]) -> None:
+    assert numbers(most) == expected
