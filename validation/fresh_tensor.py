@@ -7,11 +7,18 @@ import torch
 from domain.contract import TensorSpec
 from validation.tensors import allocate, group_size, is_random, make_group, make_tensor
 
+FORETOLD = frozenset({"cpu"})
+"""Devices whose generator's next numbers follow from those that have been seen.
+
+There torch has a Mersenne Twister, known from 624 of its words: of a group's sets a kernel would see the first in one
+window and know those of the next ones ahead of their guns. On a GPU the key of a Philox would have to be guessed.
+"""
+
 
 class FreshTensor:
     """Under the job's secret. `blank`: an output whose content before a call means nothing.
 
-    Random ones are drawn a group of sets at a time; what is the same in many sets is made once.
+    Random ones are drawn a group of sets at a time where no set tells the next; what is the same in many is made once.
     """
 
     def __init__(self, spec: TensorSpec, device: str, secret: int | None, position: int, *, blank: bool) -> None:
@@ -20,7 +27,8 @@ class FreshTensor:
         self._secret = secret
         self._position = position
         self._blank = blank
-        self._group_size = 1 if blank else group_size(spec)
+        by_itself = blank or torch.device(device).type in FORETOLD
+        self._group_size = 1 if by_itself else group_size(spec)
         self._group: tuple[int, torch.Tensor] | None = None
         self._same: dict[bool, torch.Tensor] = {}
         self._repeats = not is_random(spec)

@@ -7,7 +7,6 @@ import math
 import torch
 
 from domain.contract import TensorInit, TensorSpec
-from domain.dtype import ITEM_BYTES
 from domain.value import TensorRef
 from sandbox.arena import stored_shape
 from validation import poison
@@ -76,10 +75,10 @@ def make_group(spec: TensorSpec, *, device: str, seed: int | None, position: int
 
 
 def group_size(spec: TensorSpec) -> int:
-    """How many fresh sets' tensors are drawn together; 1 where each is made by itself."""
+    """How many fresh sets' tensors are drawn together; 1 where each is made by itself. ValueError for no dtype."""
     if spec.strides is not None or not is_random(spec):
         return 1
-    size = math.prod(spec.shape) * ITEM_BYTES[spec.dtype]
+    size = math.prod(spec.shape) * torch_dtype(spec.dtype).itemsize
     return max(1, min(GROUP, GROUP_BYTES // max(size, 1)))
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import random
 
 import pytest
 import torch
 
 from domain.contract import TensorInit, TensorSpec
 from domain.dtype import ITEM_BYTES
+from validation import fresh_tensor as module
 from validation import poison
 from validation.bits import identical
 from validation.dtypes import torch_dtype
@@ -26,10 +28,17 @@ def spec(
     return TensorSpec(shape, dtype, strides, init=TensorInit(kind))
 
 
+@pytest.fixture
+def grouped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sets are drawn in groups on the CPU too."""
+    monkeypatch.setattr(module, "FORETOLD", frozenset())
+
+
 def fresh_tensor(of: TensorSpec, secret: int = SECRET, position: int = 0, *, blank: bool = False) -> FreshTensor:
     return FreshTensor(of, "cpu", secret, position, blank=blank)
 
 
+@pytest.mark.usefixtures("grouped")
 @pytest.mark.parametrize(("kind", "name"), list(itertools.product(RANDOM, sorted(ITEM_BYTES))))
 def test_no_two_sets_are_equal_and_each_is_the_same_whenever_it_is_asked_for(kind: str, name: str) -> None:
     of = spec(5, 50, dtype=name, kind=kind)
@@ -50,6 +59,7 @@ def test_the_first_set_is_the_contracts_own() -> None:
     assert not identical(fresh_tensor(own).of(1), fresh_tensor(own, secret=8).of(1))
 
 
+@pytest.mark.usefixtures("grouped")
 def test_every_other_set_is_skewed_and_not_all_in_one_place() -> None:
     drawn = fresh_tensor(spec(4096))
     odd, even = ([drawn.of(number) for number in range(start, GROUP, 2)] for start in (1, 2))
@@ -69,6 +79,7 @@ def test_groups_of_any_size_skew_the_sets_of_odd_numbers(size: int) -> None:
         assert [mean > 0.06 for mean in means.tolist()] == [number % 2 == 1 for number in numbers]
 
 
+@pytest.mark.usefixtures("grouped")
 @pytest.mark.parametrize("kind", ["uniform", "randint"])
 def test_skewed_values_stay_within_the_contracts_bounds(kind: str) -> None:
     of = TensorSpec((200,), "int16", init=TensorInit(kind, low=-3, high=5))
@@ -76,6 +87,7 @@ def test_skewed_values_stay_within_the_contracts_bounds(kind: str) -> None:
     assert drawn.min() == -3 and drawn.max() == (5 if kind == "uniform" else 4)
 
 
+@pytest.mark.usefixtures("grouped")
 @pytest.mark.parametrize("of", [spec(GROUP_BYTES // 4), spec(8, 8, strides=(1, 8)), spec(8, 8, strides=(0, 1))])
 def test_what_is_large_or_of_a_layout_of_its_own_is_made_by_itself(of: TensorSpec) -> None:
     drawn = fresh_tensor(of)
@@ -84,12 +96,41 @@ def test_what_is_large_or_of_a_layout_of_its_own_is_made_by_itself(of: TensorSpe
         assert identical(drawn.of(number), make_tensor(of, device="cpu", seed=SECRET, position=0, fresh=number))
 
 
+def next_words(words: list[int]) -> random.Random:
+    """A Mersenne Twister behind those 624 words of it."""
+    state = []
+    for word in words:
+        for shift, mask in ((-18, 0xFFFFFFFF), (15, 0xEFC60000), (7, 0x9D2C5680), (-11, 0xFFFFFFFF)):
+            tempered = word
+            for _ in range(5):
+                word = tempered ^ ((word << shift if shift > 0 else word >> -shift) & mask)
+        state.append(word)
+    behind = random.Random()
+    behind.setstate((3, (*state, len(state)), None))
+    return behind
+
+
+def test_of_a_set_on_the_cpu_the_next_ones_do_not_follow() -> None:
+    low, count = -(2**63), 312
+    drawn = fresh_tensor(TensorSpec((count,), "int64", init=TensorInit("randint", low=low, high=2**63 - 1)))
+    seen = [number - low for number in drawn.of(2).tolist()]
+    words = next_words([word for number in seen for word in (number >> 32, number & 0xFFFFFFFF)])
+    foretold = [words.getrandbits(32) << 32 | words.getrandbits(32) for _ in range(2 * count)]
+    assert not {number + low for number in foretold} & set(drawn.of(4).tolist())
+
+
 def test_what_is_the_same_in_many_sets_is_made_once() -> None:
     ones, blank = fresh_tensor(spec(8, kind="ones")), fresh_tensor(spec(8, kind="empty"), blank=True)
     assert ones.of(0) is ones.of(1) is ones.of(70) and bool(ones.of(0).eq(1).all())
     assert blank.of(0) is blank.of(2) and blank.of(1) is blank.of(3)
     assert blank.of(0).isnan().all() and blank.of(1).isfinite().all()
     assert poison.untouched(blank.of(1)) == 1.0
+
+
+@pytest.mark.usefixtures("grouped")
+def test_a_dtype_that_nobody_knows_is_a_contracts_fault() -> None:
+    with pytest.raises(ValueError, match="unknown dtype 'float12'"):
+        fresh_tensor(spec(8, dtype="float12")).of(1)
 
 
 @pytest.mark.gpu
