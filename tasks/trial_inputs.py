@@ -32,6 +32,8 @@ KEPT = 2
 
 Arguments = list[Any]
 TensorForm = tuple[torch.dtype, torch.Size]
+ArgumentForm = list[TensorForm]
+"""Of the tensors in it: none of a number's."""
 
 
 class TrialInputs:
@@ -56,7 +58,7 @@ class TrialInputs:
         self._mixer = MixedInputs(secret)
         self._spent_s = 0.0
         self._kept: list[dict[str, Arguments]] = []
-        self._form: list[TensorForm] | None = None
+        self._form: list[ArgumentForm] | None = None
         self.laid_out_anew: list[str] = []
         """The candidate's inputs that its contract has copied into another memory layout, before the clock runs."""
         self._contract = self._chosen_contract()
@@ -188,8 +190,10 @@ class TrialInputs:
         return made
 
     def _check_form(self, made: Arguments) -> None:
-        """Raises KernelFault where a source's set has other tensors than its first: calls are laid out for those."""
-        form: list[TensorForm] = [(tensor.dtype, tensor.shape) for tensor in values.leaves(made, torch.Tensor)]
+        """Raises KernelFault where a source's set has other arguments than its first: calls are laid out for those."""
+        form: list[ArgumentForm] = [
+            [(tensor.dtype, tensor.shape) for tensor in values.leaves(argument, torch.Tensor)] for argument in made
+        ]
         if self._form is None:
             self._form = form
         if form != self._form:
@@ -255,11 +259,11 @@ class TrialInputs:
         return len(one) == len(two) and all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
 
 
-def _described(form: TensorForm | None) -> str:
+def _described(form: ArgumentForm | None) -> str:
     if form is None:
-        return "no tensor"
-    dtype, shape = form
-    return f"a tensor of {str(dtype).removeprefix('torch.')} {list(shape)}"
+        return "no argument"
+    tensors = [f"a tensor of {str(dtype).removeprefix('torch.')} {list(shape)}" for dtype, shape in form]
+    return " and ".join(tensors) or "no tensor"
 
 
 def _inputs_only(io: IOContract, drawn: Arguments) -> Arguments:

@@ -85,7 +85,13 @@ def test_sets_that_cost_nothing_are_drawn_for_every_call(bench: Workbench) -> No
             "torch.randn(8, next(number))",
             "made a tensor of float32 [8, 2] at first, and a tensor of float32 [8, 3] in its place later",
         ),
-        ("*[torch.randn(4)] * next(number)", "made no tensor at first, and a tensor of float32 [4] in its place later"),
+        ("*[torch.randn(4)] * next(number)", "made no argument at first, and a tensor of float32 [4] in its place"),
+        ("torch.randn(4), *[3] * (next(number) // 3)", "made no argument at first, and no tensor in"),
+        ("torch.randn(4), *[3] * (3 // next(number))", "made no tensor at first, and no argument in"),
+        (
+            "*([torch.randn(4)] * 2 if next(number) < 3 else [[torch.randn(4)] * 2])",
+            "made a tensor of float32 [4] at first, and a tensor of float32 [4] and a tensor of float32 [4] in",
+        ),
         (
             "torch.randn(4).to([torch.float32, torch.float16][next(number) % 2])",
             "float32 [4] at first, and a tensor of float16 [4]",
