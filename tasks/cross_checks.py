@@ -65,7 +65,7 @@ class CrossChecks:
         """
         if self._record.credited < SHARE_APART:
             return  # What is credited is less than what would be told apart.
-        if self._answers_in_one_place or not self._is_cuda:
+        if self._record.calls > 1 and (self._answers_in_one_place or not self._is_cuda):
             slots = self._rounds.slots(1)
             self._shooting.warm_null(slots)
         hold = self._hold(slots)

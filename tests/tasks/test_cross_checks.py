@@ -198,3 +198,21 @@ def test_where_copying_is_little_of_the_time_no_window_is_held_back(
     assert asked and not any(asked)
     judged(bench, TWICE)
     assert any(asked)
+
+
+def test_windows_of_one_call_are_held_back_in_the_memory_that_they_have(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layouts: list[tuple[Slots, bool]] = []
+    null_window = bench.null_window
+
+    def noted(slots: Slots, *, gated: bool, held_back: HeldBack | None = None) -> Clock:
+        layouts.append((slots, held_back is not None))
+        return null_window(slots, gated=gated, held_back=held_back)
+
+    monkeypatch.setattr(bench, "null_window", noted)
+    monkeypatch.setattr("tasks.timekeeper.calls_that_fill", lambda *_, **__: 1)
+    assert judged(bench, SAME_MEMORY, SAME_MEMORY).outcome.status is Status.PASSED
+    assert any(held_back for _, held_back in layouts)
+    # The reference's, which stands for both, and the candidate's own.
+    assert len({id(slots) for slots, _ in layouts}) == 2
