@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import weakref
+from pathlib import Path
+
 import pytest
 
+from domain.kernel import Kernel
 from domain.request import Request
-from domain.result import Report, Status
+from domain.result import CANDIDATE, Report, Status
 from tasks import trial_inputs
+from tasks.contender import Contender
 from tasks.pipeline import run
+from tasks.trial_inputs import TrialInputs
 from tasks.workbench import Workbench
 
 SLOW = """
@@ -111,3 +117,13 @@ def test_sets_of_another_form_are_their_makers_fault(bench: Workbench, drawn: st
     wire = {"kernel": kernel, "reference": kernel, "num_trials": 1, "timeout": 60}
     compared = run(Request.from_wire(wire), bench, lambda _: None, lambda: False)
     assert compared.outcome.status is Status.REFERENCE_FAILED
+
+
+def test_of_a_contracts_sets_only_the_first_is_kept(tmp_path: Path) -> None:
+    argument = {"name": "x", "type": "tensor", "tensor_spec": {"shape": [64]}}
+    wire = {"kernel_type": "torch", "source_code": "def kernel_fn(x):\n    return x", "io": {"args": [argument]}}
+    owner = Contender(CANDIDATE, Kernel.from_wire(wire), tmp_path)
+    inputs = TrialInputs(owner, owner, "cpu", secret=7)
+    drawn = [weakref.ref(one[CANDIDATE][0]) for batch in inputs.draw(5) for one in batch]
+    assert [tensor() is not None for tensor in drawn] == [True, False, False, False, False]
+    assert inputs.summary["shapes"] == [[64]]
