@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from domain.contract import TensorSpec
-from validation.tensors import allocate, group_size, is_random, make_group, make_tensor
+from validation.tensors import allocate, is_random, make_group, make_tensor
 
 FORETOLD = frozenset({"cpu"})
 """Devices whose generator's next numbers follow from those that have been seen.
@@ -18,17 +18,20 @@ window and know those of the next ones ahead of their guns. On a GPU the key of 
 class FreshTensor:
     """Under the job's secret. `blank`: an output whose content before a call means nothing.
 
-    Random ones are drawn a group of sets at a time where no set tells the next; what is the same in many is made once.
+    Random ones are drawn `group` sets at a time where no set tells the next, those with strides of their own one by
+    one; what is the same in many sets is made once.
     """
 
-    def __init__(self, spec: TensorSpec, device: str, secret: int | None, position: int, *, blank: bool) -> None:
+    def __init__(
+        self, spec: TensorSpec, device: str, secret: int | None, position: int, *, group: int, blank: bool
+    ) -> None:
         self._spec = spec
         self._device = device
         self._secret = secret
         self._position = position
         self._blank = blank
-        by_itself = blank or torch.device(device).type in FORETOLD
-        self._group_size = 1 if by_itself else group_size(spec)
+        together = is_random(spec) and spec.strides is None and not blank
+        self._group_size = group if together and torch.device(device).type not in FORETOLD else 1
         self._group: tuple[int, torch.Tensor] | None = None
         self._same: dict[bool, torch.Tensor] = {}
         self._repeats = not is_random(spec)
@@ -38,10 +41,7 @@ class FreshTensor:
         if self._group_size > 1 and fresh > 0:
             number, place = divmod(fresh - 1, self._group_size)
             if self._group is None or self._group[0] != number:
-                drawn = make_group(
-                    self._spec, device=self._device, seed=self._secret, position=self._position, group=number
-                )
-                self._group = number, drawn
+                self._group = number, self._made_group(number)
             return self._group[1][place]
         if not (self._blank or self._repeats):
             return self._made(fresh)
@@ -50,6 +50,16 @@ class FreshTensor:
         if finite not in self._same:
             self._same[finite] = allocate(self._spec, self._device, finite=finite) if self._blank else self._made(fresh)
         return self._same[finite]
+
+    def _made_group(self, number: int) -> torch.Tensor:
+        return make_group(
+            self._spec,
+            device=self._device,
+            seed=self._secret,
+            position=self._position,
+            group=number,
+            size=self._group_size,
+        )
 
     def _made(self, fresh: int) -> torch.Tensor:
         return make_tensor(self._spec, device=self._device, seed=self._secret, position=self._position, fresh=fresh)

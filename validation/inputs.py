@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import Any
 
 import torch
 
 from domain.contract import Argument, IOContract, TensorSpec
-from domain.dtype import ITEM_BYTES
 from domain.fault import KernelFault
 from domain.result import Status
 from domain.value import TensorRef, leaves
 from sandbox.arena import stored_shape
-from validation.dtypes import wire_name
+from validation.dtypes import torch_dtype, wire_name
 from validation.fresh_tensor import FreshTensor
 from validation.tensors import allocate, is_random
+
+GROUP, GROUP_BYTES = 64, 64 << 20
+"""Sets that are drawn together at most: what is launched for a small one takes longer than what it does."""
 
 
 class ContractInputs:
@@ -50,6 +53,10 @@ class ContractInputs:
         """
         return [self._argument(argument, position, fresh) for position, argument in enumerate(self.io.args)]
 
+    @cached_property
+    def _group(self) -> int:
+        return max(1, min(GROUP, GROUP_BYTES // max(self.nbytes, 1)))
+
     def _argument(self, argument: Argument, position: int, fresh: int) -> Any:
         if not argument.is_tensor:
             return argument.value
@@ -59,7 +66,7 @@ class ContractInputs:
         try:
             if position not in self._tensors:
                 self._tensors[position] = FreshTensor(
-                    spec, self._device, self._secret, position, blank=argument.is_blank
+                    spec, self._device, self._secret, position, group=self._group, blank=argument.is_blank
                 )
             return self._tensors[position].of(fresh)
         except ValueError as error:
@@ -174,8 +181,9 @@ def _is_accumulator(argument: Argument) -> bool:
 
 
 def _span(spec: TensorSpec) -> int:
+    item_bytes = torch_dtype(spec.dtype).itemsize  # ValueError for one that nobody knows.
     if spec.strides is None or len(spec.strides) != len(spec.shape):
-        return math.prod(spec.shape) * ITEM_BYTES[spec.dtype]
+        return math.prod(spec.shape) * item_bytes
     return TensorRef(spec.dtype, spec.shape, spec.strides).span
 
 

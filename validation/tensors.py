@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 
 from domain.contract import TensorInit, TensorSpec
@@ -18,8 +16,6 @@ from validation.seeds import derived
 
 UNSPECIFIED_KIND = "empty"
 """Content that nothing may rely on: it is the poison pattern, so that relying on it shows and no old memory leaks."""
-GROUP, GROUP_BYTES = 64, 4 << 20
-"""Of the fresh sets whose tensors are drawn together."""
 STRETCHES = 4
 """Different ones that a group's sets are skewed by."""
 KINDS = RANDOM_KINDS | FIXED_KINDS | {UNSPECIFIED_KIND}
@@ -57,13 +53,14 @@ def make_tensor(spec: TensorSpec, *, device: str, seed: int | None, position: in
     return tensor
 
 
-def make_group(spec: TensorSpec, *, device: str, seed: int | None, position: int, group: int) -> torch.Tensor:
-    """The tensors of `group_size` fresh sets at once, [sets, ...]: of set 1 and those behind it, of the next ones, ...
+def make_group(
+    spec: TensorSpec, *, device: str, seed: int | None, position: int, group: int, size: int
+) -> torch.Tensor:
+    """The tensors of so many fresh sets at once, [sets, ...]: of set 1 and those behind it, of the next ones, ...
 
     As those of `make_tensor`, but for one seed of all and a few stretches that the odd ones are skewed by in turn: by
     themselves, the small sets of a window cost the device more than the window does.
     """
-    size = group_size(spec)
     first = 1 + group * size
     odd = 1 - first % 2
     skewed = [
@@ -72,14 +69,6 @@ def make_group(spec: TensorSpec, *, device: str, seed: int | None, position: int
     ]
     init, own = spec.init or TensorInit(), derived(seed, "group", group, position)
     return random_content(init, (size, *spec.shape), spec.dtype, own, device, skewed)
-
-
-def group_size(spec: TensorSpec) -> int:
-    """How many fresh sets' tensors are drawn together; 1 where each is made by itself. ValueError for no dtype."""
-    if spec.strides is not None or not is_random(spec):
-        return 1
-    size = math.prod(spec.shape) * torch_dtype(spec.dtype).itemsize
-    return max(1, min(GROUP, GROUP_BYTES // max(size, 1)))
 
 
 def allocate(spec: TensorSpec, device: str, *, finite: bool = False) -> torch.Tensor:

@@ -13,7 +13,8 @@ from domain.fault import KernelFault
 from domain.result import Status
 from validation import poison
 from validation.bits import identical
-from validation.inputs import ContractInputs, arguments_for
+from validation.fresh_tensor import FreshTensor
+from validation.inputs import GROUP, GROUP_BYTES, ContractInputs, arguments_for
 
 
 def tensor(
@@ -92,6 +93,30 @@ def test_the_size_of_a_set_is_known_before_it_is_drawn() -> None:
     assert ContractInputs(contract(tensor("x", 3, 5, dtype="complex128")), "cpu", None).nbytes == 240
     assert ContractInputs(contract(tensor("x", 3, 4, strides=(8, 2))), "cpu", None).nbytes == (2 * 8 + 3 * 2 + 1) * 4
     assert ContractInputs(contract(tensor("x", 1000, 4, strides=(0, 1))), "cpu", None).nbytes == 4 * 4
+
+
+@pytest.mark.parametrize(
+    ("elements", "together"), [(4, GROUP), (GROUP_BYTES // 3 // 4 // 5, 5), (GROUP_BYTES // 3 // 4 + 1, 1)]
+)
+def test_as_many_sets_are_drawn_together_as_all_of_their_tensors_have_room(
+    monkeypatch: pytest.MonkeyPatch, elements: int, together: int
+) -> None:
+    asked: list[int] = []
+
+    class Asked(FreshTensor):
+        def __init__(self, *spec: Any, group: int, blank: bool) -> None:
+            asked.append(group)
+            super().__init__(*spec, group=group, blank=True)  # Nothing has to be drawn.
+
+    monkeypatch.setattr("validation.inputs.FreshTensor", Asked)
+    ContractInputs(contract(*(tensor(name, elements) for name in "xyz")), "cpu", 1).draw(1)
+    assert asked == [together] * 3
+
+
+def test_a_dtype_that_nobody_knows_is_the_contracts_fault() -> None:
+    with pytest.raises(KernelFault, match="argument 'x': unknown dtype 'float12'") as fault:
+        draw(contract(tensor("x", 4, dtype="float12")), fresh=1)
+    assert fault.value.status is Status.CONTRACT_MISMATCH
 
 
 def test_a_faulty_spec_is_refused_by_the_arguments_name() -> None:
