@@ -29,13 +29,10 @@ from domain.settings import settings
 from stack import verdicts
 from stack.devices import DeviceError
 from stack.environment import ROOT
-from stack.processes import CPU_WORKERS, GPU_WORKERS
 from stack.redis_server import NoRedisServer, free_port
-from stack.running import StartError, running
+from stack.running import StartError
 from stack.serve import described
 from stack.stopping import Stop, stop_on_signals
-
-REQUEST_S = 90.0
 
 
 def main() -> int:
@@ -72,18 +69,18 @@ def _measure(console: Console) -> dict[str, Any]:
         console.print(f"{time.monotonic() - began:4.0f} s  {what} ...")
 
     told("starting Redis, the API and the workers")
-    with running(own) as stack, httpx.Client(base_url=stack.url, timeout=REQUEST_S, trust_env=False) as client:
+    with overhead.service(own) as (stack, client):
         where: dict[str, Any] = {
             "device": described(stack.gpus),
             "host_cpus": os.cpu_count(),
-            "jobs_at_once": (own.max_workers or (GPU_WORKERS if stack.gpus else CPU_WORKERS)) * (len(stack.gpus) or 1),
+            "jobs_at_once": overhead.jobs_at_once(stack),
         }
         console.print(f"{where['device']}; {where['host_cpus']} host CPUs, {where['jobs_at_once']} jobs at once")
         console.print(f"Each part is bounded: what has not been measured after {overhead.PART_S:.0f} s is left out.\n")
         quick = [jobs.right(budget="quick") for _ in range(overhead.STREAM)]
         alone, streamed = quick[: overhead.COMPARED], quick[overhead.COMPARED :]
         told("the first jobs of each process")
-        overhead.warm_up(stack, client, where["jobs_at_once"])
+        overhead.warm_up(stack, client)
         told(f"{overhead.ROUND_TRIPS} tiny evaluations, one at a time")
         round_trip = overhead.round_trip(stack, client)
         told(f"{overhead.SUBMISSIONS} submissions while the workers are busy")

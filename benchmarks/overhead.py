@@ -7,8 +7,9 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -19,7 +20,9 @@ from benchmarks.enqueue import Enqueue, of_wire
 from benchmarks.latency import Latency
 from benchmarks.stages import by_stage, device_seconds, seconds_by_stage
 from domain.job import TERMINAL, Stage, State
-from stack.running import Stack
+from domain.settings import Settings
+from stack import processes
+from stack.running import Stack, running
 
 ROUND_TRIPS = 20
 BACKLOG = 8
@@ -27,6 +30,7 @@ SUBMISSIONS = 100
 MIXED = 40
 STREAM = 100
 COMPARED = 10
+REQUEST_S = 90.0
 WAIT_S = 60
 BEAT_S = 0.1
 TICK_S = 0.02
@@ -58,9 +62,21 @@ class Throughput:
     verdicts: dict[str, int]
 
 
-def warm_up(stack: Stack, client: httpx.Client, processes: int) -> None:
-    """Each of so many processes has its first job, which takes seconds on a GPU: nobody has two while one has none."""
-    first = [submitted(client, jobs.tiny()) for _ in range(2 * processes)]
+@contextmanager
+def service(own: Settings) -> Iterator[tuple[Stack, httpx.Client]]:
+    """A running service of those settings and a client of it, until the block ends."""
+    with running(own) as stack, httpx.Client(base_url=stack.url, timeout=REQUEST_S, trust_env=False) as client:
+        yield stack, client
+
+
+def jobs_at_once(stack: Stack) -> int:
+    """Of all its workers."""
+    return processes.jobs_at_once(stack.settings, stack.gpus) * max(len(stack.gpus), 1)
+
+
+def warm_up(stack: Stack, client: httpx.Client) -> None:
+    """Each process has its first job, which takes seconds on a GPU: nobody has two while one has none."""
+    first = [submitted(client, jobs.tiny()) for _ in range(2 * jobs_at_once(stack))]
     stack.wait_until(lambda: all(job_of(client, job_id)["state"] in TERMINAL for job_id in first), "the first jobs")
 
 

@@ -24,12 +24,9 @@ from benchmarks.overhead import BenchmarkError, Throughput
 from domain.settings import Settings, settings
 from stack import devices, environment
 from stack.devices import DeviceError, Gpu
-from stack.processes import CPU_WORKERS, GPU_WORKERS
 from stack.redis_server import NoRedisServer, free_port
-from stack.running import StartError, running
+from stack.running import StartError
 from stack.stopping import Stop, stop_on_signals
-
-REQUEST_S = 90.0
 
 
 def main() -> int:
@@ -75,9 +72,8 @@ def _services(gpus: list[Gpu]) -> Iterator[tuple[int, Settings]]:
 
 
 def _streamed(own: Settings, count: int) -> Throughput:
-    with running(own) as stack, httpx.Client(base_url=stack.url, timeout=REQUEST_S, trust_env=False) as client:
-        at_once = own.max_workers or (GPU_WORKERS if stack.gpus else CPU_WORKERS)
-        overhead.warm_up(stack, client, at_once * max(len(stack.gpus), 1))
+    with overhead.service(own) as (stack, client):
+        overhead.warm_up(stack, client)
         return overhead.throughput(stack, client, jobs.mixed(count))
 
 

@@ -15,7 +15,7 @@ from domain.dtype import ITEM_BYTES
 from domain.fault import KernelFault
 from domain.result import Status
 from domain.value import MAX_DEPTH, CodecError, TensorRef
-from sandbox.arena import Arena, copy_all, describe, view
+from sandbox.arena import Arena, copy_all, describe, lies_in, view
 
 
 def tensors_of(result: Any, target: Target) -> list[torch.Tensor]:
@@ -75,9 +75,7 @@ def outside(arena: Arena | None, tensors: list[torch.Tensor]) -> list[torch.Tens
     """The same, with copies of those that lie in the arena: an answer may be a view of an argument."""
     if arena is None:
         return tensors
-    begin = arena.bytes.data_ptr()
-    end = begin + arena.bytes.numel()
-    return [tensor.clone() if begin <= tensor.data_ptr() < end else tensor for tensor in tensors]
+    return [tensor.clone() if lies_in(arena.bytes, tensor) else tensor for tensor in tensors]
 
 
 def _changed(first: str, now: str) -> KernelFault:

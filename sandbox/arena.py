@@ -122,6 +122,11 @@ def _alone(own: torch.Tensor, dtype: torch.dtype, ref: TensorRef) -> torch.Tenso
     return torch.empty(0, dtype=dtype, device=own.device).set_(lone, 0, ref.shape, ref.strides)
 
 
+def lies_in(memory: torch.Tensor, tensor: torch.Tensor) -> bool:
+    """Whether a tensor begins in that memory."""
+    return 0 <= tensor.data_ptr() - memory.data_ptr() < memory.numel()
+
+
 def _own_bytes(memory: torch.Tensor, ref: TensorRef, dtype: torch.dtype) -> torch.Tensor:
     span = ref.span
     if ref.offset + span > memory.numel() or ref.offset % dtype.itemsize:

@@ -21,7 +21,7 @@ from domain.value import TensorRef
 from sandbox import arena as arenas
 from sandbox.answer_memory import AnswerMemory
 from sandbox.answers import outside, portable, put, tensors_of
-from sandbox.arena import Arena, argument
+from sandbox.arena import Arena, argument, lies_in
 from sandbox.argument_views import argument_views, kept
 from sandbox.assignment import assignment
 from sandbox.channel import Channel, Message
@@ -264,10 +264,8 @@ class Runner:
     def _kept_outputs(self, result: Any, args: list[Any]) -> list[torch.Tensor]:
         """The answer's tensors for a time when the arguments are overwritten."""
         found = self._outputs(result, args)
-        begin = self._memory.data_ptr()
-        end = begin + self._memory.numel()
         # First the arena as a whole: to look at each argument takes microseconds, which may be on the clock.
-        return kept(found, args, self.views) if any(begin <= each.data_ptr() < end for each in found) else found
+        return kept(found, args, self.views) if any(lies_in(self._memory, each) for each in found) else found
 
     def _retain(self, value: Any) -> Any:
         """Keeps the value's tensors for `export`; its wire form, with sizes but no places yet."""

@@ -32,7 +32,7 @@ def api(settings: Settings, temporary: Path) -> Program:
 
 def workers(settings: Settings, gpus: list[Gpu], temporary: Path) -> list[Program]:
     """One worker pinned to each GPU; where there is none, one that runs kernels on the CPU."""
-    concurrency = settings.max_workers or (GPU_WORKERS if gpus else CPU_WORKERS)
+    concurrency = jobs_at_once(settings, gpus)
     # Pinned by UUID, which means the same device whatever order CUDA counts in.
     pinned = {f"gpu{gpu.index}": gpu.uuid for gpu in gpus} or {"cpu0": ""}
     # Kernels run on the same cores there: threads of the referee that spin while they wait for each other make a small
@@ -42,6 +42,11 @@ def workers(settings: Settings, gpus: list[Gpu], temporary: Path) -> list[Progra
         _worker(name, concurrency, settings, for_child(settings, temporary, CUDA_VISIBLE_DEVICES=visible, **sleeping))
         for name, visible in pinned.items()
     ]
+
+
+def jobs_at_once(settings: Settings, gpus: list[Gpu]) -> int:
+    """Of each worker."""
+    return settings.max_workers or (GPU_WORKERS if gpus else CPU_WORKERS)
 
 
 def builders(settings: Settings, temporary: Path) -> list[Program]:

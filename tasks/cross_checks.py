@@ -22,7 +22,7 @@ from sandbox.replies import ArgumentView
 from tasks.alone import OtherNulls
 from tasks.shooting import Shooting
 from validation.bits import differing
-from validation.comparison import BATCH, compare_stacked
+from validation.comparison import BATCH, agree
 
 RESERVE_S = 1.0
 FEWEST, MOST = 4, 24
@@ -72,10 +72,10 @@ class CrossChecks:
         if hold is None:
             return
         layout = slots[self._candidate.role]
-        began = time.monotonic()
         if not self._time_for(layout):
             self._record.flags.append(NO_TIME)
             return
+        began = time.monotonic()
         self._record.held_back.calls = layout.calls
         self._note_nulls(self._record.held_back, layout, hold)
         for taken in range(MOST if self._is_cuda else 1):
@@ -97,10 +97,10 @@ class CrossChecks:
             return
         slots = self._rounds.slots(1)
         layout = slots[self._candidate.role]
-        began = time.monotonic()
         if not self._time_for(layout):
             self._record.flags.append(NO_TIME_FOR_ONE)
             return
+        began = time.monotonic()
         self._shooting.warm_null(slots)
         self._note_nulls(self._record.single, layout, None)
         for taken in range(MOST):
@@ -156,7 +156,7 @@ class CrossChecks:
 
     def _agree(self, layout: Slots, one: Window, other: Window) -> bool:
         ones, others = (layout.read_stacked(window.snapshot) for window in (one, other))
-        return all(call.passed for call in compare_stacked(ones, others, self._rounds.tolerance))
+        return agree(ones, others, self._rounds.tolerance)
 
     def _shoot(self, slots: dict[str, Slots], hold: HeldBack) -> Window:
         """A window held back. What was handed in out of overwritten inputs is what lay there when the calls were over.

@@ -21,7 +21,7 @@ from tasks.contender import Contender
 from tasks.trial_inputs import Arguments, TrialInputs
 from tasks.workbench import Workbench
 from validation.call_comparison import CallComparison, Tally
-from validation.comparison import compare_stacked
+from validation.comparison import agree, compare_stacked
 from validation.integrity import weak_reference
 from validation.mismatch_map import mismatch_map
 from validation.order import other_order
@@ -259,14 +259,14 @@ class Rounds:
         if len(arenas) < len(layouts) or not layouts[1].takes_as(layouts[0]):
             return False
         ours, theirs = (layout.stacked_arguments(arena.bytes) for layout, arena in zip(layouts, arenas, strict=True))
-        return not all(call.passed for call in compare_stacked(ours, theirs, self.tolerance))
+        return not agree(ours, theirs, self.tolerance)
 
     def _doubt_reference(self, slots: Slots, first: Window) -> None:
         """Whether the reference agrees with itself: no kernel can agree with one that answers at random."""
         slots.seed += 1
         again = self.shoot(self.contenders[0], {self.contenders[0].role: slots})
         one, other = (slots.read_stacked(window.snapshot) for window in (first, again))
-        if not all(call.passed for call in compare_stacked(one, other, self.tolerance)):
+        if not agree(one, other, self.tolerance):
             self._hint = RANDOM_REFERENCE
             self._note_comparison()
 

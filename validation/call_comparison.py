@@ -84,13 +84,6 @@ class Tally:
         )
 
 
-def merge(calls: list[CallComparison]) -> Comparison:
-    """Compared calls as one result; ValueError where there are none."""
-    tally = Tally()
-    tally.add(calls)
-    return tally.comparison
-
-
 def joined(parts: list[CallComparison]) -> CallComparison:
     """Several outputs or several calls as one. What is there many times, as of equal calls, is looked at once."""
     if len(parts) == 1:

@@ -14,11 +14,11 @@ from typing import Any
 import torch
 
 from validation.bits import differing, pieces
-from validation.call_comparison import CallComparison, finite, joined, merge
+from validation.call_comparison import CallComparison, finite, joined
 from validation.elements import measures, plain
 from validation.tolerance import Tolerance, applied, strict
 
-__all__ = ["CallComparison", "compare", "compare_stacked", "merge"]
+__all__ = ["CallComparison", "agree", "compare", "compare_stacked"]
 
 PIECE = 1 << 22
 """Elements of one call compared at a time, half as many complex ones: under 128 bytes of temporaries for each."""
@@ -63,6 +63,11 @@ def compare_stacked(
                 parts[index] = _summary(index, call, want, got, requested, rows[index, call])
         found[call] = joined(parts)
     return found
+
+
+def agree(ones: list[torch.Tensor], others: list[torch.Tensor], requested: Tolerance) -> bool:
+    """Whether every call of those stacks passes."""
+    return all(call.passed for call in compare_stacked(ones, others, requested))
 
 
 def _batch(stack: torch.Tensor) -> int:

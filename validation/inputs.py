@@ -12,7 +12,7 @@ from domain.contract import Argument, IOContract, TensorSpec
 from domain.fault import KernelFault
 from domain.result import Status
 from domain.value import TensorRef, leaves
-from sandbox.arena import stored_shape
+from sandbox.arena import write
 from validation.dtypes import torch_dtype, wire_name
 from validation.fresh_tensor import FreshTensor
 from validation.tensors import allocate, is_random
@@ -161,8 +161,7 @@ def _as_declared(
     if value.stride() == own.stride():
         return value
     target = allocate(spec, str(own.device))
-    shape = stored_shape(target)
-    target.as_strided(shape, target.stride()).copy_(value[tuple(slice(0, size) for size in shape)])
+    write(target, value)
     return target
 
 

@@ -16,11 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from domain.dtype import COMPLEX, FLOATS, INTEGERS, ITEM_BYTES
+from domain.result import Comparison
 from tests.validation import oracle
 from validation import comparison
 from validation.bits import differing, identical
-from validation.call_comparison import joined
-from validation.comparison import CallComparison, compare, compare_stacked, merge
+from validation.call_comparison import Tally, joined
+from validation.comparison import CallComparison, compare, compare_stacked
 from validation.dtypes import torch_dtype
 from validation.elements import measures
 from validation.poison import fill
@@ -36,6 +37,13 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> int:
     """The same code with many pieces on small tensors; the size of one."""
     monkeypatch.setattr(comparison, "PIECE", 7)
     return 7
+
+
+def merge(calls: list[CallComparison]) -> Comparison:
+    """As a job's calls become its comparison."""
+    tally = Tally()
+    tally.add(calls)
+    return tally.comparison
 
 
 def together(calls: list[tuple[list[torch.Tensor], list[torch.Tensor]]], tolerance: Tolerance) -> list[CallComparison]:
