@@ -11,6 +11,7 @@ from domain.budget import Budget
 from domain.device_metrics import PRINTING_SECONDS, SANITIZER_SECONDS, CountersAsked
 from domain.kernel import Kernel
 from domain.listing import Form
+from domain.result import CANDIDATE, REFERENCE
 
 DEFAULT_NUM_TRIALS = Budget.DEFAULT.effort.num_trials
 DEFAULT_TIMEOUT_S = 120
@@ -62,6 +63,12 @@ class Request:
     sanitize: bool = False
 
     @property
+    def kernels(self) -> dict[str, Kernel]:
+        """By role: the reference, where there is one, and the candidate."""
+        candidate = {CANDIDATE: self.kernel}
+        return candidate if self.reference is None else {REFERENCE: self.reference, **candidate}
+
+    @property
     def build_seconds(self) -> int:
         """What building may take."""
         return self.timeout if self.build_timeout is None else self.build_timeout
@@ -70,8 +77,7 @@ class Request:
     def inspection_seconds(self) -> float:
         """What tools may take that look into the kernels when everything else is known."""
         asked = self.device_metrics
-        sides = 1 if self.reference is None else 2
-        counters = sides * (asked.level.seconds + PRINTING_SECONDS) if asked is not None else 0.0
+        counters = len(self.kernels) * (asked.level.seconds + PRINTING_SECONDS) if asked is not None else 0.0
         return counters + (SANITIZER_SECONDS if self.sanitize else 0.0)
 
     @property

@@ -67,6 +67,11 @@ class CardError:
         return {"xid": self.xid, "meaning": self.meaning, "of_card": self.of_card}
 
 
+def summary(found: list[CardError] | CardUnavailable) -> list[dict[str, Any]] | dict[str, str]:
+    """What was reported, or why that is not known; JSON-ready."""
+    return {"unavailable": found.reason} if isinstance(found, CardUnavailable) else [one.summary() for one in found]
+
+
 class CardErrors:
     """The reports about one card since they were last asked for; `card` as CardMonitor has it.
 

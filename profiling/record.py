@@ -137,6 +137,12 @@ class TimeRecord:
         return self._head_start.flag is not None
 
     @property
+    def after_gun_ms(self) -> float:
+        """What a call takes from the gun on: without whatever was worked ahead of it."""
+        net = np.asarray(self.elapsed_ms) - np.asarray(self.null_ms) - self.calls * self.launch_shift_ms
+        return float(np.median(net)) / self.calls / self.slowed
+
+    @property
     def _head_start(self) -> HeadStart:
         """What was worked ahead of the gun in each window. On the host, where others run at the same time: unknown."""
         early = np.asarray(self.ready_ms) - np.asarray(self.null_ready_ms)

@@ -44,6 +44,7 @@ class Probe:
     `reuses_memory`: a later call answered where an earlier one had; each answer is then fetched before the next call.
     `launches`: of a call, by the runner's count; None where that is not known.
     `views`: for each output where in the arguments it lies; None for one that has memory of its own.
+    `several_streams`: whether a call works on more than one, by the runner's word.
     """
 
     outputs: list[torch.Tensor]
@@ -52,6 +53,7 @@ class Probe:
     reuses_memory: bool = False
     launches: int | None = None
     views: tuple[ArgumentView | None, ...] = ()
+    several_streams: bool = False
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from domain.value import TensorRef
 from sandbox import arena as arenas
 from sandbox.answer_memory import AnswerMemory
 from sandbox.answers import outside, portable, put, tensors_of
-from sandbox.arena import Arena, argument, lies_in
+from sandbox.arena import Arena, argument, copy_all, lies_in
 from sandbox.argument_views import argument_views, kept
 from sandbox.assignment import assignment
 from sandbox.channel import Channel, Message
@@ -36,6 +36,10 @@ from sandbox.null_kernel import NullKernel
 from sandbox.tracing import traced
 from sandbox.window_calls import Made, call_all
 from sandbox.window_turn import WindowTurn
+
+WARM_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+ONE_QUEUE = {"CUDA_DEVICE_MAX_CONNECTIONS": "1", "CUDA_DEVICE_MAX_COPY_CONNECTIONS": "1"}
+"""Of the driver's settings: a context with one hardware queue for all streams, where it has eight by default."""
 
 
 class Runner:
@@ -63,12 +67,24 @@ class Runner:
         return {"op": "built", "facts": artifact.facts, "deferred": artifact.deferred, "log": artifact.log}
 
     def open_device(self, message: Message) -> Message:
-        """Makes the GPU's context and warms what nearly every kernel uses, before there is a submission."""
+        """Makes the GPU's context, before there is a submission."""
+        if message["one_queue"]:
+            os.environ |= ONE_QUEUE
+        torch.empty((), device=message["target"]["device"])
+        for name in ONE_QUEUE:  # The driver has read it. What a submission starts has nothing to do with it.
+            os.environ.pop(name, None)
+        return {"op": "ok"}
+
+    def warm_libraries(self, message: Message) -> Message:
+        """Loads what nearly every kernel uses, before there is a submission."""
         device = message["target"]["device"]
         torch.manual_seed(0)
         square = torch.randn(16, 16, device=device)
         with counted_launches(Target(device, None)):
             (square @ square).clone()
+        for dtype in WARM_DTYPES:  # As inputs and answers are copied.
+            copy_all([square.to(dtype, copy=True)], [square.to(dtype)])
+        square.copy_(square.cpu())
         torch.cuda.synchronize()
         return {"op": "ok"}
 
@@ -181,6 +197,7 @@ class Runner:
             "reuses_memory": self.reuses_memory,
             "elapsed_ms": elapsed_ms,
             "launches": count.launches,
+            "several_streams": count.several_streams,
         }
 
     def double(self, message: Message) -> Message:

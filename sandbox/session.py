@@ -64,12 +64,19 @@ class Session:
         """The runner is killed at that time (time.monotonic) and no sooner."""
         self.runner.deadline = deadline
 
-    def open_device(self) -> None:
-        """Has the runner make its context on the GPU, ahead of any submission; `opened` waits for it."""
-        self.runner.send({"op": "open_device", "target": asdict(self.target)})
+    def open_device(self, *, one_queue: bool = False) -> None:
+        """Has the runner make its context on the GPU, ahead of any submission; `opened` waits for it.
+
+        With `one_queue` all streams share one: the context is made in half the time, and what waits makes all wait.
+        """
+        self.runner.send({"op": "open_device", "target": asdict(self.target), "one_queue": one_queue})
+
+    def warm_libraries(self) -> None:
+        """Has the runner load what nearly every kernel uses, in the context that it has; `opened` waits for it."""
+        self.runner.send({"op": "warm_libraries", "target": asdict(self.target)})
 
     def opened(self) -> None:
-        """Returns when the context is there."""
+        """Returns when the context is there, or the libraries."""
         self.runner.answer()
 
     def launch_ms(self) -> float | None:
@@ -151,6 +158,7 @@ class Session:
             answer.get("reuses_memory") is True,
             launches(answer.get("launches")),
             views(answer.get("views"), outputs),
+            answer.get("several_streams") is True,
         )
 
     def double(self, args: list[Any]) -> list[torch.Tensor] | None:

@@ -26,7 +26,17 @@ from sandbox.confinement import Confinement
 from sandbox.file_access import OUR_CODE
 from sandbox.limits import die_with_parent, keep_descendants
 
-PRELOADED = ("numpy", "torch", "torch.utils.cpp_extension", "triton", "triton.language", "cupy", "cuda.bindings.driver")
+PRELOADED = (
+    "numpy",
+    "numpy.random",
+    "torch",
+    "torch.utils.cpp_extension",
+    "triton",
+    "triton.language",
+    "triton.language.extra.libdevice",
+    "cupy",
+    "cuda.bindings.driver",
+)
 FIRST_DESCRIPTOR = 4
 ANONYMOUS_EXIT = 70
 

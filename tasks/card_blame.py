@@ -55,6 +55,8 @@ def blame_tested(contenders: Iterable[Contender], bench: Workbench, cancelled: C
         try:
             session.open_device()
             session.opened()
+            session.warm_libraries()
+            session.opened()
         finally:
             session.close()
     except KernelFault as fault:

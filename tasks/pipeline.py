@@ -10,16 +10,16 @@ import secrets
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import Any
 
 from domain.fault import JobCancelled, KernelFault
 from domain.job import Stage
 from domain.request import Request
-from domain.result import CANDIDATE, REFERENCE, Report, Speedup
+from domain.result import Report, Speedup
 from profiling.card import CardUnavailable
-from profiling.card_errors import CardError
+from profiling.card_errors import CardError, summary
 from tasks.afterwards import NOT_REACHED, SUSPICIOUS, look_at_launches, look_at_work
-from tasks.build_bench import deadline_in
 from tasks.building import Building
 from tasks.card_blame import blame_reported, blame_tested
 from tasks.contender import Contender, Stopped
@@ -33,6 +33,7 @@ from tasks.other_distributions import OtherDistributions, untried
 from tasks.preparation import Preparation
 from tasks.rounds import Rounds
 from tasks.sanitizing import look_for_errors
+from tasks.streams import Queues, Streams, judged
 from tasks.timekeeper import Timekeeper
 from tasks.trial_inputs import Arguments, TrialInputs
 from tasks.varied_inputs import VariedInputs
@@ -42,7 +43,6 @@ from validation.seeds import derived
 
 REPORT_S = 0.1
 """A driver's report may come a moment after the kernel's failure."""
-REPLAYED = "a replay: the request named the seed, so its inputs were known beforehand; for finding bugs, no ranking"
 
 
 def run(
@@ -56,14 +56,22 @@ def run(
 
     `so_far` is told whether the candidate of a comparison is right, before any call is timed and again after all.
     """
+    return judged(partial(_run, request, bench, progress, cancelled, so_far), request.kernels.values())
+
+
+def _run(
+    request: Request,
+    bench: Workbench,
+    progress: Callable[[Stage], None],
+    cancelled: Callable[[], bool],
+    so_far: Callable[[bool], None],
+    queues: Queues,
+) -> Report:
     with ExitStack() as stack:
         bench.start_zygote()
-        folder = stack.enter_context(bench.job_folder())
-        candidate = Contender(CANDIDATE, request.kernel, bench.private_folder(folder / "candidate"))
-        reference = None
-        if request.reference is not None:
-            reference = Contender(REFERENCE, request.reference, bench.private_folder(folder / "reference"))
-        job = _Job(request, bench, progress, cancelled, candidate, reference, so_far)
+        home = stack.enter_context(bench.job_folder())
+        contenders = [Contender(role, one, bench.private_folder(home / role)) for role, one in request.kernels.items()]
+        job = _Job(request, bench, progress, cancelled, contenders, so_far, queues)
         for contender in job.contenders:
             stack.callback(contender.clear)
             contender.launches = NOT_REACHED if request.profile else None
@@ -105,18 +113,19 @@ class _Job:
         bench: Workbench,
         progress: Callable[[Stage], None],
         cancelled: Callable[[], bool],
-        candidate: Contender,
-        reference: Contender | None,
-        so_far: Callable[[bool], None] = lambda right: None,
+        contenders: list[Contender],
+        so_far: Callable[[bool], None],
+        queues: Queues,
     ) -> None:
         self.request = request
         self.bench = bench
         self.progress = progress
         self.cancelled = cancelled
-        self.so_far = so_far
-        self.candidate = candidate
-        self.reference = reference
-        self.contenders = [candidate] if reference is None else [reference, candidate]
+        self.queues = queues
+        self.contenders = contenders
+        self.candidate = contenders[-1]
+        self.reference = contenders[0] if len(contenders) > 1 else None
+        self.so_far = so_far if self.reference is not None else lambda right: None
         given = request.replay_seed
         self.secret = int(given, 16) if given is not None else secrets.randbits(256)
         # A submission is told this one, and from what it is told its inputs cannot be worked out: a digest.
@@ -138,8 +147,9 @@ class _Job:
 
     def warm(self) -> None:
         """A runner for each contender, its context made before the device is asked for."""
-        folders = [contender.folder for contender in self.contenders]
-        for contender, standby in zip(self.contenders, self.bench.warm(folders, self.cancelled), strict=True):
+        apart = [contender.role in self.queues.apart for contender in self.contenders]
+        standbys = self.bench.warm([contender.folder for contender in self.contenders], self.cancelled, apart)
+        for contender, standby in zip(self.contenders, standbys, strict=True):
             contender.standby, contender.session = standby, standby.session
         for contender in self.contenders:
             contender.settle()
@@ -149,7 +159,8 @@ class _Job:
         self.progress(Stage.LOAD)
         preparation = Preparation(self.contenders, self.bench)
         preparation.time_launches(self.cancelled)
-        deadline = deadline_in(self.request.timeout)  # What is measured before that is no kernel's time.
+        streams = Streams(self.queues, self.contenders, self.request.timeout)
+        deadline = streams.deadline  # What was measured until now is no kernel's time.
         preparation.load(deadline, self.weights_seed)
         owner = self.contenders[0]
         self.inputs = TrialInputs(owner, self.candidate, self.bench.device.name, self.secret)
@@ -160,18 +171,18 @@ class _Job:
         ((example,),) = self.inputs.draw(1)
         self.example = example
         preparation.first_calls(example)
+        streams.look_at_calls()
         advice = self.weights.advice if self.weights is not None else None
         rounds = Rounds(self.contenders, self.inputs, example, self.bench, self.request, deadline, advice)
         rounds.validate()
-        self._tell(rounds)
-        timekeeper = Timekeeper(rounds, self.cancelled)
+        self.so_far(rounds.right)
+        timekeeper = Timekeeper(rounds, streams, self.cancelled)
         if rounds.right:
             self.progress(Stage.TIME)
             self.speedup = timekeeper.time()
-            self._flag_replay()
             if rounds.right and self.weights is not None:
                 self._try_otherwise(rounds, self.weights)
-            self._tell(rounds)
+            self.so_far(rounds.right)
         suspicious = self.speedup is not None and self.speedup.ratio > SUSPICIOUS
         look_at_work(self.contenders, rounds, counting=self.request.profile or suspicious)
         if self.request.profile:
@@ -207,15 +218,6 @@ class _Job:
         failed = any(contender.fault is not None for contender in self.contenders)
         self.card_errors = self.bench.card_errors.new(REPORT_S if failed else 0.0)
 
-    def _tell(self, rounds: Rounds) -> None:
-        if self.reference is not None:
-            self.so_far(rounds.right)
-
-    def _flag_replay(self) -> None:
-        for contender in self.contenders:
-            if contender.timing is not None and self.request.replay_seed is not None:
-                contender.timing.flags.append(REPLAYED)
-
     def _try_otherwise(self, rounds: Rounds, weights: Weights) -> None:
         """What fresh sets of the drawn distribution under the first weights cannot show, once the times are known."""
         if not self.request.budget.effort.thorough:
@@ -249,10 +251,8 @@ class _Job:
         inputs = self._inputs_summary()
         where = {**environment(self.bench.target), "device_seconds": self.device_s}
         if self.card_errors is not None and self.bench.device.is_cuda:
-            told = self.card_errors
-            where["card_errors"] = (
-                [error.summary() for error in told] if isinstance(told, list) else {"unavailable": told.reason}
-            )
+            apart = [contender.role for contender in self.contenders if contender.role in self.queues.apart]
+            where |= {"streams_apart": apart, "card_errors": summary(self.card_errors)}
         budget = self.request.budget.told(compares=self.reference is not None)
         if self.reference is None:
             return Report(self.candidate.outcome(inputs), where, device_metrics=self.metrics, budget=budget)

@@ -1,5 +1,7 @@
 """Runners with their contexts made ahead of time, of which each job gets those that launch alike.
 
+Those that wait have contexts of one hardware queue, which take half as long to make (docs/adr/0035).
+
 What a launch costs differs between contexts by up to 0.2 µs and stays as it is for a context's life; two kinds of them
 lie 0.1 µs apart (docs/measurements.md). A kernel of a hundred launches is a tenth slower in one than in the other, so
 what is compared has to be run in two of one kind. All of this happens before a runner has a submission.
@@ -12,7 +14,7 @@ import logging
 import secrets
 import statistics
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,12 +36,13 @@ Cancelled = Callable[[], bool]
 class Standby:
     """A runner without a submission, confined to that folder.
 
-    `launch_ms`: what a launch costs in its context, None where that is not known.
+    `launch_ms`: what a launch costs in its context, None where that is not known. `one_queue`: its streams share it.
     """
 
     session: Session
     folder: Path
     launch_ms: float | None = None
+    one_queue: bool = False
 
 
 class Standbys:
@@ -70,14 +73,62 @@ class Standbys:
         """How many wait."""
         return len(self._waiting)
 
-    def take(self, folders: list[Path], usual_ms: float | None, cancelled: Cancelled) -> list[Standby]:
+    def take(
+        self, folders: list[Path], usual_ms: float | None, cancelled: Cancelled, apart: Sequence[bool] = ()
+    ) -> list[Standby]:
         """As many as folders, that launch alike, and as on this card as a rule where that can be chosen.
 
         Whoever takes one closes it, sets its deadline (`Session.until`) and removes its folder. Where the device has no
         room for a context now, as the holder of its lease may use all of it, they make theirs when they are used, and
-        are confined to the given folders.
+        are confined to the given folders. Those whose streams are to run `apart` are made for it: none waits.
         """
         self._bury()
+        chosen = list(apart) or [False] * len(folders)
+        in_turn = [folder for folder, is_apart in zip(folders, chosen, strict=True) if not is_apart]
+        beside = [folder for folder, is_apart in zip(folders, chosen, strict=True) if is_apart]
+        made = self._of_all_queues(beside, usual_ms, cancelled) if beside else []
+        try:
+            taken = self._waiting_ones(in_turn, usual_ms, cancelled) if in_turn else []
+        except BaseException:
+            end(made)
+            raise
+        each = {True: iter(made), False: iter(taken)}
+        return [next(each[is_apart]) for is_apart in chosen]
+
+    def stock_up(self) -> None:
+        """As many as a job has to choose from, as far as there is room. Raises KernelFault where there is none."""
+        self._bury()
+        missing = min(self._wanted, self._room) - len(self._waiting)
+        if missing > 0:
+            self._add(missing, lambda: False)
+
+    def make(self, count: int, cancelled: Cancelled, *, one_queue: bool = True) -> list[Standby]:
+        """So many with their contexts made, all at once, and what a launch costs in each."""
+        made = self._forked([self._new_folder() for _ in range(count)], cancelled)
+        try:
+            with self._quiet(cancelled):
+                for one in made:
+                    one.session.until(time.monotonic() + WARM_S)
+                    one.session.open_device(one_queue=one_queue)
+                for one in made:
+                    one.session.opened()
+                made = [Standby(one.session, one.folder, one.session.launch_ms(), one_queue) for one in made]
+            # Windows that are shot beside this are as late, and as rarely, as beside nothing (docs/measurements.md).
+            for one in made:
+                one.session.warm_libraries()
+            for one in made:
+                one.session.opened()
+            return made
+        except BaseException:
+            end(made)
+            raise
+
+    def close(self) -> None:
+        """Ends those that nobody took."""
+        end(self._waiting)
+        self._waiting = []
+
+    def _waiting_ones(self, folders: list[Path], usual_ms: float | None, cancelled: Cancelled) -> list[Standby]:
         self._wanted = max(self._wanted, len(folders) + self._spare)
         # As many as are to choose from, or else as many as are needed.
         for wanted in (len(folders) + self._spare, len(folders)):
@@ -100,32 +151,18 @@ class Standbys:
             self._let_go([one for one in self._waiting if one.launch_ms is None])
         return taken
 
-    def stock_up(self) -> None:
-        """As many as a job has to choose from, as far as there is room. Raises KernelFault where there is none."""
-        self._bury()
-        missing = min(self._wanted, self._room) - len(self._waiting)
-        if missing > 0:
-            self._add(missing, lambda: False)
-
-    def make(self, count: int, cancelled: Cancelled) -> list[Standby]:
-        """So many with their contexts made, all at once, and what a launch costs in each."""
-        made = self._forked([self._new_folder() for _ in range(count)], cancelled)
+    def _of_all_queues(self, folders: list[Path], usual_ms: float | None, cancelled: Cancelled) -> list[Standby]:
+        """Made anew, of which streams run beside each other."""
         try:
-            with self._quiet(cancelled):
-                for one in made:
-                    one.session.until(time.monotonic() + WARM_S)
-                    one.session.open_device()
-                for one in made:
-                    one.session.opened()
-                return [Standby(one.session, one.folder, one.session.launch_ms()) for one in made]
-        except BaseException:
-            end(made)
-            raise
-
-    def close(self) -> None:
-        """Ends those that nobody took."""
-        end(self._waiting)
-        self._waiting = []
+            made = self.make(len(folders) + self._spare, cancelled, one_queue=False)
+        except KernelFault as error:
+            log.warning("no contexts of several queues could be made ahead of the device's lease: %s", error)
+            return self._forked(folders, cancelled)
+        taken = alike(made, len(folders), usual_ms)
+        end([one for one in made if one not in taken])
+        for one in taken:
+            one.session.runner.cancelled = cancelled
+        return taken
 
     def _forked(self, folders: list[Path], cancelled: Cancelled) -> list[Standby]:
         forked: list[Standby] = []

@@ -23,9 +23,11 @@ from tasks.cross_checks import CrossChecks
 from tasks.gating import HELD_UP, Rehearsal, rehearse
 from tasks.rounds import Rounds
 from tasks.shooting import Shooting
+from tasks.streams import ONE_QUEUE, Streams, in_one_queue
 
 RESERVE_S = 1.0
 MAX_REPEATS = 3
+REPLAYED = "a replay: the request named the seed, so its inputs were known beforehand; for finding bugs, no ranking"
 COPIED_EACH = "calls answer in the same memory: each answer is copied before the next call, on the kernel's time"
 INTERPRETED = (
     "run by Triton's interpreter on the CPU, and never compiled: the time says nothing about the speed on a GPU"
@@ -38,8 +40,9 @@ LAUNCHES_UNKNOWN = (
 class Timekeeper:
     """Times the contenders of validated rounds."""
 
-    def __init__(self, rounds: Rounds, cancelled: Callable[[], bool]) -> None:
+    def __init__(self, rounds: Rounds, streams: Streams, cancelled: Callable[[], bool]) -> None:
         self.rounds = rounds
+        self.streams = streams
         self.cancelled = cancelled
         self.contenders = rounds.contenders
         self.bench = rounds.bench
@@ -130,13 +133,17 @@ class Timekeeper:
         """Raises GateClosed where gated windows were made ready late, and there is time for some without the gate.
 
         A process whose work waits at the gate on several streams keeps the device for whole slices of its time, though
-        it computes nothing (docs/measurements.md). What is worked ahead without a gate is charged there too.
+        it computes nothing (docs/measurements.md): it is tried in one queue first. What is worked ahead in there, or
+        without a gate, is charged there too.
         """
         now = time.monotonic()
         # Never the reference: its windows may be late through the candidate, which would gain by that.
         own = self.rounds.candidate.role
-        in_time = now + (now - began) + RESERVE_S < self.rounds.deadline
-        if in_time and records[own].gated and records[own].held_up:
+        if not (records[own].gated and records[own].held_up):
+            self.streams.look_at_time(records[own].after_gun_ms)
+            return
+        self.streams.look_at_hold_up(records[own].after_gun_ms)
+        if now + (now - began) + RESERVE_S < self.rounds.deadline:
             self._held_up = True
             self._shooting.streamed.add(own)
             raise GateClosed
@@ -218,6 +225,7 @@ class Timekeeper:
             flags.others_on_the_card(state),
             INTERPRETED if contender.facts.get("interpreted") else None,
             RATES_UNKNOWN if self.bench.device.is_cuda and ceilings == UNKNOWN else None,
+            REPLAYED if self.rounds.request.replay_seed is not None else None,
             *(self.rounds.doubts if contender is self.rounds.candidate else ()),
         ]
         record.flags += [flag for flag in found if flag is not None]
@@ -225,6 +233,8 @@ class Timekeeper:
         timing = record.timing(self.bench.device.cache)
         if contender.probe is not None and contender.probe.reuses_memory:
             timing = replace(timing, method=f"{timing.method}; {COPIED_EACH}")
+        if in_one_queue(contender):
+            timing = replace(timing, method=f"{timing.method}; {ONE_QUEUE}")
         if self._held_up and contender is self.rounds.candidate:
             timing = replace(timing, method=f"{timing.method}; {HELD_UP}")
         too_fast = impossible(

@@ -67,34 +67,36 @@ class Workbench(BuildBench):
         self._ceilings: Ceilings | None = None
         self._measured_in_vain = False
         room = self._room()
-        self._standbys = Standbys(self._forked, self._new_folder, self.quiet, min(SPARE, room), room)
+        self.standbys = Standbys(self._forked, self._new_folder, self.quiet, min(SPARE, room), room)
         self.card = CardMonitor(self.device.uuid)
         self.card_errors = CardErrors(self.device.uuid)
 
     @property
     def standbys_ready(self) -> int | None:
         """Runners whose contexts wait for a job; None on the CPU, where none is made ahead."""
-        return self._standbys.ready if self.device.is_cuda else None
+        return self.standbys.ready if self.device.is_cuda else None
 
     def quiet(self, cancelled: Callable[[], bool]) -> AbstractContextManager[None]:
         """Inside, nobody else makes a context on this device (tasks.lease.quiet)."""
         return quiet(self.device_id, cancelled) if self.device.is_cuda else nullcontext()
 
-    def warm(self, folders: list[Path], cancelled: Callable[[], bool]) -> list[Standby]:
+    def warm(self, folders: list[Path], cancelled: Callable[[], bool], apart: Sequence[bool] = ()) -> list[Standby]:
         """A fresh runner for each kernel that was built in those folders: whoever holds the device need not wait.
 
-        On a GPU they have contexts that launch alike, and folders of their own.
+        On a GPU they have contexts that launch alike, and folders of their own. `apart`: whether the streams of each
+        run beside each other there, if not in turn.
         """
         if not self.device.is_cuda:
             return [Standby(self._forked(folder, cancelled), folder) for folder in folders]
         known = self._ceilings
-        return self._standbys.take(folders, known.launch_ms if known is not None else None, cancelled)
+        usual_ms = known.launch_ms if known is not None else None
+        return self.standbys.take(folders, usual_ms, cancelled, apart)
 
     def stock_up(self) -> None:
         """Between jobs: contexts for the next ones, so that they need not wait for theirs to be made."""
         if self.device.is_cuda:
             try:
-                self._standbys.stock_up()
+                self.standbys.stock_up()
             except (KernelFault, InfrastructureFault) as fault:  # The next job makes its own.
                 log.warning("no contexts could be made ahead of the next job: %s", fault)
 
@@ -200,11 +202,11 @@ class Workbench(BuildBench):
     def _measured_ceilings(self) -> Ceilings:
         try:
             try:
-                made = self._standbys.make(CONTEXTS, lambda: False)
+                made = self.standbys.make(CONTEXTS, lambda: False)
             except KernelFault as fault:
                 log.warning("no room for %d contexts at once, fewer are measured: %s", CONTEXTS, fault)
-                self._standbys.close()
-                made = self._standbys.make(FEWEST_CONTEXTS, lambda: False)
+                self.standbys.close()
+                made = self.standbys.make(FEWEST_CONTEXTS, lambda: False)
         except KernelFault as fault:
             raise InfrastructureFault(f"a fresh runner does not start: {fault}") from fault
         end(made)
@@ -224,7 +226,7 @@ class Workbench(BuildBench):
         if self._null is not None:
             self._null.session.close()
             self._null = None
-        self._standbys.close()
+        self.standbys.close()
         super()._discard()
 
 

@@ -25,6 +25,7 @@ from tasks import rounds
 from tasks.contender import Contender
 from tasks.lease import device_lease
 from tasks.pipeline import _Job, run
+from tasks.streams import Queues
 from tasks.workbench import Workbench
 from tests.tasks.watching import WATCHING, stood_still_s
 
@@ -680,9 +681,11 @@ def test_what_the_driver_reported_is_told(bench: Workbench, tmp_path: Path, monk
     request = Request.from_wire({"kernel": kernel(SOFTMAX), "num_trials": 1, "timeout": 9})
     candidate = Contender("candidate", request.kernel, tmp_path / "candidate")
     candidate.fault = KernelFault(Status.RUNTIME_ERROR, "an illegal address")
-    job = _Job(request, bench, lambda stage: None, lambda: False, candidate, None)
+    job = _Job(request, bench, lambda stage: None, lambda: False, [candidate], lambda right: None, Queues())
     job.note_card_errors()
-    assert [error["xid"] for error in job.report().environment["card_errors"]] == [31]
+    where = job.report().environment
+    assert [error["xid"] for error in where["card_errors"]] == [31]
+    assert where["streams_apart"] == []
 
 
 @pytest.mark.parametrize("others_want_it_quiet", [False, True])

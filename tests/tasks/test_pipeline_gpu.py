@@ -280,8 +280,8 @@ def test_a_device_without_room_for_a_context_is_waited_for(bench: Any) -> None:
 def test_a_job_may_wait_for_the_device_longer_than_a_context_takes(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     warm = bench.warm
 
-    def waited_long(folders: Any, cancelled: Any) -> Any:
-        standbys = warm(folders, cancelled)
+    def waited_long(*asked: Any) -> Any:
+        standbys = warm(*asked)
         for standby in standbys:
             standby.session.until(time.monotonic() - 1)
         return standbys

@@ -57,10 +57,14 @@ class Waiting:
     def __init__(self, launch_ms: float | None) -> None:
         self.launch = launch_ms
         self.runner = SimpleNamespace(alive=True, cancelled=None)
+        self.one_queue: bool | None = None
 
     def until(self, deadline: float) -> None: ...
 
-    def open_device(self) -> None: ...
+    def open_device(self, *, one_queue: bool = False) -> None:
+        self.one_queue = one_queue
+
+    def warm_libraries(self) -> None: ...
 
     def opened(self) -> None: ...
 
@@ -112,9 +116,14 @@ def test_where_there_is_room_for_no_more_a_job_gets_what_it_needs() -> None:
     room = [2]
 
     class Small(Waiting):
-        def opened(self) -> None:
+        fits = True
+
+        def open_device(self, *, one_queue: bool = False) -> None:
             room[0] -= 1
-            if room[0] < 0:
+            self.fits = room[0] >= 0
+
+        def opened(self) -> None:
+            if not self.fits:
                 raise KernelFault(Status.OUT_OF_MEMORY, "no room for a context")
 
         def stop(self) -> None:
@@ -154,3 +163,35 @@ def test_no_more_wait_between_jobs_than_there_is_room_for() -> None:
         standbys.take([NOWHERE, NOWHERE], None, never)
         standbys.stock_up()
         assert standbys.ready == 2
+
+
+def test_those_that_wait_have_one_queue_and_those_for_several_streams_are_made() -> None:
+    made: list[Waiting] = []
+
+    def fork() -> Waiting:
+        made.append(Waiting(1.7e-3))
+        return made[-1]
+
+    standbys = pool(fork)
+    (usual,) = standbys.take([NOWHERE], None, never)
+    assert usual.one_queue and all(one.one_queue for one in made)
+    waiting, made[:] = standbys.ready, []
+    taken = standbys.take([NOWHERE, NOWHERE], None, never, [True, True])
+    assert [one.one_queue for one in taken] == [False, False] and not any(one.one_queue for one in made)
+    assert standbys.ready == waiting
+    assert sum(one.runner.alive for one in made) == 2, "those that were not chosen have ended"
+
+
+def test_where_there_is_no_room_for_several_queues_a_job_makes_its_own() -> None:
+    class Small(Waiting):
+        def opened(self) -> None:
+            raise KernelFault(Status.OUT_OF_MEMORY, "no room for a context")
+
+    (taken,) = pool(lambda: Small(1.7e-3)).take([NOWHERE], None, never, [True])
+    assert taken.launch_ms is None and not taken.one_queue and taken.session.runner.alive
+
+
+def test_one_of_each_kind_comes_in_the_order_that_was_asked_for() -> None:
+    standbys = pool(lambda: Waiting(1.7e-3))
+    for apart in ([True, False], [False, True]):
+        assert [one.one_queue for one in standbys.take([NOWHERE] * 2, None, never, apart)] == [not one for one in apart]

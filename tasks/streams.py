@@ -1,0 +1,105 @@
+"""Whose streams have hardware queues of their own, and when it begins anew because that was the wrong choice (ADR 35).
+
+A context of one hardware queue is made and ended in half the time. It begins what it is given in turn: two streams run
+beside each other as long as none waits, and whoever waits makes all wait. Kernels of several streams get contexts of
+several queues. Of those the device gives whole slices of its time to one that waits in two queues, as at the gate.
+Where that made windows ready late the kernel is timed in one queue, if its streams gain nothing by queues of their own.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from domain.kernel import Kernel
+from domain.result import CANDIDATE, REFERENCE, Report
+from tasks.contender import Contender
+
+MAKES_STREAMS = re.compile(r"\b(External)?Stream\s*\(|StreamCreate|StreamFromPool|graph", re.IGNORECASE)
+"""Not what asks for the current one (`getCurrentCUDAStream()`), as nearly every extension does."""
+GAIN = 1.1
+"""So many times as long in one queue: its streams gain by queues of their own, beyond what noise does."""
+ONE_QUEUE = "its streams shared one queue: what it launched in one may have waited for what it had launched in another"
+ALL = frozenset((CANDIDATE, REFERENCE))
+
+
+@dataclass(frozen=True)
+class Queues:
+    """Whose streams have queues of their own, by role, and what the job has learnt and spent before it began like this.
+
+    `beside_ms` is what a call of the candidate took in windows that were ready late, its streams beside each other.
+    `settled`: it does not begin anew.
+    """
+
+    apart: frozenset[str] = frozenset()
+    beside_ms: float | None = None
+    spent_s: float = 0.0
+    settled: bool = False
+
+
+class BeginAnew(Exception):
+    """The job is to be judged in contexts of these queues, from its builds on."""
+
+    def __init__(self, queues: Queues) -> None:
+        super().__init__(f"with streams apart: {sorted(queues.apart)}")
+        self.queues = queues
+
+
+def judged(run: Callable[[Queues], Report], kernels: Iterable[Kernel]) -> Report:
+    """What `run` gives in the end. Each time that it begins anew it knows more, until it is settled."""
+    queues = Queues(ALL) if any(map(_makes_streams, kernels)) else Queues()
+    while True:
+        try:
+            return run(queues)
+        except BeginAnew as anew:
+            queues = anew.queues
+
+
+def _makes_streams(kernel: Kernel) -> bool:
+    """In so many words, or graphs."""
+    return MAKES_STREAMS.search(kernel.source_code) is not None
+
+
+class Streams:
+    """Of a job that was begun with those queues, now. `deadline` is when its kernels have had `seconds` in all.
+
+    Each look raises BeginAnew where it finds a reason, and the time is there.
+    """
+
+    def __init__(self, queues: Queues, contenders: Sequence[Contender], seconds: float) -> None:
+        self.queues = queues
+        self._contenders = contenders
+        self._began = time.monotonic()
+        self._left_s = seconds - queues.spent_s
+        self.deadline = self._began + self._left_s
+
+    def look_at_calls(self) -> None:
+        """Libraries work on several streams, and sources that name none: found out by a first call."""
+        if any(map(in_one_queue, self._contenders)) and not self.queues.apart:
+            self._begin_anew(Queues(ALL))
+
+    def look_at_hold_up(self, call_ms: float) -> None:
+        """The candidate's windows were ready late, and took so long a call after that."""
+        if self.queues.beside_ms is not None:
+            self._begin_anew(Queues(ALL, settled=True))
+        elif CANDIDATE in self.queues.apart:
+            self._begin_anew(Queues(frozenset((REFERENCE,)), beside_ms=call_ms))
+
+    def look_at_time(self, call_ms: float) -> None:
+        """The candidate's windows were ready in time, and took so long a call."""
+        if self.queues.beside_ms is not None and call_ms > GAIN * self.queues.beside_ms:
+            self._begin_anew(Queues(ALL, settled=True))
+
+    def _begin_anew(self, queues: Queues) -> None:
+        """Where that would take too long the job goes on as it is; what it was timed in is told."""
+        own_s = time.monotonic() - self._began + sum(contender.build_s for contender in self._contenders)
+        if not self.queues.settled and 2 * own_s < self._left_s:
+            raise BeginAnew(replace(queues, spent_s=self.queues.spent_s + own_s))
+
+
+def in_one_queue(contender: Contender) -> bool:
+    """Whether its calls work on several streams that share one."""
+    one_queue = contender.standby is not None and contender.standby.one_queue
+    return one_queue and contender.probe is not None and contender.probe.several_streams
