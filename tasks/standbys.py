@@ -112,13 +112,11 @@ class Standbys:
                     one.session.open_device(one_queue=one_queue)
                 for one in made:
                     one.session.opened()
-                made = [Standby(one.session, one.folder, one.session.launch_ms(), one_queue) for one in made]
-            # Windows that are shot beside this are as late, and as rarely, as beside nothing (docs/measurements.md).
-            for one in made:
-                one.session.warm_libraries()
-            for one in made:
-                one.session.opened()
-            return made
+                for one in made:
+                    one.session.warm_libraries()
+                for one in made:
+                    one.session.opened()
+                return [Standby(one.session, one.folder, one.session.launch_ms(), one_queue) for one in made]
         except BaseException:
             end(made)
             raise

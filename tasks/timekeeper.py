@@ -86,7 +86,7 @@ class Timekeeper:
         with self._quiet():
             alone.shoot()
         alone.correct()
-        if not alone.flags:
+        if not alone.corrected:
             return speedup
         for contender in self.contenders:
             if contender.timing is not None:
