@@ -21,6 +21,9 @@ MAKES_STREAMS = re.compile(r"\b(External)?Stream\s*\(|StreamCreate|StreamFromPoo
 """Not what asks for the current one (`getCurrentCUDAStream()`), as nearly every extension does."""
 GAIN = 1.1
 """So many times as long in one queue: its streams gain by queues of their own, beyond what noise does."""
+TIMES_AS_LONG = 3.0
+"""As a job has taken, its builds with it, has to have been left of its time: so much is spent once more, and then some.
+"""
 ONE_QUEUE = "its streams shared one queue: what it launched in one may have waited for what it had launched in another"
 ALL = frozenset((CANDIDATE, REFERENCE))
 
@@ -95,7 +98,7 @@ class Streams:
     def _begin_anew(self, queues: Queues) -> None:
         """Where that would take too long the job goes on as it is; what it was timed in is told."""
         own_s = time.monotonic() - self._began + sum(contender.build_s for contender in self._contenders)
-        if not self.queues.settled and 2 * own_s < self._left_s:
+        if not self.queues.settled and TIMES_AS_LONG * own_s < self._left_s:
             raise BeginAnew(replace(queues, spent_s=self.queues.spent_s + own_s))
 
 
