@@ -2,7 +2,8 @@
 
 A submission's process lives while null windows and the reference's are shot. What it leaves running on the device then
 makes both slower: more would be taken off its own time, and it would look faster than the reference (catalogue of
-exploits: T31, T32). So both are shot again when its process is gone.
+exploits: T31, T32). So both are shot again when its process is gone. What disturbs a card from outside makes the
+submission's own windows longer too, which are shot in turn with the others.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from profiling.statistics import Sample, error_below, standard_error, undisturbed
+from profiling.statistics import Sample, standard_error, undisturbed
 
 ERRORS_APART = 4.0
 SHARE_APART = {"gated": 0.05, "streamed": 0.05, "host": 0.5}
@@ -20,6 +21,12 @@ SHARE_APART = {"gated": 0.05, "streamed": 0.05, "host": 0.5}
 FLOOR_MS = {"gated": 0.02, "streamed": 0.15, "host": 15.0}
 """Without the gate null windows take 90 to 110 µs longer beside an honest process of several streams. Whatever else
 keeps a host busy for a second slows windows by 7 ms (seen in a run of the tests): no evidence."""
+RARE = 0.003
+"""So seldom an honest card has so many long windows beside the submission, and so few otherwise,"""
+UNLIKELY = 0.2
+"""and as seldom as this is reason to look at more."""
+UNDISTURBED = 0.25
+"""Of the submission's own windows, at least: nobody gains by longer ones."""
 
 
 def slowed_by(
@@ -27,54 +34,81 @@ def slowed_by(
 ) -> float | None:
     """How many times as long windows took beside the submission as alone; None where that is no more than noise.
 
-    `kind` is how they were taken: gated, streamed, or on the host. `own_ms` are the submission's own windows, shot in
-    turn with those beside it.
+    `kind` is how they were taken: gated, streamed, or on the host. `own_ms` are the submission's own. Who slows some
+    windows by much hides in their spread by how much it slows them on average, so that long ones are counted, too.
     """
     beside, alone = _kept(beside_ms), _kept(alone_ms)
     if beside.size < 2 or alone.size < 2 or alone.mean() <= 0:
         return None
     # Means, as times are: a submission may slow every other window, which leaves the median of them as it was.
     gap = float(beside.mean() - alone.mean())
-    noise = ERRORS_APART * math.hypot(_error(beside, _kept(own_ms)), standard_error(alone))
-    if not gap > max(noise, SHARE_APART[kind] * float(alone.mean()), FLOOR_MS[kind]):
-        return None
-    return float(beside.mean() / alone.mean())
+    noise = ERRORS_APART * math.hypot(standard_error(beside), standard_error(alone))
+    least = max(SHARE_APART[kind] * float(alone.mean()), FLOOR_MS[kind])
+    if gap > least and (gap > noise or _chance(beside_ms, alone_ms, kind, own_ms) < RARE):
+        return float(beside.mean() / alone.mean())
+    return None
 
 
-def slowed_now_and_then(
-    beside_ms: Sequence[float], alone_ms: Sequence[float], kind: str, own_ms: Sequence[float]
+def unsure(
+    beside_ms: Sequence[float], alone_ms: Sequence[float], kind: str, own_ms: Sequence[float], *, once: bool
 ) -> bool:
-    """Whether they are slowed only in so far as the submission's own windows have no such tail.
+    """Whether more windows shot alone may tell what those leave open: they differ by much, or many beside are long.
 
-    A kernel that is slow now and then by itself looks like it until more windows have been shot alone.
+    Not where means tell, unless this was asked `once` before: who asks again and again is told something by chance.
     """
-    told = slowed_by(beside_ms, alone_ms, kind, own_ms) is not None
-    return told and slowed_by(beside_ms, alone_ms, kind) is None
-
-
-def too_noisy(alone_ms: Sequence[float], kind: str) -> bool:
-    """Whether windows shot alone differ by too much to tell that others were slowed."""
     alone = _kept(alone_ms)
-    return ERRORS_APART * standard_error(alone) > max(SHARE_APART[kind] * float(alone.mean()), FLOOR_MS[kind])
+    if ERRORS_APART * standard_error(alone) > max(SHARE_APART[kind] * float(alone.mean()), FLOOR_MS[kind]):
+        return True
+    if slowed_by(beside_ms, alone_ms, kind) is not None:
+        return once
+    return _chance(beside_ms, alone_ms, kind, own_ms) < UNLIKELY
 
 
-def at_most_ms(alone_ms: Sequence[float], kind: str) -> float:
-    """What an honest window of that kind takes beside a submission."""
-    return (1 + SHARE_APART[kind]) * float(np.median(alone_ms)) + FLOOR_MS[kind]
+def limited(
+    beside_ms: Sequence[float], alone_ms: Sequence[float], kind: str, likewise_ms: Sequence[Sequence[float]]
+) -> list[float]:
+    """Windows beside the submission with what they take too long cut: to what others do, `likewise`, by rank.
+
+    For windows of which too few are long to tell that they were slowed: they give nothing to gain. Where a card is
+    disturbed from outside, the submission's own windows are as long as often, and little is cut.
+    """
+    beside = np.asarray(beside_ms, dtype=np.float64)
+    most = _honest_ms(alone_ms, kind)
+    excesses = [_excess(taken_ms, _honest_ms(taken_ms, kind, UNDISTURBED)) for taken_ms in likewise_ms]
+    for rank, place in enumerate(np.argsort(beside)[::-1]):
+        beside[place] = min(beside[place], most + max(_at(excess, rank, beside.size) for excess in excesses))
+    return [float(taken) for taken in beside]
+
+
+def _chance(beside_ms: Sequence[float], alone_ms: Sequence[float], kind: str, own_ms: Sequence[float]) -> float:
+    """That so many of all the long windows are among those beside the submission (Fisher's exact test, one-sided)."""
+    usual = _honest_ms(alone_ms, kind)
+    long = sum(taken > usual for taken in beside_ms)
+    elsewhere = sum(taken > usual for taken in alone_ms)
+    if len(own_ms) > 0:
+        elsewhere += sum(taken > _honest_ms(own_ms, kind, UNDISTURBED) for taken in own_ms)
+    here, there = len(beside_ms), len(alone_ms) + len(own_ms)
+    of_all = long + elsewhere
+    ways = sum(math.comb(here, k) * math.comb(there, of_all - k) for k in range(long, min(here, of_all) + 1))
+    return ways / math.comb(here + there, of_all)
+
+
+def _honest_ms(usual_ms: Sequence[float], kind: str, share: float = 0.5) -> float:
+    """What an honest window takes at most, where such a share of those is as usual at least."""
+    return (1 + SHARE_APART[kind]) * float(np.quantile(usual_ms, share)) + FLOOR_MS[kind]
+
+
+def _excess(taken_ms: Sequence[float], most: float) -> Sample:
+    """What each takes longer than that, the longest first."""
+    excess: Sample = np.sort(np.maximum(np.asarray(taken_ms, dtype=np.float64) - most, 0.0))[::-1]
+    return excess
+
+
+def _at(ranked: Sample, rank: int, size: int) -> float:
+    """That of a sample in the place that the rank has among so many."""
+    return float(ranked[rank * ranked.size // size]) if ranked.size else 0.0
 
 
 def _kept(taken_ms: Sequence[float]) -> Sample:
     taken: Sample = np.asarray(taken_ms, dtype=np.float64)
     return taken[undisturbed(taken)]
-
-
-def _error(beside: Sample, own: Sample) -> float:
-    """The error of the mean by all windows; by those below their median where the submission's own have no such tail.
-
-    What disturbs a card from outside disturbs all windows. Who slows some of the others' by much would else hide in
-    their spread what they take longer on average.
-    """
-    if own.size < 2 or not own.mean() > 0:
-        return standard_error(beside)
-    from_outside = standard_error(own) * max(1.0, float(beside.mean() / own.mean()))
-    return min(standard_error(beside), max(error_below(beside), from_outside))

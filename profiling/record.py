@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from domain.result import Timing
-from profiling.beside import at_most_ms
 from profiling.flags import CERTAIN_MS, HeadStart, Misfit, events_misfit, head_start
 from profiling.longer_windows import (
     DRIFT_MS,
@@ -104,15 +103,6 @@ class TimeRecord:
     def correct_null(self, alone_ms: Sequence[float]) -> None:
         """Null windows that the submission slowed count for what they take without it."""
         self.null_ms = [statistics.median(alone_ms)] * len(self.null_ms)
-
-    def limit_null(self, alone_ms: Sequence[float]) -> bool:
-        """None counts for more than an honest one takes beside a submission; whether any had.
-
-        Whatever made it longer, it did not make the window beside it so much longer.
-        """
-        most = at_most_ms(alone_ms, self.kind)
-        before, self.null_ms = self.null_ms, [min(taken, most) for taken in self.null_ms]
-        return before != self.null_ms
 
     def correct_ready(self, alone_ms: Sequence[float]) -> bool:
         """Null windows that the submission kept from being ready hide none of its work; whether they had hidden any.

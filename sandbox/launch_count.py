@@ -58,7 +58,7 @@ class LaunchCount:
         if name.startswith(WORK):
             self.launches = (self.launches or 0) + 1
         self.joined |= name.startswith(JOINS)
-        behind, offset = next((where for launch, where in STREAM_OF.items() if name.startswith(launch)), (False, 0))
+        behind, offset = STREAM_OF.get(name.removesuffix(b"_ptsz"), (False, 0))
         if parameters and offset:
             start = ctypes.c_uint64.from_address(parameters).value if behind else parameters
             self.streams.add(ctypes.c_uint64.from_address(start + offset).value or LEGACY_STREAM)

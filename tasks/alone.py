@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import statistics
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from domain.fault import KernelFault
-from profiling.beside import slowed_by, slowed_now_and_then, too_noisy
+from profiling.beside import limited, slowed_by, unsure
 from profiling.flags import duration
 from profiling.longer_windows import OtherWindows
 from profiling.record import TimeRecord
@@ -18,7 +20,7 @@ from tasks.places import relocate
 
 ALONE_ROUNDS = 3
 MOST_ROUNDS = 12
-"""Where the first ones differ by too much to tell anything."""
+"""Where the first ones leave open what was slowed."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,8 @@ class OtherNulls:
 class Alone:
     """What the windows of a job's records take without the candidate. `flags` says what it slowed.
 
-    `corrected` is whether a record is another by that, which it may be with nothing to tell.
+    `corrected` is whether a record is another by that, which it may be with nothing to tell. More rounds than usual
+    are shot as long as it is before `until` (time.monotonic).
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class Alone:
         records: dict[str, TimeRecord],
         null_windows: Callable[[], dict[str, Clock]],
         others: Sequence[OtherNulls] = (),
+        until: float = math.inf,
     ) -> None:
         self._reference = contenders[0] if len(contenders) > 1 else None
         self._own = records[contenders[-1].role]
@@ -56,6 +60,7 @@ class Alone:
         self._null: dict[str, list[Clock]] = {role: [] for role in records}
         self._others = [other for other in others if other.windows.elapsed_ms]
         self._others_ms: list[list[float]] = [[] for _ in self._others]
+        self._until = until
         like = records[contenders[0].role]
         self._reference_alone = TimeRecord(
             like.calls, like.is_cuda, gated=like.gated, launch_shift_ms=like.launch_shift_ms, charged=False
@@ -65,30 +70,23 @@ class Alone:
 
     def shoot(self) -> None:
         """The windows. A reference that can no longer be run is told, and nothing is known about it."""
-        for done in range(MOST_ROUNDS):
-            if done >= ALONE_ROUNDS and not self._unsure:
-                return
-            null = self._null_windows()
-            for role, taken in null.items():
-                self._null[role].append(taken)
-            if done < ALONE_ROUNDS:
-                for other, taken_ms in zip(self._others, self._others_ms, strict=True):
-                    taken_ms.append(other.shoot().elapsed_ms)
-            if self._reference is not None and not self._shoot_reference(self._reference, null):
+        for _ in range(ALONE_ROUNDS):
+            for other, taken_ms in zip(self._others, self._others_ms, strict=True):
+                taken_ms.append(other.shoot().elapsed_ms)
+            if not self._round():
                 self.flags.append(
                     "the reference could not be run once more without this kernel, which may have slowed it"
                 )
                 return
+        for more in range(MOST_ROUNDS - ALONE_ROUNDS):
+            if not self._unsure(once=more > 0) or time.monotonic() > self._until or not self._round():
+                return
 
     def correct(self) -> None:
         """Takes out of the records what only the candidate's presence put there."""
+        own_ms = tuple(self._own.elapsed_ms)
         for role, record in self._records.items():
-            alone_ms, beside_ms = self._alone_ms(role), record.null_ms
-            if slowed_by(beside_ms, alone_ms, record.kind, self._own.elapsed_ms) is not None:
-                self._tell("null windows", beside_ms, alone_ms)
-                record.correct_null(alone_ms)
-            else:
-                self.corrected |= record.limit_null(alone_ms)
+            self._correct_null(record, [taken.elapsed_ms for taken in self._null[role]], own_ms)
             if record.correct_ready([taken.ready_ms for taken in self._null[role]]):
                 self.flags.append(
                     "null windows were made ready later beside this kernel's process than without it, in rounds in "
@@ -102,35 +100,58 @@ class Alone:
                     "null windows by which its time was checked took longer beside this kernel's process than without "
                     "it: what that hid is added to its time"
                 )
-        self._correct_reference()
+        if self._reference is not None and self._reference_is_known:
+            self._correct_reference(self._records[self._reference.role], own_ms)
         self.corrected |= bool(self.flags)
 
-    def _correct_reference(self) -> None:
-        if self._reference is None or len(self._reference_alone.elapsed_ms) < ALONE_ROUNDS:
-            return
-        record = self._records[self._reference.role]
+    def _correct_null(self, record: TimeRecord, alone_ms: list[float], own_ms: Sequence[float]) -> None:
+        if slowed_by(record.null_ms, alone_ms, record.kind, own_ms) is not None:
+            self._tell("null windows", record.null_ms, alone_ms)
+            record.correct_null(alone_ms)
+        elif record is self._own or self._reference_is_known:
+            # A reference that could not be run alone keeps them: they may have been slowed as its own windows were.
+            record.null_ms = self._limited(record.null_ms, alone_ms, record.kind, [own_ms])
+
+    def _correct_reference(self, record: TimeRecord, own_ms: Sequence[float]) -> None:
         beside_ms, alone_ms = list(record.net_ms), list(self._reference_alone.net_ms)
         slowed = slowed_by(beside_ms, alone_ms, record.kind, list(self._own.net_ms))
         if slowed is not None:
             self._tell("windows of the reference", beside_ms, alone_ms)
             record.slowed = slowed
+        else:
+            alone_ms = self._reference_alone.elapsed_ms
+            # It may be slow now and then by itself, as a null window is not.
+            record.elapsed_ms = self._limited(record.elapsed_ms, alone_ms, record.kind, [own_ms, alone_ms])
 
-    @property
-    def _unsure(self) -> bool:
-        """Whether more windows are to tell: the first ones may differ by chance, and so may those beside the other."""
+    def _limited(
+        self, beside_ms: list[float], alone_ms: Sequence[float], kind: str, likewise_ms: list[Sequence[float]]
+    ) -> list[float]:
+        found = limited(beside_ms, alone_ms, kind, likewise_ms)
+        self.corrected |= found != beside_ms
+        return found
+
+    def _unsure(self, *, once: bool) -> bool:
+        """Whether more rounds may tell more."""
+        own = self._own
         for role, record in self._records.items():
-            if too_noisy(self._alone_ms(role), record.kind):
-                return True
-            if slowed_now_and_then(record.null_ms, self._alone_ms(role), record.kind, self._own.elapsed_ms):
+            alone_ms = [taken.elapsed_ms for taken in self._null[role]]
+            if unsure(record.null_ms, alone_ms, record.kind, own.elapsed_ms, once=once):
                 return True
         if self._reference is None:
             return False
-        beside = self._records[self._reference.role]
-        alone_ms = list(self._reference_alone.net_ms)
-        return slowed_now_and_then(list(beside.net_ms), alone_ms, beside.kind, list(self._own.net_ms))
+        beside, alone = self._records[self._reference.role], self._reference_alone
+        return unsure(list(beside.net_ms), list(alone.net_ms), beside.kind, list(own.net_ms), once=once)
 
-    def _alone_ms(self, role: str) -> list[float]:
-        return [taken.elapsed_ms for taken in self._null[role]]
+    @property
+    def _reference_is_known(self) -> bool:
+        return len(self._reference_alone.elapsed_ms) >= ALONE_ROUNDS
+
+    def _round(self) -> bool:
+        """A null window for each, and the reference's; False where that can no longer be run."""
+        null = self._null_windows()
+        for role, taken in null.items():
+            self._null[role].append(taken)
+        return self._reference is None or self._shoot_reference(self._reference, null)
 
     def _shoot_reference(self, reference: Contender, null: dict[str, Clock]) -> bool:
         record = self._records[reference.role]
@@ -145,10 +166,11 @@ class Alone:
         self._reference_alone.add(window, null[reference.role])
         return True
 
-    def _tell(self, what: str, beside_ms: list[float], alone_ms: list[float]) -> None:
+    def _tell(self, what: str, beside_ms: Sequence[float], alone_ms: Sequence[float]) -> None:
+        # Means, as slowed_by compares: of windows that were slowed now and then the median says nothing.
         told = (
-            f"{what} took {duration(statistics.median(beside_ms))} beside this kernel's process and "
-            f"{duration(statistics.median(alone_ms))} without it: what it slowed is taken out of the times"
+            f"{what} took {duration(statistics.mean(beside_ms))} beside this kernel's process and "
+            f"{duration(statistics.mean(alone_ms))} without it: what it slowed is taken out of the times"
         )
         if told not in self.flags:
             self.flags.append(told)

@@ -33,7 +33,7 @@ from tasks.other_distributions import OtherDistributions, untried
 from tasks.preparation import Preparation
 from tasks.rounds import Rounds
 from tasks.sanitizing import look_for_errors
-from tasks.streams import Queues, Streams, judged
+from tasks.streams import BeginAnew, Queues, Streams, apart, judged
 from tasks.timekeeper import Timekeeper
 from tasks.trial_inputs import Arguments, TrialInputs
 from tasks.varied_inputs import VariedInputs
@@ -94,6 +94,9 @@ def _run(
                     bench.rest()
                     job.end(dying)
                     job.device_s = time.monotonic() - started
+        except BeginAnew as anew:
+            blame_reported(job.card_errors)
+            raise anew.after(job.device_s) from None
         except Stopped:
             job.inspect()  # Which says that there is nothing to look into.
         finally:
@@ -147,8 +150,8 @@ class _Job:
 
     def warm(self) -> None:
         """A runner for each contender, its context made before the device is asked for."""
-        apart = [contender.role in self.queues.apart for contender in self.contenders]
-        standbys = self.bench.warm([contender.folder for contender in self.contenders], self.cancelled, apart)
+        folders = [contender.folder for contender in self.contenders]
+        standbys = self.bench.warm(folders, self.cancelled, self.queues.of(self.contenders))
         for contender, standby in zip(self.contenders, standbys, strict=True):
             contender.standby, contender.session = standby, standby.session
         for contender in self.contenders:
@@ -158,22 +161,20 @@ class _Job:
         """Everything that needs the device, inside its lease and the request's time."""
         self.progress(Stage.LOAD)
         preparation = Preparation(self.contenders, self.bench)
-        preparation.time_launches(self.cancelled)
+        preparation.time_launches(self.cancelled)  # Which is no kernel's time.
         streams = Streams(self.queues, self.contenders, self.request.timeout)
-        deadline = streams.deadline  # What was measured until now is no kernel's time.
-        preparation.load(deadline, self.weights_seed)
+        preparation.load(streams.deadline, self.weights_seed)
         owner = self.contenders[0]
         self.inputs = TrialInputs(owner, self.candidate, self.bench.device.name, self.secret)
         if self.reference is not None:
             self.weights = Weights(self.reference, self.candidate, self.secret)
             self.weights.share()
         self.progress(Stage.VALIDATE)
-        ((example,),) = self.inputs.draw(1)
-        self.example = example
-        preparation.first_calls(example)
+        ((self.example,),) = self.inputs.draw(1)
+        preparation.first_calls(self.example)
         streams.look_at_calls()
         advice = self.weights.advice if self.weights is not None else None
-        rounds = Rounds(self.contenders, self.inputs, example, self.bench, self.request, deadline, advice)
+        rounds = Rounds(self.contenders, self.inputs, self.example, self.bench, self.request, streams.deadline, advice)
         rounds.validate()
         self.so_far(rounds.right)
         timekeeper = Timekeeper(rounds, streams, self.cancelled)
@@ -186,13 +187,13 @@ class _Job:
         suspicious = self.speedup is not None and self.speedup.ratio > SUSPICIOUS
         look_at_work(self.contenders, rounds, counting=self.request.profile or suspicious)
         if self.request.profile:
-            look_at_launches([self.candidate], example, rounds.deadline)
+            look_at_launches([self.candidate], self.example, rounds.deadline)
         self.candidate.close()
         if self.candidate.timing is not None:
             self.speedup = timekeeper.check_alone(self.speedup)
         rounds.look_at_precision()
         if self.request.profile and self.reference is not None:
-            look_at_launches([self.reference], example, rounds.deadline)
+            look_at_launches([self.reference], self.example, rounds.deadline)
 
     def inspect(self) -> None:
         """What tools find that make a kernel slow, once its runners are gone. Raises JobCancelled."""
@@ -249,10 +250,9 @@ class _Job:
     def report(self) -> Report:
         """What was found out, as far as the job came."""
         inputs = self._inputs_summary()
-        where = {**environment(self.bench.target), "device_seconds": self.device_s}
+        where = {**environment(self.bench.target), "device_seconds": self.queues.held_s + self.device_s}
         if self.card_errors is not None and self.bench.device.is_cuda:
-            apart = [contender.role for contender in self.contenders if contender.role in self.queues.apart]
-            where |= {"streams_apart": apart, "card_errors": summary(self.card_errors)}
+            where |= {"streams_apart": apart(self.contenders), "card_errors": summary(self.card_errors)}
         budget = self.request.budget.told(compares=self.reference is not None)
         if self.reference is None:
             return Report(self.candidate.outcome(inputs), where, device_metrics=self.metrics, budget=budget)

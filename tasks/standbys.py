@@ -76,7 +76,7 @@ class Standbys:
     def take(
         self, folders: list[Path], usual_ms: float | None, cancelled: Cancelled, apart: Sequence[bool] = ()
     ) -> list[Standby]:
-        """As many as folders, that launch alike, and as on this card as a rule where that can be chosen.
+        """As many as folders, those of a kind alike in what a launch costs, and as this card's as a rule, if there are.
 
         Whoever takes one closes it, sets its deadline (`Session.until`) and removes its folder. Where the device has no
         room for a context now, as the holder of its lease may use all of it, they make theirs when they are used, and
@@ -151,16 +151,19 @@ class Standbys:
 
     def _of_all_queues(self, folders: list[Path], usual_ms: float | None, cancelled: Cancelled) -> list[Standby]:
         """Made anew, of which streams run beside each other."""
-        try:
-            made = self.make(len(folders) + self._spare, cancelled, one_queue=False)
-        except KernelFault as error:
-            log.warning("no contexts of several queues could be made ahead of the device's lease: %s", error)
-            return self._forked(folders, cancelled)
-        taken = alike(made, len(folders), usual_ms)
-        end([one for one in made if one not in taken])
-        for one in taken:
-            one.session.runner.cancelled = cancelled
-        return taken
+        for count in (len(folders) + self._spare, len(folders)):
+            try:
+                made = self.make(count, cancelled, one_queue=False)
+            except KernelFault as error:
+                log.warning("%d contexts of several queues could not be made: %s", count, error)
+                self._let_go(self._waiting)
+                continue
+            taken = alike(made, len(folders), usual_ms)
+            end([one for one in made if one not in taken])
+            for one in taken:
+                one.session.runner.cancelled = cancelled
+            return taken
+        return self._forked(folders, cancelled)
 
     def _forked(self, folders: list[Path], cancelled: Cancelled) -> list[Standby]:
         forked: list[Standby] = []

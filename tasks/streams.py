@@ -25,6 +25,10 @@ TIMES_AS_LONG = 3.0
 """As a job has taken, its builds with it, has to have been left of its time: so much is spent once more, and then some.
 """
 ONE_QUEUE = "its streams shared one queue: what it launched in one may have waited for what it had launched in another"
+NOT_CHOSEN = (
+    "its streams shared one hardware queue, and the job's time did not allow it to begin anew: it may take less in "
+    "queues of their own; name its streams in the source, or raise `timeout`"
+)
 ALL = frozenset((CANDIDATE, REFERENCE))
 
 
@@ -32,6 +36,7 @@ ALL = frozenset((CANDIDATE, REFERENCE))
 class Queues:
     """Whose streams have queues of their own, by role, and what the job has learnt and spent before it began like this.
 
+    Spent of its time, and the seconds for which it held the device.
     `beside_ms` is what a call of the candidate took in windows that were ready late, its streams beside each other.
     `settled`: it does not begin anew.
     """
@@ -39,7 +44,12 @@ class Queues:
     apart: frozenset[str] = frozenset()
     beside_ms: float | None = None
     spent_s: float = 0.0
+    held_s: float = 0.0
     settled: bool = False
+
+    def of(self, contenders: Sequence[Contender]) -> list[bool]:
+        """Whether the streams of each are to have queues of their own."""
+        return [contender.role in self.apart for contender in contenders]
 
 
 class BeginAnew(Exception):
@@ -48,6 +58,10 @@ class BeginAnew(Exception):
     def __init__(self, queues: Queues) -> None:
         super().__init__(f"with streams apart: {sorted(queues.apart)}")
         self.queues = queues
+
+    def after(self, held_s: float) -> BeginAnew:
+        """The same, once it is known for how long the device was held."""
+        return BeginAnew(replace(self.queues, held_s=held_s + self.queues.held_s))
 
 
 def judged(run: Callable[[Queues], Report], kernels: Iterable[Kernel]) -> Report:
@@ -99,7 +113,12 @@ class Streams:
         """Where that would take too long the job goes on as it is; what it was timed in is told."""
         own_s = time.monotonic() - self._began + sum(contender.build_s for contender in self._contenders)
         if not self.queues.settled and TIMES_AS_LONG * own_s < self._left_s:
-            raise BeginAnew(replace(queues, spent_s=self.queues.spent_s + own_s))
+            raise BeginAnew(replace(queues, spent_s=self.queues.spent_s + own_s, held_s=self.queues.held_s))
+
+
+def apart(contenders: Sequence[Contender]) -> list[str]:
+    """Whose streams had queues of their own, by role: as those of a context have that was not made ahead, too."""
+    return [one.role for one in contenders if one.standby is not None and not one.standby.one_queue]
 
 
 def in_one_queue(contender: Contender) -> bool:

@@ -23,7 +23,7 @@ from tasks.cross_checks import CrossChecks
 from tasks.gating import HELD_UP, Rehearsal, rehearse
 from tasks.rounds import Rounds
 from tasks.shooting import Shooting
-from tasks.streams import ONE_QUEUE, Streams, in_one_queue
+from tasks.streams import NOT_CHOSEN, ONE_QUEUE, Streams, in_one_queue
 
 RESERVE_S = 1.0
 MAX_REPEATS = 3
@@ -79,19 +79,23 @@ class Timekeeper:
             self._records,
             lambda: self._shooting.null_windows(self._slots, self._records),
             self._checks.nulls if self._checks is not None else (),
+            self.rounds.deadline - RESERVE_S,
         )
         reference = self.contenders[0]
         if reference.session is not None:
             reference.session.until(self.rounds.deadline)
         with self._quiet():
             alone.shoot()
+        before = {role: record.timing(self.bench.device.cache).flags for role, record in self._records.items()}
         alone.correct()
         if not alone.corrected:
             return speedup
         for contender in self.contenders:
             if contender.timing is not None:
                 corrected = self._records[contender.role].timing(self.bench.device.cache)
-                told = dict.fromkeys([*contender.timing.flags, *corrected.flags, *alone.flags])
+                # What the windows said before they were corrected they say anew, or no longer.
+                kept = [flag for flag in contender.timing.flags if flag not in before[contender.role]]
+                told = dict.fromkeys([*kept, *corrected.flags, *alone.flags])
                 contender.timing = replace(corrected, method=contender.timing.method, flags=list(told))
         return self._speedup()
 
@@ -225,6 +229,7 @@ class Timekeeper:
             flags.others_on_the_card(state),
             INTERPRETED if contender.facts.get("interpreted") else None,
             RATES_UNKNOWN if self.bench.device.is_cuda and ceilings == UNKNOWN else None,
+            NOT_CHOSEN if in_one_queue(contender) and not self.streams.queues.apart else None,
             REPLAYED if self.rounds.request.replay_seed is not None else None,
             *(self.rounds.doubts if contender is self.rounds.candidate else ()),
         ]

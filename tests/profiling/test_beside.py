@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from profiling.beside import at_most_ms, slowed_by, slowed_now_and_then, too_noisy
+from profiling.beside import limited, slowed_by, unsure
 
 
 def test_what_took_twice_as_long_is_told() -> None:
@@ -43,35 +43,51 @@ def test_without_the_gate_an_honest_process_of_several_streams_makes_null_window
     assert slowed_by([0.883, 0.887, 0.88, 0.89], [0.58, 0.597, 0.59], "streamed") == pytest.approx(1.5, rel=0.01)
 
 
-NOW_AND_THEN = [3.0, 9.0, 3.01, 2.99, 9.0, 3.0, 9.01, 3.0]
-STEADY = [3.0, 3.01, 2.99] * 3
+NOW_AND_THEN = [3.0, 9.0, 3.01, 9.0, 2.99, 9.0, 3.0, 9.01, 3.0]
+STEADY = [3.0, 3.01, 2.99] * 4
 
 
-def test_who_slows_a_few_windows_by_much_does_not_hide_in_their_spread() -> None:
-    assert slowed_by(NOW_AND_THEN, STEADY, "gated") is None
-    assert slowed_by(NOW_AND_THEN, STEADY, "gated", own_ms=STEADY) == pytest.approx(1.75, rel=0.01)
-    assert slowed_now_and_then(NOW_AND_THEN, STEADY, "gated", STEADY)
+def test_who_slows_some_windows_by_much_does_not_hide_in_their_spread() -> None:
+    for slowed in range(4, 7):
+        windows = [3.0 + 3.0 * (place < slowed) for place in range(6)]
+        told = slowed_by(windows, STEADY, "gated", own_ms=STEADY[:6])
+        assert told is not None and told > 0.99 + slowed / 6
+    assert slowed_by(NOW_AND_THEN * 2, STEADY, "gated", own_ms=STEADY) == pytest.approx(5.67 / 3, rel=0.01)
 
 
 def test_what_disturbs_a_card_from_outside_is_in_the_submissions_own_windows_too() -> None:
     assert slowed_by(NOW_AND_THEN, STEADY, "gated", own_ms=NOW_AND_THEN[::-1]) is None
-    assert slowed_by([2 * taken for taken in NOW_AND_THEN], [6.0] * 3, "gated", own_ms=NOW_AND_THEN[::-1]) is None
 
 
 def test_what_is_slow_now_and_then_by_itself_is_so_alone() -> None:
     assert slowed_by(NOW_AND_THEN, NOW_AND_THEN[::-1], "gated", own_ms=STEADY) is None
 
 
-def test_all_windows_twice_as_long_need_no_second_look() -> None:
-    assert not slowed_now_and_then([6.0, 6.01, 5.99], STEADY, "gated", STEADY)
-    assert slowed_by([6.0, 6.01, 5.99], STEADY, "gated", STEADY) == pytest.approx(2.0, rel=0.01)
+@pytest.mark.parametrize("once", [False, True])
+def test_more_windows_are_shot_alone_where_they_may_tell_more(once: bool) -> None:
+    told = [6.0, 6.01, 5.99]
+    assert unsure(told, STEADY, "gated", STEADY, once=once) is once
+    assert not unsure([3.0] * 7 + [9.0], STEADY, "gated", STEADY, once=once), "one of eight is chance"
+    assert unsure([3.0] * 5 + [9.0] * 3, STEADY[:3], "gated", STEADY[:8], once=once)
+    assert unsure([0.1] * 8, [0.1, 0.1, 3.0], "gated", STEADY[:8], once=once), "nothing can be told from those"
+    assert not unsure([0.1] * 8, [0.1, 0.101, 0.099], "gated", STEADY[:8], once=once)
 
 
-@pytest.mark.parametrize(("alone_ms", "noisy"), [([0.10, 0.101, 0.099], False), ([0.1, 0.1, 3.0], True)])
-def test_windows_that_differ_by_more_than_is_looked_for_tell_nothing(alone_ms: list[float], noisy: bool) -> None:
-    assert too_noisy(alone_ms, "gated") is noisy
+def test_what_too_few_windows_take_too_long_is_cut() -> None:
+    steady = [3.0] * 6
+    assert limited([0.1, 4.1, 0.1, 0.12, 0.1, 2.1], [0.1] * 3, "gated", [steady]) == pytest.approx(
+        [0.1, 0.125, 0.1, 0.12, 0.1, 0.125]
+    )
 
 
-def test_an_honest_window_takes_no_more_beside_another_process_than_its_kind_allows() -> None:
-    assert at_most_ms([0.1, 0.1, 3.0], "gated") == pytest.approx(0.125)
-    assert at_most_ms([0.1, 0.1, 3.0], "host") == pytest.approx(15.15)
+def test_what_the_submissions_own_windows_take_longer_too_is_not() -> None:
+    own = [3.0, 3.0, 3.0, 3.0, 3.0, 5.17]
+    assert limited([0.1, 4.1, 0.1, 0.1, 0.1, 2.1], [0.1] * 3, "gated", [own]) == pytest.approx(
+        [0.1, 2.125, 0.1, 0.1, 0.1, 0.125]
+    )
+
+
+def test_nor_is_what_windows_take_longer_alone() -> None:
+    alone = [3.0, 3.0, 4.17, 3.0]
+    found = limited([3.0, 4.0, 3.0, 4.1], alone, "gated", [[3.0] * 4, alone])
+    assert found == pytest.approx([3.0, 3.17, 3.0, 4.1])

@@ -685,7 +685,7 @@ def test_what_the_driver_reported_is_told(bench: Workbench, tmp_path: Path, monk
     job.note_card_errors()
     where = job.report().environment
     assert [error["xid"] for error in where["card_errors"]] == [31]
-    assert where["streams_apart"] == []
+    assert where["streams_apart"] == [], "it has no context"
 
 
 @pytest.mark.parametrize("others_want_it_quiet", [False, True])

@@ -8,7 +8,7 @@ import pytest
 from domain.kernel import Kernel, KernelType
 from domain.result import CANDIDATE, REFERENCE
 from tasks.contender import Contender
-from tasks.streams import ALL, GAIN, BeginAnew, Queues, Streams, in_one_queue, judged
+from tasks.streams import ALL, GAIN, BeginAnew, Queues, Streams, apart, in_one_queue, judged
 
 SECONDS = 60.0
 
@@ -124,3 +124,15 @@ def test_a_job_begins_anew_until_it_is_settled() -> None:
 
     assert judged(run, [kernel("return x")]) == "report"
     assert len(asked) == 4 and asked[0] == Queues() and asked[-1].settled
+
+
+def test_for_how_long_the_device_was_held_adds_up() -> None:
+    with pytest.raises(BeginAnew) as anew:
+        streams(Queues(ALL, held_s=1.5)).look_at_hold_up(0.5)
+    assert anew.value.after(2.0).queues.held_s == 3.5
+
+
+def test_whose_streams_have_queues_of_their_own_is_what_they_were_given() -> None:
+    both = [contender(REFERENCE, one_queue=False), contender(CANDIDATE, one_queue=True)]
+    assert apart(both) == [REFERENCE]
+    assert Queues(frozenset((CANDIDATE,))).of(both) == [False, True]
