@@ -81,13 +81,20 @@ def limited(
 
 
 def _chance(beside_ms: Sequence[float], alone_ms: Sequence[float], kind: str, own_ms: Sequence[float]) -> float:
-    """That so many of all the long windows are among those beside the submission (Fisher's exact test, one-sided)."""
+    """That so many of all the long windows are among those beside the submission (Fisher's exact test, one-sided).
+
+    Elsewhere a window is long that takes half as much longer as those do: what makes short ones a little longer cannot
+    be seen in long ones, and is evidence of nothing.
+    """
     usual = _honest_ms(alone_ms, kind)
-    long = sum(taken > usual for taken in beside_ms)
-    elsewhere = sum(taken > usual for taken in alone_ms)
-    if len(own_ms) > 0:
-        elsewhere += sum(taken > _honest_ms(own_ms, kind, UNDISTURBED) for taken in own_ms)
-    here, there = len(beside_ms), len(alone_ms) + len(own_ms)
+    long_ms = [taken for taken in beside_ms if taken > usual]
+    if not long_ms:
+        return 1.0
+    alone = float(np.median(alone_ms))
+    more = (float(np.mean(long_ms)) - alone) / 2
+    own = float(np.quantile(own_ms, UNDISTURBED)) if len(own_ms) else 0.0
+    elsewhere = sum(taken > alone + more for taken in alone_ms) + sum(taken > own + more for taken in own_ms)
+    long, here, there = len(long_ms), len(beside_ms), len(alone_ms) + len(own_ms)
     of_all = long + elsewhere
     ways = sum(math.comb(here, k) * math.comb(there, of_all - k) for k in range(long, min(here, of_all) + 1))
     return ways / math.comb(here + there, of_all)

@@ -91,3 +91,9 @@ def test_nor_is_what_windows_take_longer_alone() -> None:
     alone = [3.0, 3.0, 4.17, 3.0]
     found = limited([3.0, 4.0, 3.0, 4.1], alone, "gated", [[3.0] * 4, alone])
     assert found == pytest.approx([3.0, 3.17, 3.0, 4.1])
+
+
+def test_what_makes_null_windows_a_little_longer_is_lost_in_the_noise_of_longer_ones() -> None:
+    own = [3.0, 3.03, 2.97, 3.04, 3.0, 2.98, 3.03, 3.02]
+    assert slowed_by([0.1, 0.14, 0.14, 0.1, 0.14, 0.14, 0.1, 0.14], [0.1] * 12, "gated", own) is None
+    assert slowed_by([0.1, 4.0, 4.0, 0.1, 4.0, 4.0, 0.1, 4.0], [0.1] * 12, "gated", own) is not None
