@@ -43,8 +43,7 @@ def slowed_by(
     # Means, as times are: a submission may slow every other window, which leaves the median of them as it was.
     gap = float(beside.mean() - alone.mean())
     noise = ERRORS_APART * math.hypot(standard_error(beside), standard_error(alone))
-    least = max(SHARE_APART[kind] * float(alone.mean()), FLOOR_MS[kind])
-    if gap > least and (gap > noise or _chance(beside_ms, alone_ms, kind, own_ms) < RARE):
+    if gap > _least_ms(alone, kind) and (gap > noise or _chance(beside_ms, alone_ms, kind, own_ms) < RARE):
         return float(beside.mean() / alone.mean())
     return None
 
@@ -57,7 +56,7 @@ def unsure(
     Not where means tell, unless this was asked `once` before: who asks again and again is told something by chance.
     """
     alone = _kept(alone_ms)
-    if ERRORS_APART * standard_error(alone) > max(SHARE_APART[kind] * float(alone.mean()), FLOOR_MS[kind]):
+    if ERRORS_APART * standard_error(alone) > _least_ms(alone, kind):
         return True
     if slowed_by(beside_ms, alone_ms, kind) is not None:
         return once
@@ -72,7 +71,7 @@ def limited(
     For windows of which too few are long to tell that they were slowed: they give nothing to gain. Where a card is
     disturbed from outside, the submission's own windows are as long as often, and little is cut.
     """
-    beside = np.asarray(beside_ms, dtype=np.float64)
+    beside = np.array(beside_ms, dtype=np.float64)
     most = _honest_ms(alone_ms, kind)
     excesses = [_excess(taken_ms, _honest_ms(taken_ms, kind, UNDISTURBED)) for taken_ms in likewise_ms]
     for rank, place in enumerate(np.argsort(beside)[::-1]):
@@ -98,6 +97,11 @@ def _chance(beside_ms: Sequence[float], alone_ms: Sequence[float], kind: str, ow
     of_all = long + elsewhere
     ways = sum(math.comb(here, k) * math.comb(there, of_all - k) for k in range(long, min(here, of_all) + 1))
     return ways / math.comb(here + there, of_all)
+
+
+def _least_ms(alone: Sample, kind: str) -> float:
+    """By less than that on average, windows are not slowed."""
+    return max(SHARE_APART[kind] * float(alone.mean()), FLOOR_MS[kind])
 
 
 def _honest_ms(usual_ms: Sequence[float], kind: str, share: float = 0.5) -> float:

@@ -86,7 +86,7 @@ class Alone:
         """Takes out of the records what only the candidate's presence put there."""
         own_ms = tuple(self._own.elapsed_ms)
         for role, record in self._records.items():
-            self._correct_null(record, [taken.elapsed_ms for taken in self._null[role]], own_ms)
+            self._correct_null(record, self._null_ms(role), own_ms)
             if record.correct_ready([taken.ready_ms for taken in self._null[role]]):
                 self.flags.append(
                     "null windows were made ready later beside this kernel's process than without it, in rounds in "
@@ -134,13 +134,15 @@ class Alone:
         """Whether more rounds may tell more."""
         own = self._own
         for role, record in self._records.items():
-            alone_ms = [taken.elapsed_ms for taken in self._null[role]]
-            if unsure(record.null_ms, alone_ms, record.kind, own.elapsed_ms, once=once):
+            if unsure(record.null_ms, self._null_ms(role), record.kind, own.elapsed_ms, once=once):
                 return True
         if self._reference is None:
             return False
         beside, alone = self._records[self._reference.role], self._reference_alone
         return unsure(list(beside.net_ms), list(alone.net_ms), beside.kind, list(own.net_ms), once=once)
+
+    def _null_ms(self, role: str) -> list[float]:
+        return [taken.elapsed_ms for taken in self._null[role]]
 
     @property
     def _reference_is_known(self) -> bool:

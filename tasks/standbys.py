@@ -80,7 +80,7 @@ class Standbys:
 
         Whoever takes one closes it, sets its deadline (`Session.until`) and removes its folder. Where the device has no
         room for a context now, as the holder of its lease may use all of it, they make theirs when they are used, and
-        are confined to the given folders. Those whose streams are to run `apart` are made for it: none waits.
+        are confined to the given folders. Those whose streams have queues `apart` are made for it: none waits.
         """
         self._bury()
         chosen = list(apart) or [False] * len(folders)
@@ -150,7 +150,7 @@ class Standbys:
         return taken
 
     def _of_all_queues(self, folders: list[Path], usual_ms: float | None, cancelled: Cancelled) -> list[Standby]:
-        """Made anew, of which streams run beside each other."""
+        """Made anew, with the driver's queues."""
         for count in (len(folders) + self._spare, len(folders)):
             try:
                 made = self.make(count, cancelled, one_queue=False)

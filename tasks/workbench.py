@@ -84,7 +84,7 @@ class Workbench(BuildBench):
         """A fresh runner for each kernel that was built in those folders: whoever holds the device need not wait.
 
         On a GPU they have contexts that launch alike, and folders of their own. `apart`: whether the streams of each
-        run beside each other there, if not in turn.
+        have queues of their own there; none has where nothing is said.
         """
         if not self.device.is_cuda:
             return [Standby(self._forked(folder, cancelled), folder) for folder in folders]
