@@ -69,7 +69,9 @@ class SharedMemory:
         self.address = int(pointer)
 
     def close(self) -> None:
+        """Waits for whatever this context still does with it: the driver unmaps what is in use, too."""
         cu = driver()
+        call(cu.cuCtxSynchronize)
         call(cu.cuMemUnmap, self._pointer, self.size)
         call(cu.cuMemAddressFree, self._pointer, self.size)
         call(cu.cuMemRelease, self._handle)
@@ -87,11 +89,18 @@ class Gate:
         self.descriptor = descriptor
         self._page = mmap.mmap(descriptor, mmap.PAGESIZE)
         self._words = memoryview(self._page)[: 2 * WORD].cast("I")
+        self._host_address = 0
         self._device_address: int | None = None
 
     def close(self) -> None:
         """Gives the descriptor back, once the other process has it; the words stay."""
         os.close(self.descriptor)
+
+    def withdraw(self) -> None:
+        """Takes the words from this context, once nothing of it waits for them or writes them any more."""
+        if self._device_address is not None:
+            call(driver().cuMemHostUnregister, self._host_address)
+            self._device_address = None
 
     def fire(self, value: int) -> None:
         """Releases every stream that waits for `value` or less. Called by the referee."""
@@ -118,8 +127,8 @@ class Gate:
         """Where the device sees the words."""
         if self._device_address is None:
             cu = driver()
-            host = ctypes.addressof(ctypes.c_char.from_buffer(self._page))
+            self._host_address = ctypes.addressof(ctypes.c_char.from_buffer(self._page))
             flags = cu.CU_MEMHOSTREGISTER_PORTABLE | cu.CU_MEMHOSTREGISTER_DEVICEMAP
-            call(cu.cuMemHostRegister, host, mmap.PAGESIZE, flags)
-            self._device_address = int(call(cu.cuMemHostGetDevicePointer, host, 0))
+            call(cu.cuMemHostRegister, self._host_address, mmap.PAGESIZE, flags)
+            self._device_address = int(call(cu.cuMemHostGetDevicePointer, self._host_address, 0))
         return self._device_address

@@ -8,6 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
+NVML_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
 INHERITED = ("PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "LANG", "TZ")
 
 
@@ -22,7 +23,7 @@ def clean_environment(folder: Path, *, interpret: bool) -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",
         # torch.cuda.is_available() would otherwise initialise CUDA in the zygote, and CUDA does not survive a fork.
-        "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
+        NVML_CHECK: "1",
         "CUDA_MODULE_LOADING": "LAZY",
         # In the runner itself: a pool of processes, each with a thread for every core, is more than a runner may have.
         "TORCHINDUCTOR_COMPILE_THREADS": "1",

@@ -20,6 +20,7 @@ from sandbox.environment import clean_environment
 from sandbox.output import Output
 from sandbox.runner_process import Runner
 from sandbox.usage import Usage
+from sandbox.zygote import HOST
 
 ZYGOTE_START_S = 120.0
 
@@ -27,19 +28,20 @@ ZYGOTE_START_S = 120.0
 class Zygote:
     """A running zygote: `runner()` hands out a process that it has forked.
 
-    `folder` is where strangers' folders lie, `tools` are more that they may read and execute from.
+    `folder` is where strangers' folders lie, `tools` are more that they may read and execute from. `arch` is the GPU's
+    ("sm_90"), None on a host without one, where Triton interprets.
     """
 
-    def __init__(self, folder: Path, *, interpret: bool, memory_limit: int, tools: Sequence[Path] = ()) -> None:
+    def __init__(self, folder: Path, *, arch: str | None, memory_limit: int, tools: Sequence[Path] = ()) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         with theirs:
             self._process = subprocess.Popen(
                 [
                     *(sys.executable, "-P", "-m", "sandbox.zygote", str(theirs.fileno())),
-                    *("cpu" if interpret else "gpu", *map(str, tools)),
+                    *(arch or HOST, *map(str, tools)),
                 ],
                 cwd=folder,
-                env=clean_environment(folder, interpret=interpret),
+                env=clean_environment(folder, interpret=arch is None),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,

@@ -26,6 +26,7 @@ from sandbox.argument_views import argument_views, kept
 from sandbox.assignment import assignment
 from sandbox.channel import Channel, Message
 from sandbox.cuda import Gate
+from sandbox.environment import NVML_CHECK
 from sandbox.flop_count import counted
 from sandbox.inspected_call import inspected
 from sandbox.launch_count import counted_launches
@@ -37,7 +38,6 @@ from sandbox.tracing import traced
 from sandbox.window_calls import Made, call_all
 from sandbox.window_turn import WindowTurn
 
-WARM_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 ONE_QUEUE = {"CUDA_DEVICE_MAX_CONNECTIONS": "1", "CUDA_DEVICE_MAX_COPY_CONNECTIONS": "1"}
 """Of the driver's settings: a context with one hardware queue for all streams, where it has eight by default."""
 
@@ -71,20 +71,19 @@ class Runner:
         if message["one_queue"]:
             os.environ |= ONE_QUEUE
         torch.empty((), device=message["target"]["device"])
-        for name in ONE_QUEUE:  # The driver has read it. What a submission starts has nothing to do with it.
+        # The driver has read it, and whoever asks whether there is a GPU need not start NVML any more. What a
+        # submission starts has nothing to do with either.
+        for name in (*ONE_QUEUE, NVML_CHECK):
             os.environ.pop(name, None)
         return {"op": "ok"}
 
     def warm_libraries(self, message: Message) -> Message:
-        """Loads what nearly every kernel uses, before there is a submission."""
+        """Loads what nearly every job uses, before there is a submission: others load the rest when they need it."""
         device = message["target"]["device"]
         torch.manual_seed(0)
-        square = torch.randn(16, 16, device=device)
+        drawn = torch.randn(16, 16, device=device)
         with counted_launches(Target(device, None)):
-            (square @ square).clone()
-        for dtype in WARM_DTYPES:  # As inputs and answers are copied.
-            copy_all([square.to(dtype, copy=True)], [square.to(dtype)])
-        square.copy_(square.cpu())
+            copy_all([drawn.clone()], [drawn])  # As inputs and answers are copied, of whatever type.
         torch.cuda.synchronize()
         return {"op": "ok"}
 

@@ -20,6 +20,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+from backends import triton_identity
 from sandbox import census, instrument
 from sandbox.channel import Channel, ChannelClosed
 from sandbox.confinement import Confinement
@@ -39,6 +40,8 @@ PRELOADED = (
 )
 FIRST_DESCRIPTOR = 4
 ANONYMOUS_EXIT = 70
+HOST = "cpu"
+"""In the place of a GPU's architecture."""
 
 
 def preload() -> dict[str, str]:
@@ -144,9 +147,12 @@ def main() -> None:
     # Libraries start threads of their own (OpenBLAS), which know how to be forked; ours is the only Python thread.
     warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork", category=DeprecationWarning)
     control = Channel(socket.socket(fileno=int(sys.argv[1])), takes_descriptors=True)
-    gpu = sys.argv[2] == "gpu"
+    arch = sys.argv[2]
+    gpu = arch != HOST
     with no_device_visible():
         missing = preload()
+        if gpu:
+            triton_identity.learn(arch)
     confinement = Confinement(Path.cwd(), gpu=gpu, tools=[Path(folder) for folder in sys.argv[3:]])
     # Everything imported so far stays shared with the runners: never moved, never scanned again.
     gc.collect()

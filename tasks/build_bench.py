@@ -60,7 +60,7 @@ class BuildBench:
             toolchain = self.target.toolchain
             tools = [*([Path(toolchain)] if toolchain is not None else []), *instruments.folders()]
             self._zygote = Zygote(
-                self.folder, interpret=not self.target.is_cuda, memory_limit=settings().runner_memory, tools=tools
+                self.folder, arch=self.target.arch, memory_limit=settings().runner_memory, tools=tools
             )
         return self._zygote
 

@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 SPARE = 3
 """So many more than a job needs: of five, two of the same kind are there."""
+AT_ONCE = 4
+"""Made together, so many take twice as long as one (docs/measurements.md): between jobs they are."""
 WARM_S = 60.0
 
 Cancelled = Callable[[], bool]
@@ -96,11 +98,14 @@ class Standbys:
         return [next(each[is_apart]) for is_apart in chosen]
 
     def stock_up(self) -> None:
-        """As many as a job has to choose from, as far as there is room. Raises KernelFault where there is none."""
+        """As many as a job has to choose from, as far as there is room. Raises KernelFault where there is none.
+
+        Where one is missing AT_ONCE are made, so that the next jobs need none.
+        """
         self._bury()
-        missing = min(self._wanted, self._room) - len(self._waiting)
-        if missing > 0:
-            self._add(missing, lambda: False)
+        fewest = min(self._wanted, self._room)
+        if len(self._waiting) < fewest:
+            self._add(min(fewest - 1 + AT_ONCE, self._room) - len(self._waiting), lambda: False)
 
     def make(self, count: int, cancelled: Cancelled, *, one_queue: bool = True) -> list[Standby]:
         """So many with their contexts made, all at once, and what a launch costs in each."""

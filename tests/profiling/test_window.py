@@ -19,7 +19,7 @@ from sandbox.session import Session
 
 
 def test_a_gate_takes_no_descriptor_once_the_runner_has_it(tmp_path: Path) -> None:
-    zygote = Zygote(tmp_path, interpret=True, memory_limit=1 << 30)
+    zygote = Zygote(tmp_path, arch=None, memory_limit=1 << 30)
     folder = zygote.private_folder(tmp_path / "own")
     runner = zygote.runner(folder, gpu=False, deadline=time.monotonic() + 30, cancelled=lambda: False)
     session = Session(runner, Target("cpu", None), 1 << 20)
@@ -37,7 +37,7 @@ def test_a_gate_takes_no_descriptor_once_the_runner_has_it(tmp_path: Path) -> No
 
 def test_calls_are_made_over_what_was_drawn_and_not_over_what_a_window_left(tmp_path: Path) -> None:
     counts = "def f(x):\n    x += 1\n    if x.item() > 6:\n        raise IndexError('past its end')\n"
-    zygote = Zygote(tmp_path, interpret=True, memory_limit=1 << 30)
+    zygote = Zygote(tmp_path, arch=None, memory_limit=1 << 30)
     folder = zygote.private_folder(tmp_path / "own")
     runner = zygote.runner(folder, gpu=False, deadline=time.monotonic() + 60, cancelled=lambda: False)
     session = Session(runner, Target("cpu", None), 1 << 20)

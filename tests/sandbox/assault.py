@@ -60,7 +60,7 @@ class Host:
         self.work = base / "work"
         self.work.mkdir(mode=0o711)
         (base / "secret").write_text(SECRET)
-        self.zygote = Zygote(self.work, interpret=True, memory_limit=MEMORY_LIMIT)
+        self.zygote = Zygote(self.work, arch=None, memory_limit=MEMORY_LIMIT)
         other = self.zygote.private_folder(self.work / "other")
         (other / "secret").write_text(SECRET)
         self.mark = f"assault-{os.getpid()}"

@@ -18,7 +18,7 @@ ARENA_LIMIT = 256 << 20
 
 @pytest.fixture(scope="session")
 def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
-    started = Zygote(tmp_path_factory.mktemp("zygote"), interpret=True, memory_limit=MEMORY_LIMIT)
+    started = Zygote(tmp_path_factory.mktemp("zygote"), arch=None, memory_limit=MEMORY_LIMIT)
     yield started
     started.close()
 

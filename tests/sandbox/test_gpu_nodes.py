@@ -121,7 +121,7 @@ def test_another_cards_node_cannot_be_opened(tmp_path: Path, monkeypatch: pytest
     if landlock.abi() < landlock.OLDEST_ABI or own.untold or not others:
         pytest.skip(f"needs Landlock, and two cards that can be told apart: {own.untold or 'there is one'}")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", cards[0].uuid)
-    zygote = Zygote(tmp_path, interpret=False, memory_limit=8 << 30)
+    zygote = Zygote(tmp_path, arch="sm_90", memory_limit=8 << 30)
     try:
         folder = zygote.private_folder(tmp_path / "job")
         runner = zygote.runner(folder, gpu=True, deadline=time.monotonic() + 60, cancelled=lambda: False)

@@ -149,7 +149,7 @@ def test_folders_in_shared_memory_are_counted_and_removed(tmp_path: Path, monkey
 
 def test_an_arena_is_not_the_kernels(tmp_path: Path) -> None:
     arena = 600 * MIB
-    zygote = Zygote(tmp_path, interpret=True, memory_limit=512 * MIB)
+    zygote = Zygote(tmp_path, arch=None, memory_limit=512 * MIB)
     try:
         assert probed(zygote, tmp_path / "small", arena, own=1) is None
         assert probed(zygote, tmp_path / "large", arena, own=600) is Status.OUT_OF_MEMORY

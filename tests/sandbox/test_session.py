@@ -253,7 +253,7 @@ def test_what_a_runner_is_lent_keeps_its_size(session, folder, size):
 
 
 def test_a_dead_zygote_is_the_services_fault_not_the_kernels(tmp_path: Path):
-    zygote = Zygote(tmp_path, interpret=True, memory_limit=1 << 30)
+    zygote = Zygote(tmp_path, arch=None, memory_limit=1 << 30)
     folder = zygote.private_folder(tmp_path / "job")
 
     def fork() -> Runner:
