@@ -184,6 +184,10 @@ class Range:
         self.device.synchronize()
         self.session.relocate(size)
 
+    def announce(self, slots: Slots) -> None:
+        """Has the runner lay out these calls while others are busy: for a window that is taken later."""
+        self._tell(slots, self.session.reserve(slots.size))
+
     def forget(self) -> None:
         """Lets go of the layout that was told last, and of the memory of its image."""
         self._told = None
@@ -192,7 +196,7 @@ class Range:
         """Where each call's arguments and answers lie: told once, as long as neither layout nor arena changes."""
         if self._told is None or self._told[0] is not slots or self._told[1] is not arena:
             calls = slots.null_wire() if self._null else slots.wire()
-            self.session.runner.request({"op": "layout", **calls})
+            self.session.runner.post({"op": "layout", **calls})
             self._told = slots, arena
 
     def _heard(self, gate: Gate, shot: int) -> bool:

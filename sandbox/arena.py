@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import mmap
 import os
+from contextlib import suppress
 from typing import Any, Protocol
 
 import torch
-from torch.utils.dlpack import from_dlpack
+from torch.utils.dlpack import from_dlpack, to_dlpack  # type: ignore[attr-defined]
 
 from domain.value import TensorRef
 from sandbox import cuda
@@ -109,6 +110,12 @@ def arguments(memory: torch.Tensor, ref: TensorRef, count: int, step: int) -> li
     if not ref.span:
         return [view(memory, ref) for _ in range(count)]
     dtype: torch.dtype = getattr(torch, ref.dtype)
+    # Through DLPack the storage is one of these bytes only, and keeps the memory alive. As a capsule: what it agrees on
+    # with a tensor itself (devices, streams) takes several times as long, for every tensor of a window.
+    with suppress(BufferError, RuntimeError):  # Of a type that it does not know.
+        alone = [from_dlpack(to_dlpack(own)) for own in view(memory, ref.times(count, step)).unbind()]
+        if alone[0].stride() == ref.strides:  # It may have others where there is one element, or none.
+            return alone
     _own_bytes(memory, ref.at(ref.offset + (count - 1) * step), dtype)  # Whether the last one fits.
     every_own = memory[ref.offset :].as_strided((count, ref.span), (step, 1)).unbind()
     with torch.no_grad():
@@ -116,9 +123,7 @@ def arguments(memory: torch.Tensor, ref: TensorRef, count: int, step: int) -> li
 
 
 def _alone(own: torch.Tensor, dtype: torch.dtype, ref: TensorRef) -> torch.Tensor:
-    # Through DLPack the storage is one of these bytes only, and keeps the memory alive. As a capsule: what it agrees on
-    # with a tensor itself (devices, streams) takes several times as long, for every tensor of a window.
-    lone = from_dlpack(own.__dlpack__(stream=-1)).untyped_storage()
+    lone = from_dlpack(to_dlpack(own)).untyped_storage()
     return torch.empty(0, dtype=dtype, device=own.device).set_(lone, 0, ref.shape, ref.strides)
 
 

@@ -55,6 +55,7 @@ class Runner:
         self._group = group
         self._status: int | None = None
         self._entered = False
+        self._posted = 0
         self._memory_kills: int | None = None
         self._frozen: frozenset[int] = frozenset()
         self._pidfd = os.pidfd_open(pid)
@@ -67,6 +68,11 @@ class Runner:
         """Sends a message and waits for the answer; raises KernelFault when it is a fault or never comes."""
         self.send(message, descriptors)
         return self.answer()
+
+    def post(self, message: Message) -> None:
+        """Sends a message that is answered without a word to tell: looked at with the next answer."""
+        self.send(message)
+        self._posted += 1
 
     def send(self, message: Message, descriptors: tuple[int, ...] = ()) -> None:
         """Sends a message without waiting."""
@@ -83,7 +89,15 @@ class Runner:
         self._entered = self._entered or message["op"] in BRINGS_A_SUBMISSION
 
     def answer(self, within: float | None = None) -> Message:
-        """The next answer. After `within` seconds TimeoutError, the runner goes on; at the deadline it is killed."""
+        """The next answer. After `within` seconds TimeoutError, the runner goes on; at the deadline it is killed.
+
+        What it takes over posted messages does not count.
+        """
+        while self._posted:
+            self._next(None)
+        return self._next(within)
+
+    def _next(self, within: float | None) -> Message:
         try:
             message = self._wait(time.monotonic() + within if within is not None else None)
         except ChannelClosed:
@@ -93,6 +107,7 @@ class Runner:
             raise KernelFault(
                 Status.CRASHED, f"the runner answered with something that is no message: {error}"
             ) from error
+        self._posted = max(self._posted - 1, 0)
         if message["op"] == "fault":
             raise reported(message)
         return message

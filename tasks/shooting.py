@@ -58,6 +58,16 @@ class Shooting:
         with at_rest(self.contenders, self.bench.device):
             return self.bench.null_window(layout, gated=record.gated, held_back=held_back)
 
+    def announce(self, slots: dict[str, Slots]) -> None:
+        """Has the contenders lay out the calls of the next windows at the same time.
+
+        On the host, where that would be in each other's way, each does so when its turn comes.
+        """
+        for contender in self.contenders if self.bench.device.is_cuda else ():
+            with contender.answerable():
+                if contender.range is not None:
+                    contender.range.announce(slots[contender.role])
+
     def warm_null(self, slots: dict[str, Slots]) -> None:
         """The null runner takes its memory and loads its code now: neither can be done behind a closed gate."""
         for layout in {layout.handed_in: layout for layout in reversed(slots.values())}.values():

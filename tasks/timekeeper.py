@@ -114,6 +114,7 @@ class Timekeeper:
         """All windows; False where a contender whose rehearsal could be queued could not be later."""
         slots = self.rounds.slots(self._calls(rehearsals))
         records = {c.role: self._record(c, slots[c.role].calls, rehearsals[c.role]) for c in self.contenders}
+        self._shooting.announce(slots)
         self._shooting.warm_null(slots)
         self._readings.append(self.bench.card.sample(thorough=True))
         began = time.monotonic()

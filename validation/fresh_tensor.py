@@ -32,7 +32,7 @@ class FreshTensor:
         self._blank = blank
         together = is_random(spec) and spec.strides is None and not blank
         self._group_size = group if together and torch.device(device).type not in FORETOLD else 1
-        self._group: tuple[int, torch.Tensor] | None = None
+        self._group: tuple[int, tuple[torch.Tensor, ...]] | None = None
         self._same: dict[bool, torch.Tensor] = {}
         self._repeats = not is_random(spec)
 
@@ -41,7 +41,7 @@ class FreshTensor:
         if self._group_size > 1 and fresh > 0:
             number, place = divmod(fresh - 1, self._group_size)
             if self._group is None or self._group[0] != number:
-                self._group = number, self._made_group(number)
+                self._group = number, self._made_group(number).unbind()
             return self._group[1][place]
         if not (self._blank or self._repeats):
             return self._made(fresh)
