@@ -11,6 +11,10 @@ from profiling.window import GateClosed
 from tasks.contender import Contender
 
 RETREAT = 4
+ADVANCE = 1.5
+"""So many times as many calls are worth another rehearsal."""
+OWN_MS = 0.3
+"""Of what a rehearsal takes so much is the window's own, though never more than half (docs/measurements.md)."""
 ARM_S, ARM_FACTOR = 0.25, 4.0
 """Queueing K calls should take about as long as running them; past a multiple of that they wait for the device."""
 HELD_UP = (
@@ -21,7 +25,7 @@ HELD_UP = (
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """So many calls fit behind the gate, and each took about so long there (the window's overhead included)."""
+    """So many calls fit behind the gate, and each took about so long there."""
 
     calls: int
     call_ms: float
@@ -42,7 +46,7 @@ def rehearse(
     if (tried := _try(contender, example, calls, device)) is not None:
         # A probe's estimate is mostly the host's time to launch: behind the gate a call may be far shorter.
         enough = calls_that_fill(tried.call_ms, limit, is_cuda=True, window=window)
-        return (_try(contender, example, enough, device) or tried) if enough > calls else tried
+        return (_try(contender, example, enough, device) or tried) if enough > ADVANCE * calls else tried
     fewest = _try(contender, example, 1, device)
     while fewest is not None and (calls := calls // RETREAT) > 1:
         if (tried := _try(contender, example, calls, device)) is not None:
@@ -61,4 +65,4 @@ def _try(contender: Contender, example: list[Any], calls: int, device: Device) -
             window = contender.range.window(slots, gated=True, marked=True, arm_within=within)
     except GateClosed:
         return None
-    return Rehearsal(calls, window.elapsed_ms / calls)
+    return Rehearsal(calls, max(window.elapsed_ms - OWN_MS, window.elapsed_ms / 2) / calls)

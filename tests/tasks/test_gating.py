@@ -1,0 +1,70 @@
+"""How many calls a window gets, from what rehearsals took: with windows made up, as only a GPU has a gate."""
+
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from profiling.device import Device
+from profiling.plan import MAX_CALLS, TARGET_MS
+from profiling.window import GateClosed
+from tasks.contender import Contender
+from tasks.gating import OWN_MS, RETREAT, Rehearsal, rehearse
+
+CUDA = cast(Device, SimpleNamespace(is_cuda=True, name="cuda"))
+LIMIT = MAX_CALLS["cuda"]
+
+
+class Windows:
+    """Windows that take `own_ms` and `call_ms` a call, and hold up to `room` calls."""
+
+    def __init__(self, call_ms: float, own_ms: float = OWN_MS, room: int = LIMIT) -> None:
+        self.call_ms = call_ms
+        self.own_ms = own_ms
+        self.room = room
+        self.tried: list[int] = []
+
+    def window(self, slots: Any, **how: Any) -> Any:
+        self.tried.append(slots.calls)
+        if slots.calls > self.room:
+            raise GateClosed
+        return SimpleNamespace(elapsed_ms=self.own_ms + slots.calls * self.call_ms)
+
+    def rehearsed(self, estimate_ms: float) -> Rehearsal | None:
+        """With an estimate of the call's time, as a probe gives it."""
+        held: Any = SimpleNamespace(
+            probe=object(),
+            range=self,
+            estimate_ms=estimate_ms,
+            slots=lambda calls, example, device: SimpleNamespace(calls=calls, fill_alike=lambda example: None),
+            answerable=nullcontext,
+        )
+        return rehearse(cast(Contender, held), [], LIMIT, CUDA)
+
+
+@pytest.mark.parametrize("call_ms", [0.012, 0.04, 0.2, 3.0])
+def test_what_a_window_takes_by_itself_is_no_calls_time(call_ms: float) -> None:
+    windows = Windows(call_ms)
+    rehearsal = windows.rehearsed(estimate_ms=0.03)
+    assert rehearsal is not None and rehearsal.call_ms == pytest.approx(call_ms)
+    assert rehearsal.calls * call_ms >= TARGET_MS["cuda"] / 1.5 or rehearsal.calls == LIMIT
+
+
+def test_no_more_than_half_a_window_is_its_own() -> None:
+    rehearsal = Windows(0.0, own_ms=0.2).rehearsed(estimate_ms=3.0)
+    assert rehearsal is not None and rehearsal.calls * rehearsal.call_ms >= 0.1
+
+
+def test_a_few_more_calls_are_worth_no_other_rehearsal() -> None:
+    few, many = Windows(0.1), Windows(0.1)
+    few.rehearsed(estimate_ms=0.12)
+    many.rehearsed(estimate_ms=0.3)
+    assert len(few.tried) == 1 and len(many.tried) == 2 and many.tried[1] > many.tried[0]
+
+
+def test_what_cannot_be_queued_is_tried_with_fewer() -> None:
+    windows = Windows(0.01, room=30)
+    rehearsal = windows.rehearsed(estimate_ms=0.01)
+    assert rehearsal is not None and 30 // RETREAT < rehearsal.calls <= 30
+    assert Windows(0.01, room=0).rehearsed(estimate_ms=0.01) is None
