@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,10 +33,12 @@ def get_inputs():
 SPENT_AT_ONCE_S = 0.01
 
 
-def compared(bench: Workbench, seconds: float, drawn: str = "torch.randn(64, 64)", answer: str = "x + x") -> Report:
+def compared(
+    bench: Workbench, seconds: float, drawn: str = "torch.randn(64, 64)", answer: str = "x + x", **more: Any
+) -> Report:
     reference = {"kernel_type": "torch", "source_code": SLOW.format(seconds=seconds, drawn=drawn)}
     candidate = {"kernel_type": "torch", "source_code": reference["source_code"].replace("x * 2", answer)}
-    wire = {"kernel": candidate, "reference": reference, "num_trials": 200, "timeout": 60}
+    wire = {"kernel": candidate, "reference": reference, "num_trials": 200, "timeout": 60} | more
     return run(Request.from_wire(wire), bench, lambda stage: None, lambda: False)
 
 
@@ -54,6 +57,15 @@ def test_what_is_no_plain_random_number_comes_again(bench: Workbench, monkeypatc
     monkeypatch.setattr(trial_inputs, "DRAW_BUDGET_S", SPENT_AT_ONCE_S)
     inputs = compared(bench, 0.1, "torch.randint(9, (64, 64))").outcome.inputs
     assert inputs["reused_sets"] > 0 and inputs["mixed_sets"] == 0
+
+
+@pytest.mark.parametrize(("drawn", "mixed"), [("torch.randn(64, 64)", True), ("torch.randint(9, (64, 64))", False)])
+def test_the_quick_budget_mixes_sooner_what_can_be_mixed(bench: Workbench, drawn: str, mixed: bool) -> None:
+    report = compared(bench, 0.05, drawn, budget="quick")
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+    assert (report.outcome.inputs["mixed_sets"] > 0) is mixed
+    assert (report.outcome.inputs["fresh_sets"] > 20) is not mixed
+    assert report.outcome.inputs["reused_sets"] == 0 or not mixed
 
 
 def test_past_the_time_for_mixing_sets_come_again(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
