@@ -77,7 +77,9 @@ def _measure(console: Console) -> dict[str, Any]:
         }
         console.print(f"{where['device']}; {where['host_cpus']} host CPUs, {where['jobs_at_once']} jobs at once")
         console.print(f"Each part is bounded: what has not been measured after {overhead.PART_S:.0f} s is left out.\n")
-        quick = [jobs.right(budget="quick") for _ in range(overhead.STREAM)]
+        gpu = bool(stack.gpus)
+        kernels = "Triton and CUDA" if gpu else "PyTorch"
+        quick = jobs.comparisons(overhead.STREAM, gpu=gpu, budget="quick")
         alone, streamed = quick[: overhead.COMPARED], quick[overhead.COMPARED :]
         told("the first jobs of each process")
         overhead.warm_up(stack, client)
@@ -89,7 +91,7 @@ def _measure(console: Console) -> dict[str, Any]:
         enqueue = overhead.enqueue(stack)
         told(f"{overhead.MIXED} mixed jobs as one batch")
         throughput = overhead.throughput(stack, client, jobs.mixed(overhead.MIXED))
-        told(f"{len(alone)} small comparisons at the quick budget, one at a time")
+        told(f"{len(alone)} small comparisons with {kernels} at the quick budget, one at a time")
         ours = overhead.judged(stack, client, alone)
         told(f"{len(streamed)} of those as one batch")
         stream = overhead.throughput(stack, client, streamed)
@@ -101,7 +103,7 @@ def _measure(console: Console) -> dict[str, Any]:
         **{f"of it {stage}": latency for stage, latency in round_trip.stages.items()},
         "POST to 202, workers busy": acceptance,
         f"POST to 202, {enqueue.per_second:.0f} a second, {enqueue.waiting} clients waiting": enqueue.latency,
-        "small /compare at the quick budget, one at a time": ours.latency,
+        f"small /compare with {kernels} at the quick budget, one at a time": ours.latency,
         "the same, a fresh interpreter for each (no service)": theirs,
         "small /compare less the stage that times": ours.untimed,
     }

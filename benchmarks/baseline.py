@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from typing import Any
 
+from benchmarks import jobs
 from benchmarks.latency import Latency
+from domain.kernel import KernelType
 
 TRIALS, WARM_UPS = 100, 3
 TOLERANCE = 1e-2
@@ -45,14 +52,8 @@ def judge(body: dict[str, Any]) -> dict[str, Any]:
     import torch
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
-
-    def load(source: str, name: str) -> tuple[Any, Any]:
-        names: dict[str, Any] = {"torch": torch, "nn": torch.nn}
-        exec(source, names)
-        return names[name]().to(device), names.get("get_inputs")
-
-    reference, get_inputs = load(body["ref_kernel"]["source_code"], "Model")
-    candidate, _ = load(body["custom_kernel"]["source_code"], "ModelNew")
+    reference, get_inputs = _module(body["ref_kernel"]["source_code"], "Model", device)
+    candidate = _CALLABLE[KernelType(body["custom_kernel"]["kernel_type"])](body["custom_kernel"], device)
     inputs = [each.to(device) for each in get_inputs()]
     correct = torch.allclose(reference(*inputs), candidate(*inputs), atol=TOLERANCE, rtol=TOLERANCE)
     times = {}
@@ -68,6 +69,61 @@ def judge(body: dict[str, Any]) -> dict[str, Any]:
             spent += time.perf_counter() - began
         times[name] = 1e3 * spent / TRIALS
     return {"correct": bool(correct), "ms": times}
+
+
+def _module(source: str, name: str, device: str) -> tuple[Any, Any]:
+    import torch
+
+    names: dict[str, Any] = {"torch": torch, "nn": torch.nn}
+    exec(source, names)
+    return names[name]().to(device), names.get("get_inputs")
+
+
+def _torch(kernel: dict[str, Any], device: str) -> Any:
+    return _module(kernel["source_code"], "ModelNew", device)[0]
+
+
+def _triton(kernel: dict[str, Any], device: str) -> Any:
+    if device == "cpu":
+        os.environ["TRITON_INTERPRET"] = "1"
+    import torch
+
+    path = Path(tempfile.mkdtemp(), "submission.py")
+    path.write_text(kernel["source_code"], encoding="utf-8")  # Triton reads a kernel's source from its file.
+    try:
+        spec = spec_from_file_location("submission", path)
+        if spec is None or spec.loader is None:
+            raise ImportError(f"{path} is no module")
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+        launched = module.kernel
+    finally:
+        shutil.rmtree(path.parent)
+
+    def call(x: Any) -> Any:
+        y = torch.empty_like(x)
+        launched[(-(-x.numel() // jobs.BLOCK),)](x, y, x.numel(), BLOCK=jobs.BLOCK)
+        return y
+
+    return call
+
+
+def _cuda(kernel: dict[str, Any], device: str) -> Any:
+    import cupy
+    import torch
+
+    launched = cupy.RawKernel(kernel["source_code"], "kernel")
+
+    def call(x: Any) -> Any:
+        y = torch.empty_like(x)
+        n = cupy.int32(x.numel())
+        launched((-(-x.numel() // jobs.BLOCK),), (jobs.BLOCK,), (x.data_ptr(), y.data_ptr(), n))
+        return y
+
+    return call
+
+
+_CALLABLE = {KernelType.TORCH: _torch, KernelType.TRITON: _triton, KernelType.CUDA: _cuda}
 
 
 if __name__ == "__main__":

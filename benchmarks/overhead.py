@@ -90,8 +90,9 @@ class RoundTrips:
 
 
 def round_trip(stack: Stack, client: httpx.Client) -> RoundTrips:
-    """POST of a tiny kernel to its verdict, one after the other on an idle, warm service."""
-    return _one_after_the_other(stack, client, "/evaluate", [jobs.tiny() for _ in range(ROUND_TRIPS)])
+    """POST of a tiny kernel to its verdict, one after the other, service idle and warm: on a GPU a vector addition."""
+    kind = jobs.vector_add if stack.gpus else jobs.tiny
+    return _one_after_the_other(stack, client, "/evaluate", [kind() for _ in range(ROUND_TRIPS)])
 
 
 def acceptance(stack: Stack, client: httpx.Client) -> Latency:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from typing import Any
+
 import pytest
 
 from benchmarks import jobs
@@ -14,6 +19,20 @@ def test_it_judges() -> None:
     wrong = jobs.right()
     wrong["custom_kernel"]["source_code"] = jobs.WRONG
     assert not judge(wrong)["correct"]
+
+
+def test_it_judges_triton() -> None:
+    """In Triton's interpreter, where there is no GPU."""
+    right, wrong = jobs.triton(), jobs.triton()
+    wrong["custom_kernel"]["source_code"] = jobs.TRITON.replace("0.0)", "1.0)")
+    assert _judged_apart(right)["correct"] and not _judged_apart(wrong)["correct"]
+
+
+def _judged_apart(body: jobs.Body) -> dict[str, Any]:
+    """Triton asks once in a process whether it is to interpret."""
+    command = [sys.executable, "-m", "benchmarks.baseline"]
+    done = subprocess.run(command, input=json.dumps(body), capture_output=True, text=True, timeout=100, check=True)
+    return dict(json.loads(done.stdout))
 
 
 @pytest.mark.slow  # Starts an interpreter with torch, which is what it measures.

@@ -17,6 +17,12 @@ NORMAL = "torch.randn(16, 64)"
 ALL = ["small", "positive", "negative", "constant rows", "large", "outliers"]
 
 
+@pytest.fixture(autouse=True)
+def time_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether all are tried within the usual time depends on what else the machine has to do."""
+    monkeypatch.setattr(other_distributions, "BUDGET_S", 40.0)
+
+
 def model(name: str, forward: str, inputs: str | None = None) -> dict[str, Any]:
     source = f"class {name}(nn.Module):\n    def forward(self, x):\n        {forward}\n"
     if inputs is not None:

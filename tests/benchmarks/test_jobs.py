@@ -1,0 +1,42 @@
+"""The jobs that benchmarks send are what they are called."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks import jobs
+from domain.request import Request
+from domain.result import Status
+from tasks.pipeline import run
+from tasks.workbench import Workbench
+
+
+def judged(bench: Workbench, body: jobs.Body) -> tuple[Status, bool]:
+    wire = {"kernel": body.get("custom_kernel") or body["kernel"], "reference": body.get("ref_kernel")}
+    request = Request.from_wire(wire | {"num_trials": 1, "timeout": 60})
+    outcome = run(request, bench, lambda stage: None, lambda: False).outcome
+    return outcome.status, outcome.compiled
+
+
+def test_without_a_gpu_comparisons_are_of_pytorch(bench: Workbench) -> None:
+    (body,) = jobs.comparisons(1, gpu=False, budget="quick")
+    assert body["budget"] == "quick" and judged(bench, body) == (Status.PASSED, True)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_with_one_they_are_of_triton_and_cuda_in_turn(bench: Workbench, number: int) -> None:
+    bodies = jobs.comparisons(4, gpu=True)
+    assert [body["custom_kernel"]["kernel_type"] for body in bodies] == ["triton", "cuda", "triton", "cuda"]
+    runs = number == 0 or bench.device.is_cuda
+    assert judged(bench, bodies[number]) == (Status.PASSED if runs else Status.UNSUPPORTED, True)
+
+
+def test_the_vector_addition_compiles_without_a_gpu(bench: Workbench) -> None:
+    expected = Status.PASSED if bench.device.is_cuda else Status.UNSUPPORTED
+    assert judged(bench, jobs.vector_add()) == (expected, True)
+
+
+def test_no_two_have_the_same_source() -> None:
+    every = [jobs.tiny()["kernel"], jobs.vector_add()["kernel"], jobs.vector_add()["kernel"]]
+    every += [body["custom_kernel"] for body in jobs.comparisons(4, gpu=True) + jobs.comparisons(2, gpu=False)]
+    assert len({kernel["source_code"] for kernel in every}) == len(every)
