@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -84,10 +83,10 @@ def _torch(kernel: dict[str, Any], device: str) -> Any:
 
 
 def _triton(kernel: dict[str, Any], device: str) -> Any:
-    if device == "cpu":
-        os.environ["TRITON_INTERPRET"] = "1"
     import torch
+    import triton
 
+    triton.knobs.runtime.interpret = device == "cpu"
     path = Path(tempfile.mkdtemp(), "submission.py")
     path.write_text(kernel["source_code"], encoding="utf-8")  # Triton reads a kernel's source from its file.
     try:
