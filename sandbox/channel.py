@@ -11,6 +11,7 @@ import json
 import re
 import socket
 import struct
+from collections.abc import Callable
 from typing import Any
 
 HEADER = struct.Struct("!I")
@@ -60,17 +61,28 @@ class Channel:
     def fileno(self) -> int:
         return self.sock.fileno()
 
-    def send(self, message: Message, descriptors: tuple[int, ...] = ()) -> None:
-        """Sends one message; `descriptors` travel with its first byte. Raises ChannelClosed."""
+    def send(
+        self, message: Message, descriptors: tuple[int, ...] = (), meanwhile: Callable[[], None] | None = None
+    ) -> None:
+        """Sends one message; `descriptors` travel with its first byte. Raises ChannelClosed.
+
+        `meanwhile` is called as long as the other side does not read: it waits a moment, or raises what ends that.
+        """
         payload = json.dumps(message, separators=(",", ":")).encode()
         if len(payload) > MAX_FRAME:
             raise ProtocolError(f"a message of {len(payload)} bytes is over the cap of {MAX_FRAME}")
-        frame = HEADER.pack(len(payload)) + payload
+        left = memoryview(HEADER.pack(len(payload)) + payload)
         ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
         try:
-            sent = self.sock.sendmsg([frame], ancillary)
-            if sent < len(frame):  # To send nothing fails too, where the other end has what it wanted and hung up.
-                self.sock.sendall(memoryview(frame)[sent:])
+            while left:  # To send nothing fails too, where the other end has what it wanted and hung up.
+                try:
+                    sent = self.sock.sendmsg([left], ancillary, 0 if meanwhile is None else socket.MSG_DONTWAIT)
+                except BlockingIOError:
+                    if meanwhile is None:
+                        raise
+                    meanwhile()
+                    continue
+                left, ancillary = left[sent:], []
         except (BrokenPipeError, ConnectionError, TimeoutError) as error:
             raise ChannelClosed("the process at the other end is gone or no longer reads") from error
 

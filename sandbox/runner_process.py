@@ -75,13 +75,13 @@ class Runner:
         self._posted += 1
 
     def send(self, message: Message, descriptors: tuple[int, ...] = ()) -> None:
-        """Sends a message without waiting."""
+        """Sends a message without waiting for more than that the runner reads; at the deadline it is killed."""
         if self._status is not None:
             raise KernelFault(Status.CRASHED, "the kernel's process had been stopped before")
         if message["op"] in BRINGS_A_SUBMISSION and not self._entered:
             self._memory_kills = self._count_memory_kills()
         try:
-            self.channel.send(message, descriptors)
+            self.channel.send(message, descriptors, self._until_it_reads)
         except ChannelClosed:
             raise self._death() from None
         except ProtocolError as error:  # Whatever is long in it, a submission has made.
@@ -128,6 +128,13 @@ class Runner:
         finally:
             self.channel.sock.setblocking(True)
         return message
+
+    def _until_it_reads(self) -> None:
+        """Waits a moment for a runner that has not read what was sent to it before."""
+        gone, ready, _ = select.select([self._pidfd], [self.channel.fileno()], [], TICK_S)
+        if gone and not ready:
+            raise ChannelClosed("it is gone, and what it has started keeps its end open")
+        self._watch(time.monotonic(), idle=not ready)
 
     def _watch(self, now: float, *, idle: bool) -> None:
         self.output.drain()
