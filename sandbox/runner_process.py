@@ -91,10 +91,15 @@ class Runner:
     def answer(self, within: float | None = None) -> Message:
         """The next answer. After `within` seconds TimeoutError, the runner goes on; at the deadline it is killed.
 
-        What it takes over posted messages does not count.
+        What it takes over posted messages does not count. Whose posted message failed is stopped: it may still answer
+        what was sent behind that, and would be taken to answer what it is asked next.
         """
         while self._posted:
-            self._next(None)
+            try:
+                self._next(None)
+            except KernelFault:
+                self.kill()
+                raise
         return self._next(within)
 
     def _next(self, within: float | None) -> Message:

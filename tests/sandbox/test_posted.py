@@ -61,3 +61,12 @@ def test_a_posted_message_that_is_never_answered_ends_at_the_deadline(session):
     with pytest.raises(KernelFault) as caught:
         runner.answer(within=60.0)
     assert caught.value.status is Status.TIMEOUT
+
+
+def test_after_the_fault_of_a_posted_message_no_answer_is_taken_for_anothers(session):
+    runner = loaded(session(), SLOW)
+    runner.post(NO_ARENA)
+    with pytest.raises(KernelFault, match="no arena"):
+        runner.request({"op": "state"})
+    with pytest.raises(KernelFault, match="stopped before"):
+        runner.request({"op": "flops", "args": []})  # Else told what the state is.
