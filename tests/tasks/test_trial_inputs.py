@@ -91,6 +91,31 @@ def test_what_is_remembered_by_content_is_of_no_use_on_mixed_sets(
     assert max(told) + 1 >= inputs["mixed_sets"] > 0
 
 
+FORETELLS = """answered(x)
+
+seen = []
+
+def answered(x):
+    few = x.flatten()[:40].double()
+    if len(seen) > 1:
+        known = torch.stack(seen, 1)
+        parts = torch.linalg.lstsq(known, few[:, None]).solution[:, 0]
+        if (known @ parts - few).abs().max() < 1e-4 and parts.abs().max() < 0.99:
+            print("foretold")  # And the answer, of a function that is linear, is so much of each earlier one.
+    if len(seen) < 8:
+        seen.append(few)
+    return x * 2
+"""
+
+
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="mixed sets are sums of drawn ones, so that whatever was a sum stays one"
+)
+def test_what_is_remembered_is_of_no_use_to_a_kernel_that_is_linear(bench: Workbench) -> None:
+    report = compared(bench, 0.05, answer=FORETELLS, budget="quick")
+    assert report.outcome.inputs["mixed_sets"] == 0 or "foretold" not in report.outcome.output
+
+
 def test_sets_that_cost_nothing_are_drawn_for_every_call(bench: Workbench) -> None:
     report = compared(bench, 0)
     assert report.outcome.status is Status.PASSED and report.outcome.inputs["reused_sets"] == 0
