@@ -31,8 +31,7 @@ class Effort:
     hold unless the request names its own. `min_rounds` are always taken, and narrowing the interval may hold the device
     `device_time` times as long as usual. A window lasts `window` times as long as usual: what it costs the device is
     mostly drawing, laying out and comparing its calls. `validation_sets` are the fresh input sets compared before the
-    timing. For `draw_s` seconds a source's own sets are drawn; past that, where they are plain random numbers, drawn
-    ones are mixed to new ones.
+    timing.
     What is not `thorough` asks nothing beyond that: `left_out` names what.
     """
 
@@ -42,7 +41,6 @@ class Effort:
     device_time: float
     window: float
     validation_sets: int
-    draw_s: float
     left_out: tuple[str, ...] = ()
 
     @property
@@ -53,7 +51,7 @@ class Effort:
 OTHER_DISTRIBUTIONS, OTHER_WEIGHTS, FLOAT64 = "other_distributions", "other_weights", "float64_precision"
 
 _EFFORTS = {
-    Budget.QUICK: Effort(0.05, 20, 4, 0.25, 0.5, 2, 0.2, left_out=(OTHER_DISTRIBUTIONS, OTHER_WEIGHTS, FLOAT64)),
-    Budget.DEFAULT: Effort(0.01, 100, 6, 1.0, 1.0, 5, 10.0),
-    Budget.PRECISE: Effort(0.002, 1000, 20, 10.0, 1.0, 20, 10.0),
+    Budget.QUICK: Effort(0.05, 20, 4, 0.25, 0.5, 2, left_out=(OTHER_DISTRIBUTIONS, OTHER_WEIGHTS, FLOAT64)),
+    Budget.DEFAULT: Effort(0.01, 100, 6, 1.0, 1.0, 5),
+    Budget.PRECISE: Effort(0.002, 1000, 20, 10.0, 1.0, 20),
 }

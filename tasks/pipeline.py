@@ -164,8 +164,8 @@ class _Job:
         preparation.time_launches(self.cancelled)  # Which is no kernel's time.
         streams = Streams(self.queues, self.contenders, self.request.timeout)
         preparation.load(streams.deadline, self.weights_seed)
-        owner, draw_s = self.contenders[0], self.request.budget.effort.draw_s
-        self.inputs = TrialInputs(owner, self.candidate, self.bench.device.name, self.secret, draw_s)
+        owner = self.contenders[0]
+        self.inputs = TrialInputs(owner, self.candidate, self.bench.device.name, self.secret)
         if self.reference is not None:
             self.weights = Weights(self.reference, self.candidate, self.secret)
             self.weights.share()

@@ -19,7 +19,7 @@ from tasks.mixed_inputs import MixedInputs
 from validation.inputs import ContractInputs, arguments_for, laid_out_anew
 
 # Drawing inputs is not the kernel's time, but it holds the device: past this, windows run over drawn sets mixed, and
-# past the other over the same sets again. A budget may have sets mixed sooner, where they can be.
+# past the other over the same sets again.
 DRAW_BUDGET_S = 10.0
 MIX_BUDGET_S = 5.0
 MIXED = 1 << 41
@@ -43,15 +43,11 @@ class TrialInputs:
     referee), or from the owner's `get_inputs`, or are inferred in the owner's runner; which, is in `summary`.
     """
 
-    def __init__(
-        self, owner: Contender, candidate: Contender, device: str, secret: int, draw_s: float = DRAW_BUDGET_S
-    ) -> None:
-        """Where drawn sets can be mixed to new ones, they are after `draw_s` seconds of drawing."""
+    def __init__(self, owner: Contender, candidate: Contender, device: str, secret: int) -> None:
         self._owner = owner
         self._candidate = candidate
         self._device = device
         self._secret = secret
-        self._draw_s = min(draw_s, DRAW_BUDGET_S)
         self._infer = False
         self._note: str | None = None
         self._batch_size = 1
@@ -108,7 +104,7 @@ class TrialInputs:
     @property
     def affordable(self) -> bool:
         """Whether more sets should be drawn."""
-        return self._spent_s < self._draw_s or (self._spent_s < DRAW_BUDGET_S and not self.mixable)
+        return self._spent_s < DRAW_BUDGET_S
 
     def note_reuse(self, count: int) -> None:
         """So many calls got inputs that they had had before; the answer says so."""
@@ -130,8 +126,7 @@ class TrialInputs:
     def _limit_batch(self, set_s: float) -> None:
         """By memory, and so that neither a batch nor the budget takes much longer than it should."""
         size = sum(tensor.nbytes for tensor in values.leaves(self._first(), torch.Tensor))
-        until_s = self._draw_s if self._spent_s < self._draw_s else DRAW_BUDGET_S
-        within = min(BATCH_S, until_s - self._spent_s)
+        within = min(BATCH_S, DRAW_BUDGET_S - self._spent_s)
         self._batch_size = max(min(MAX_BATCH, BATCH_BYTES // max(size, 1), int(within / max(set_s, 1e-9))), 1)
 
     @property

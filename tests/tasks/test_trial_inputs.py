@@ -59,15 +59,6 @@ def test_what_is_no_plain_random_number_comes_again(bench: Workbench, monkeypatc
     assert inputs["reused_sets"] > 0 and inputs["mixed_sets"] == 0
 
 
-@pytest.mark.parametrize(("drawn", "mixed"), [("torch.randn(64, 64)", True), ("torch.randint(9, (64, 64))", False)])
-def test_the_quick_budget_mixes_sooner_what_can_be_mixed(bench: Workbench, drawn: str, mixed: bool) -> None:
-    report = compared(bench, 0.05, drawn, budget="quick")
-    assert report.outcome.status is Status.PASSED, report.outcome.message
-    assert (report.outcome.inputs["mixed_sets"] > 0) is mixed
-    assert (report.outcome.inputs["fresh_sets"] > 20) is not mixed
-    assert report.outcome.inputs["reused_sets"] == 0 or not mixed
-
-
 def test_past_the_time_for_mixing_sets_come_again(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial_inputs, "DRAW_BUDGET_S", SPENT_AT_ONCE_S)
     monkeypatch.setattr(trial_inputs, "MIX_BUDGET_S", 1e-9)
@@ -108,12 +99,21 @@ def answered(x):
 """
 
 
+class Foretold(Exception):
+    """The kernel knew its answer before it computed."""
+
+
 @pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="mixed sets are sums of drawn ones, so that whatever was a sum stays one"
+    strict=True, raises=Foretold, reason="mixed sets are sums of drawn ones, so that whatever was a sum stays one"
 )
-def test_what_is_remembered_is_of_no_use_to_a_kernel_that_is_linear(bench: Workbench) -> None:
-    report = compared(bench, 0.05, answer=FORETELLS, budget="quick")
-    assert report.outcome.inputs["mixed_sets"] == 0 or "foretold" not in report.outcome.output
+def test_what_is_remembered_is_of_no_use_to_a_kernel_that_is_linear(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial_inputs, "DRAW_BUDGET_S", 0.2)
+    report = compared(bench, 0.05, answer=FORETELLS)
+    assert report.outcome.inputs["mixed_sets"] > 0
+    if "foretold" in report.outcome.output:
+        raise Foretold
 
 
 def test_sets_that_cost_nothing_are_drawn_for_every_call(bench: Workbench) -> None:
