@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from backends.lean_headers import OWN, UMBRELLAS
+from backends.lean_headers import LISTS, OWN, UMBRELLAS
 
 MAX_OWN_HEADERS = 64
 
@@ -15,6 +15,8 @@ _OF_TORCH = re.compile(r"\btorch\s*::\s*(\w+)")
 _OF_ATEN = re.compile(r"\bat\s*::\s*(\w+)")
 _CALLED = re.compile(r"(?<![.:>\w])(\w+)\s*\(")
 _ANY = re.compile(r"[A-Za-z_]\w*")
+_USING_STD = re.compile(r"\busing\s+namespace\s+std\b")
+_LIST = re.compile(r"\bI(?:Opt)?TensorListRef\b|\bList<")
 _USING = re.compile(r"\busing\s+namespace\s+(?:at|torch)\b")
 
 # What only the whole umbrella has, and headers that count on it.
@@ -31,7 +33,10 @@ _WHERE_NAMED = {
     r"\btorch\s*::\s*autograd\s*::\s*(?:grad|backward)\b": "torch/csrc/api/include/torch/autograd.h",
     r"\btorch\s*::\s*cuda\b": "torch/csrc/api/include/torch/cuda.h",
     r"\bTORCH_LIBRARY\w*": "torch/library.h",
-    r"\b(?:indexing|TensorIndex|Slice)\b": "ATen/TensorIndexing.h",
+    r"\b(?:indexing|TensorIndex|Slice|index(?=\s*\()|index_put_(?=\s*\())\b": "ATen/TensorIndexing.h",
+    r"\b(?:I(?:Opt)?TensorListRef|IListRef|List|Dict|IValue|ivalue|index_put(?:_|_impl_)?|index(?=\s*\())\b": LISTS,
+    r"\b(?:Optional|Multi)?StreamGuard\b": "c10/core/StreamGuard.h",
+    r"\b(?:c10|at|torch)\s*::\s*Event\b": "c10/core/Event.h",
     r"\b(?:parallel_for|parallel_reduce|get_num_threads)\b": "ATen/Parallel.h",
     r"\b(?:TensorArg|CheckedFrom|checkAllSame\w+|checkSame\w+|checkDim|checkContiguous)\b": "ATen/TensorUtils.h",
     r"\b(?:IValue|ivalue)\b": "ATen/core/ivalue.h",
@@ -77,8 +82,17 @@ def includes_for(source: Path, folders: list[Path], lean: Path, torch_include: P
         return None
     needed = [header for pattern, header in _WHERE_NAMED.items() if re.search(pattern, text)]
     needed = [name for name in needed if (lean / name).is_file() or (torch_include / name).is_file()]
-    needed += [header for pattern, header in _STANDARD.items() if re.search(rf"\bstd\s*::\s*(?:{pattern})\b", text)]
-    return [*needed, *_operators(text, lean, torch_include)]
+    std = "" if _USING_STD.search(text) else r"std\s*::\s*"
+    needed += [header for pattern, header in _STANDARD.items() if re.search(rf"\b{std}(?:{pattern})\b", text)]
+    operators = _operators(text, lean, torch_include)
+    if LISTS not in needed and any(_take_lists(torch_include / name) for name in operators):
+        needed.append(LISTS)
+    return [*needed, *operators]
+
+
+def _take_lists(header: Path) -> bool:
+    """Whether an operator is called with a list that its header only declares."""
+    return header.is_file() and _LIST.search(header.read_text(encoding="utf-8")) is not None
 
 
 def _operators(text: str, lean: Path, torch_include: Path) -> list[str]:
@@ -87,6 +101,8 @@ def _operators(text: str, lean: Path, torch_include: Path) -> list[str]:
     names = wrapped | set(_OF_ATEN.findall(text)) | set(_CALLED.findall(text))
     if _USING.search(text):
         names = wrapped = set(_ANY.findall(text))
+    # relu_ and add_out stand in the headers of relu and add.
+    names |= {name.removesuffix("_").removesuffix("_out") for name in names}
     found = [f"ATen/ops/{name}.h" for name in sorted(names)]
     found += [f"{OWN}/factories/{name}.h" for name in sorted(wrapped)]
     return [name for name in found if (lean / name).is_file() or (torch_include / name).is_file()]

@@ -52,6 +52,31 @@ def test_a_usual_source_is_compiled_lean(compilers: Path, tmp_path: Path) -> Non
     assert (tmp_path / "main.o").exists()
 
 
+LISTS = """#include <torch/extension.h>
+using namespace torch::indexing;
+std::vector<at::Tensor> f(at::Tensor x, at::Tensor mask, std::vector<at::Tensor> many) {
+  const at::OptionalDeviceGuard guard(at::device_of(at::ITensorListRef(many)));
+  auto y = torch::cat({x, torch::stack(many).sum(0)});
+  y.index_put_({mask}, 0.0);
+  c10::List<std::optional<at::Tensor>> at_mask;
+  at_mask.push_back(mask);
+  at::_foreach_add_(many, 1.0);
+  auto parts = at::broadcast_tensors({y, x});
+  parts.push_back(at::index(x, at_mask));
+  parts.push_back(y.index({Slice(0, 2), None}).contiguous());
+  for (auto& part : y.split(2)) parts.push_back(part);
+  return parts;
+}
+"""
+
+
+@pytest.mark.slow
+def test_lists_of_tensors_are_compiled_lean(compilers: Path, tmp_path: Path) -> None:
+    done = compiled(compilers, LISTS, tmp_path, "-fsyntax-only")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert note(tmp_path) == "lean"
+
+
 def test_errors_are_the_stock_compilers(compilers: Path, tmp_path: Path) -> None:
     # A header that is nowhere ends both at once; the lean headers are in neither's text.
     text = "#include <nowhere.h>\n#include <torch/extension.h>\n"

@@ -35,6 +35,11 @@ def test_operators_and_factories_that_are_named(lean: Path, tmp_path: Path) -> N
     ]
 
 
+def test_an_operators_other_forms_are_in_its_header(lean: Path, tmp_path: Path) -> None:
+    found = needed(UMBRELLA + "at::relu_(x); at::add_out(y, x, x); torch::zeros_out(y, {1});", lean, tmp_path)
+    assert found == ["ATen/ops/add.h", "ATen/ops/relu.h", "ATen/ops/zeros.h"]
+
+
 def test_what_at_makes_is_not_wrapped(lean: Path, tmp_path: Path) -> None:
     assert needed(UMBRELLA + "at::zeros({1});", lean, tmp_path) == ["ATen/ops/zeros.h"]
 
@@ -55,6 +60,13 @@ def test_every_name_of_a_namespace_that_is_used_whole(lean: Path, tmp_path: Path
         ("at::parallel_for(0, n, 1, f);", "ATen/Parallel.h"),
         ("std::mt19937 g; std::normal_distribution<float> d;", "random"),
         ("std::set<int> s;", "set"),
+        ("using namespace std;\nset<int> s;", "set"),
+        ("auto y = torch::cat({a, b});", "kernel_eval/lists.h"),
+        ("at::meshgrid(parts); IValue v;", "kernel_eval/lists.h"),
+        ("auto y = x.index({mask});", "kernel_eval/lists.h"),
+        ("x.index_put_({mask}, 0);", "ATen/TensorIndexing.h"),
+        ("c10::OptionalStreamGuard guard;", "c10/core/StreamGuard.h"),
+        ("c10::Event event(kind);", "c10/core/Event.h"),
         ("std::cout << x;", "ATen/Formatting.h"),
     ],
 )
@@ -62,6 +74,25 @@ def test_what_a_name_stands_for(code: str, header: str, lean: Path, tmp_path: Pa
     found = needed(UMBRELLA + code, lean, tmp_path)
     assert found is not None
     assert header in found
+
+
+def test_lists_are_left_out_of_what_every_operator_includes(lean: Path) -> None:
+    torchs = (toolchain.torch_include() / lean_headers.GUARD).read_text()
+    guard, lists = ((lean / name).read_text() for name in (lean_headers.GUARD, lean_headers.LISTS))
+    assert "IListRef" in torchs and "ListRef" not in guard
+    assert guard.count("inline std::optional<Device> device_of(") == 2
+    assert "#include <ATen/core/IListRef.h>" in lists and "device_of(ITensorListRef t)" in lists
+
+
+def test_a_guard_that_looks_otherwise_stays_as_torch_has_it(tmp_path: Path) -> None:
+    torchs = toolchain.torch_include()
+    other = tmp_path / "include"
+    for name in (lean_headers.GUARD, lean_headers.TYPES, lean_headers.FACTORIES):
+        (other / name).parent.mkdir(parents=True, exist_ok=True)
+        (other / name).write_text((torchs / name).read_text().replace("ITensorListRef t)", "ITensorListRef tensors)"))
+    lean_headers.write(tmp_path / "lean", other)
+    assert not (tmp_path / "lean" / lean_headers.GUARD).exists()
+    assert "ATen/core/IListRef.h" in (tmp_path / "lean" / lean_headers.LISTS).read_text()
 
 
 def test_a_launch_prints_nothing(lean: Path, tmp_path: Path) -> None:
