@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+pytest.importorskip("mcp", reason="an extra of the client that an offline GPU box lacks")
+
 from kernel_eval_client import Artifact, Client, MachineCode, Result, errors
 from kernel_eval_client.agents import brief, mcp_server
 from kernel_eval_client.cli import show

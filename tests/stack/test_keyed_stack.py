@@ -14,6 +14,8 @@ from typing import Any
 import httpx
 import pytest
 
+pytest.importorskip("opentelemetry.sdk", reason="an extra that an offline GPU box lacks")
+
 from stack.child import Child
 from stack.environment import ROOT
 from stack.redis_server import RedisServer

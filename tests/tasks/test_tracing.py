@@ -12,6 +12,9 @@ from contextlib import contextmanager
 from uuid import uuid4
 
 import pytest
+
+pytest.importorskip("opentelemetry.sdk", reason="an extra that an offline GPU box lacks")
+
 from flask.testing import FlaskClient
 from redis import Redis
 
