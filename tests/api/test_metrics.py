@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import promql_parser
 import pytest
 from flask.testing import FlaskClient
 from prometheus_client import Metric
@@ -101,10 +100,11 @@ def test_the_guide_has_every_metric_and_no_other(full: dict[str, Metric]) -> Non
 
 
 def test_what_the_dashboard_and_the_alerts_select_is_there(full: dict[str, Metric]) -> None:
+    promql_parser = pytest.importorskip("promql_parser", reason="a development tool that an offline GPU box lacks")
     told = [one for family in full.values() for one in family.samples]
     selected = 0
 
-    def look(node: promql_parser.Expr) -> None:
+    def look(node: Any) -> None:
         nonlocal selected
         selector = node.vector_selector if isinstance(node, promql_parser.MatrixSelector) else node
         if not isinstance(selector, promql_parser.VectorSelector) or selector.name == "up":
