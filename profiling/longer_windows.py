@@ -24,6 +24,10 @@ HELD_BACK_MS = {"gated": 0.1, "streamed": 0.5, "host": math.inf}
 """or than this in a whole window that is held back, in which two processes take turns once more (-20 to 64 µs measured
 behind the gate). Without the gate copies begin in other windows while the last calls still run on other streams."""
 
+SETTLED = 12
+"""Windows of another kind, of which fewer are alike by chance too often: where a call takes one time or another, by
+where its memory lies, four of them are all late one time in forty."""
+
 SINGLE_CALL = (
     "a call by itself takes {longer}, in a window of many only {usual}: calls share work or are done ahead, so the "
     "time is that of the single call"
@@ -36,10 +40,15 @@ HELD_BACK = (
 
 @dataclass(frozen=True)
 class Measured:
-    """A time per call in ms, null windows of the same kind taken off, and its standard error."""
+    """A time per call in ms, null windows of the same kind taken off, and its standard error.
+
+    Three in four of them take `most_take_ms` at least. `few` where less than SETTLED say so.
+    """
 
     time_ms: float
     error_ms: float
+    most_take_ms: float = math.inf
+    few: bool = False
 
     def __str__(self) -> str:
         return f"{duration(self.time_ms)} ± {duration(self.error_ms)}"
@@ -79,7 +88,7 @@ class OtherWindows:
 class Believed:
     """The time to report in ms, and why it is not the usual windows' where it is not.
 
-    `unsure` where more windows of the other kind may show that it should be theirs.
+    `unsure` where more windows of the other kind may show that it should be theirs, or that it should not.
     """
 
     time_ms: float
@@ -92,14 +101,26 @@ def middle(windows_ms: Sample) -> Measured:
 
     A process that makes some of them very long on purpose would else hide in their spread what all of them take longer.
     """
-    return Measured(float(np.median(windows_ms)), min(standard_error(windows_ms), error_below(windows_ms)))
+    error = min(standard_error(windows_ms), error_below(windows_ms))
+    least = float(np.quantile(windows_ms, 0.25))
+    return Measured(float(np.median(windows_ms)), error, least, few=windows_ms.size < SETTLED)
 
 
 def believed(usual: Measured, other: Measured, most_apart_ms: float, sentence: str) -> Believed:
-    """The slower of the two where they disagree, with the sentence about it; at most so far apart, none is said to."""
-    gap = other.time_ms - usual.time_ms
-    if not gap > max(SHARE_APART * max(other.time_ms, usual.time_ms), most_apart_ms):
+    """The slower of the two where they disagree, with the sentence about it; at most so far apart, none is said to.
+
+    Beyond doubt: by both their errors, and in most of the other windows, as more than half of them may be late by
+    chance, all alike.
+    """
+    if not _apart(usual.time_ms, other.time_ms, most_apart_ms):
         return Believed(usual.time_ms)
-    if not gap > ERRORS_APART * math.hypot(usual.error_ms, other.error_ms):
+    by_chance = ERRORS_APART * math.hypot(usual.error_ms, other.error_ms)
+    most = min(other.most_take_ms, other.time_ms)
+    if not (other.time_ms - usual.time_ms > by_chance and _apart(usual.time_ms, most, most_apart_ms)):
         return Believed(usual.time_ms, unsure=True)
-    return Believed(other.time_ms, sentence.format(longer=other, usual=usual))
+    return Believed(other.time_ms, sentence.format(longer=other, usual=usual), unsure=other.few)
+
+
+def _apart(usual_ms: float, other_ms: float, most_apart_ms: float) -> bool:
+    """Whether the other time is longer by more than an honest kernel's may be."""
+    return other_ms - usual_ms > max(SHARE_APART * max(other_ms, usual_ms), most_apart_ms)

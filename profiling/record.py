@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -164,11 +164,8 @@ class TimeRecord:
 
     @property
     def wants_singles(self) -> bool:
-        """Whether more windows of one call may tell what these leave open.
-
-        Not without the gate, where an honest call by itself may well take longer (`_single_call`).
-        """
-        return self.gated and self._single_call(self.net_ms[undisturbed(self.net_ms)] / self.calls).unsure
+        """Whether more windows of one call may tell what these leave open."""
+        return self._single_call(self.net_ms[undisturbed(self.net_ms)] / self.calls).unsure
 
     @property
     def wants_held_back(self) -> bool:
@@ -252,12 +249,12 @@ class TimeRecord:
         if len(self.single.elapsed_ms) < 3:
             return Believed(level)
         single = middle(self.single.net_ms)
-        # Without the gate a call by itself waits for a host that has just woken, which can double what it takes; none
-        # takes less than its own work, as each is given inputs that nobody has seen.
+        # Without the gate a call by itself waits for a host that has just woken, now and then for long; none takes
+        # less than its own work, as each is given inputs that nobody has seen.
         if self.is_cuda and not self.gated:
             # Less the usual null window: the shortest difference may be one with a null window that was held up.
             shortest = min(self.single.elapsed_ms) - statistics.median(self.single.null_ms)
-            single = Measured(shortest, single.error_ms)
+            single = replace(single, time_ms=shortest)
         return believed(Measured(level, standard_error(windows)), single, DRIFT_MS, SINGLE_CALL)
 
     def _note_marks(self, window: Window, null: Clock) -> None:

@@ -91,29 +91,32 @@ class CrossChecks:
             if not self._rounds.right:
                 return
 
-    def single_calls(self) -> None:
-        """Windows of one call. On the host, where one differs from one of many by milliseconds, they tell nothing."""
+    def single_calls(self, usual: dict[str, Slots]) -> None:
+        """Windows of one call, without the gate behind one over the `usual` slots.
+
+        On the host, where one differs from one of many by milliseconds, they tell nothing.
+        """
         if self._record.calls == 1 or not self._is_cuda:
             return
         slots = self._rounds.slots(1)
         layout = slots[self._candidate.role]
-        if not self._time_for(layout):
+        if not self._time_for(layout, behind=not all(each.gated for each in self._records.values())):
             self._record.flags.append(NO_TIME_FOR_ONE)
             return
         began = time.monotonic()
         self._shooting.warm_null(slots)
-        self._note_nulls(self._record.single, layout, None)
+        self._note_nulls(self._record.single, layout, None, usual[self._candidate.role])
         for taken in range(MOST):
             wanted = any(each.wants_singles for each in self._records.values())
             if taken >= FEWEST and not (wanted and self._in_time(began)):
                 return
             self._shooting.relocate(slots, self._records)
             self._rounds.fill(slots)
-            null = self._shooting.null_windows(slots, self._records)
+            null = self._shooting.null_windows(slots, self._records, usual)
             windows = {}
             for contender in self._rounds.contenders:
                 record = self._records[contender.role]
-                windows[contender.role] = self._shooting.shoot(contender, slots, record)
+                windows[contender.role] = self._shooting.shoot(contender, slots, record, behind=usual)
                 record.single.add(windows[contender.role], null[contender.role])
             self._rounds.judge(slots, windows)
             if not self._rounds.right:
@@ -123,15 +126,20 @@ class CrossChecks:
     def _answers_in_one_place(self) -> bool:
         return self._candidate.probe is not None and self._candidate.probe.reuses_memory
 
-    def _note_nulls(self, windows: OtherWindows, layout: Slots, hold: HeldBack | None) -> None:
+    def _note_nulls(
+        self, windows: OtherWindows, layout: Slots, hold: HeldBack | None, behind: Slots | None = None
+    ) -> None:
         kind = self._record.kind
         most_apart_ms = max(DRIFT_MS, FLOOR_MS[kind]) if hold is None else HELD_BACK_MS[kind]
-        shoot = partial(self._shooting.null_window, layout, self._record, hold)
+        shoot = partial(self._shooting.null_window, layout, self._record, hold, behind)
         self.nulls.append(OtherNulls(self._record, windows, shoot, most_apart_ms))
 
-    def _time_for(self, layout: Slots) -> bool:
-        """Whether a round over it is over before the timeout; one without a reference has up to three windows."""
-        longer = (3 if len(self._records) == 1 else 1) * layout.calls / self._record.calls
+    def _time_for(self, layout: Slots, *, behind: bool = False) -> bool:
+        """Whether a round over it is over before the timeout; one without a reference has up to three windows.
+
+        As long again where its windows are shot `behind` usual ones.
+        """
+        longer = (3 if len(self._records) == 1 else 1) * layout.calls / self._record.calls + behind
         return time.monotonic() + longer * self._round_s + RESERVE_S < self._rounds.deadline
 
     def _in_time(self, began: float) -> bool:

@@ -127,7 +127,7 @@ class Timekeeper:
                     self._checks = CrossChecks(self._shooting, records, slowest)
                     self._checks.held_back(slots)
                     if self.rounds.right:
-                        self._checks.single_calls()
+                        self._checks.single_calls(slots)
         except GateClosed:
             return False
         self._readings.append(self.bench.card.sample(thorough=True))

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from profiling.flags import duration
-from profiling.longer_windows import DRIFT_MS, SINGLE_CALL, Believed, Measured, believed
+from profiling.longer_windows import DRIFT_MS, SINGLE_CALL, Believed, Measured, believed, middle
+from profiling.statistics import standard_error
 
 
 def single_call(usual: Measured, other: Measured) -> Believed:
@@ -43,6 +44,28 @@ def test_what_a_batch_can_gain_unseen_is_within_five_percent_and_the_drift_betwe
             if (found := single_call(Measured(true_ms * share, 1e-6), Measured(true_ms, 1e-6))).flag is None
         )
         assert gained <= 0.05 * true_ms + DRIFT_MS
+
+
+def test_where_a_call_takes_one_time_or_another_more_of_one_kind_by_chance_are_no_evidence():
+    rng, told, rounds = np.random.default_rng(5), 0, 1000
+    for _ in range(rounds):
+        # By where its memory lies: 545 µs, and in two windows of five 60 µs more.
+        usual, single = (rng.normal(0.545, 0.005, n) + 0.06 * (rng.random(n) < 0.4) for n in (24, 24))
+        level = Measured(float(usual.mean()), standard_error(usual))
+        for taken in range(4, 25):
+            found = single_call(level, middle(single[:taken]))
+            if not found.unsure:
+                break
+        told += found.flag is not None
+    assert told <= 0.005 * rounds
+    late = single_call(level, middle(single + 0.1))
+    assert late.flag is not None and not late.unsure
+
+
+def test_a_few_windows_that_are_longer_want_more_of_them_and_count_where_there_are_none():
+    few, many = (single_call(Measured(0.1, 1e-4), middle(np.linspace(0.29, 0.31, n))) for n in (4, 12))
+    assert few.flag is not None and many.flag is not None and few.time_ms == many.time_ms == pytest.approx(0.3)
+    assert few.unsure and not many.unsure
 
 
 def test_windows_slower_than_single_calls_stay_the_time():

@@ -106,8 +106,10 @@ def test_one_slow_null_window_makes_no_single_call_short(gated: bool) -> None:
     [
         ([0.30, 0.29, 0.30, 0.30], True, False),  # As in a window, but for what may differ honestly.
         ([0.30, 0.60, 0.28, 0.50], True, True),
-        ([0.30, 0.60, 0.28, 0.50], False, False),
-        ([0.50, 0.51, 0.50, 0.50], True, False),  # Told already.
+        ([0.30, 0.60, 0.28, 0.50], False, False),  # The shortest counts, and is as short as any.
+        ([0.50, 0.51, 0.50, 0.50], True, True),  # Four may all be late by chance.
+        ([0.50, 0.51, 0.50, 0.50], False, True),
+        ([0.50, 0.51, 0.50, 0.50] * 3, True, False),  # Told already.
     ],
 )
 def test_more_single_calls_are_wanted_where_four_leave_it_open(
