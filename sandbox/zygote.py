@@ -35,6 +35,7 @@ PRELOADED = (
     "triton",
     "triton.language",
     "triton.language.extra.libdevice",
+    "triton.experimental.gluon.nvidia.hopper",  # Triton itself imports it in its first call of a kernel.
     "cupy",
     "cuda.bindings.driver",
 )
