@@ -79,7 +79,12 @@ class Alone:
                 )
                 return
         for more in range(MOST_ROUNDS - ALONE_ROUNDS):
-            if not self._unsure(once=more > 0) or time.monotonic() > self._until or not self._round():
+            of_reference = self._unsure_of_reference(once=more > 0)
+            if not (of_reference or self._unsure_of_nulls(once=more > 0)) or time.monotonic() > self._until:
+                return
+            if not of_reference:
+                self._null_round()
+            elif not self._round():
                 return
 
     def correct(self) -> None:
@@ -130,16 +135,19 @@ class Alone:
         self.corrected |= found != beside_ms
         return found
 
-    def _unsure(self, *, once: bool) -> bool:
-        """Whether more rounds may tell more."""
-        own = self._own
-        for role, record in self._records.items():
-            if unsure(record.null_ms, self._null_ms(role), record.kind, own.elapsed_ms, once=once):
-                return True
+    def _unsure_of_nulls(self, *, once: bool) -> bool:
+        """Whether more null windows may tell more."""
+        return any(
+            unsure(record.null_ms, self._null_ms(role), record.kind, self._own.elapsed_ms, once=once)
+            for role, record in self._records.items()
+        )
+
+    def _unsure_of_reference(self, *, once: bool) -> bool:
+        """Whether more windows of the reference may, which take longer."""
         if self._reference is None:
             return False
         beside, alone = self._records[self._reference.role], self._reference_alone
-        return unsure(list(beside.net_ms), list(alone.net_ms), beside.kind, list(own.net_ms), once=once)
+        return unsure(list(beside.net_ms), list(alone.net_ms), beside.kind, list(self._own.net_ms), once=once)
 
     def _null_ms(self, role: str) -> list[float]:
         return [taken.elapsed_ms for taken in self._null[role]]
@@ -150,10 +158,14 @@ class Alone:
 
     def _round(self) -> bool:
         """A null window for each, and the reference's; False where that can no longer be run."""
+        null = self._null_round()
+        return self._reference is None or self._shoot_reference(self._reference, null)
+
+    def _null_round(self) -> dict[str, Clock]:
         null = self._null_windows()
         for role, taken in null.items():
             self._null[role].append(taken)
-        return self._reference is None or self._shoot_reference(self._reference, null)
+        return null
 
     def _shoot_reference(self, reference: Contender, null: dict[str, Clock]) -> bool:
         record = self._records[reference.role]
