@@ -28,6 +28,9 @@ from sandbox.runner_process import Runner
 LAUNCHES_AGREE_MS = 30e-6
 """Tries of one context differ by 2 to 8 ns where nothing else runs (docs/measurements.md)."""
 
+FIRST_ARENA = 64 << 20
+"""On a device, where each further one costs both sides some milliseconds."""
+
 MAX_FLOPS = 10**21
 """A second of a thousand cards."""
 
@@ -195,6 +198,8 @@ class Session:
         """An arena of at least that many bytes, known to the runner; what was in the previous one is gone."""
         self._admit(size)
         if self.arena is None or self.arena.bytes.numel() < size:
+            if self._arena_device != "cpu":
+                size = max(size, min(FIRST_ARENA, self._arena_limit))
             self.release()
             self.arena = arenas.create(size, self._arena_device)
             self.runner.lend(self.arena.descriptor)
