@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-FORMAT = 4
+FORMAT = 5
 """Part of the file's name; raised when the way of measuring changes, so that older figures are not used."""
 
 log = logging.getLogger(__name__)
@@ -20,7 +20,7 @@ class Ceilings:
     """Bytes (read plus written) and floating-point operations a second; None or absent: not known.
 
     `flops` is by wire name of the dtype, and "tf32" for float32 products in that mode. `launch_ms` is no ceiling but
-    the card's usual time a launch, that of the faster kind of contexts (sandbox.launch_latency).
+    the card's usual time a launch, the middle of several contexts' (sandbox.launch_latency).
     """
 
     memory_bytes_per_s: float | None = None

@@ -37,6 +37,11 @@ class State:
     parameters: frozenset[str]
 
 
+COPIED_TOGETHER, CHUNK, CHUNKS = 48, 1 << 16, 320
+"""Of one launch that copies many tensors: so many of them at most, of so many elements as a chunk, so many of these
+(torch's ATen/native/cuda/MultiTensorApply.cuh)."""
+
+
 @dataclass(frozen=True)
 class Probe:
     """What a warm call gave: its outputs (private copies), whether they were returned, and about how long it took.
@@ -55,6 +60,14 @@ class Probe:
     views: tuple[ArgumentView | None, ...] = ()
     several_streams: bool = False
 
+    @property
+    def entries(self) -> float | None:
+        """Of the device's launch queue, about so many for a call and the copies of its answer; None: not known."""
+        if self.launches is None:
+            return None
+        copies = sum(map(_copies, self.outputs)) if self.returned else 0.0
+        return max(self.launches, 1) + (len(self.outputs) if self.returned and self.reuses_memory else copies)
+
 
 @dataclass(frozen=True)
 class ArgumentView:
@@ -70,6 +83,13 @@ class Code:
 
     texts: list[Found | Lacking]
     kernels: list[dict[str, Any]]
+
+
+def _copies(answer: torch.Tensor) -> float:
+    """The part of a launch that copying it takes among others of its kind; one by itself where it has gaps."""
+    if not answer.is_contiguous():
+        return 1.0
+    return max(1 / COPIED_TOGETHER, math.ceil(answer.numel() / CHUNK) / CHUNKS)
 
 
 def tensors(value: Any) -> list[torch.Tensor] | None:

@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from profiling.device import Device
-from profiling.plan import calls_that_fill
+from profiling.plan import QUEUE, calls_that_fill, calls_that_queue
 from profiling.window import GateClosed
 from tasks.contender import Contender
 
 RETREAT = 4
 ADVANCE = 1.5
 """So many times as many calls are worth another rehearsal."""
+LAUNCHING_MS = 0.02
+"""A probe that says less has timed a host that launches: a call may well take half of that behind the gate."""
 OWN_MS = 0.3
 """Of what a rehearsal takes so much is the window's own, though never more than half (docs/measurements.md)."""
 ARM_S, ARM_FACTOR = 0.25, 4.0
@@ -42,7 +44,10 @@ def rehearse(
     """
     if not device.is_cuda or contender.probe is None:
         return None
+    limit = min(limit, calls_that_queue(contender.probe.entries))
     calls = calls_that_fill(contender.estimate_ms, limit, is_cuda=True, window=window)
+    if contender.estimate_ms < LAUNCHING_MS:
+        calls = min(int(ADVANCE * calls), limit)
     if (tried := _try(contender, example, calls, device)) is not None:
         # A probe's estimate is mostly the host's time to launch: behind the gate a call may be far shorter.
         enough = calls_that_fill(tried.call_ms, limit, is_cuda=True, window=window)
@@ -54,6 +59,12 @@ def rehearse(
     return fewest
 
 
+def calls_with_marks(contender: Contender, calls: int) -> int:
+    """Of so many calls that can be queued, how many can be with a mark behind each: all, or half of them."""
+    entries = contender.probe.entries if contender.probe is not None else None
+    return calls if entries is not None and calls * (entries + 1) <= QUEUE else max(calls // 2, 1)
+
+
 def _try(contender: Contender, example: list[Any], calls: int, device: Device) -> Rehearsal | None:
     if contender.probe is None or contender.range is None:
         raise ValueError(f"the {contender.role} is not ready")
@@ -62,7 +73,7 @@ def _try(contender: Contender, example: list[Any], calls: int, device: Device) -
     within = ARM_S + ARM_FACTOR * calls * contender.estimate_ms / 1e3
     try:
         with contender.answerable():
-            window = contender.range.window(slots, gated=True, marked=True, arm_within=within)
+            window = contender.range.window(slots, gated=True, arm_within=within)
     except GateClosed:
         return None
     return Rehearsal(calls, max(window.elapsed_ms - OWN_MS, window.elapsed_ms / 2) / calls)

@@ -20,7 +20,7 @@ from profiling.window import GateClosed
 from tasks.alone import Alone
 from tasks.contender import Contender
 from tasks.cross_checks import CrossChecks
-from tasks.gating import HELD_UP, Rehearsal, rehearse
+from tasks.gating import HELD_UP, Rehearsal, calls_with_marks, rehearse
 from tasks.rounds import Rounds
 from tasks.shooting import Shooting
 from tasks.streams import NOT_CHOSEN, ONE_QUEUE, Streams, in_one_queue
@@ -50,7 +50,8 @@ class Timekeeper:
         self.plan = Plan(
             asked.num_trials, asked.precision, self.bench.device.is_cuda, effort.min_rounds, effort.device_time
         )
-        self._window = effort.window
+        alone = len(self.contenders) == 1 and self.bench.device.is_cuda
+        self._window = effort.lone_window if alone else effort.window
         self._shooting = Shooting(rounds)
         self._held_up = False
         self._readings: list[Reading] = []
@@ -171,7 +172,7 @@ class Timekeeper:
     def _windows(self, slots: dict[str, Slots], records: dict[str, TimeRecord]) -> float:
         """Those that give the times; the seconds that their slowest round took."""
         # The first round warms up, and its marked windows give the distribution; the others give the level.
-        self._round(slots, records, reverse=False, marked=True)
+        self._round(self._with_room_for_marks(slots, records), records, reverse=False, marked=True)
         begun = time.monotonic()
         done, slowest, repeats = 0, 0.0, 0
         stop: Stop | None = None
@@ -211,12 +212,25 @@ class Timekeeper:
             record = records[contender.role]
             # Host clocks cost nothing between calls; events on the device do, so only the first windows have them.
             window = self._shooting.shoot(contender, slots, record, marked=marked or not record.is_cuda)
-            (record.warm_up if marked else record.add)(window, null[contender.role])
+            if marked:
+                record.warm_up(window, null[contender.role], slots[contender.role].calls)
+            else:
+                record.add(window, null[contender.role])
             windows[contender.role] = window
             self._readings.append(self.bench.card.sample())
             reason = reason or throttled(self._readings[-1])
         self.rounds.judge(slots, windows)
         return reason
+
+    def _with_room_for_marks(self, slots: dict[str, Slots], records: dict[str, TimeRecord]) -> dict[str, Slots]:
+        """The same windows, or some of fewer calls where marks between all of them would not be queued."""
+        calls = records[self.rounds.candidate.role].calls
+        fitting = min(calls_with_marks(c, calls) if records[c.role].gated else calls for c in self.contenders)
+        if fitting == calls:
+            return slots
+        fewer = self.rounds.slots(fitting)
+        self._shooting.warm_null(fewer)
+        return fewer
 
     def _half_width(self, records: dict[str, TimeRecord]) -> float:
         each = list(records.values())
@@ -272,4 +286,5 @@ class Timekeeper:
             bytes_per_call=self.rounds.bytes_per_call(),
             memory=self.rounds.memory(),
             is_cuda=self.bench.device.is_cuda,
+            window=self._window,
         )

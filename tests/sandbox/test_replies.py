@@ -7,11 +7,12 @@ import math
 from typing import Any
 
 import pytest
+import torch
 
 from backends.listings import MAX_CHARS, MAX_CODES, Found, Lacking
 from domain.listing import Form
 from sandbox import replies
-from sandbox.replies import MAX_FACT_CHARS, MAX_FACTS_CHARS, Code, facts
+from sandbox.replies import MAX_FACT_CHARS, MAX_FACTS_CHARS, Code, Probe, facts
 
 
 @pytest.mark.parametrize(
@@ -68,3 +69,26 @@ def test_an_answer_without_code_is_none(answer: dict[str, Any]) -> None:
 def test_no_more_code_is_taken_than_was_asked_for() -> None:
     found = replies.code({"found": [TEXT] * 1000, "kernels": [{}] * 1000})
     assert len(found.texts) == MAX_CODES * len(Form) and len(found.kernels) == MAX_CODES
+
+
+@pytest.mark.parametrize(
+    ("launches", "returned", "reuses", "shapes", "entries"),
+    [
+        (1, False, False, [(1024, 1024)], 1.0),
+        (0, False, False, [], 1.0),
+        (None, True, False, [(8,)], None),
+        (3, True, False, [(8,)], 3 + 1 / 48),
+        (1, True, False, [(320 << 16,), (8,)], 2 + 1 / 48),
+        (2, True, True, [(8,), (8,)], 4.0),
+    ],
+)
+def test_a_call_takes_of_the_queue_what_it_launches_and_what_copies_its_answer(
+    launches: int | None, returned: bool, reuses: bool, shapes: list[tuple[int, ...]], entries: float | None
+) -> None:
+    outputs = [torch.empty(shape, device="meta") for shape in shapes]
+    probe = Probe(outputs, returned, 0.01, reuses, launches)
+    assert probe.entries == (None if entries is None else pytest.approx(entries))
+
+
+def test_an_answer_with_gaps_is_copied_by_itself() -> None:
+    assert Probe([torch.empty(8, 8)[:, ::2]], True, 0.01, launches=1).entries == pytest.approx(2.0)

@@ -7,10 +7,10 @@ from typing import Any, cast
 import pytest
 
 from profiling.device import Device
-from profiling.plan import MAX_CALLS, TARGET_MS
+from profiling.plan import MAX_CALLS, QUEUE, TARGET_MS, UNCOUNTED
 from profiling.window import GateClosed
 from tasks.contender import Contender
-from tasks.gating import OWN_MS, RETREAT, Rehearsal, rehearse
+from tasks.gating import OWN_MS, RETREAT, Rehearsal, calls_with_marks, rehearse
 
 CUDA = cast(Device, SimpleNamespace(is_cuda=True, name="cuda"))
 LIMIT = MAX_CALLS["cuda"]
@@ -31,10 +31,10 @@ class Windows:
             raise GateClosed
         return SimpleNamespace(elapsed_ms=self.own_ms + slots.calls * self.call_ms)
 
-    def rehearsed(self, estimate_ms: float) -> Rehearsal | None:
-        """With an estimate of the call's time, as a probe gives it."""
+    def rehearsed(self, estimate_ms: float, entries: float | None = 1.0) -> Rehearsal | None:
+        """With an estimate of the call's time and its entries in the queue, as a probe gives them."""
         held: Any = SimpleNamespace(
-            probe=object(),
+            probe=SimpleNamespace(entries=entries),
             range=self,
             estimate_ms=estimate_ms,
             slots=lambda calls, example, device: SimpleNamespace(calls=calls, fill_alike=lambda example: None),
@@ -68,3 +68,25 @@ def test_what_cannot_be_queued_is_tried_with_fewer() -> None:
     rehearsal = windows.rehearsed(estimate_ms=0.01)
     assert rehearsal is not None and 30 // RETREAT < rehearsal.calls <= 30
     assert Windows(0.01, room=0).rehearsed(estimate_ms=0.01) is None
+
+
+def test_a_host_that_launches_slowly_needs_no_second_rehearsal() -> None:
+    windows = Windows(0.004)
+    windows.rehearsed(estimate_ms=0.008)
+    assert len(windows.tried) == 1
+
+
+@pytest.mark.parametrize(("entries", "most"), [(3.5, QUEUE / 3.5), (QUEUE + 1.0, 1), (None, UNCOUNTED)])
+def test_no_more_calls_are_tried_than_are_said_to_fit(entries: float | None, most: float) -> None:
+    windows = Windows(0.001)
+    rehearsal = windows.rehearsed(0.001, entries)
+    assert rehearsal is not None and most - 1 < rehearsal.calls <= most and len(windows.tried) == 1
+
+
+@pytest.mark.parametrize(
+    ("entries", "calls", "marked"),
+    [(1.0, 400, 400), (1.0, 800, 400), (3.0, 240, 240), (3.0, 300, 150), (None, 400, 200)],
+)
+def test_marks_take_half_of_the_queue_at_most(entries: float | None, calls: int, marked: int) -> None:
+    held = cast(Contender, SimpleNamespace(probe=SimpleNamespace(entries=entries)))
+    assert calls_with_marks(held, calls) == marked

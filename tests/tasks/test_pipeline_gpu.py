@@ -12,6 +12,7 @@ from domain.dtype import ITEM_BYTES
 from domain.request import Request
 from domain.result import Report, Status
 from profiling.ceilings import UNKNOWN
+from profiling.plan import MAX_CALLS, QUEUE
 from profiling.roofline import RATES_UNKNOWN
 from tasks.pipeline import run
 from tests.bench import own_workbench
@@ -20,6 +21,12 @@ pytestmark = pytest.mark.gpu
 
 INPUTS = "\ndef get_inputs():\n    return [torch.randn(1024, 1024, device='cuda')]\n"
 SOFTMAX = "class Model(nn.Module):\n    def forward(self, x):\n        return torch.softmax(x, -1)" + INPUTS
+
+
+ADD = """extern "C" __global__ void add(const float* x, float* out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = x[i] + 1.0f;
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +51,16 @@ def tensor(name: str, shape: list[int], role: str = "input", dtype: str = "float
     return {"name": name, "type": "tensor", "role": role, "tensor_spec": spec}
 
 
+ADD_IO = {
+    "args": [
+        tensor("x", [4096], kind="randn"),
+        tensor("out", [4096], "output"),
+        {"name": "n", "type": "int", "value": 4096},
+    ],
+    "launch": {"grid": "cdiv(n, 256)", "block": 256},
+}
+
+
 def test_a_kernel_that_waits_for_the_device_in_late_calls_is_streamed(bench: Any) -> None:
     wait = "self.calls = getattr(self, 'calls', 0) + 1\n        if self.calls > 1500: torch.cuda.synchronize()"
     source = f"class Model(nn.Module):\n    def forward(self, x):\n        {wait}\n        return x + 1\n" + (
@@ -52,6 +69,27 @@ def test_a_kernel_that_waits_for_the_device_in_late_calls_is_streamed(bench: Any
     report = judged(bench, kernel(source), num_trials=50, precision=0.0)
     assert report.outcome.status is Status.PASSED, report.outcome.message
     assert report.outcome.timing is not None and report.outcome.timing.method == "streamed_window"
+
+
+@pytest.mark.parametrize("returned", [False, True])
+def test_a_short_kernel_alone_fills_the_launch_queue_and_is_marked_in_fewer_calls(bench: Any, returned: bool) -> None:
+    source = "class Model(nn.Module):\n    def forward(self, x):\n        return x + 1\n" + (
+        "def get_inputs():\n    return [torch.randn(4096, device='cuda')]\n"
+    )
+    candidate = kernel(source) if returned else kernel(ADD, "cuda", io=ADD_IO)
+    timing = judged(bench, candidate, precision=0.05).outcome.timing
+    assert timing is not None and timing.method == "gated_window" and not timing.flags
+    assert (timing.calls_per_window, timing.distribution) == (MAX_CALLS["cuda"], "events")
+
+
+def test_a_chain_of_launches_fills_the_queue_with_fewer_calls(bench: Any) -> None:
+    source = (
+        "class Model(nn.Module):\n    def forward(self, x):\n        for _ in range(12):\n            x = x + 1\n"
+        + ("        return x\ndef get_inputs():\n    return [torch.randn(4096, device='cuda')]\n")
+    )
+    timing = judged(bench, kernel(source), precision=0.05).outcome.timing
+    assert timing is not None and timing.method == "gated_window"
+    assert QUEUE // 12 - 2 <= timing.calls_per_window <= QUEUE // 12
 
 
 @pytest.mark.parametrize("known", [True, False])
