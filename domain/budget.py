@@ -30,9 +30,9 @@ class Effort:
     `precision` is half the 95 % interval, relative, at which timing stops, and `num_trials` bounds its rounds: both
     hold unless the request names its own. `min_rounds` are always taken, and narrowing the interval may hold the device
     `device_time` times as long as usual. A comparison's window lasts `window` times as long as usual, what it costs the
-    device being mostly drawing, laying out and comparing its calls; one of a kernel alone `lone_window` times as long, as
-    windows begin sooner or later in each process (docs/adr/0037). `validation_sets` are the fresh input sets compared
-    before the timing.
+    device being mostly drawing, laying out and comparing its calls; one of a kernel alone `lone_window` times as long,
+    as windows begin sooner or later in each process (docs/adr/0037). `validation_sets` are the fresh input sets
+    compared before the timing.
     What is not `thorough` asks nothing beyond that: `left_out` names what.
     """
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -10,7 +10,7 @@ import torch
 from domain import value as values
 from domain.dtype import ITEM_BYTES
 from domain.value import TensorRef
-from sandbox.arena import aligned, copy_all, describe, stored_shape, view
+from sandbox.arena import aligned, copy_all, describe, stored_shape, view, write
 
 GUARD = 256
 """Bytes at least behind every tensor that belong to none.
@@ -93,6 +93,20 @@ class Slots:
                 targets = [each_call[call] for call in calls]
                 copy_all(targets, [_of_shape(tensor, target) for tensor, target in zip(contents, targets, strict=True)])
         self._written.update(range(first, first + len(sets)))
+
+    def fill_stacked(self, first: int, count: int, stack: Callable[[int], torch.Tensor]) -> None:
+        """The same of so many calls, by the argument: what `stack` gives for its index is that of all, [calls, ...].
+
+        For arguments that are tensors or hold none. Blank ones that have been written are not asked for.
+        """
+        self.filled = True
+        calls = range(first, first + count)
+        for index, argument in enumerate(self.args):
+            written = index in self._blank and self._written.issuperset(calls)
+            if isinstance(argument, TensorRef) and not written:
+                places = view(self.image, argument.times(self.calls, self._stride(argument)))
+                write(places[first : first + count], stack(index))
+        self._written.update(calls)
 
     def takes_as(self, other: Slots) -> bool:
         """Whether both have the same inputs at the same places, and nothing else that is still to be filled in."""

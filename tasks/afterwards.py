@@ -19,9 +19,9 @@ from profiling.roofline import too_few_operations
 from profiling.work import Work
 from sandbox.session import Session
 from tasks.contender import Contender
+from tasks.drawn_sets import Arguments
 from tasks.privacy import without_machine_paths
 from tasks.rounds import Rounds
-from tasks.trial_inputs import Arguments
 
 OPERATIONS_S = 15.0
 SUSPICIOUS = 8.0

@@ -21,7 +21,7 @@ from sandbox.scratch import remove
 from sandbox.session import Session
 from tasks.build_bench import deadline_in
 from tasks.contender import Contender
-from tasks.trial_inputs import Arguments
+from tasks.drawn_sets import Arguments
 from tasks.workbench import Workbench
 
 NO_GPU = "there is no GPU here: send it to a worker that has one (`gpu`)"

@@ -24,6 +24,7 @@ from tasks.building import Building
 from tasks.card_blame import blame_reported, blame_tested
 from tasks.contender import Contender, Stopped
 from tasks.device_metrics import look_at_counters
+from tasks.drawn_sets import Arguments
 from tasks.environment import environment
 from tasks.inspection import Inspection
 from tasks.lease import device_lease
@@ -35,7 +36,7 @@ from tasks.rounds import Rounds
 from tasks.sanitizing import look_for_errors
 from tasks.streams import BeginAnew, Queues, Streams, apart, judged
 from tasks.timekeeper import Timekeeper
-from tasks.trial_inputs import Arguments, TrialInputs
+from tasks.trial_inputs import TrialInputs
 from tasks.varied_inputs import VariedInputs
 from tasks.weights import Weights
 from tasks.workbench import Workbench
@@ -170,7 +171,7 @@ class _Job:
             self.weights = Weights(self.reference, self.candidate, self.secret)
             self.weights.share()
         self.progress(Stage.VALIDATE)
-        ((self.example,),) = self.inputs.draw(1)
+        self.example = self.inputs.first()
         preparation.first_calls(self.example)
         streams.look_at_calls()
         advice = self.weights.advice if self.weights is not None else None

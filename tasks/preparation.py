@@ -11,7 +11,7 @@ from profiling.slots import bytes_per_call
 from profiling.window import Range
 from sandbox.session import Session
 from tasks.contender import Contender
-from tasks.trial_inputs import Arguments
+from tasks.drawn_sets import Arguments
 from tasks.workbench import Workbench
 from validation.inputs import ContractInputs
 

@@ -18,7 +18,8 @@ from profiling.written_bytes import in_place_bytes, returned_bytes
 from tasks.at_rest import How, undisturbed_window
 from tasks.conduct import check_guards, check_inputs, check_written, never_written
 from tasks.contender import Contender
-from tasks.trial_inputs import Arguments, TrialInputs
+from tasks.drawn_sets import Arguments
+from tasks.trial_inputs import TrialInputs
 from tasks.workbench import Workbench
 from validation.call_comparison import CallComparison, Tally
 from validation.comparison import agree, compare_stacked
@@ -137,7 +138,7 @@ class Rounds:
         for source in [self.inputs.mixed] if again else [self.inputs.draw, self.inputs.mixed]:
             for batch in source(calls - made):
                 for role, layout in filled.items():
-                    layout.fill(made, [drawn[role] for drawn in batch])
+                    batch.fill(role, layout, made)
                 made += len(batch)
         self.inputs.note_reuse(calls - made)
         if not again:

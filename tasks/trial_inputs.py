@@ -15,6 +15,7 @@ from domain.contract import IOContract
 from domain.fault import KernelFault
 from domain.result import Status
 from tasks.contender import Contender
+from tasks.drawn_sets import Arguments, SeparateSets, StackedSets
 from tasks.mixed_inputs import MixedInputs
 from validation.inputs import ContractInputs, arguments_for, laid_out_anew
 
@@ -30,7 +31,6 @@ BATCH_S = 1.0
 """So long a batch should take at most: between batches the budget is looked at."""
 KEPT = 2
 
-Arguments = list[Any]
 TensorForm = tuple[torch.dtype, torch.Size]
 ArgumentForm = list[TensorForm]
 """Of the tensors in it: none of a number's."""
@@ -65,8 +65,15 @@ class TrialInputs:
         self._by_contract = self._drawer(self._contract)
         self._candidates_own = self._drawer(candidate.kernel.io)
 
-    def draw(self, count: int) -> Iterator[list[dict[str, Arguments]]]:
-        """So many sets, none of them ever drawn before: for each contender, by role, what it is called with.
+    def first(self) -> dict[str, Arguments]:
+        """The first set: for each contender, by role, what it is called with."""
+        (batch,) = self.draw(1)
+        assert isinstance(batch, SeparateSets)  # The first set is by itself: a contract says what is in it.
+        (first,) = batch
+        return first
+
+    def draw(self, count: int) -> Iterator[SeparateSets | StackedSets]:
+        """So many sets, none of them ever drawn before.
 
         Tensors lie in the referee's memory. A batch at a time, so that not all of them have to be kept, and fewer than
         `count` in all, but at least one, where the budget is spent before.
@@ -81,7 +88,7 @@ class TrialInputs:
             left -= len(batch)
             yield batch
 
-    def mixed(self, count: int) -> Iterator[list[dict[str, Arguments]]]:
+    def mixed(self, count: int) -> Iterator[SeparateSets]:
         """So many sets made of drawn ones, as long as the time for that is not spent; as of `draw`, one by one."""
         while count and self.mixable:
             count -= 1
@@ -90,7 +97,7 @@ class TrialInputs:
             made = self.handed_out(self._mixer.of(number), number)
             self._mixed += 1
             self._mixing_s += time.monotonic() - started
-            yield [made]
+            yield SeparateSets([made])
 
     @property
     def mixable(self) -> bool:
@@ -110,8 +117,17 @@ class TrialInputs:
         """So many calls got inputs that they had had before; the answer says so."""
         self._reused += count
 
-    def _batch(self, count: int) -> list[dict[str, Arguments]]:
+    def _batch(self, count: int) -> SeparateSets | StackedSets:
         numbers = range(self._drawn, self._drawn + count)
+        if self._by_contract is not None and self.shared and self._drawn > 0:
+            with self._owner.answerable():
+                together = self._by_contract.drawn_together(numbers)
+            if len(together) > 1:
+                self._drawn += len(together)
+                return StackedSets(self._by_contract, together, self._owner)
+        return SeparateSets(self._separate(numbers))
+
+    def _separate(self, numbers: range) -> list[dict[str, Arguments]]:
         with self._owner.answerable():
             made = self._make(numbers)
         if self._contract is None:
@@ -120,7 +136,7 @@ class TrialInputs:
         # Whether a contract's sets are equal it says itself, and each takes as much memory as a call.
         kept = KEPT if self._contract is None else 1
         self._kept += sets[: max(kept - self._drawn, 0)]
-        self._drawn += count
+        self._drawn += len(numbers)
         return sets
 
     def _limit_batch(self, set_s: float) -> None:

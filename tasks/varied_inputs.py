@@ -6,7 +6,8 @@ import torch
 
 from domain import value as values
 from domain.contract import Argument, IOContract
-from tasks.trial_inputs import Arguments, TrialInputs
+from tasks.drawn_sets import Arguments
+from tasks.trial_inputs import TrialInputs
 from validation.distributions import Distribution, Nature, moved, nature
 from validation.seeds import derived
 from validation.tensors import is_random

@@ -60,11 +60,15 @@ class Drawn:
         length = shortest + seed % (longest - shortest + 1)
         start = (seed >> 20) % (total - length + 1)
         stretch = flat[:, start : start + length]
-        mirrored = (self.high - stretch) + self.low
-        if math.isinf(self.limit):  # In few launches: thousands of sets are drawn while the device is held.
-            torch.maximum(mirrored, stretch, out=stretch)
+        # In few launches: thousands of sets are drawn while the device is held.
+        if self.low == self.high == 0 and math.isinf(self.limit):
+            stretch.abs_()
         else:
-            stretch.copy_(torch.where((mirrored > stretch) & (mirrored < self.limit), mirrored, stretch))
+            mirrored = (self.high - stretch) + self.low
+            if math.isinf(self.limit):
+                torch.maximum(mirrored, stretch, out=stretch)
+            else:
+                stretch.copy_(torch.where((mirrored > stretch) & (mirrored < self.limit), mirrored, stretch))
         if flat.data_ptr() != part.data_ptr():
             part.copy_(flat.view(part.shape))
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -53,6 +55,21 @@ class ContractInputs:
         """
         return [self._argument(argument, position, fresh) for position, argument in enumerate(self.io.args)]
 
+    def drawn_together(self, numbers: range) -> range:
+        """The first of these sets: as many as can be had as stacks at once, which are drawn now. Raises as `draw`."""
+        tensors = [position for position, argument in enumerate(self.io.args) if argument.is_tensor]
+        count = min([len(numbers), *(self._fresh(position).together(numbers.start) for position in tensors)])
+        if count > 1:
+            for position in tensors:
+                if not self.io.args[position].is_blank:  # Which is asked for once, if at all.
+                    self.stack(position, numbers.start, count)
+        return numbers[:count]
+
+    def stack(self, position: int, first: int, count: int) -> torch.Tensor:
+        """That tensor argument of so many sets from that number on, which lie `together`. Raises as `draw`."""
+        with _answered(self.io.args[position]):
+            return self._fresh(position).stack(first, count)
+
     @cached_property
     def _group(self) -> int:
         return max(1, min(GROUP, GROUP_BYTES // max(self.nbytes, 1)))
@@ -60,22 +77,33 @@ class ContractInputs:
     def _argument(self, argument: Argument, position: int, fresh: int) -> Any:
         if not argument.is_tensor:
             return argument.value
-        spec = argument.tensor_spec
-        if spec is None:
+        with _answered(argument):
+            return self._fresh(position).of(fresh)
+
+    def _fresh(self, position: int) -> FreshTensor:
+        argument = self.io.args[position]
+        if argument.tensor_spec is None:
             raise _mismatch(f"argument {argument.name!r} is a tensor: give it a tensor_spec")
-        try:
-            if position not in self._tensors:
-                self._tensors[position] = FreshTensor(
-                    spec, self._device, self._secret, position, group=self._group, blank=argument.is_blank
-                )
-            return self._tensors[position].of(fresh)
-        except ValueError as error:
-            raise _mismatch(f"argument {argument.name!r}: {error}") from error
-        except RuntimeError as error:
-            if not _out_of_memory(error):
-                raise
-            message = f"argument {argument.name!r}, {_described(spec)}, does not fit in memory; make it smaller"
-            raise KernelFault(Status.OUT_OF_MEMORY, message, log=str(error)) from error
+        if position not in self._tensors:
+            self._tensors[position] = FreshTensor(
+                argument.tensor_spec, self._device, self._secret, position, group=self._group, blank=argument.is_blank
+            )
+        return self._tensors[position]
+
+
+@contextmanager
+def _answered(argument: Argument) -> Iterator[None]:
+    """Inside, what cannot be made is the contract's fault, and names the argument."""
+    try:
+        yield
+    except ValueError as error:
+        raise _mismatch(f"argument {argument.name!r}: {error}") from error
+    except RuntimeError as error:
+        if argument.tensor_spec is None or not _out_of_memory(error):
+            raise
+        described = _described(argument.tensor_spec)
+        message = f"argument {argument.name!r}, {described}, does not fit in memory; make it smaller"
+        raise KernelFault(Status.OUT_OF_MEMORY, message, log=str(error)) from error
 
 
 def arguments_for(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -13,6 +13,7 @@ from domain.request import Request
 from domain.result import CANDIDATE, Report, Status
 from tasks import trial_inputs
 from tasks.contender import Contender
+from tasks.drawn_sets import SeparateSets
 from tasks.pipeline import run
 from tasks.trial_inputs import TrialInputs
 from tasks.workbench import Workbench
@@ -161,6 +162,6 @@ def test_of_a_contracts_sets_only_the_first_is_kept(tmp_path: Path) -> None:
     wire = {"kernel_type": "torch", "source_code": "def kernel_fn(x):\n    return x", "io": {"args": [argument]}}
     owner = Contender(CANDIDATE, Kernel.from_wire(wire), tmp_path)
     inputs = TrialInputs(owner, owner, "cpu", secret=7)
-    drawn = [weakref.ref(one[CANDIDATE][0]) for batch in inputs.draw(5) for one in batch]
+    drawn = [weakref.ref(one[CANDIDATE][0]) for batch in inputs.draw(5) for one in cast(SeparateSets, batch)]
     assert [tensor() is not None for tensor in drawn] == [True, False, False, False, False]
     assert inputs.summary["shapes"] == [[64]]
