@@ -85,6 +85,8 @@ def _measure(console: Console) -> dict[str, Any]:
         overhead.warm_up(stack, client)
         told(f"{overhead.ROUND_TRIPS} tiny evaluations, one at a time")
         round_trip = overhead.round_trip(stack, client)
+        told("the same, of one that has been built")
+        built = overhead.round_trip(stack, client, built=True)
         told(f"{overhead.SUBMISSIONS} submissions while the workers are busy")
         acceptance = overhead.acceptance(stack, client)
         told(f"{SUBMISSIONS} submissions at {RATE:.0f} a second beside {WAITING} waiting clients")
@@ -100,7 +102,11 @@ def _measure(console: Console) -> dict[str, Any]:
     lines = {
         "tiny /evaluate, POST to verdict, one at a time": round_trip.latency,
         "tiny /evaluate less the stage that times": round_trip.untimed,
+        "tiny /evaluate less the windows of its time": round_trip.less_windows,
         **{f"of it {stage}": latency for stage, latency in round_trip.stages.items()},
+        "the same kernel again, POST to verdict": built.latency,
+        "again, less the stage that times": built.untimed,
+        "again, less the windows of its time": built.less_windows,
         "POST to 202, workers busy": acceptance,
         f"POST to 202, {enqueue.per_second:.0f} a second, {enqueue.waiting} clients waiting": enqueue.latency,
         f"small /compare with {kernels} at the quick budget, one at a time": ours.latency,
@@ -118,6 +124,7 @@ def _measure(console: Console) -> dict[str, Any]:
     return {
         **where,
         "round_trip": dataclasses.asdict(round_trip),
+        "round_trip_built": dataclasses.asdict(built),
         "acceptance_ms": dataclasses.asdict(acceptance),
         "enqueue": dataclasses.asdict(enqueue),
         "throughput": dataclasses.asdict(throughput),

@@ -32,6 +32,13 @@ def by_stage(jobs: Iterable[Mapping[str, Any]]) -> dict[Stage, Latency]:
     return {stage: Latency.of(samples[stage]) for stage in Stage if samples[stage]}
 
 
+def window_seconds(job: Mapping[str, Any]) -> float:
+    """Of a completed job: what its kernels computed in the windows that gave their times, both sides'."""
+    result = job.get("result") or {}
+    timings = [(result.get(side) or {}).get("timing") for side in ("kernel_exec_result", "ref_result")]
+    return float(sum(timing["calls"] * timing["trusted_ms"] / 1e3 for timing in timings if timing))
+
+
 def device_seconds(job: Mapping[str, Any]) -> float:
     """For how long a completed job held its device; 0 where it had no result."""
     environment = (job.get("result") or {}).get("environment") or {}

@@ -17,15 +17,19 @@ from domain.result import Status
 from domain.value import MAX_DEPTH, CodecError, TensorRef
 from sandbox.arena import Arena, copy_all, describe, lies_in, view
 
+CROSSING = frozenset(getattr(torch, name) for name in ITEM_BYTES if hasattr(torch, name))
+"""Element types; looked up for every call's answer, and so by themselves and not by their names."""
+
 
 def tensors_of(result: Any, target: Target) -> list[torch.Tensor]:
     """The tensors of a nested answer, depth first, numbers as 0-d tensors; None and text carry no answer.
 
     Raises KernelFault: WRONG_RESULT for a tensor on another device, UNSUPPORTED for a thing that cannot be looked into.
     """
-    found = [_tensor(leaf, target) for leaf in _flattened(result, MAX_DEPTH)]
+    leaves = [result] if isinstance(result, torch.Tensor) else _flattened(result, MAX_DEPTH)
+    found, kind = [_tensor(leaf, target) for leaf in leaves], target.device.partition(":")[0]
     for index, tensor in enumerate(found):
-        if tensor.device.type != torch.device(target.device).type:
+        if tensor.device.type != kind:
             raise KernelFault(Status.WRONG_RESULT, f"output {index} is on {tensor.device}, expected on {target.device}")
         _check_dtype(tensor)
     return found
@@ -136,5 +140,5 @@ def _check_dtype(tensor: torch.Tensor) -> None:
         raise KernelFault(
             Status.UNSUPPORTED, "nested tensors do not cross; return one padded tensor, or a list of plain ones"
         )
-    if str(tensor.dtype).removeprefix("torch.") not in ITEM_BYTES:
+    if tensor.dtype not in CROSSING:
         raise CodecError(f"{tensor.dtype} tensors do not cross; dequantize or convert them")

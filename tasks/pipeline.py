@@ -280,11 +280,8 @@ class _Job:
         Its windows wait until nothing of this one is left on the device.
         """
         if self.bench.device.has_room:
-            try:
+            with suppress(JobCancelled):  # Where somebody has it quiet now: to wait takes longer than the runners' end.
                 dying.enter_context(self.bench.quiet(lambda: True))
-            except JobCancelled:  # Somebody has it quiet now: to wait for that takes longer than the runners' end.
-                pass
-            else:
                 dying.callback(self.close)
                 return
         self.close()

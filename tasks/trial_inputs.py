@@ -26,7 +26,7 @@ MIX_BUDGET_S = 5.0
 MIXED = 1 << 41
 """Numbers of mixed sets begin here, far from all others."""
 # Sets that are asked for at a time: one exchange with the runner costs as much as several small sets.
-MAX_BATCH, BATCH_BYTES = 64, 256 << 20
+MAX_BATCH, BATCH_BYTES = 256, 256 << 20
 BATCH_S = 1.0
 """So long a batch should take at most: between batches the budget is looked at."""
 KEPT = 2

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from benchmarks.scaling import numbers
-from benchmarks.stages import by_stage, device_seconds, seconds_by_stage
+from benchmarks.stages import by_stage, device_seconds, seconds_by_stage, window_seconds
 from domain.job import Stage
 
 
@@ -30,6 +30,14 @@ def test_each_stage_is_of_the_jobs_that_entered_it() -> None:
     assert list(stages) == [Stage.QUEUED, Stage.BUILD, Stage.TIME]
     assert (stages[Stage.BUILD].count, stages[Stage.TIME].count) == (2, 1)
     assert stages[Stage.BUILD].mean == pytest.approx(2750.0)
+
+
+def test_the_windows_that_gave_times_are_those_of_both_sides() -> None:
+    timings = {"kernel_exec_result": {"timing": {"calls": 100, "trusted_ms": 0.5}}, "ref_result": {"timing": None}}
+    assert window_seconds({"result": timings}) == pytest.approx(0.05)
+    both = timings | {"ref_result": timings["kernel_exec_result"]}
+    assert window_seconds({"result": both}) == pytest.approx(0.1)
+    assert window_seconds(ONCE) == 0.0
 
 
 def test_what_held_no_device_held_it_for_no_time() -> None:
