@@ -18,6 +18,8 @@ QUEUE = 960
 the device (docs/measurements.md)."""
 UNCOUNTED = 400
 """Calls of which nobody knows how many launches they are."""
+DRAWN_BY_SOURCE = 400
+"""Calls whose inputs the source makes: each set costs the device more than a short kernel does."""
 MIN_ROUNDS = 6
 MAX_SLOWEST_MS = 100.0
 
@@ -63,13 +65,17 @@ class Plan:
         return Stop.DEVICE_TIME if spent_s >= budget_s else None
 
 
-def calls_that_fit(slowest_ms: float, *, bytes_per_call: int, memory: int, is_cuda: bool, window: float = 1.0) -> int:
+def calls_that_fit(
+    slowest_ms: float, *, bytes_per_call: int, memory: int, is_cuda: bool, window: float = 1.0, by_source: bool = False
+) -> int:
     """At most so many calls a window: for the memory, and the patience with the slowest contender. Those of windows
-    that are to be shorter than usual are fewer, too: what they cost the device is by the call.
+    that are to be shorter than usual are fewer, too, and those whose inputs are made `by_source`: what they cost the
+    device is by the call.
 
     `slowest_ms` is in part the contenders' own word: one that calls itself fast only changes how finely it is measured.
     """
     most = int(min(window, 1.0) * MAX_CALLS["cuda"]) if is_cuda else MAX_CALLS["cpu"]
+    most = min(most, DRAWN_BY_SOURCE) if by_source else most
     return max(min(most, int(MAX_SLOWEST_MS / max(slowest_ms, 1e-4)), memory // max(bytes_per_call, 1)), 1)
 
 

@@ -287,4 +287,5 @@ class Timekeeper:
             memory=self.rounds.memory(),
             is_cuda=self.bench.device.is_cuda,
             window=self._window,
+            by_source=self.rounds.inputs.contract is None,
         )

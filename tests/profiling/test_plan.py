@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -35,6 +36,15 @@ def test_the_queue_the_memory_and_the_slowest_bound_a_window(
     slowest_ms: float, bytes_per_call: int, memory: int, calls: int
 ) -> None:
     assert calls_that_fit(slowest_ms, bytes_per_call=bytes_per_call, memory=memory, is_cuda=True) == calls
+
+
+@pytest.mark.parametrize(
+    ("window", "by_source", "calls"),
+    [(3.0, False, 800), (1.0, False, 800), (0.5, False, 400), (3.0, True, 400), (0.5, True, 400)],
+)
+def test_short_windows_and_dear_inputs_have_fewer_calls(window: float, by_source: bool, calls: int) -> None:
+    asked: dict[str, Any] = {"bytes_per_call": 1, "memory": GIB, "is_cuda": True}
+    assert calls_that_fit(0.001, **asked, window=window, by_source=by_source) == calls
 
 
 def test_the_fastest_fills_its_window_within_the_limit() -> None:

@@ -31,7 +31,7 @@ class Windows:
             raise GateClosed
         return SimpleNamespace(elapsed_ms=self.own_ms + slots.calls * self.call_ms)
 
-    def rehearsed(self, estimate_ms: float, entries: float | None = 1.0) -> Rehearsal | None:
+    def rehearsed(self, estimate_ms: float, entries: float | None = 1.0, limit: int = LIMIT) -> Rehearsal | None:
         """With an estimate of the call's time and its entries in the queue, as a probe gives them."""
         held: Any = SimpleNamespace(
             probe=SimpleNamespace(entries=entries),
@@ -40,7 +40,7 @@ class Windows:
             slots=lambda calls, example, device: SimpleNamespace(calls=calls, fill_alike=lambda example: None),
             answerable=nullcontext,
         )
-        return rehearse(cast(Contender, held), [], LIMIT, CUDA)
+        return rehearse(cast(Contender, held), [], limit, CUDA)
 
 
 @pytest.mark.parametrize("call_ms", [0.012, 0.04, 0.2, 3.0])
@@ -52,7 +52,7 @@ def test_what_a_window_takes_by_itself_is_no_calls_time(call_ms: float) -> None:
 
 
 def test_no_more_than_half_a_window_is_its_own() -> None:
-    rehearsal = Windows(0.0, own_ms=0.2).rehearsed(estimate_ms=3.0)
+    rehearsal = Windows(0.0, own_ms=0.2).rehearsed(estimate_ms=3.0, limit=1)
     assert rehearsal is not None and rehearsal.calls * rehearsal.call_ms >= 0.1
 
 
@@ -64,8 +64,8 @@ def test_a_few_more_calls_are_worth_no_other_rehearsal() -> None:
 
 
 def test_what_cannot_be_queued_is_tried_with_fewer() -> None:
-    windows = Windows(0.01, room=30)
-    rehearsal = windows.rehearsed(estimate_ms=0.01)
+    windows = Windows(0.05, room=30)
+    rehearsal = windows.rehearsed(estimate_ms=0.05)
     assert rehearsal is not None and 30 // RETREAT < rehearsal.calls <= 30
     assert Windows(0.01, room=0).rehearsed(estimate_ms=0.01) is None
 
@@ -76,11 +76,35 @@ def test_a_host_that_launches_slowly_needs_no_second_rehearsal() -> None:
     assert len(windows.tried) == 1
 
 
-@pytest.mark.parametrize(("entries", "most"), [(3.5, QUEUE / 3.5), (QUEUE + 1.0, 1), (None, UNCOUNTED)])
-def test_no_more_calls_are_tried_than_are_said_to_fit(entries: float | None, most: float) -> None:
-    windows = Windows(0.001)
-    rehearsal = windows.rehearsed(0.001, entries)
-    assert rehearsal is not None and most - 1 < rehearsal.calls <= most and len(windows.tried) == 1
+@pytest.mark.parametrize(("entries", "call_ms"), [(3.5, 0.006), (60.0, 0.1), (QUEUE + 1.0, 1.5)])
+def test_no_more_calls_are_tried_than_are_said_to_fit(entries: float, call_ms: float) -> None:
+    windows = Windows(call_ms)
+    rehearsal = windows.rehearsed(call_ms, entries)
+    most = max(QUEUE / entries, 1)
+    assert rehearsal is not None and most - 1 < rehearsal.calls <= most and max(windows.tried) <= most
+
+
+def test_of_calls_that_nobody_has_counted_fewer_are_tried() -> None:
+    rehearsal = Windows(0.001).rehearsed(0.001, None)
+    assert rehearsal is not None and rehearsal.calls == UNCOUNTED
+
+
+def test_more_launches_than_fit_into_its_time_are_not_believed() -> None:
+    rehearsal = Windows(0.012).rehearsed(0.15, entries=1e6)
+    assert rehearsal is not None and rehearsal.calls * 0.012 > 0.3
+
+
+@pytest.mark.parametrize(
+    ("call_ms", "room", "queued"), [(0.012, 1, False), (0.012, 6, False), (0.012, 100, True), (3.0, 1, True)]
+)
+def test_of_short_calls_few_are_not_queued_whatever_keeps_them_few(call_ms: float, room: int, queued: bool) -> None:
+    windows = Windows(call_ms, room=room)
+    assert (windows.rehearsed(call_ms) is not None) is queued
+
+
+def test_few_calls_are_queued_where_there_is_memory_for_no_more() -> None:
+    rehearsal = Windows(0.012).rehearsed(0.012, limit=5)
+    assert rehearsal is not None and rehearsal.calls == 5
 
 
 @pytest.mark.parametrize(
