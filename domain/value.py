@@ -180,6 +180,16 @@ def replace(value: Any, kind: type[Leaf], change: Callable[[Leaf], Any], depth: 
     return value
 
 
+def nodes(value: Any) -> int:
+    """How many nodes `decode` counts in its wire form."""
+    match value:
+        case tuple() | list():
+            return 1 + sum(map(nodes, value))
+        case dict():
+            return 1 + sum(map(nodes, value.values()))
+    return 1
+
+
 def filled(value: Any, kind: type[Leaf], leaves: Iterable[Any]) -> Any:
     """The same tree with those in the places of its leaves of that type, in their order."""
     each = iter(leaves)

@@ -79,12 +79,12 @@ def calls_that_fit(
     return max(min(most, int(MAX_SLOWEST_MS / max(slowest_ms, 1e-4)), memory // max(bytes_per_call, 1)), 1)
 
 
-def calls_that_queue(entries: float | None) -> int:
-    """At most so many calls wait behind the gate, each of so many entries of the queue; None where that is unknown.
+def calls_that_queue(entries: float) -> int:
+    """At most so many calls wait behind the gate, each of so many entries of the queue.
 
     By the runner's own word: where more are said to fit than do, a rehearsal finds it out.
     """
-    return max(int(QUEUE / max(entries, 1.0)), 1) if entries is not None else UNCOUNTED
+    return max(int(QUEUE / max(entries, 1.0)), 1)
 
 
 def calls_that_fill(fastest_ms: float, limit: int, *, is_cuda: bool, window: float = 1.0) -> int:

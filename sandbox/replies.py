@@ -12,6 +12,7 @@ import torch
 from backends.listings import MAX_CHARS, MAX_CODES, Found, Lacking
 from domain.listing import Form
 from domain.value import MAX_BYTES, TensorRef
+from sandbox.arena import describe
 
 MAX_FACTS = 64
 MAX_LAUNCHES = 10**6
@@ -65,8 +66,13 @@ class Probe:
         """Of the device's launch queue, about so many for a call and the copies of its answer; None: not known."""
         if self.launches is None:
             return None
-        copies = sum(map(_copies, self.outputs)) if self.returned else 0.0
-        return max(self.launches, 1) + (len(self.outputs) if self.returned and self.reuses_memory else copies)
+        return max(self.launches, 1) + (self._copies if self.returned else 0.0)
+
+    @property
+    def _copies(self) -> float:
+        """Launches that copy the answer: its part of those that copy many, where that is done (`copy_all`)."""
+        together = len({answer.dtype for answer in self.outputs}) == 1 and all(map(_is_dense, self.outputs))
+        return sum(map(_part, self.outputs)) if together and not self.reuses_memory else len(self.outputs)
 
 
 @dataclass(frozen=True)
@@ -85,11 +91,14 @@ class Code:
     kernels: list[dict[str, Any]]
 
 
-def _copies(answer: torch.Tensor) -> float:
-    """The part of a launch that copying it takes among others of its kind; one by itself where it has gaps."""
-    if not answer.is_contiguous():
-        return 1.0
+def _part(answer: torch.Tensor) -> float:
+    """The part of a launch that copying it takes among others."""
     return max(1 / COPIED_TOGETHER, math.ceil(answer.numel() / CHUNK) / CHUNKS)
+
+
+def _is_dense(answer: torch.Tensor) -> bool:
+    """Whether its elements lie side by side, in whichever order."""
+    return describe(answer).span == answer.numel() * answer.element_size()
 
 
 def tensors(value: Any) -> list[torch.Tensor] | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from profiling.device import Device
-from profiling.plan import QUEUE, calls_that_fill, calls_that_queue
+from profiling.plan import QUEUE, UNCOUNTED, calls_that_fill, calls_that_queue
 from profiling.record import LEAST_LAUNCH_MS
 from profiling.window import GateClosed
 from tasks.contender import Contender
@@ -14,12 +14,11 @@ from tasks.contender import Contender
 RETREAT = 4
 ADVANCE = 1.5
 """So many times as many calls are worth another rehearsal."""
+MOST_TRIES = 4
 LAUNCHING_MS = 0.02
 """A probe that says less has timed a host that launches: a call may well take half of that behind the gate."""
 OWN_MS = 0.3
 """Of what a rehearsal takes so much is the window's own, though never more than half (docs/measurements.md)."""
-LEAST_MS = 0.3
-"""A window of calls that take less together, as a rehearsal tells it, begins up to 25 µs sooner or later: too much."""
 ARM_S, ARM_FACTOR = 0.25, 4.0
 """Queueing K calls should take about as long as running them; past a multiple of that they wait for the device."""
 HELD_UP = (
@@ -30,10 +29,18 @@ HELD_UP = (
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """So many calls fit behind the gate, and each took about so long there."""
+    """So many calls fit behind the gate, and each took about so long there. `marked`: with a mark behind each."""
 
     calls: int
     call_ms: float
+    marked: bool = True
+
+    def with_marks(self, calls: int) -> int:
+        """Of no more calls than were rehearsed, how many can be queued with a mark behind each.
+
+        Where all fit without, half of them do with: a mark takes no more of the queue than a call.
+        """
+        return calls if self.marked else max(calls // 2, 1)
 
 
 def rehearse(
@@ -41,38 +48,48 @@ def rehearse(
 ) -> Rehearsal | None:
     """Windows that are thrown away; they also make the libraries take the memory that the real ones need.
 
-    They are `window` times as long as usual.
+    They are `window` times as long as usual, and hold no more calls than `limit`.
 
-    None where not even one call can be queued: on the host, and for a kernel that waits for the device. Nor are calls
-    queued of which only so few can be, by whatever the kernel does, that a window of them tells too little: launched on
-    the clock, nobody gains by having them kept few.
+    None where not even one call can be queued: on the host, and for a kernel that waits for the device.
     """
     if not device.is_cuda or contender.probe is None:
         return None
-    found = _rehearsed(contender, example, limit, device, window)
-    kept_few = found is not None and found.calls < limit and found.calls * found.call_ms < LEAST_MS
-    return None if kept_few else found
-
-
-def _rehearsed(contender: Contender, example: list[Any], limit: int, device: Device, window: float) -> Rehearsal | None:
     calls = _enough(contender, contender.estimate_ms, limit, window)
     if contender.estimate_ms < LAUNCHING_MS:
         calls = min(int(ADVANCE * calls), _most(contender, contender.estimate_ms, limit))
-    if (tried := _try(contender, example, calls, device)) is not None:
+    found: Rehearsal | None = None
+    for _ in range(MOST_TRIES):
+        if (tried := _try(contender, example, calls, device)) is None:
+            return _retreat(contender, example, calls, device, found)
         # A probe's estimate is mostly the host's time to launch: behind the gate a call may be far shorter.
-        enough = _enough(contender, tried.call_ms, limit, window)
-        return (_try(contender, example, enough, device) or tried) if enough > ADVANCE * calls else tried
-    fewest = _try(contender, example, 1, device)
-    while fewest is not None and (calls := calls // RETREAT) > 1:
+        found, enough = tried, _enough(contender, tried.call_ms, limit, window)
+        if enough <= ADVANCE * calls:
+            break
+        calls = enough
+    return found
+
+
+def _retreat(
+    contender: Contender, example: list[Any], calls: int, device: Device, fewest: Rehearsal | None
+) -> Rehearsal | None:
+    """Of fewer calls than those that cannot be queued, but more than the fewest that can, or else that."""
+    fewest = fewest or _try(contender, example, 1, device)
+    while fewest is not None and (calls := calls // RETREAT) > fewest.calls:
         if (tried := _try(contender, example, calls, device)) is not None:
             return tried
     return fewest
 
 
 def _most(contender: Contender, call_ms: float, limit: int) -> int:
-    """Calls of such a time that can be queued: by the launches that are said to be in each, as far as these fit in."""
+    """Calls of such a time that can be queued: by the launches that are said to be in each, as far as these fit in.
+
+    With a mark behind each, but for those of one launch, of which there would be half as many.
+    """
     said = contender.probe.entries if contender.probe is not None else None
-    return min(limit, calls_that_queue(None if said is None else min(said, 1 + call_ms / LEAST_LAUNCH_MS)))
+    if said is None:
+        return min(limit, UNCOUNTED)
+    entries = min(said, 1 + call_ms / LEAST_LAUNCH_MS)
+    return min(limit, calls_that_queue(entries if _is_short(contender) else entries + 1))
 
 
 def _enough(contender: Contender, call_ms: float, limit: int, window: float) -> int:
@@ -80,10 +97,15 @@ def _enough(contender: Contender, call_ms: float, limit: int, window: float) -> 
     return calls_that_fill(call_ms, _most(contender, call_ms, limit), is_cuda=True, window=window)
 
 
-def calls_with_marks(contender: Contender, calls: int) -> int:
-    """Of so many calls that can be queued, how many can be with a mark behind each: all, or half of them."""
-    entries = contender.probe.entries if contender.probe is not None else None
-    return calls if entries is not None and calls * (entries + 1) <= QUEUE else max(calls // 2, 1)
+def _is_short(contender: Contender) -> bool:
+    launches = contender.probe.launches if contender.probe is not None else None
+    return launches is not None and launches <= 1
+
+
+def _marks_fit(contender: Contender, calls: int) -> bool:
+    """Whether a mark behind each of so many calls is worth trying: of short calls it may be sure not to be."""
+    said = contender.probe.entries if contender.probe is not None else None
+    return said is None or not _is_short(contender) or calls * (said + 1) <= QUEUE
 
 
 def _try(contender: Contender, example: list[Any], calls: int, device: Device) -> Rehearsal | None:
@@ -91,10 +113,10 @@ def _try(contender: Contender, example: list[Any], calls: int, device: Device) -
         raise ValueError(f"the {contender.role} is not ready")
     slots = contender.slots(calls, example, device.name)
     slots.fill_alike(example)
-    within = ARM_S + ARM_FACTOR * calls * contender.estimate_ms / 1e3
+    within, marked = ARM_S + ARM_FACTOR * calls * contender.estimate_ms / 1e3, _marks_fit(contender, calls)
     try:
         with contender.answerable():
-            window = contender.range.window(slots, gated=True, arm_within=within)
+            window = contender.range.window(slots, gated=True, marked=marked, arm_within=within)
     except GateClosed:
         return None
-    return Rehearsal(calls, max(window.elapsed_ms - OWN_MS, window.elapsed_ms / 2) / calls)
+    return Rehearsal(calls, max(window.elapsed_ms - OWN_MS, window.elapsed_ms / 2) / calls, marked)

@@ -2,9 +2,9 @@
 
 Those that wait have contexts of one hardware queue, which take half as long to make (docs/adr/0035).
 
-What a launch costs differs between contexts by up to 0.2 µs and stays as it is for a context's life; two kinds of them
-lie 0.1 µs apart (docs/measurements.md). A kernel of a hundred launches is a tenth slower in one than in the other, so
-what is compared has to be run in two of one kind. All of this happens before a runner has a submission.
+What a launch costs differs between contexts by up to 0.2 µs and stays as it is for a context's life
+(docs/measurements.md). A kernel of a hundred launches is a tenth slower in one than in another, so what is compared has
+to be run in two that are alike. All of this happens before a runner has a submission.
 """
 
 from __future__ import annotations

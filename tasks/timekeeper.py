@@ -11,7 +11,7 @@ from domain.result import Speedup
 from profiling import flags
 from profiling.card_state import Reading, card_state, processes, throttled
 from profiling.ceilings import UNKNOWN
-from profiling.plan import Plan, Stop, calls_that_fill, calls_that_fit
+from profiling.plan import Plan, Stop
 from profiling.record import TimeRecord
 from profiling.roofline import RATES_UNKNOWN, impossible
 from profiling.slots import Slots
@@ -20,10 +20,11 @@ from profiling.window import GateClosed
 from tasks.alone import Alone
 from tasks.contender import Contender
 from tasks.cross_checks import CrossChecks
-from tasks.gating import HELD_UP, Rehearsal, calls_with_marks, rehearse
+from tasks.gating import HELD_UP
 from tasks.rounds import Rounds
 from tasks.shooting import Shooting
 from tasks.streams import NOT_CHOSEN, ONE_QUEUE, Streams, in_one_queue
+from tasks.window_size import WindowSize
 
 RESERVE_S = 1.0
 MAX_REPEATS = 3
@@ -31,6 +32,10 @@ REPLAYED = "a replay: the request named the seed, so its inputs were known befor
 COPIED_EACH = "calls answer in the same memory: each answer is copied before the next call, on the kernel's time"
 INTERPRETED = (
     "run by Triton's interpreter on the CPU, and never compiled: the time says nothing about the speed on a GPU"
+)
+FEW_CALLS = (
+    "its windows hold {calls} of its calls, as it keeps them few and the timeout was near: what a window is off by "
+    "unseen is a large part of its time"
 )
 LAUNCHES_UNKNOWN = (
     "what a launch costs in this process could not be measured: nothing is taken off, and a call may be off by 0.2 µs"
@@ -63,9 +68,9 @@ class Timekeeper:
 
     def time(self) -> Speedup | None:
         """Windows of the contenders in turn (A B, B A, ...) until the plan or the time says that it is enough."""
-        rehearsals = {c.role: self._rehearsal(c) for c in self.contenders}
-        while not self._take(rehearsals):
-            rehearsals |= dict.fromkeys(self._shooting.streamed)
+        size = WindowSize(self.rounds, self._window)
+        while not self._take(size):
+            size.stream(self._shooting.streamed)
         if not self.rounds.right:
             return None
         for contender in self.contenders:
@@ -111,19 +116,22 @@ class Timekeeper:
     def _speedup(self) -> Speedup | None:
         return paired_speedup(*(self._records[c.role] for c in self.contenders)) if len(self.contenders) > 1 else None
 
-    def _take(self, rehearsals: dict[str, Rehearsal | None]) -> bool:
+    def _take(self, size: WindowSize) -> bool:
         """All windows; False where a contender whose rehearsal could be queued could not be later."""
-        slots = self.rounds.slots(self._calls(rehearsals))
-        records = {c.role: self._record(c, slots[c.role].calls, rehearsals[c.role]) for c in self.contenders}
-        self._shooting.announce(slots)
-        self._shooting.warm_null(slots)
+        slots = self.rounds.slots(size.calls)
+        marked = slots if size.marked_calls == size.calls else self.rounds.slots(size.marked_calls)
+        records = {c.role: self._record(c, size.calls, gated=size.gated(c)) for c in self.contenders}
+        self._shooting.announce(marked)
+        for each in (marked, slots):
+            self._shooting.warm_null(each)
         self._readings.append(self.bench.card.sample(thorough=True))
         began = time.monotonic()
         self._repeated, self._kept = [], []
         try:
             with self._quiet():
-                slowest = self._windows(slots, records)
+                slowest = self._windows(marked, slots, records)
                 if self.rounds.right:
+                    self._look_for_few_calls(records, size, began)
                     self._look_for_hold_up(records, began)
                     self._checks = CrossChecks(self._shooting, records, slowest)
                     self._checks.held_back(slots)
@@ -135,6 +143,24 @@ class Timekeeper:
         self._slots, self._records = slots, records
         return True
 
+    def _look_for_few_calls(self, records: dict[str, TimeRecord], size: WindowSize, began: float) -> None:
+        """Raises GateClosed where the candidate had windows hold so few short calls that they tell too little.
+
+        Launched on the clock, as it does not matter then how many can be queued.
+        """
+        own = self.rounds.candidate.role
+        if size.kept_few(records[own]):
+            if not self._time_for_as_long(began):
+                records[own].flags.append(FEW_CALLS.format(calls=size.calls))
+                return
+            self._shooting.streamed.add(own)
+            raise GateClosed
+
+    def _time_for_as_long(self, began: float) -> bool:
+        """Whether as long again as since then is left of the job's time."""
+        now = time.monotonic()
+        return now + (now - began) + RESERVE_S < self.rounds.deadline
+
     def _look_for_hold_up(self, records: dict[str, TimeRecord], began: float) -> None:
         """Raises GateClosed where gated windows were made ready late, and there is time for some without the gate.
 
@@ -142,20 +168,18 @@ class Timekeeper:
         it computes nothing (docs/measurements.md): it is tried in one queue first. What is worked ahead in there, or
         without a gate, is charged there too.
         """
-        now = time.monotonic()
         # Never the reference: its windows may be late through the candidate, which would gain by that.
         own = self.rounds.candidate.role
         if not (records[own].gated and records[own].held_up):
             self.streams.look_at_time(records[own].after_gun_ms)
             return
         self.streams.look_at_hold_up(records[own].after_gun_ms)
-        if now + (now - began) + RESERVE_S < self.rounds.deadline:
+        if self._time_for_as_long(began):
             self._held_up = True
             self._shooting.streamed.add(own)
             raise GateClosed
 
-    def _record(self, contender: Contender, calls: int, rehearsal: Rehearsal | None) -> TimeRecord:
-        gated = rehearsal is not None
+    def _record(self, contender: Contender, calls: int, *, gated: bool) -> TimeRecord:
         # Behind the gate a launch costs the device's time, else the host's.
         shift_ms = contender.launch_shift_ms if gated else 0.0
         launches = contender.probe.launches if contender.probe is not None else None
@@ -169,10 +193,10 @@ class Timekeeper:
             flags=[] if shift_ms is not None else [LAUNCHES_UNKNOWN],
         )
 
-    def _windows(self, slots: dict[str, Slots], records: dict[str, TimeRecord]) -> float:
+    def _windows(self, marked: dict[str, Slots], slots: dict[str, Slots], records: dict[str, TimeRecord]) -> float:
         """Those that give the times; the seconds that their slowest round took."""
         # The first round warms up, and its marked windows give the distribution; the others give the level.
-        self._round(self._with_room_for_marks(slots, records), records, reverse=False, marked=True)
+        self._round(marked, records, reverse=False, marked=True)
         begun = time.monotonic()
         done, slowest, repeats = 0, 0.0, 0
         stop: Stop | None = None
@@ -222,16 +246,6 @@ class Timekeeper:
         self.rounds.judge(slots, windows)
         return reason
 
-    def _with_room_for_marks(self, slots: dict[str, Slots], records: dict[str, TimeRecord]) -> dict[str, Slots]:
-        """The same windows, or some of fewer calls where marks between all of them would not be queued."""
-        calls = records[self.rounds.candidate.role].calls
-        fitting = min(calls_with_marks(c, calls) if records[c.role].gated else calls for c in self.contenders)
-        if fitting == calls:
-            return slots
-        fewer = self.rounds.slots(fitting)
-        self._shooting.warm_null(fewer)
-        return fewer
-
     def _half_width(self, records: dict[str, TimeRecord]) -> float:
         each = list(records.values())
         return pairs_half_width(*each) if len(each) > 1 else each[0].half_width
@@ -266,26 +280,3 @@ class Timekeeper:
         )
         timing.flags.extend([too_fast] if too_fast is not None else [])
         contender.timing = timing
-
-    def _rehearsal(self, contender: Contender) -> Rehearsal | None:
-        example = self.rounds.example[contender.role]
-        return rehearse(contender, example, self._limit(), self.bench.device, window=self._window)
-
-    def _calls(self, rehearsals: dict[str, Rehearsal | None]) -> int:
-        """Calls in every window of this job: what all contenders can queue, and the fastest needs to fill its own."""
-        times = [
-            rehearsal.call_ms if rehearsal is not None else c.estimate_ms
-            for c, rehearsal in zip(self.contenders, rehearsals.values(), strict=True)
-        ]
-        limit = min([self._limit(), *(rehearsal.calls for rehearsal in rehearsals.values() if rehearsal is not None)])
-        return calls_that_fill(min(times), limit, is_cuda=self.bench.device.is_cuda, window=self._window)
-
-    def _limit(self) -> int:
-        return calls_that_fit(
-            max(contender.estimate_ms for contender in self.contenders),
-            bytes_per_call=self.rounds.bytes_per_call(),
-            memory=self.rounds.memory(),
-            is_cuda=self.bench.device.is_cuda,
-            window=self._window,
-            by_source=self.rounds.inputs.contract is None,
-        )

@@ -141,9 +141,11 @@ class TrialInputs:
 
     def _limit_batch(self, set_s: float) -> None:
         """By memory, and so that neither a batch nor the budget takes much longer than it should."""
-        size = sum(tensor.nbytes for tensor in values.leaves(self._first(), torch.Tensor))
-        within = min(BATCH_S, DRAW_BUDGET_S - self._spent_s)
-        self._batch_size = max(min(MAX_BATCH, BATCH_BYTES // max(size, 1), int(within / max(set_s, 1e-9))), 1)
+        first, within = self._first(), min(BATCH_S, DRAW_BUDGET_S - self._spent_s)
+        size = max(sum(tensor.nbytes for tensor in values.leaves(first, torch.Tensor)), 1)
+        # What a source makes crosses in one message, of so many nodes.
+        crossing = (values.MAX_NODES - 1) // values.nodes(first)
+        self._batch_size = max(min(MAX_BATCH, crossing, BATCH_BYTES // size, int(within / max(set_s, 1e-9))), 1)
 
     @property
     def contract(self) -> IOContract | None:

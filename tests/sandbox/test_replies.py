@@ -90,5 +90,17 @@ def test_a_call_takes_of_the_queue_what_it_launches_and_what_copies_its_answer(
     assert probe.entries == (None if entries is None else pytest.approx(entries))
 
 
-def test_an_answer_with_gaps_is_copied_by_itself() -> None:
-    assert Probe([torch.empty(8, 8)[:, ::2]], True, 0.01, launches=1).entries == pytest.approx(2.0)
+@pytest.mark.parametrize(
+    ("outputs", "copies"),
+    [
+        ([torch.empty(8, 8)[:, ::2]], 1.0),
+        ([torch.empty(8, 8).t()], 1 / 48),
+        ([torch.empty(8), torch.empty(8, dtype=torch.int64)], 2.0),
+        ([torch.empty(8, 8)[:, ::2], torch.empty(8)], 2.0),
+    ],
+    ids=["gaps", "transposed", "of two types", "gaps in one"],
+)
+def test_answers_that_are_not_alike_or_have_gaps_are_copied_one_by_one(
+    outputs: list[torch.Tensor], copies: float
+) -> None:
+    assert Probe(outputs, True, 0.01, launches=1).entries == pytest.approx(1 + copies)

@@ -10,7 +10,7 @@ from profiling.device import Device
 from profiling.plan import MAX_CALLS, QUEUE, TARGET_MS, UNCOUNTED
 from profiling.window import GateClosed
 from tasks.contender import Contender
-from tasks.gating import OWN_MS, RETREAT, Rehearsal, calls_with_marks, rehearse
+from tasks.gating import OWN_MS, RETREAT, Rehearsal, rehearse
 
 CUDA = cast(Device, SimpleNamespace(is_cuda=True, name="cuda"))
 LIMIT = MAX_CALLS["cuda"]
@@ -31,10 +31,12 @@ class Windows:
             raise GateClosed
         return SimpleNamespace(elapsed_ms=self.own_ms + slots.calls * self.call_ms)
 
-    def rehearsed(self, estimate_ms: float, entries: float | None = 1.0, limit: int = LIMIT) -> Rehearsal | None:
+    def rehearsed(
+        self, estimate_ms: float, entries: float | None = 1.0, limit: int = LIMIT, launches: int | None = 1
+    ) -> Rehearsal | None:
         """With an estimate of the call's time and its entries in the queue, as a probe gives them."""
         held: Any = SimpleNamespace(
-            probe=SimpleNamespace(entries=entries),
+            probe=SimpleNamespace(entries=entries, launches=launches),
             range=self,
             estimate_ms=estimate_ms,
             slots=lambda calls, example, device: SimpleNamespace(calls=calls, fill_alike=lambda example: None),
@@ -79,8 +81,8 @@ def test_a_host_that_launches_slowly_needs_no_second_rehearsal() -> None:
 @pytest.mark.parametrize(("entries", "call_ms"), [(3.5, 0.006), (60.0, 0.1), (QUEUE + 1.0, 1.5)])
 def test_no_more_calls_are_tried_than_are_said_to_fit(entries: float, call_ms: float) -> None:
     windows = Windows(call_ms)
-    rehearsal = windows.rehearsed(call_ms, entries)
-    most = max(QUEUE / entries, 1)
+    rehearsal = windows.rehearsed(call_ms, entries, launches=3)
+    most = max(QUEUE / (entries + 1), 1)
     assert rehearsal is not None and most - 1 < rehearsal.calls <= most and max(windows.tried) <= most
 
 
@@ -94,23 +96,33 @@ def test_more_launches_than_fit_into_its_time_are_not_believed() -> None:
     assert rehearsal is not None and rehearsal.calls * 0.012 > 0.3
 
 
-@pytest.mark.parametrize(
-    ("call_ms", "room", "queued"), [(0.012, 1, False), (0.012, 6, False), (0.012, 100, True), (3.0, 1, True)]
-)
-def test_of_short_calls_few_are_not_queued_whatever_keeps_them_few(call_ms: float, room: int, queued: bool) -> None:
-    windows = Windows(call_ms, room=room)
-    assert (windows.rehearsed(call_ms) is not None) is queued
-
-
 def test_few_calls_are_queued_where_there_is_memory_for_no_more() -> None:
     rehearsal = Windows(0.012).rehearsed(0.012, limit=5)
     assert rehearsal is not None and rehearsal.calls == 5
 
 
+def test_half_of_what_fits_without_marks_fits_with_them() -> None:
+    assert Rehearsal(800, 0.004, marked=False).with_marks(800) == 400
+    assert Rehearsal(800, 0.004, marked=False).with_marks(1) == 1
+    assert Rehearsal(80, 0.04).with_marks(70) == 70
+
+
 @pytest.mark.parametrize(
-    ("entries", "calls", "marked"),
-    [(1.0, 400, 400), (1.0, 800, 400), (3.0, 240, 240), (3.0, 300, 150), (None, 400, 200)],
+    ("entries", "launches", "call_ms", "marked", "most"),
+    [(1.02, 1, 0.001, False, LIMIT), (3.0, 3, 0.004, True, QUEUE / 4), (None, None, 0.001, True, UNCOUNTED)],
 )
-def test_marks_take_half_of_the_queue_at_most(entries: float | None, calls: int, marked: int) -> None:
-    held = cast(Contender, SimpleNamespace(probe=SimpleNamespace(entries=entries)))
-    assert calls_with_marks(held, calls) == marked
+def test_only_calls_of_one_launch_are_rehearsed_without_marks(
+    entries: float | None, launches: int | None, call_ms: float, marked: bool, most: float
+) -> None:
+    rehearsal = Windows(call_ms).rehearsed(call_ms, entries, launches=launches)
+    assert rehearsal is not None and rehearsal.marked is marked and most - 1 < rehearsal.calls <= most
+
+
+def test_where_more_cannot_be_queued_as_many_as_can_are_looked_for() -> None:
+    rehearsal = Windows(0.006, room=338).rehearsed(0.1)
+    assert rehearsal is not None and rehearsal.calls >= 338 // RETREAT
+
+
+def test_a_call_that_is_taken_for_long_is_rehearsed_until_it_fills_its_window() -> None:
+    rehearsal = Windows(0.012, own_ms=0.35).rehearsed(100.0)
+    assert rehearsal is not None and rehearsal.calls * 0.012 >= 1.0

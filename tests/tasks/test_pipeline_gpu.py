@@ -73,13 +73,19 @@ def test_a_kernel_that_waits_for_the_device_in_late_calls_is_streamed(bench: Any
 
 @pytest.mark.parametrize("returned", [False, True])
 def test_a_short_kernel_alone_fills_the_launch_queue_and_is_marked_in_fewer_calls(bench: Any, returned: bool) -> None:
-    source = "class Model(nn.Module):\n    def forward(self, x):\n        return x + 1\n" + (
-        "def get_inputs():\n    return [torch.randn(4096, device='cuda')]\n"
-    )
-    candidate = kernel(source) if returned else kernel(ADD, "cuda", io=ADD_IO)
+    source = "class Model(nn.Module):\n    def forward(self, x):\n        return x + 1\n"
+    candidate = kernel(source, io={"args": ADD_IO["args"][:1]}) if returned else kernel(ADD, "cuda", io=ADD_IO)
     timing = judged(bench, candidate, precision=0.05).outcome.timing
     assert timing is not None and timing.method == "gated_window" and not timing.flags
     assert (timing.calls_per_window, timing.distribution) == (MAX_CALLS["cuda"], "events")
+
+
+def test_answers_of_two_types_are_queued_with_their_marks(bench: Any) -> None:
+    source = "class Model(nn.Module):\n    def forward(self, x):\n        return torch.max(x, -1)\n" + (
+        "def get_inputs():\n    return [torch.randn(256, 1024, device='cuda')]\n"
+    )
+    timing = judged(bench, kernel(source), kernel(source), precision=0.05).outcome.timing
+    assert timing is not None and (timing.method, timing.distribution) == ("gated_window", "events")
 
 
 def test_a_chain_of_launches_fills_the_queue_with_fewer_calls(bench: Any) -> None:
@@ -89,7 +95,7 @@ def test_a_chain_of_launches_fills_the_queue_with_fewer_calls(bench: Any) -> Non
     )
     timing = judged(bench, kernel(source), precision=0.05).outcome.timing
     assert timing is not None and timing.method == "gated_window"
-    assert QUEUE // 12 - 2 <= timing.calls_per_window <= QUEUE // 12
+    assert QUEUE // 13 - 3 <= timing.calls_per_window <= QUEUE // 13 and timing.distribution == "events"
 
 
 @pytest.mark.parametrize("known", [True, False])

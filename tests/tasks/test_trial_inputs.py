@@ -165,3 +165,18 @@ def test_of_a_contracts_sets_only_the_first_is_kept(tmp_path: Path) -> None:
     drawn = [weakref.ref(one[CANDIDATE][0]) for batch in inputs.draw(5) for one in cast(SeparateSets, batch)]
     assert [tensor() is not None for tensor in drawn] == [True, False, False, False, False]
     assert inputs.summary["shapes"] == [[64]]
+
+
+def test_sets_of_many_parts_cross_in_as_many_messages_as_they_need(bench: Workbench) -> None:
+    source = """
+class Model(nn.Module):
+    def forward(self, x, many):
+        return x + many[1]
+
+def get_inputs():
+    x = torch.randn(8)
+    return [x, list(range(900))]
+"""
+    wire = {"kernel": {"kernel_type": "torch", "source_code": source}, "num_trials": 4, "timeout": 60}
+    report = run(Request.from_wire(wire), bench, lambda stage: None, lambda: False)
+    assert report.outcome.status is Status.PASSED, report.outcome.message

@@ -1,0 +1,91 @@
+"""How many calls a job's windows hold: what every contender can have queued, and the fastest needs to fill its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from profiling.plan import calls_that_fill, calls_that_fit
+from profiling.record import TimeRecord
+from tasks.contender import Contender
+from tasks.gating import Rehearsal, rehearse
+from tasks.rounds import Rounds
+
+FEW, FEW_MS = 16, 1.0
+"""Of fewer calls in a window, which take less together, what a window may be off by unseen (a head start of 50 µs, say)
+is more than 3 µs and 5 % of each."""
+LEAST_MS = 0.02
+"""What a call is taken for at least where a few of them have told."""
+MOST_TIMES = 2
+
+
+class WindowSize:
+    """Of validated rounds, found out by rehearsal; windows are `window` times as long as usual."""
+
+    def __init__(self, rounds: Rounds, window: float) -> None:
+        self._rounds = rounds
+        self._window = window
+        self._device = rounds.bench.device
+        self._enlarged = 0
+        self._rehearsals: dict[str, Rehearsal | None] = {
+            # With no patience for any estimate: who calls itself slow would have few calls tried.
+            c.role: rehearse(c, rounds.example[c.role], self._fitting(0.0), self._device, window=window)
+            for c in rounds.contenders
+        }
+
+    def gated(self, contender: Contender) -> bool:
+        """Whether its calls are queued behind the gate."""
+        return self._rehearsals[contender.role] is not None
+
+    def stream(self, roles: Iterable[str]) -> None:
+        """Those contenders' calls cannot be queued after all, or are not to be."""
+        self._rehearsals |= dict.fromkeys(roles)
+
+    @property
+    def calls(self) -> int:
+        """Of every window, the same for all contenders."""
+        contenders = self._rounds.contenders
+        return self._filling(min(map(self._call_ms, contenders)), self._limit(contenders))
+
+    @property
+    def marked_calls(self) -> int:
+        """Of the window that has a mark behind each call: the same, or fewer where the queue has no room for marks."""
+        found = [rehearsal for rehearsal in self._rehearsals.values() if rehearsal is not None]
+        return min([self.calls, *(rehearsal.with_marks(self.calls) for rehearsal in found)])
+
+    def kept_few(self, record: TimeRecord) -> bool:
+        """Whether windows held only a few short calls by the candidate's doing, be it as no more could be queued.
+
+        What they took is noted: windows that are taken anew hold more.
+        """
+        own, call_ms = self._rounds.candidate, max(record.after_gun_ms, LEAST_MS)
+        if not self._device.is_cuda or record.calls >= FEW or record.calls * call_ms >= FEW_MS:
+            return False
+        others = [contender for contender in self._rounds.contenders if contender is not own]
+        if self._enlarged == MOST_TIMES or self._filling(call_ms, self._limit(others)) <= record.calls:
+            return False
+        self._enlarged += 1
+        own.at_most_ms = min(own.at_most_ms, call_ms)
+        return True
+
+    def _call_ms(self, contender: Contender) -> float:
+        rehearsal = self._rehearsals[contender.role]
+        return rehearsal.call_ms if rehearsal is not None else contender.estimate_ms
+
+    def _limit(self, contenders: Sequence[Contender]) -> int:
+        """What those have room, patience and a queue for."""
+        found = [self._rehearsals[contender.role] for contender in contenders]
+        slowest_ms = max(map(self._call_ms, contenders), default=0.0)
+        return min([self._fitting(slowest_ms), *(rehearsal.calls for rehearsal in found if rehearsal is not None)])
+
+    def _filling(self, call_ms: float, limit: int) -> int:
+        return calls_that_fill(call_ms, limit, is_cuda=self._device.is_cuda, window=self._window)
+
+    def _fitting(self, slowest_ms: float) -> int:
+        return calls_that_fit(
+            slowest_ms,
+            bytes_per_call=self._rounds.bytes_per_call(),
+            memory=self._rounds.memory(),
+            is_cuda=self._device.is_cuda,
+            window=self._window,
+            by_source=self._rounds.inputs.contract is None,
+        )

@@ -1,0 +1,83 @@
+"""How many calls windows hold, by made-up rehearsals: a candidate cannot have them hold few."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from domain.result import CANDIDATE, REFERENCE
+from profiling.record import TimeRecord
+from tasks import window_size
+from tasks.gating import Rehearsal
+from tasks.rounds import Rounds
+from tasks.window_size import FEW, LEAST_MS, WindowSize
+
+GIB = 1 << 30
+
+
+def size(
+    monkeypatch: pytest.MonkeyPatch, *, estimates_ms: dict[str, float], memory: int = GIB, **found: Rehearsal | None
+) -> WindowSize:
+    """Of contenders with such estimates, for which rehearsals found that."""
+    contenders = [SimpleNamespace(role=role, estimate_ms=ms, at_most_ms=ms) for role, ms in estimates_ms.items()]
+    rounds: Any = SimpleNamespace(
+        contenders=contenders,
+        candidate=contenders[-1],
+        example={role: [] for role in estimates_ms},
+        bench=SimpleNamespace(device=SimpleNamespace(is_cuda=True)),
+        inputs=SimpleNamespace(contract=object()),
+        bytes_per_call=lambda: 1 << 20,
+        memory=lambda: memory,
+    )
+    monkeypatch.setattr(window_size, "rehearse", lambda contender, *_, **__: found[contender.role])
+    return WindowSize(cast(Rounds, rounds), 1.0)
+
+
+def record(calls: int, call_ms: float) -> TimeRecord:
+    made = TimeRecord(calls, is_cuda=True, gated=True)
+    made.elapsed_ms, made.null_ms = [0.4 + calls * call_ms] * 4, [0.4] * 4
+    return made
+
+
+def test_the_fastest_fills_its_window_as_far_as_both_can_be_queued(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = {REFERENCE: 0.02, CANDIDATE: 0.02}
+    of = size(monkeypatch, estimates_ms=both, reference=Rehearsal(200, 0.02), candidate=Rehearsal(400, 0.01))
+    assert of.calls == 200 and of.marked_calls == 200
+    of = size(monkeypatch, estimates_ms=both, reference=Rehearsal(500, 0.008), candidate=Rehearsal(800, 0.006, False))
+    assert of.calls == 500 and of.marked_calls == 250
+
+
+def test_what_a_rehearsal_took_counts_and_no_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = size(monkeypatch, estimates_ms={CANDIDATE: 100.0}, candidate=Rehearsal(250, 0.012))
+    assert of.calls == 250
+
+
+@pytest.mark.parametrize("gated", [True, False])
+def test_who_has_few_short_calls_queued_is_taken_anew_with_more(monkeypatch: pytest.MonkeyPatch, gated: bool) -> None:
+    of = size(monkeypatch, estimates_ms={CANDIDATE: 100.0}, candidate=Rehearsal(1, 0.65) if gated else None)
+    assert of.calls == 1
+    assert of.kept_few(record(1, 0.012))
+    of.stream([CANDIDATE])
+    of._rounds.candidate.estimate_ms = of._rounds.candidate.at_most_ms  # type: ignore[misc]
+    assert of.calls == 3.0 / LEAST_MS and not of.gated(of._rounds.candidate)
+
+
+def test_nobody_is_taken_anew_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = size(monkeypatch, estimates_ms={CANDIDATE: 0.1}, candidate=Rehearsal(1, 0.65))
+    assert [of.kept_few(record(1, 0.012)) for _ in range(4)] == [True, True, False, False]
+
+
+@pytest.mark.parametrize(("calls", "call_ms"), [(FEW, 0.012), (1, 1.2), (12, 0.09)])
+def test_enough_calls_or_long_ones_are_not_few(monkeypatch: pytest.MonkeyPatch, calls: int, call_ms: float) -> None:
+    of = size(monkeypatch, estimates_ms={CANDIDATE: 0.1}, candidate=Rehearsal(calls, call_ms))
+    assert not of.kept_few(record(calls, call_ms))
+
+
+def test_few_by_the_references_doing_or_for_want_of_memory_stay_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = {REFERENCE: 1.6, CANDIDATE: 0.02}
+    of = size(monkeypatch, estimates_ms=both, reference=Rehearsal(1, 1.6), candidate=Rehearsal(250, 0.012))
+    assert of.calls == 1 and not of.kept_few(record(1, 0.012))
+    of = size(monkeypatch, estimates_ms={CANDIDATE: 0.1}, memory=2 << 20, candidate=Rehearsal(2, 0.3))
+    assert of.calls == 2 and not of.kept_few(record(2, 0.012))
