@@ -10,16 +10,11 @@ from enum import StrEnum
 # (docs/measurements.md), tens of µs on a host's clock. Many short windows average that better than few long ones.
 TARGET_MS = {"cuda": 3.0, "cpu": 10.0}
 
-# On a device as many calls of one launch as its queue surely holds, with what copies their answers. On the host more
-# calls do not make a better figure.
-MAX_CALLS = {"cuda": 800, "cpu": 100}
+# More calls do not make a better figure: what is left then differs from call to call, on a device by its launches.
+MAX_CALLS = {"cuda": 400, "cpu": 100}
 QUEUE = 960
 """Entries of the device's launch queue that calls may take: it holds 1015 launches between two words, and 1020 wait for
 the device (docs/measurements.md)."""
-UNCOUNTED = 400
-"""Calls of which nobody knows how many launches they are."""
-DRAWN_BY_SOURCE = 400
-"""Calls whose inputs the source makes: each set costs the device more than a short kernel does."""
 MIN_ROUNDS = 6
 MAX_SLOWEST_MS = 100.0
 
@@ -65,26 +60,21 @@ class Plan:
         return Stop.DEVICE_TIME if spent_s >= budget_s else None
 
 
-def calls_that_fit(
-    slowest_ms: float, *, bytes_per_call: int, memory: int, is_cuda: bool, window: float = 1.0, by_source: bool = False
-) -> int:
-    """At most so many calls a window: for the memory, and the patience with the slowest contender. Those of windows
-    that are to be shorter than usual are fewer, too, and those whose inputs are made `by_source`: what they cost the
-    device is by the call.
+def calls_that_fit(slowest_ms: float, *, bytes_per_call: int, memory: int, is_cuda: bool) -> int:
+    """At most so many calls a window: for the memory, and the patience with the slowest contender.
 
     `slowest_ms` is in part the contenders' own word: one that calls itself fast only changes how finely it is measured.
     """
-    most = int(min(window, 1.0) * MAX_CALLS["cuda"]) if is_cuda else MAX_CALLS["cpu"]
-    most = min(most, DRAWN_BY_SOURCE) if by_source else most
+    most = MAX_CALLS["cuda" if is_cuda else "cpu"]
     return max(min(most, int(MAX_SLOWEST_MS / max(slowest_ms, 1e-4)), memory // max(bytes_per_call, 1)), 1)
 
 
 def calls_that_queue(entries: float) -> int:
-    """At most so many calls wait behind the gate, each of so many entries of the queue.
+    """At most so many calls wait behind the gate, each of so many entries of the queue, and a mark behind each.
 
     By the runner's own word: where more are said to fit than do, a rehearsal finds it out.
     """
-    return max(int(QUEUE / max(entries, 1.0)), 1)
+    return max(int(QUEUE / (max(entries, 1.0) + 1)), 1)
 
 
 def calls_that_fill(fastest_ms: float, limit: int, *, is_cuda: bool, window: float = 1.0) -> int:

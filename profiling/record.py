@@ -81,11 +81,11 @@ class TimeRecord:
     card: dict[str, Any] | None = None
     stopped: Stop | None = None
     slowed: float = 1.0
-    _marked: list[tuple[float, int, list[float]]] = field(default_factory=list)
+    _marked: list[tuple[float, list[float]]] = field(default_factory=list)
 
-    def warm_up(self, window: Window, null: Clock, calls: int) -> None:
-        """A window of so many calls that gives the distribution alone; on a GPU its marks make it longer."""
-        self._note_marks(window, null, calls)
+    def warm_up(self, window: Window, null: Clock) -> None:
+        """A window that gives the distribution alone; on a GPU its marks make it longer than the others."""
+        self._note_marks(window, null)
 
     def add(self, window: Window, null: Clock) -> None:
         """A window and the null window beside it."""
@@ -93,7 +93,7 @@ class TimeRecord:
         self.null_ms.append(null.elapsed_ms)
         self.ready_ms.append(window.ready_ms)
         self.null_ready_ms.append(null.ready_ms)
-        self._note_marks(window, null, self.calls)
+        self._note_marks(window, null)
 
     def drop_last(self) -> None:
         """The last window is to be taken again."""
@@ -257,10 +257,10 @@ class TimeRecord:
             single = replace(single, time_ms=shortest)
         return believed(Measured(level, standard_error(windows)), single, DRIFT_MS, SINGLE_CALL)
 
-    def _note_marks(self, window: Window, null: Clock, calls: int) -> None:
+    def _note_marks(self, window: Window, null: Clock) -> None:
         """The runner's own times of its calls, beside the window's. One call has no shape."""
-        if window.call_ms and calls > 1:
-            self._marked.append((window.elapsed_ms - null.elapsed_ms, calls, window.call_ms))
+        if window.call_ms and self.calls > 1:
+            self._marked.append((window.elapsed_ms - null.elapsed_ms, window.call_ms))
 
     def _marks(self) -> tuple[list[Sample], list[Misfit]]:
         """Call times relative to their window's mean; and the windows whose call times do not fit the clock.
@@ -273,9 +273,9 @@ class TimeRecord:
             # What a window costs by itself differs by that much on the host, so that no clock knows better.
             slack_ms = max(slack_ms, max(self.null_ms) - min(self.null_ms))
         shapes, misfits = [], []
-        for net_ms, calls, call_ms in self._marked:
+        for net_ms, call_ms in self._marked:
             net, total = max(net_ms, 0.0), sum(call_ms)
-            whole = len(call_ms) == calls and total > 0 and min(call_ms) >= 0
+            whole = len(call_ms) == self.calls and total > 0 and min(call_ms) >= 0
             if whole and abs(total - net) <= EVENT_SLACK * net + slack_ms:
                 shape = np.asarray(call_ms) / np.mean(call_ms)
                 if abs(float(np.median(shape)) - 1) <= EVENT_SLACK and float(shape.min()) >= LEAST_SHARE:

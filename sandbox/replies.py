@@ -38,6 +38,8 @@ class State:
     parameters: frozenset[str]
 
 
+JOINED = 3
+"""Entries for a launch among streams that wait for each other: an event is recorded, and another waited for."""
 COPIED_TOGETHER, CHUNK, CHUNKS = 48, 1 << 16, 320
 """Of one launch that copies many tensors: so many of them at most, of so many elements as a chunk, so many of these
 (torch's ATen/native/cuda/MultiTensorApply.cuh)."""
@@ -66,7 +68,8 @@ class Probe:
         """Of the device's launch queue, about so many for a call and the copies of its answer; None: not known."""
         if self.launches is None:
             return None
-        return max(self.launches, 1) + (self._copies if self.returned else 0.0)
+        each = JOINED if self.several_streams else 1
+        return each * max(self.launches, 1) + (self._copies if self.returned else 0.0)
 
     @property
     def _copies(self) -> float:

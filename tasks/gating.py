@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from profiling.device import Device
-from profiling.plan import QUEUE, UNCOUNTED, calls_that_fill, calls_that_queue
+from profiling.plan import calls_that_fill, calls_that_queue
 from profiling.record import LEAST_LAUNCH_MS
 from profiling.window import GateClosed
 from tasks.contender import Contender
@@ -29,18 +29,10 @@ HELD_UP = (
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """So many calls fit behind the gate, and each took about so long there. `marked`: with a mark behind each."""
+    """So many calls fit behind the gate with a mark behind each, and each took about so long there."""
 
     calls: int
     call_ms: float
-    marked: bool = True
-
-    def with_marks(self, calls: int) -> int:
-        """Of no more calls than were rehearsed, how many can be queued with a mark behind each.
-
-        Where all fit without, half of them do with: a mark takes no more of the queue than a call.
-        """
-        return calls if self.marked else max(calls // 2, 1)
 
 
 def rehearse(
@@ -81,15 +73,9 @@ def _retreat(
 
 
 def _most(contender: Contender, call_ms: float, limit: int) -> int:
-    """Calls of such a time that can be queued: by the launches that are said to be in each, as far as these fit in.
-
-    With a mark behind each, but for those of one launch, of which there would be half as many.
-    """
+    """Calls of such a time that can be queued: by the launches that are said to be in each, as far as these fit in."""
     said = contender.probe.entries if contender.probe is not None else None
-    if said is None:
-        return min(limit, UNCOUNTED)
-    entries = min(said, 1 + call_ms / LEAST_LAUNCH_MS)
-    return min(limit, calls_that_queue(entries if _is_short(contender) else entries + 1))
+    return limit if said is None else min(limit, calls_that_queue(min(said, 1 + call_ms / LEAST_LAUNCH_MS)))
 
 
 def _enough(contender: Contender, call_ms: float, limit: int, window: float) -> int:
@@ -97,26 +83,15 @@ def _enough(contender: Contender, call_ms: float, limit: int, window: float) -> 
     return calls_that_fill(call_ms, _most(contender, call_ms, limit), is_cuda=True, window=window)
 
 
-def _is_short(contender: Contender) -> bool:
-    launches = contender.probe.launches if contender.probe is not None else None
-    return launches is not None and launches <= 1
-
-
-def _marks_fit(contender: Contender, calls: int) -> bool:
-    """Whether a mark behind each of so many calls is worth trying: of short calls it may be sure not to be."""
-    said = contender.probe.entries if contender.probe is not None else None
-    return said is None or not _is_short(contender) or calls * (said + 1) <= QUEUE
-
-
 def _try(contender: Contender, example: list[Any], calls: int, device: Device) -> Rehearsal | None:
     if contender.probe is None or contender.range is None:
         raise ValueError(f"the {contender.role} is not ready")
     slots = contender.slots(calls, example, device.name)
     slots.fill_alike(example)
-    within, marked = ARM_S + ARM_FACTOR * calls * contender.estimate_ms / 1e3, _marks_fit(contender, calls)
+    within = ARM_S + ARM_FACTOR * calls * contender.estimate_ms / 1e3
     try:
         with contender.answerable():
-            window = contender.range.window(slots, gated=True, marked=marked, arm_within=within)
+            window = contender.range.window(slots, gated=True, marked=True, arm_within=within)
     except GateClosed:
         return None
-    return Rehearsal(calls, max(window.elapsed_ms - OWN_MS, window.elapsed_ms / 2) / calls, marked)
+    return Rehearsal(calls, max(window.elapsed_ms - OWN_MS, window.elapsed_ms / 2) / calls)

@@ -119,17 +119,15 @@ class Timekeeper:
     def _take(self, size: WindowSize) -> bool:
         """All windows; False where a contender whose rehearsal could be queued could not be later."""
         slots = self.rounds.slots(size.calls)
-        marked = slots if size.marked_calls == size.calls else self.rounds.slots(size.marked_calls)
         records = {c.role: self._record(c, size.calls, gated=size.gated(c)) for c in self.contenders}
-        self._shooting.announce(marked)
-        for each in (marked, slots):
-            self._shooting.warm_null(each)
+        self._shooting.announce(slots)
+        self._shooting.warm_null(slots)
         self._readings.append(self.bench.card.sample(thorough=True))
         began = time.monotonic()
         self._repeated, self._kept = [], []
         try:
             with self._quiet():
-                slowest = self._windows(marked, slots, records)
+                slowest = self._windows(slots, records)
                 if self.rounds.right:
                     self._look_for_few_calls(records, size, began)
                     self._look_for_hold_up(records, began)
@@ -193,10 +191,10 @@ class Timekeeper:
             flags=[] if shift_ms is not None else [LAUNCHES_UNKNOWN],
         )
 
-    def _windows(self, marked: dict[str, Slots], slots: dict[str, Slots], records: dict[str, TimeRecord]) -> float:
+    def _windows(self, slots: dict[str, Slots], records: dict[str, TimeRecord]) -> float:
         """Those that give the times; the seconds that their slowest round took."""
         # The first round warms up, and its marked windows give the distribution; the others give the level.
-        self._round(marked, records, reverse=False, marked=True)
+        self._round(slots, records, reverse=False, marked=True)
         begun = time.monotonic()
         done, slowest, repeats = 0, 0.0, 0
         stop: Stop | None = None
@@ -236,10 +234,7 @@ class Timekeeper:
             record = records[contender.role]
             # Host clocks cost nothing between calls; events on the device do, so only the first windows have them.
             window = self._shooting.shoot(contender, slots, record, marked=marked or not record.is_cuda)
-            if marked:
-                record.warm_up(window, null[contender.role], slots[contender.role].calls)
-            else:
-                record.add(window, null[contender.role])
+            (record.warm_up if marked else record.add)(window, null[contender.role])
             windows[contender.role] = window
             self._readings.append(self.bench.card.sample())
             reason = reason or throttled(self._readings[-1])

@@ -46,12 +46,6 @@ class WindowSize:
         contenders = self._rounds.contenders
         return self._filling(min(map(self._call_ms, contenders)), self._limit(contenders))
 
-    @property
-    def marked_calls(self) -> int:
-        """Of the window that has a mark behind each call: the same, or fewer where the queue has no room for marks."""
-        found = [rehearsal for rehearsal in self._rehearsals.values() if rehearsal is not None]
-        return min([self.calls, *(rehearsal.with_marks(self.calls) for rehearsal in found)])
-
     def kept_few(self, record: TimeRecord) -> bool:
         """Whether windows held only a few short calls by the candidate's doing, be it as no more could be queued.
 
@@ -86,6 +80,4 @@ class WindowSize:
             bytes_per_call=self._rounds.bytes_per_call(),
             memory=self._rounds.memory(),
             is_cuda=self._device.is_cuda,
-            window=self._window,
-            by_source=self._rounds.inputs.contract is None,
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pytest
 
@@ -11,11 +10,13 @@ from profiling.plan import (
     BUDGET_S,
     MAX_CALLS,
     MIN_ROUNDS,
+    QUEUE,
     TARGET_MS,
     Plan,
     Stop,
     calls_that_fill,
     calls_that_fit,
+    calls_that_queue,
 )
 
 GIB = 1 << 30
@@ -38,13 +39,8 @@ def test_the_queue_the_memory_and_the_slowest_bound_a_window(
     assert calls_that_fit(slowest_ms, bytes_per_call=bytes_per_call, memory=memory, is_cuda=True) == calls
 
 
-@pytest.mark.parametrize(
-    ("window", "by_source", "calls"),
-    [(3.0, False, 800), (1.0, False, 800), (0.5, False, 400), (3.0, True, 400), (0.5, True, 400)],
-)
-def test_short_windows_and_dear_inputs_have_fewer_calls(window: float, by_source: bool, calls: int) -> None:
-    asked: dict[str, Any] = {"bytes_per_call": 1, "memory": GIB, "is_cuda": True}
-    assert calls_that_fit(0.001, **asked, window=window, by_source=by_source) == calls
+def test_as_many_calls_are_queued_as_there_is_room_for_with_their_marks() -> None:
+    assert [calls_that_queue(entries) for entries in (0.0, 1.0, 3.0, QUEUE, 10.0 * QUEUE)] == [480, 480, 240, 1, 1]
 
 
 def test_the_fastest_fills_its_window_within_the_limit() -> None:

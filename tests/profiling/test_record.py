@@ -22,7 +22,7 @@ def record(*elapsed_ms: float, marked: tuple[float, list[float]] | None = None, 
     made = TimeRecord(calls, is_cuda=True, gated=True)
     made.held_back.calls = calls
     if marked is not None:
-        made.warm_up(window(marked[0], marked[1]), Clock(0.160, 0.1), calls)
+        made.warm_up(window(marked[0], marked[1]), Clock(0.160, 0.1))
     for index, elapsed in enumerate(elapsed_ms):
         null_ms = NULL_MS[index % 3]
         made.add(window(elapsed - 0.160 + null_ms), Clock(null_ms, 0.1))

@@ -90,6 +90,10 @@ def test_a_call_takes_of_the_queue_what_it_launches_and_what_copies_its_answer(
     assert probe.entries == (None if entries is None else pytest.approx(entries))
 
 
+def test_streams_that_wait_for_each_other_take_more_of_the_queue() -> None:
+    assert Probe([], False, 0.01, launches=5, several_streams=True).entries == 15.0
+
+
 @pytest.mark.parametrize(
     ("outputs", "copies"),
     [

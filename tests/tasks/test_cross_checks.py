@@ -211,7 +211,7 @@ def test_windows_of_one_call_are_held_back_in_the_memory_that_they_have(
         return null_window(slots, gated=gated, held_back=held_back)
 
     monkeypatch.setattr(bench, "null_window", noted)
-    monkeypatch.setattr("tasks.timekeeper.calls_that_fill", lambda *_, **__: 1)
+    monkeypatch.setattr("tasks.window_size.calls_that_fill", lambda *_, **__: 1)
     assert judged(bench, SAME_MEMORY, SAME_MEMORY).outcome.status is Status.PASSED
     assert any(held_back for _, held_back in layouts)
     # The reference's, which stands for both, and the candidate's own.

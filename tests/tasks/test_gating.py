@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from profiling.device import Device
-from profiling.plan import MAX_CALLS, QUEUE, TARGET_MS, UNCOUNTED
+from profiling.plan import MAX_CALLS, QUEUE, TARGET_MS
 from profiling.window import GateClosed
 from tasks.contender import Contender
 from tasks.gating import OWN_MS, RETREAT, Rehearsal, rehearse
@@ -36,7 +36,7 @@ class Windows:
     ) -> Rehearsal | None:
         """With an estimate of the call's time and its entries in the queue, as a probe gives them."""
         held: Any = SimpleNamespace(
-            probe=SimpleNamespace(entries=entries, launches=launches),
+            probe=SimpleNamespace(entries=entries),
             range=self,
             estimate_ms=estimate_ms,
             slots=lambda calls, example, device: SimpleNamespace(calls=calls, fill_alike=lambda example: None),
@@ -81,14 +81,14 @@ def test_a_host_that_launches_slowly_needs_no_second_rehearsal() -> None:
 @pytest.mark.parametrize(("entries", "call_ms"), [(3.5, 0.006), (60.0, 0.1), (QUEUE + 1.0, 1.5)])
 def test_no_more_calls_are_tried_than_are_said_to_fit(entries: float, call_ms: float) -> None:
     windows = Windows(call_ms)
-    rehearsal = windows.rehearsed(call_ms, entries, launches=3)
+    rehearsal = windows.rehearsed(call_ms, entries)
     most = max(QUEUE / (entries + 1), 1)
     assert rehearsal is not None and most - 1 < rehearsal.calls <= most and max(windows.tried) <= most
 
 
-def test_of_calls_that_nobody_has_counted_fewer_are_tried() -> None:
+def test_of_calls_that_nobody_has_counted_as_many_are_tried_as_fill_a_window() -> None:
     rehearsal = Windows(0.001).rehearsed(0.001, None)
-    assert rehearsal is not None and rehearsal.calls == UNCOUNTED
+    assert rehearsal is not None and rehearsal.calls == LIMIT
 
 
 def test_more_launches_than_fit_into_its_time_are_not_believed() -> None:
@@ -99,23 +99,6 @@ def test_more_launches_than_fit_into_its_time_are_not_believed() -> None:
 def test_few_calls_are_queued_where_there_is_memory_for_no_more() -> None:
     rehearsal = Windows(0.012).rehearsed(0.012, limit=5)
     assert rehearsal is not None and rehearsal.calls == 5
-
-
-def test_half_of_what_fits_without_marks_fits_with_them() -> None:
-    assert Rehearsal(800, 0.004, marked=False).with_marks(800) == 400
-    assert Rehearsal(800, 0.004, marked=False).with_marks(1) == 1
-    assert Rehearsal(80, 0.04).with_marks(70) == 70
-
-
-@pytest.mark.parametrize(
-    ("entries", "launches", "call_ms", "marked", "most"),
-    [(1.02, 1, 0.001, False, LIMIT), (3.0, 3, 0.004, True, QUEUE / 4), (None, None, 0.001, True, UNCOUNTED)],
-)
-def test_only_calls_of_one_launch_are_rehearsed_without_marks(
-    entries: float | None, launches: int | None, call_ms: float, marked: bool, most: float
-) -> None:
-    rehearsal = Windows(call_ms).rehearsed(call_ms, entries, launches=launches)
-    assert rehearsal is not None and rehearsal.marked is marked and most - 1 < rehearsal.calls <= most
 
 
 def test_where_more_cannot_be_queued_as_many_as_can_are_looked_for() -> None:
