@@ -34,8 +34,8 @@ INTERPRETED = (
     "run by Triton's interpreter on the CPU, and never compiled: the time says nothing about the speed on a GPU"
 )
 FEW_CALLS = (
-    "its windows hold {calls} of its calls, as it keeps them few and the timeout was near: what a window is off by "
-    "unseen is a large part of its time"
+    "its windows hold {calls} of its calls, as it keeps them few, and taking them anew did not help or the timeout was "
+    "near: what a window is off by unseen is a large part of its time"
 )
 LAUNCHES_UNKNOWN = (
     "what a launch costs in this process could not be measured: nothing is taken off, and a call may be off by 0.2 µs"
@@ -147,12 +147,12 @@ class Timekeeper:
         Launched on the clock, as it does not matter then how many can be queued.
         """
         own = self.rounds.candidate.role
-        if size.kept_few(records[own]):
-            if not self._time_for_as_long(began):
-                records[own].flags.append(FEW_CALLS.format(calls=size.calls))
-                return
+        if not size.kept_few(records[own]):
+            return
+        if self._time_for_as_long(began) and size.enlarge(records[own]):
             self._shooting.streamed.add(own)
             raise GateClosed
+        records[own].flags.append(FEW_CALLS.format(calls=records[own].calls))
 
     def _time_for_as_long(self, began: float) -> bool:
         """Whether as long again as since then is left of the job's time."""

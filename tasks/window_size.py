@@ -47,18 +47,20 @@ class WindowSize:
         return self._filling(min(map(self._call_ms, contenders)), self._limit(contenders))
 
     def kept_few(self, record: TimeRecord) -> bool:
-        """Whether windows held only a few short calls by the candidate's doing, be it as no more could be queued.
-
-        What they took is noted: windows that are taken anew hold more.
-        """
-        own, call_ms = self._rounds.candidate, max(record.after_gun_ms, LEAST_MS)
+        """Whether windows held only a few short calls by the candidate's doing, be it as no more could be queued."""
+        call_ms = _told_ms(record)
         if not self._device.is_cuda or record.calls >= FEW or record.calls * call_ms >= FEW_MS:
             return False
-        others = [contender for contender in self._rounds.contenders if contender is not own]
-        if self._enlarged == MOST_TIMES or self._filling(call_ms, self._limit(others)) <= record.calls:
+        others = [contender for contender in self._rounds.contenders if contender is not self._rounds.candidate]
+        return self._filling(call_ms, self._limit(others)) > record.calls
+
+    def enlarge(self, record: TimeRecord) -> bool:
+        """Has windows that are taken anew hold more calls, by what these took; False where that has not helped."""
+        if self._enlarged == MOST_TIMES:
             return False
         self._enlarged += 1
-        own.at_most_ms = min(own.at_most_ms, call_ms)
+        own = self._rounds.candidate
+        own.at_most_ms = min(own.at_most_ms, _told_ms(record))
         return True
 
     def _call_ms(self, contender: Contender) -> float:
@@ -81,3 +83,8 @@ class WindowSize:
             memory=self._rounds.memory(),
             is_cuda=self._device.is_cuda,
         )
+
+
+def _told_ms(record: TimeRecord) -> float:
+    """What a call takes by those windows."""
+    return max(record.after_gun_ms, LEAST_MS)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import nullcontext
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -9,10 +12,12 @@ import pytest
 
 from domain.result import CANDIDATE, REFERENCE
 from profiling.record import TimeRecord
+from profiling.window import GateClosed
 from tasks import window_size
 from tasks.gating import Rehearsal
 from tasks.rounds import Rounds
-from tasks.window_size import FEW, LEAST_MS, WindowSize
+from tasks.timekeeper import RESERVE_S, Timekeeper
+from tasks.window_size import FEW, LEAST_MS, MOST_TIMES, WindowSize
 
 GIB = 1 << 30
 
@@ -57,7 +62,7 @@ def test_what_a_rehearsal_took_counts_and_no_estimate(monkeypatch: pytest.Monkey
 def test_who_has_few_short_calls_queued_is_taken_anew_with_more(monkeypatch: pytest.MonkeyPatch, gated: bool) -> None:
     of = size(monkeypatch, estimates_ms={CANDIDATE: 100.0}, candidate=Rehearsal(1, 0.65) if gated else None)
     assert of.calls == 1
-    assert of.kept_few(record(1, 0.012))
+    assert of.kept_few(record(1, 0.012)) and of.enlarge(record(1, 0.012))
     of.stream([CANDIDATE])
     of._rounds.candidate.estimate_ms = of._rounds.candidate.at_most_ms  # type: ignore[misc]
     assert of.calls == 3.0 / LEAST_MS and not of.gated(of._rounds.candidate)
@@ -65,7 +70,8 @@ def test_who_has_few_short_calls_queued_is_taken_anew_with_more(monkeypatch: pyt
 
 def test_nobody_is_taken_anew_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
     of = size(monkeypatch, estimates_ms={CANDIDATE: 0.1}, candidate=Rehearsal(1, 0.65))
-    assert [of.kept_few(record(1, 0.012)) for _ in range(4)] == [True, True, False, False]
+    assert [of.enlarge(record(1, 0.012)) for _ in range(4)] == [True, True, False, False]
+    assert of.kept_few(record(1, 0.012))  # Which is told then.
 
 
 @pytest.mark.parametrize(("calls", "call_ms"), [(FEW, 0.012), (1, 1.2), (12, 0.09)])
@@ -80,3 +86,23 @@ def test_few_by_the_references_doing_or_for_want_of_memory_stay_few(monkeypatch:
     assert of.calls == 1 and not of.kept_few(record(1, 0.012))
     of = size(monkeypatch, estimates_ms={CANDIDATE: 0.1}, memory=2 << 20, candidate=Rehearsal(2, 0.3))
     assert of.calls == 2 and not of.kept_few(record(2, 0.012))
+
+
+@pytest.mark.parametrize("left_s", [100.0, 0.0])
+@pytest.mark.parametrize("times_before", [0, MOST_TIMES])
+def test_windows_of_few_calls_are_taken_anew_or_it_is_told(
+    monkeypatch: pytest.MonkeyPatch, left_s: float, times_before: int
+) -> None:
+    of = size(monkeypatch, estimates_ms={CANDIDATE: 0.1}, candidate=Rehearsal(1, 0.65))
+    records = {CANDIDATE: record(1, 0.012)}
+    for _ in range(times_before):
+        of.enlarge(records[CANDIDATE])
+    now = time.monotonic()
+    rounds = SimpleNamespace(candidate=of._rounds.candidate, deadline=now + RESERVE_S + left_s)
+    keeper: Any = SimpleNamespace(rounds=rounds, _shooting=SimpleNamespace(streamed=set()))
+    keeper._time_for_as_long = partial(Timekeeper._time_for_as_long, keeper)
+    anew = left_s > 0 and not times_before
+    with pytest.raises(GateClosed) if anew else nullcontext():
+        Timekeeper._look_for_few_calls(keeper, records, of, now)
+    assert keeper._shooting.streamed == ({CANDIDATE} if anew else set())
+    assert ["its windows hold 1 of its calls" in flag for flag in records[CANDIDATE].flags] == [True] * (not anew)
