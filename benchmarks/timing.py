@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.timing_cases import CASES, Case, spin
+from domain.budget import Budget
 from domain.request import Request
 from domain.result import Report, Status, Timing
 from tasks.pipeline import run
@@ -23,6 +25,15 @@ SLOWER = 1.02
 TWIN_JOBS = 3
 SPINS = (400, 5_000, 20_000)
 """Steps of about 6, 45 and 170 µs on an H200."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How many jobs of which budget, and of how many steps where others than the usual kernels are wanted."""
+
+    jobs: int
+    budget: str
+    steps: tuple[int, ...] = ()
 
 
 def judged(bench: Workbench, kernel: dict[str, Any], reference: dict[str, Any] | None = None, **asked: Any) -> Report:
@@ -104,18 +115,27 @@ def agreement(bench: Workbench, console: Console) -> None:
     rows.end()
 
 
-def repeatability(bench: Workbench, console: Console, jobs: int, precision: float) -> None:
-    """The same kernel in separate jobs, each in a process of its own."""
-    rows = Rows(console, "Repeatability", "kernel", "jobs", "median µs", "(p95 - p5) / median", "device s")
-    kernels = {case.name: case.source() for case in CASES if case.name in ("multiply 1 k", "product 2048² bf16")}
-    kernels |= {f"spin {steps}": spin(steps) for steps in SPINS}
+def repeatability(bench: Workbench, console: Console, asked: Asked, precision: float) -> None:
+    """The same kernel in separate jobs, each in processes of its own."""
+    columns = ("kernel", "jobs", "median µs", "(p95 - p5) / median", "sd", "sure to", "device s")
+    rows = Rows(console, f"Repeatability, {asked.budget}", *columns)
+    kernels = {f"spin {steps}": spin(steps) for steps in asked.steps or SPINS}
+    if not asked.steps:
+        kernels |= {case.name: case.source() for case in CASES if case.name in ("multiply 1 k", "product 2048² bf16")}
     for name, kernel in kernels.items():
-        reports = [judged(bench, kernel, precision=precision) for _ in range(jobs)]
-        times = sorted(report.outcome.timing.trusted_ms for report in reports if report.outcome.timing)
-        low, high = times[int(0.05 * (jobs - 1))], times[round(0.95 * (jobs - 1))]
+        reports = [judged(bench, kernel, precision=precision, budget=asked.budget) for _ in range(asked.jobs)]
+        found = [report.outcome.timing for report in reports if report.outcome.timing]
+        times = sorted(timing.trusted_ms for timing in found)
+        low, high = times[int(0.05 * (len(times) - 1))], times[round(0.95 * (len(times) - 1))]
         middle = statistics.median(times)
-        spent = statistics.median(report.environment["device_seconds"] for report in reports)
-        rows.add(name, str(jobs), f"{middle * 1e3:.3f}", f"{(high - low) / middle:.2%}", f"{spent:.2f}")
+        rows.add(
+            name,
+            str(asked.jobs),
+            f"{middle * 1e3:.3f}",
+            *(f"{part:.2%}" for part in ((high - low) / middle, statistics.stdev(times) / middle)),
+            f"{statistics.median(timing.precision or 0.0 for timing in found):.2%}",
+            f"{statistics.median(report.environment['device_seconds'] for report in reports):.2f}",
+        )
     rows.end()
 
 
@@ -130,18 +150,18 @@ def slower_twin(bench: Workbench, steps: int) -> int:
     return steps + round((SLOWER - 1) * once * steps / (twice - once))
 
 
-def comparisons(bench: Workbench, console: Console, jobs: int) -> None:
+def comparisons(bench: Workbench, console: Console, asked: Asked) -> None:
     """A kernel with itself, and with a twin that takes 2 % longer."""
     columns = ("kernel", "against", "slower", "faster", "not told apart", "ratio", "its sd", "device s", "at most")
-    rows = Rows(console, "A/A and A/B", *columns)
+    rows = Rows(console, f"A/A and A/B, {asked.budget}", *columns)
     product = next(case for case in CASES if case.name == "product 2048² bf16").source()
-    pairs = [("product 2048² bf16", "itself", product, product)]
-    for steps in SPINS:
+    pairs = [] if asked.steps else [("product 2048² bf16", "itself", product, product)]
+    for steps in asked.steps or SPINS:
         pairs.append((f"spin {steps}", "itself", spin(steps), spin(steps)))
         twin = slower_twin(bench, steps)
         pairs.append((f"spin {steps}", f"spin {twin}", spin(steps), spin(twin)))
     for name, against, reference, candidate in pairs:
-        reports = [judged(bench, candidate, reference) for _ in range(jobs)]
+        reports = [judged(bench, candidate, reference, budget=asked.budget) for _ in range(asked.jobs)]
         found = [report.speedup for report in reports if report.speedup is not None]
         verdicts = [speedup.verdict for speedup in found]
         spent = [report.environment["device_seconds"] for report in reports]
@@ -190,7 +210,10 @@ def main() -> None:
     parser.add_argument("tables", nargs="*", default=["agreement", "repeatability", "comparisons"])
     parser.add_argument("--jobs", type=int, default=30, help="jobs of each repetition")
     parser.add_argument("--precision", type=float, default=0.003, help="asked for where a time is to repeat")
+    parser.add_argument("--budget", default=Budget.DEFAULT.value, choices=[one.value for one in Budget])
+    parser.add_argument("--steps", type=int, nargs="*", help=f"spinning kernels alone, of so many steps ({SPINS})")
     options = parser.parse_args()
+    asked = Asked(options.jobs, options.budget, tuple(options.steps or ()))
     console = Console(width=120)
     bench = Workbench()
     try:
@@ -199,9 +222,9 @@ def main() -> None:
         if "agreement" in options.tables:
             agreement(bench, console)
         if "repeatability" in options.tables:
-            repeatability(bench, console, options.jobs, options.precision)
+            repeatability(bench, console, asked, options.precision)
         if "comparisons" in options.tables:
-            comparisons(bench, console, options.jobs)
+            comparisons(bench, console, asked)
         if "counted" in options.tables:
             counted(bench, console, options.jobs)
     finally:

@@ -69,6 +69,11 @@ class Request:
         return candidate if self.reference is None else {REFERENCE: self.reference, **candidate}
 
     @property
+    def processes(self) -> int:
+        """How many processes each kernel is judged in, one after the other; a replay is for finding bugs: in one."""
+        return max(self.budget.effort.contexts // len(self.kernels), 1) if self.replay_seed is None else 1
+
+    @property
     def build_seconds(self) -> int:
         """What building may take."""
         return self.timeout if self.build_timeout is None else self.build_timeout

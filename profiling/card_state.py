@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from profiling.card import CardProcess, CardSample, CardUnavailable
 
@@ -81,6 +82,31 @@ def card_state(readings: Sequence[Reading], own: Collection[int] = ()) -> CardSt
         new_ecc_errors=_difference(first.ecc_uncorrected, last.ecc_uncorrected),
         other_processes=_others(samples, own),
     )
+
+
+def joined(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The state over several stretches of windows, of which there is one at least, each as `dataclasses.asdict`."""
+    known = [state for state in states if state["unavailable"] is None]
+    if not known:
+        return states[0]
+    found = dict(known[-1])
+    for name in ("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_w", "memory_used_bytes"):
+        spans = [state[name] for state in known if state[name] is not None]
+        lows, highs = ([span[end] for span in spans] for end in ("low", "high"))
+        found[name] = {"low": min(lows), "high": max(highs)} if spans else None
+    lowered = [reason for state in known for reason in state["lowered_ms"]]
+    errors = [state["new_ecc_errors"] for state in known]
+    others = [state["other_processes"] for state in known]
+    seen = {process["pid"]: process for found_there in others if found_there is not None for process in found_there}
+    return found | {
+        "samples": sum(state["samples"] for state in known),
+        "reasons": sorted({reason for state in known for reason in state["reasons"]}),
+        "lowered_ms": {
+            reason: sum(state["lowered_ms"].get(reason, 0.0) for state in known) for reason in dict.fromkeys(lowered)
+        },
+        "new_ecc_errors": None if None in errors else sum(errors),
+        "other_processes": None if None in others else list(seen.values()),
+    }
 
 
 def throttled(after: Reading, before: Reading | None = None) -> str | None:

@@ -24,7 +24,8 @@ from profiling.longer_windows import (
     middle,
 )
 from profiling.plan import Stop
-from profiling.statistics import Sample, half_width, resolved, runtime_stats, standard_error, undisturbed
+from profiling.process_effect import process_apart_ms
+from profiling.statistics import DEVIATIONS, Sample, half_width, resolved, runtime_stats, standard_error, undisturbed
 from profiling.window import Clock, Window
 
 # How far a runner's own times may be from the referee's window before they are not believed even as a distribution.
@@ -157,8 +158,16 @@ class TimeRecord:
         return min(max(self.launches, 1), fitting) if self.launches is not None else fitting
 
     @property
+    def _apart(self) -> float:
+        """What its time may differ by in another process, as a standard deviation relative to it; on a host unknown."""
+        net_ms = float(self.net_ms[undisturbed(self.net_ms)].mean())
+        if not self.is_cuda or net_ms <= 0:
+            return 0.0
+        return process_apart_ms(self.calls, self.launches_at_most, abs(self.launch_shift_ms)) / net_ms
+
+    @property
     def half_width(self) -> float:
-        """How narrow the 95 % interval of the time is so far, relative to it."""
+        """How narrow the 95 % interval of the time in this process is so far, relative to it."""
         net = self.net_ms
         return half_width(net[undisturbed(net)])
 
@@ -204,7 +213,7 @@ class TimeRecord:
         # A distribution that reaches below zero would be one of noise.
         alone = windows if not bounded and windows.min() > 0 else np.full(1, level)
         source = "events" if shape is not None else "windows" if len(alone) > 1 else "none"
-        narrow = half_width(windows)
+        narrow = math.hypot(half_width(windows), DEVIATIONS * self._apart)
         return Timing(
             method=METHODS[self.is_cuda, self.gated],
             stats=runtime_stats(alone if shape is None else level * shape),

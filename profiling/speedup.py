@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 from domain.result import Speedup
+from profiling.process_effect import process_apart_ms
 from profiling.record import TimeRecord
 from profiling.statistics import ratio_half_width, speedup, undisturbed
 
-# What one kernel's time differs by between two processes, as a standard deviation: each context launches a kernel
-# sooner or later, and of each launch this much is left between contexts of one kind (tasks.standbys); its windows begin
-# sooner or later (docs/measurements.md). Windows in one pair of processes do not average it out.
-LAUNCH_MS = 25e-6
-WINDOW_MS = 5e-3
 PLACES_ALIKE = 3.0
 """Where calls of several launches keep data for each other is drawn anew for every window, but part of it stays where
 it was: ratios of such kernels with themselves vary that much more than their windows say (docs/measurements.md)."""
@@ -34,12 +28,10 @@ def paired_speedup(reference: TimeRecord, candidate: TimeRecord) -> Speedup | No
 
 
 def _apart_ms(record: TimeRecord, unlike_ms: float) -> float:
-    """What its windows may differ by in another process. Of several launches a call, one has been put right."""
+    """What its windows may differ by in another process."""
     if not record.is_cuda:
         return 0.0
-    launches = record.launches_at_most
-    known, unknown = unlike_ms * (launches - 1), LAUNCH_MS * launches
-    return math.hypot(record.calls * known, record.calls * unknown, WINDOW_MS) * record.correction
+    return process_apart_ms(record.calls, record.launches_at_most, unlike_ms) * record.correction
 
 
 def pairs_half_width(reference: TimeRecord, candidate: TimeRecord) -> float:

@@ -32,9 +32,10 @@ from tasks.listings import look_at_code
 from tasks.memory_blame import blame_for_memory
 from tasks.other_distributions import OtherDistributions, untried
 from tasks.preparation import Preparation
+from tasks.processes import judged_in_processes
 from tasks.rounds import Rounds
 from tasks.sanitizing import look_for_errors
-from tasks.streams import BeginAnew, Queues, Streams, apart, judged
+from tasks.streams import BeginAnew, Queues, Streams, apart
 from tasks.timekeeper import Timekeeper
 from tasks.trial_inputs import TrialInputs
 from tasks.varied_inputs import VariedInputs
@@ -57,15 +58,15 @@ def run(
 
     `so_far` is told whether the candidate of a comparison is right, before any call is timed and again after all.
     """
-    return judged(partial(_run, request, bench, progress, cancelled, so_far), request.kernels.values())
+    return judged_in_processes(partial(_run, bench, progress, cancelled, so_far), request)
 
 
 def _run(
-    request: Request,
     bench: Workbench,
     progress: Callable[[Stage], None],
     cancelled: Callable[[], bool],
     so_far: Callable[[bool], None],
+    request: Request,
     queues: Queues,
 ) -> Report:
     with ExitStack() as stack:

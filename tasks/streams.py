@@ -64,12 +64,18 @@ class BeginAnew(Exception):
         return BeginAnew(replace(self.queues, held_s=held_s + self.queues.held_s))
 
 
-def judged(run: Callable[[Queues], Report], kernels: Iterable[Kernel]) -> Report:
-    """What `run` gives in the end. Each time that it begins anew it knows more, until it is settled."""
-    queues = Queues(ALL) if any(map(_makes_streams, kernels)) else Queues()
+def chosen(kernels: Iterable[Kernel]) -> Queues:
+    """What a job of those kernels begins with."""
+    return Queues(ALL) if any(map(_makes_streams, kernels)) else Queues()
+
+
+def judged(run: Callable[[Queues], Report], queues: Queues) -> tuple[Report, Queues]:
+    """What `run` gives in the end, and with which queues. Each time that it begins anew it knows more, until it is
+    settled.
+    """
     while True:
         try:
-            return run(queues)
+            return run(queues), queues
         except BeginAnew as anew:
             queues = anew.queues
 

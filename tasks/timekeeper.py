@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from domain.result import Speedup
 from profiling import flags
 from profiling.card_state import Reading, card_state, processes, throttled
 from profiling.ceilings import UNKNOWN
-from profiling.plan import Plan, Stop
+from profiling.plan import MIN_ROUNDS, Plan, Stop
 from profiling.record import TimeRecord
 from profiling.roofline import RATES_UNKNOWN, impossible
 from profiling.slots import Slots
@@ -52,8 +53,14 @@ class Timekeeper:
         self.contenders = rounds.contenders
         self.bench = rounds.bench
         asked, effort = rounds.request, rounds.request.budget.effort
+        # Of several processes the mean is the time: each has its share of the windows, and is as unsure as that allows.
+        shares = asked.processes
         self.plan = Plan(
-            asked.num_trials, asked.precision, self.bench.device.is_cuda, effort.min_rounds, effort.device_time
+            math.ceil(asked.num_trials / shares),
+            asked.precision * math.sqrt(shares),
+            self.bench.device.is_cuda,
+            max(math.ceil(effort.min_rounds / shares), min(effort.min_rounds, MIN_ROUNDS)),
+            effort.device_time / shares,
         )
         alone = len(self.contenders) == 1 and self.bench.device.is_cuda
         self._window = effort.lone_window if alone else effort.window

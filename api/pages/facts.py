@@ -22,6 +22,9 @@ def measuring(timing: Result) -> Facts:
         ("Cache", str(timing.get("cache") or words.NONE)),
         ("Stopped by", words.name(timing.get("stopped_by") or words.NONE)),
     ]
+    if each := timing.get("process_ms"):
+        span = f"{words.duration(min(each))} to {words.duration(max(each))}"
+        told.append(("Processes", f"{words.count(len(each))}: {span}"))
     if timing.get("single_call_ms") is not None:
         told.append(("A call by itself", words.duration(timing["single_call_ms"])))
     if timing.get("launches") is not None:

@@ -57,7 +57,10 @@ class JudgingSchema(WireSchema):
     budget = Text(
         load_default=Budget.DEFAULT.value,
         validate=one_of(Budget),
-        metadata={"description": "How much of the device to spend. `quick` leaves checks out, which the result names."},
+        metadata={
+            "description": "How much of the device to spend. `quick` leaves checks out, which the result names; "
+            "`precise` judges in several processes and takes their mean."
+        },
     )
     priority = WholeNumber(
         0,

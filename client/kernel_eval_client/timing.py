@@ -50,6 +50,7 @@ class Timing:
     card: Mapping[str, Any] | None = None
     window_ms: Sequence[float] = ()
     left_out: Sequence[int] = ()
+    process_ms: Sequence[float] = ()
 
     @property
     def bounded(self) -> bool:

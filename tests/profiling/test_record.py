@@ -36,7 +36,7 @@ def test_events_that_fit_give_the_distribution_and_the_window_the_level() -> Non
     assert timing.stats.max / timing.stats.min == pytest.approx(5.5 / 4.0)
     assert (timing.distribution, timing.flags, timing.windows, timing.calls) == ("events", [], 3, 6)
     assert timing.resolution_us == pytest.approx(2.0)
-    assert timing.precision == pytest.approx(0, abs=1e-9)
+    assert timing.precision == pytest.approx(0.00098, rel=0.01)  # What processes differ by alone.
 
 
 @pytest.mark.parametrize("lie", [[0.001, 0.001], [100.0, 100.0], [5.0], [math.nan, 5.0], [-1.0, 11.0], [0.0, 0.0]])
@@ -181,7 +181,7 @@ def test_drift_of_the_overhead_is_taken_off_window_by_window() -> None:
     for step in range(10):
         made.add(window(10.16 + 0.05 * step), Clock(0.16 + 0.05 * step, 0.1))
     timing = made.timing("cold")
-    assert timing.trusted_ms == pytest.approx(5.0) and timing.precision == pytest.approx(0, abs=1e-9)
+    assert timing.trusted_ms == pytest.approx(5.0) and timing.precision == pytest.approx(0.00098, rel=0.01)
 
 
 def test_more_pairs_make_the_interval_narrower() -> None:

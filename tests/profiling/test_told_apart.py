@@ -10,8 +10,9 @@ import pytest
 
 from domain.budget import Budget
 from profiling.plan import Plan
+from profiling.process_effect import LAUNCH_MS, WINDOW_MS
 from profiling.record import TimeRecord
-from profiling.speedup import LAUNCH_MS, WINDOW_MS, paired_speedup, pairs_half_width
+from profiling.speedup import paired_speedup, pairs_half_width
 
 EFFORT = Budget.DEFAULT.effort
 JOBS = 400

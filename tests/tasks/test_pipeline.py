@@ -75,6 +75,16 @@ def test_stages_come_in_order_and_the_folder_is_gone_afterwards(bench: Workbench
     assert not [path for path in bench.folder.iterdir() if path.name.startswith("job-")]
 
 
+def test_precise_judges_in_several_processes(bench: Workbench) -> None:
+    stages: list[Stage] = []
+    wire = {"kernel": kernel(SOFTMAX), "reference": kernel(SOFTMAX), "num_trials": 5, "timeout": 60, "precision": 0.5}
+    report = run(Request.from_wire(wire | {"budget": "precise"}), bench, stages.append, lambda: False)
+    assert report.outcome.status is Status.PASSED and report.outcome.timing is not None
+    assert stages.count(Stage.LOAD) == len(report.outcome.timing.process_ms) == 4
+    comparison = report.outcome.comparison
+    assert comparison is not None and comparison.calls > 4 * 20  # Each has its own sets before the timing.
+
+
 def compared(bench: Workbench, candidate: dict[str, Any], **more: Any) -> tuple[Report, list[bool]]:
     told: list[bool] = []
     wire = {"kernel": candidate, "reference": kernel(SOFTMAX), "num_trials": 20, "timeout": 30}

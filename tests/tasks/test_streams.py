@@ -8,7 +8,7 @@ import pytest
 from domain.kernel import Kernel, KernelType
 from domain.result import CANDIDATE, REFERENCE
 from tasks.contender import Contender
-from tasks.streams import ALL, GAIN, BeginAnew, Queues, Streams, apart, in_one_queue, judged
+from tasks.streams import ALL, GAIN, BeginAnew, Queues, Streams, apart, chosen, in_one_queue, judged
 
 SECONDS = 60.0
 
@@ -33,9 +33,7 @@ def kernel(source: str) -> Kernel:
     ],
 )
 def test_sources_that_make_streams_or_graphs_begin_apart(source: str, named: bool) -> None:
-    asked: list[Queues] = []
-    judged(lambda queues: cast(Any, asked.append(queues)), [kernel("return x"), kernel(source)])
-    assert asked == [Queues(ALL if named else frozenset())]
+    assert chosen([kernel("return x"), kernel(source)]) == Queues(ALL if named else frozenset())
 
 
 def contender(role: str = CANDIDATE, *, several: bool = False, one_queue: bool = True, build_s: float = 0) -> Contender:
@@ -122,7 +120,7 @@ def test_a_job_begins_anew_until_it_is_settled() -> None:
             raise BeginAnew(after.pop(0))
         return "report"
 
-    assert judged(run, [kernel("return x")]) == "report"
+    assert judged(run, Queues()) == ("report", asked[-1])
     assert len(asked) == 4 and asked[0] == Queues() and asked[-1].settled
 
 

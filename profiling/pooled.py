@@ -1,0 +1,117 @@
+"""One time, and one speed-up, out of what the same kernels took in several processes (docs/adr/0038).
+
+The processes are the sample: what a kernel differs by from one to the next no number of windows in one averages out.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from domain.result import RuntimeStats, Speedup, Timing
+from profiling.card_state import joined
+from profiling.plan import Stop
+from profiling.record import SHOWN_DIGITS, SHOWN_WINDOWS
+from profiling.statistics import Sample, standard_error, student_t
+
+DISTRIBUTIONS = ("none", "windows", "events")
+"""Where a distribution comes from, what says the least first."""
+FIGURES = re.compile(r"-?[\d.]+(e[-+]?\d+)?\s?(ns|µs|ms|s|%)?")
+IN_SO_MANY = "in {} of {} processes"
+
+
+def pooled_timing(each: Sequence[Timing]) -> Timing:
+    """The mean of what the kernel took in each process, in ms; `precision` by what these differ by.
+
+    An upper bound in one of them makes it one, with the flag that says so and without an interval. `stats` are of all
+    calls: their percentiles and medians are the means of each process's.
+    """
+    first = each[0]
+    if len(each) == 1:
+        return first
+    times = np.array([one.trusted_ms for one in each])
+    known = all(one.precision is not None for one in each)
+    singles = [one.single_call_ms for one in each if one.single_call_ms is not None]
+    launches = {one.launches for one in each}
+    windows = [ms for one in each for ms in one.window_ms]
+    starts = np.cumsum([0, *(len(one.window_ms) for one in each)])
+    left_out = {int(start) + place for start, one in zip(starts, each, strict=False) for place in one.left_out}
+    shown = np.unique(np.linspace(0, len(windows) - 1, min(len(windows), SHOWN_WINDOWS)).round().astype(int))
+    return replace(
+        first,
+        method=" and ".join(dict.fromkeys(one.method for one in each)),
+        stats=_pooled_stats([one.stats for one in each]),
+        trusted_ms=float(times.mean()),
+        windows=sum(one.windows for one in each),
+        calls=sum(one.calls for one in each),
+        resolution_us=max(one.resolution_us for one in each),
+        distribution=min((one.distribution for one in each), key=DISTRIBUTIONS.index),
+        flags=pooled_flags([one.flags for one in each]),
+        single_call_ms=float(np.mean(singles)) if singles else None,
+        launch_shift_us=float(np.mean([one.launch_shift_us for one in each])),
+        launches=first.launches if len(launches) == 1 else None,
+        precision=_margin(times) / float(times.mean()) if known else None,
+        stopped_by=next((one.stopped_by for one in each if one.stopped_by == Stop.TIMEOUT), first.stopped_by),
+        card=_card([one.card for one in each if one.card is not None]),
+        window_ms=[windows[place] for place in shown],
+        left_out=[number for number, place in enumerate(shown) if place in left_out],
+        process_ms=[float(f"{time:.{SHOWN_DIGITS}g}") for time in times],
+    )
+
+
+def pooled_flags(each: Sequence[Sequence[str]]) -> list[str]:
+    """What was said in any process, once where it was said in others with other figures, and in how many."""
+    first: dict[str, str] = {}
+    said: Counter[str] = Counter()
+    for flags in each:
+        forms = {FIGURES.sub("", flag): flag for flag in flags}
+        said.update(forms.keys())
+        first = forms | first
+    return [f"{flag} ({IN_SO_MANY.format(said[form], len(each))})" for form, flag in first.items()]
+
+
+def pooled_speedup(each: Sequence[Speedup | None]) -> Speedup | None:
+    """The mean of the ratios' logarithms in pairs of processes, with a 95 % interval by what these differ by.
+
+    Where one is a bound alone, that one; None where one is none.
+    """
+    found = [one for one in each if one is not None]
+    if len(found) < len(each):
+        return None
+    bounds = [one for one in found if one.low <= 0 or math.isinf(one.high)]
+    if len(found) == 1 or bounds:
+        return [*bounds, *found][0]
+    logarithms = np.log([one.ratio for one in found])
+    middle, margin = float(logarithms.mean()), _margin(logarithms)
+    low, high = math.exp(middle - margin), math.exp(middle + margin)
+    verdict = "faster" if low > 1.0 else "slower" if high < 1.0 else "not_distinguishable"
+    return Speedup(math.exp(middle), low, high, verdict)
+
+
+def _margin(sample: Sample) -> float:
+    """How far a 95 % interval of the mean goes each way."""
+    return student_t(sample.size - 1) * standard_error(sample)
+
+
+def _pooled_stats(each: Sequence[RuntimeStats]) -> RuntimeStats:
+    means = np.array([one.mean for one in each])
+    within = float(np.mean([one.std**2 for one in each]))
+    return RuntimeStats(
+        mean=float(means.mean()),
+        std=math.sqrt(within + float(means.var())),
+        min=min(one.min for one in each),
+        max=max(one.max for one in each),
+        median=float(np.mean([one.median for one in each])),
+        percentile_95=float(np.mean([one.percentile_95 for one in each])),
+        percentile_99=float(np.mean([one.percentile_99 for one in each])),
+    )
+
+
+def _card(states: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    return joined(states) if states else None

@@ -1,0 +1,125 @@
+"""One time out of several processes'."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from domain.result import RuntimeStats, Speedup, Timing
+from profiling.card_state import CardState, Span
+from profiling.pooled import pooled_flags, pooled_speedup, pooled_timing
+from profiling.record import SHOWN_WINDOWS
+from profiling.statistics import student_t
+
+JOBS = 2000
+AT_MOST = 0.06
+"""5 % and two standard errors of so many jobs."""
+
+
+def timing(ms: float, **more: Any) -> Timing:
+    stats = RuntimeStats(ms, ms / 100, ms * 0.9, ms * 1.2, ms, ms * 1.05, ms * 1.1)
+    usual = Timing("gated_window", stats, ms, 100, 6, 600, 0.02, "events", "cold", precision=0.001, launches=1)
+    return replace(usual, **more)
+
+
+def test_the_mean_is_the_time_and_what_processes_differ_by_the_interval() -> None:
+    found = pooled_timing([timing(ms) for ms in (0.99, 1.0, 1.01, 1.0)])
+    assert found.trusted_ms == found.stats.mean == pytest.approx(1.0)
+    assert found.precision == pytest.approx(3.182 * math.sqrt(0.0002 / 3) / 2, rel=0.02)
+    assert (found.windows, found.calls, found.calls_per_window) == (24, 2400, 100)
+    assert found.process_ms == [0.99, 1.0, 1.01, 1.0]
+    assert (found.stats.min, found.stats.max) == pytest.approx((0.9 * 0.99, 1.2 * 1.01))
+    assert found.stats.std == pytest.approx(math.hypot(0.01, math.sqrt(0.0002 / 4)), rel=0.01)
+
+
+def test_one_process_is_as_it_was() -> None:
+    alone = timing(1.0, precision=0.003)
+    assert pooled_timing([alone]) is alone
+
+
+@pytest.mark.parametrize(
+    ("freedom", "wanted"), [(1, 12.706), (2, 4.303), (3, 3.182), (4, 2.776), (7, 2.365), (30, 2.042)]
+)
+def test_students_t_is_that_of_the_tables(freedom: int, wanted: float) -> None:
+    assert student_t(freedom) == pytest.approx(wanted, rel=0.02)
+
+
+@pytest.mark.parametrize("processes", [2, 4, 8])
+def test_the_interval_holds_the_true_time_in_nineteen_of_twenty_jobs(processes: int) -> None:
+    rng = np.random.default_rng(processes)
+    missed = 0
+    for _ in range(JOBS):
+        found = pooled_timing([timing(float(ms)) for ms in rng.normal(1.0, 0.008, processes)])
+        assert found.precision is not None
+        missed += abs(found.trusted_ms - 1.0) > found.precision * found.trusted_ms
+    assert missed / JOBS <= AT_MOST
+
+
+@pytest.mark.parametrize(("slower", "least", "most"), [(0.0, 0.0, AT_MOST), (0.02, 0.95, 1.0)])
+def test_ratios_of_four_pairs_are_told_apart_where_they_differ(slower: float, least: float, most: float) -> None:
+    # What ratios differ by at 6 µs on an H200: 0.39 % (docs/measurements.md).
+    rng = np.random.default_rng(7)
+    told = 0
+    for _ in range(JOBS):
+        each = [Speedup(float(one), 0.9, 1.1, "not_distinguishable") for one in rng.normal(1 - slower, 0.0039, 4)]
+        found = pooled_speedup(each)
+        assert found is not None and found.low <= found.ratio <= found.high
+        told += found.verdict != "not_distinguishable"
+    assert least <= told / JOBS <= most
+
+
+def test_a_bound_in_one_process_is_a_bound() -> None:
+    measured = Speedup(2.0, 1.9, 2.1, "faster")
+    bound = Speedup(1.5, 1.5, math.inf, "faster")
+    assert pooled_speedup([measured, bound, measured]) == bound
+    assert pooled_speedup([measured, None]) is None
+    flag = "too short for what a window can resolve here: the time is an upper bound, not a measurement"
+    found = pooled_timing([timing(1.0), timing(1.0, precision=None, flags=[flag])])
+    assert found.precision is None and found.flags == [f"{flag} (in 1 of 2 processes)"]
+
+
+def test_what_is_said_with_other_figures_is_said_once() -> None:
+    late = "null windows took {} beside this kernel's process and 0.9 ms without it"
+    found = pooled_flags([[late.format("1.1 ms"), "x"], [late.format("980 µs")], []])
+    assert found == [f"{late.format('1.1 ms')} (in 2 of 3 processes)", "x (in 1 of 3 processes)"]
+
+
+def test_the_least_that_one_process_knows_is_what_all_know() -> None:
+    found = pooled_timing(
+        [
+            timing(1.0, stopped_by="precision", single_call_ms=1.1),
+            timing(1.0, stopped_by="timeout", distribution="windows", launches=2, method="streamed_window"),
+        ]
+    )
+    assert (found.distribution, found.launches, found.stopped_by) == ("windows", None, "timeout")
+    assert found.method == "gated_window and streamed_window"
+    assert found.single_call_ms == 1.1
+
+
+def test_windows_stand_one_process_after_the_other_and_some_of_many_are_shown() -> None:
+    each = [timing(1.0, window_ms=[1.0, 2.0, 9.0], left_out=[2]), timing(1.0, window_ms=[9.5, 1.5], left_out=[0])]
+    found = pooled_timing(each)
+    assert found.window_ms == [1.0, 2.0, 9.0, 9.5, 1.5] and found.left_out == [2, 3]
+    many = [timing(1.0, window_ms=[1.0] * 99 + [9.0], left_out=[99]) for _ in range(4)]
+    found = pooled_timing(many)
+    assert len(found.window_ms) == SHOWN_WINDOWS
+    assert [found.window_ms[place] for place in found.left_out] == [9.0] * len(found.left_out) != []
+
+
+def test_the_card_is_as_it_was_at_its_worst() -> None:
+    cool = asdict(CardState(samples=9, sm_clock_mhz=Span(1900, 1980), temperature_c=Span(30, 35), other_processes=[]))
+    hot = asdict(
+        CardState(samples=3, sm_clock_mhz=Span(1200, 1500), reasons=["sw_power_cap"], lowered_ms={"sw_power_cap": 2.0})
+    )
+    unknown = asdict(CardState(unavailable="no driver"))
+    found = pooled_timing([timing(1.0, card=state) for state in (cool, hot, unknown)]).card
+    assert found is not None
+    assert (found["samples"], found["sm_clock_mhz"]) == (12, {"low": 1200, "high": 1980})
+    assert (found["reasons"], found["lowered_ms"]) == (["sw_power_cap"], {"sw_power_cap": 2.0})
+    assert found["temperature_c"] == {"low": 30, "high": 35} and found["other_processes"] is None
+    assert pooled_timing([timing(1.0, card=unknown), timing(1.0)]).card == unknown
+    assert pooled_timing([timing(1.0), timing(1.0)]).card is None

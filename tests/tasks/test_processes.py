@@ -1,0 +1,130 @@
+"""How often a job is judged, and what becomes of what it found each time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from domain.budget import Budget
+from domain.device_metrics import CountersAsked
+from domain.kernel import Kernel, KernelType
+from domain.listing import Form
+from domain.request import Request
+from domain.result import Comparison, Outcome, Report, RuntimeStats, Speedup, Status, Timing
+from tasks.processes import judged_in_processes
+from tasks.streams import BeginAnew, Queues
+
+KERNEL = Kernel("", KernelType.TORCH)
+ALONE = Request(KERNEL, budget=Budget.PRECISE)
+COMPARED = replace(ALONE, reference=KERNEL)
+RIGHT = Comparison(True, 10, 10, 0.1, 0.2, 0.01, 0, 100, 0.01, 0.01)
+
+
+def outcome(ms: float) -> Outcome:
+    timing = Timing("gated_window", RuntimeStats(mean=ms), ms, 100, 6, 600, 0.02, "windows", "cold", precision=0.001)
+    return Outcome(Status.PASSED, "torch", True, timing=timing, comparison=RIGHT, roofline={"of": ms})
+
+
+class Judge:
+    """Whose processes take a second of the device each; the candidate's times come one after the other."""
+
+    def __init__(self, *times: float, seconds: float = 1.0) -> None:
+        self.times = list(times)
+        self.seconds = seconds
+        self.asked: list[tuple[Request, Queues]] = []
+
+    def __call__(self, request: Request, queues: Queues) -> Report:
+        self.asked.append((request, queues))
+        ms = self.times[len(self.asked) - 1]
+        where = {"device_seconds": queues.held_s + self.seconds, "host": len(self.asked)}
+        if request.reference is None:
+            return Report(outcome(ms), where)
+        return Report(outcome(ms), where, outcome(2 * ms), Speedup(2.0 + ms / 100, 1.9, 2.2, "faster"))
+
+
+def test_precise_judges_a_kernel_in_eight_processes_and_a_pair_in_four() -> None:
+    alone, compared = Judge(*range(1, 9)), Judge(*range(1, 5))
+    report = judged_in_processes(alone, ALONE)
+    assert len(alone.asked) == 8 and report.environment == {"device_seconds": 8.0, "host": 1}
+    timing = report.outcome.timing
+    assert timing is not None and timing.trusted_ms == 4.5 and timing.process_ms == list(range(1, 9))
+    assert report.outcome.roofline == {"of": 4}
+    report = judged_in_processes(compared, COMPARED)
+    assert len(compared.asked) == 4 and report.reference is not None and report.reference.timing is not None
+    assert report.reference.timing.trusted_ms == 5.0
+    assert report.speedup is not None and report.speedup.ratio == pytest.approx(2.025, rel=1e-3)
+    comparison = report.outcome.comparison
+    assert comparison is not None and (comparison.calls, comparison.element_count) == (40, 400)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [replace(ALONE, budget=Budget.DEFAULT), replace(ALONE, budget=Budget.QUICK), replace(COMPARED, replay_seed="ab")],
+)
+def test_other_jobs_have_one(request_: Request) -> None:
+    judge = Judge(1.0)
+    report = judged_in_processes(judge, request_)
+    assert len(judge.asked) == 1 and report.outcome.timing == outcome(1.0).timing
+
+
+def test_what_is_asked_for_beside_the_time_is_done_once_and_the_time_spent_is_counted() -> None:
+    asked = replace(ALONE, profile=True, artifacts=(Form.PTX,), device_metrics=CountersAsked(), sanitize=True)
+    judge = Judge(*[1.0] * 8)
+    judged_in_processes(judge, asked)
+    requests = [request for request, _ in judge.asked]
+    assert requests[0] == asked and requests[1:] == [ALONE] * 7
+    queues = [one for _, one in judge.asked]
+    assert [one.spent_s for one in queues] == [one.held_s for one in queues] == [float(n) for n in range(8)]
+    assert not queues[0].settled and all(one.settled for one in queues[1:])
+
+
+def test_streams_that_were_found_apart_stay_so() -> None:
+    apart = Queues(frozenset(("candidate",)))
+
+    class Learning(Judge):
+        def __call__(self, request: Request, queues: Queues) -> Report:
+            if not queues.apart:
+                raise BeginAnew(apart)
+            return super().__call__(request, queues)
+
+    judge = Learning(*[1.0] * 4)
+    judged_in_processes(judge, COMPARED)
+    assert [one.apart for _, one in judge.asked] == [apart.apart] * 4
+
+
+def test_a_kernel_that_is_wrong_in_one_process_is_wrong() -> None:
+    class Wrong(Judge):
+        def __call__(self, request: Request, queues: Queues) -> Report:
+            report = super().__call__(request, queues)
+            if len(self.asked) < 3:
+                return report
+            found = replace(report.outcome, status=Status.WRONG_RESULT, message="off by one", timing=None)
+            return replace(report, outcome=found, speedup=None)
+
+    judge = Wrong(*[1.0] * 4)
+    report = judged_in_processes(judge, COMPARED)
+    assert len(judge.asked) == 3
+    assert (report.outcome.status, report.outcome.timing, report.speedup) == (Status.WRONG_RESULT, None, None)
+    assert report.outcome.message == "off by one (in the 2 processes before this one it passed)"
+    assert report.environment["device_seconds"] == 3.0
+
+
+def test_a_kernel_that_fails_is_not_judged_again() -> None:
+    class Failing(Judge):
+        def __call__(self, request: Request, queues: Queues) -> Report:
+            super().__call__(request, queues)
+            return Report(Outcome(Status.COMPILE_ERROR, "torch", message="no"), {"device_seconds": 0.0})
+
+    judge = Failing(1.0)
+    assert judged_in_processes(judge, ALONE).outcome.message == "no"
+    assert len(judge.asked) == 1
+
+
+def test_where_the_timeout_is_near_there_are_fewer_and_it_says_so() -> None:
+    judge = Judge(*[1.0] * 8, seconds=4.0)
+    report = judged_in_processes(judge, replace(ALONE, timeout=20))
+    assert len(judge.asked) == 4  # After three 8 s are left, and 7 are wanted; after four there are 4.
+    timing: Any = report.outcome.timing
+    assert any("in 4 processes and not in 8" in flag for flag in timing.flags)
