@@ -63,6 +63,14 @@ def unsure(
     return _chance(beside_ms, alone_ms, kind, own_ms) < UNLIKELY
 
 
+def alike(beside_ms: Sequence[float], alone_ms: Sequence[float], kind: str, own_ms: Sequence[float]) -> bool:
+    """Whether windows beside the submission are as those alone: not slowed, none too long, and no doubt about it."""
+    if slowed_by(beside_ms, alone_ms, kind, own_ms) is not None:
+        return False
+    open_ = unsure(beside_ms, alone_ms, kind, own_ms, once=True)
+    return not open_ and limited(beside_ms, alone_ms, kind, [own_ms]) == list(beside_ms)
+
+
 def limited(
     beside_ms: Sequence[float], alone_ms: Sequence[float], kind: str, likewise_ms: Sequence[Sequence[float]]
 ) -> list[float]:

@@ -80,8 +80,12 @@ class OtherWindows:
 
     def correct_null(self, alone_ms: Sequence[float], most_apart_ms: float) -> None:
         """No null window counts for more than it takes without the submission and what may be honest noise."""
-        most = (1 + SHARE_APART) * statistics.median(alone_ms) + most_apart_ms
+        most = _most_ms(alone_ms, most_apart_ms)
         self.null_ms = [min(taken, most) for taken in self.null_ms]
+
+    def null_is_honest(self, alone_ms: Sequence[float], most_apart_ms: float) -> bool:
+        """Whether `correct_null` would leave every null window as it is."""
+        return max(self.null_ms) <= _most_ms(alone_ms, most_apart_ms)
 
 
 @dataclass(frozen=True)
@@ -119,6 +123,11 @@ def believed(usual: Measured, other: Measured, most_apart_ms: float, sentence: s
     if not (other.time_ms - usual.time_ms > by_chance and _apart(usual.time_ms, most, most_apart_ms)):
         return Believed(usual.time_ms, unsure=True)
     return Believed(other.time_ms, sentence.format(longer=other, usual=usual), unsure=other.few)
+
+
+def _most_ms(alone_ms: Sequence[float], most_apart_ms: float) -> float:
+    """What an honest null window takes at most."""
+    return (1 + SHARE_APART) * statistics.median(alone_ms) + most_apart_ms
 
 
 def _apart(usual_ms: float, other_ms: float, most_apart_ms: float) -> bool:

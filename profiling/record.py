@@ -111,9 +111,13 @@ class TimeRecord:
         Each counts for what it takes without it at most, as far as that can be told.
         """
         before = self._head_start.added_ms
-        most = READY_SLACK * statistics.median(alone_ms) + CERTAIN_MS
+        most = _most_ready_ms(alone_ms)
         self.null_ready_ms = [min(taken, most) for taken in self.null_ready_ms]
         return not np.allclose(before, self._head_start.added_ms)
+
+    def null_was_ready(self, alone_ms: Sequence[float]) -> bool:
+        """Whether `correct_ready` would leave every null window as it is."""
+        return max(self.null_ready_ms) <= _most_ready_ms(alone_ms)
 
     @property
     def net_ms(self) -> Sample:
@@ -292,3 +296,8 @@ class TimeRecord:
             else:
                 misfits.append(Misfit(net_ms, total))
         return shapes, misfits
+
+
+def _most_ready_ms(alone_ms: Sequence[float]) -> float:
+    """What making an honest null window ready takes at most."""
+    return READY_SLACK * statistics.median(alone_ms) + CERTAIN_MS

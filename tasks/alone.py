@@ -9,13 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from domain.fault import KernelFault
-from profiling.beside import limited, slowed_by, unsure
+from profiling.beside import alike, limited, slowed_by, unsure
 from profiling.flags import duration
 from profiling.longer_windows import OtherWindows
 from profiling.record import TimeRecord
 from profiling.slots import Slots
 from profiling.window import Clock, GateClosed
 from tasks.contender import Contender
+from tasks.known_nulls import KnownNulls, NullKind
 from tasks.places import relocate
 
 ALONE_ROUNDS = 3
@@ -30,6 +31,7 @@ class OtherNulls:
     Beside an honest one they take so much longer at most.
     """
 
+    kind: NullKind
     record: TimeRecord
     windows: OtherWindows
     shoot: Callable[[], Clock]
@@ -39,8 +41,9 @@ class OtherNulls:
 class Alone:
     """What the windows of a job's records take without the candidate. `flags` says what it slowed.
 
-    `corrected` is whether a record is another by that, which it may be with nothing to tell. More rounds than usual
-    are shot as long as it is before `until` (time.monotonic).
+    Where its null windows are known, and were the same beside it, nothing need be shot (`is_known`). `corrected` is
+    whether a record is another by that, which it may be with nothing to tell. More rounds than usual are shot as long
+    as it is before `until` (time.monotonic).
     """
 
     def __init__(
@@ -52,14 +55,16 @@ class Alone:
         others: Sequence[OtherNulls] = (),
         until: float = math.inf,
     ) -> None:
+        self._contenders = contenders
         self._reference = contenders[0] if len(contenders) > 1 else None
-        self._own = records[contenders[-1].role]
+        self._own_role = contenders[-1].role
+        self._own = records[self._own_role]
         self._slots = slots
         self._records = records
         self._null_windows = null_windows
         self._null: dict[str, list[Clock]] = {role: [] for role in records}
         self._others = [other for other in others if other.windows.elapsed_ms]
-        self._others_ms: list[list[float]] = [[] for _ in self._others]
+        self._others_null: list[list[Clock]] = [[] for _ in self._others]
         self._until = until
         like = records[contenders[0].role]
         self._reference_alone = TimeRecord(
@@ -68,11 +73,39 @@ class Alone:
         self.flags: list[str] = []
         self.corrected = False
 
+    def is_known(self, known: KnownNulls) -> bool:
+        """Whether null windows beside the candidate were as they are known to be without any submission.
+
+        Then nothing would be corrected by more of them. What a reference takes alone is never known.
+        """
+        if self._reference is not None:
+            return False
+        own, others = known.of(self._kind), [known.of(other.kind) for other in self._others]
+        if min(map(len, (own, *others))) < ALONE_ROUNDS:
+            return False
+        record = self._own
+        return (
+            alike(record.null_ms, _elapsed_ms(own), record.kind, record.elapsed_ms)
+            and record.null_was_ready([taken.ready_ms for taken in own])
+            and all(
+                other.windows.null_is_honest(_elapsed_ms(clocks), other.most_apart_ms)
+                for other, clocks in zip(self._others, others, strict=True)
+            )
+        )
+
+    def keep(self, known: KnownNulls) -> None:
+        """Has later jobs know what was shot, unless a process of this job still lives, which may have slowed it."""
+        if any(contender.session is not None for contender in self._contenders):
+            return
+        known.keep(self._kind, self._null[self._own_role])
+        for other, clocks in zip(self._others, self._others_null, strict=True):
+            known.keep(other.kind, clocks)
+
     def shoot(self) -> None:
         """The windows. A reference that can no longer be run is told, and nothing is known about it."""
         for _ in range(ALONE_ROUNDS):
-            for other, taken_ms in zip(self._others, self._others_ms, strict=True):
-                taken_ms.append(other.shoot().elapsed_ms)
+            for other, clocks in zip(self._others, self._others_null, strict=True):
+                clocks.append(other.shoot())
             if not self._round():
                 self.flags.append(
                     "the reference could not be run once more without this kernel, which may have slowed it"
@@ -97,9 +130,9 @@ class Alone:
                     "null windows were made ready later beside this kernel's process than without it, in rounds in "
                     "which its own were late too: what that hid is added to its time"
                 )
-        for other, alone_ms in zip(self._others, self._others_ms, strict=True):
+        for other, clocks in zip(self._others, self._others_null, strict=True):
             believed = other.record.correction
-            other.windows.correct_null(alone_ms, other.most_apart_ms)
+            other.windows.correct_null(_elapsed_ms(clocks), other.most_apart_ms)
             if other.record.correction > believed:
                 self.flags.append(
                     "null windows by which its time was checked took longer beside this kernel's process than without "
@@ -150,7 +183,12 @@ class Alone:
         return unsure(list(beside.net_ms), list(alone.net_ms), beside.kind, list(self._own.net_ms), once=once)
 
     def _null_ms(self, role: str) -> list[float]:
-        return [taken.elapsed_ms for taken in self._null[role]]
+        return _elapsed_ms(self._null[role])
+
+    @property
+    def _kind(self) -> NullKind:
+        """Of the null windows beside the candidate's usual ones."""
+        return NullKind.of(self._slots[self._own_role], gated=self._own.gated)
 
     @property
     def _reference_is_known(self) -> bool:
@@ -188,3 +226,7 @@ class Alone:
         )
         if told not in self.flags:
             self.flags.append(told)
+
+
+def _elapsed_ms(clocks: Sequence[Clock]) -> list[float]:
+    return [taken.elapsed_ms for taken in clocks]

@@ -20,6 +20,7 @@ from profiling.slots import Slots
 from profiling.window import HeldBack, Window
 from sandbox.replies import ArgumentView
 from tasks.alone import OtherNulls
+from tasks.known_nulls import NullKind
 from tasks.shooting import Shooting
 from validation.bits import differing
 from validation.comparison import BATCH, agree
@@ -132,7 +133,8 @@ class CrossChecks:
         kind = self._record.kind
         most_apart_ms = max(DRIFT_MS, FLOOR_MS[kind]) if hold is None else HELD_BACK_MS[kind]
         shoot = partial(self._shooting.null_window, layout, self._record, hold, behind)
-        self.nulls.append(OtherNulls(self._record, windows, shoot, most_apart_ms))
+        null_kind = NullKind.of(layout, gated=self._record.gated, held_back=hold)
+        self.nulls.append(OtherNulls(null_kind, self._record, windows, shoot, most_apart_ms))
 
     def _time_for(self, layout: Slots, *, behind: bool = False) -> bool:
         """Whether a round over it is over before the timeout; one without a reference has up to three windows.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from profiling.device import Device
-from profiling.plan import calls_that_fill, calls_that_queue
+from profiling.plan import calls_that_fill, calls_that_queue, coarse
 from profiling.record import LEAST_LAUNCH_MS
 from profiling.window import GateClosed
 from tasks.contender import Contender
@@ -48,7 +48,7 @@ def rehearse(
         return None
     calls = _enough(contender, contender.estimate_ms, limit, window)
     if contender.estimate_ms < LAUNCHING_MS:
-        calls = min(int(ADVANCE * calls), _most(contender, contender.estimate_ms, limit))
+        calls = min(coarse(int(ADVANCE * calls)), _most(contender, contender.estimate_ms, limit))
     found: Rehearsal | None = None
     for _ in range(MOST_TRIES):
         if (tried := _try(contender, example, calls, device)) is None:

@@ -91,9 +91,9 @@ def _run(
                     blame_tested(job.contenders, bench, cancelled)
                     job.inspect()
                 finally:
+                    bench.rest()  # Before any of them ends: what is asked of the driver meanwhile waits for that.
                     job.stop()
                     job.note_card_errors()
-                    bench.rest()
                     job.end(dying)
                     job.device_s = time.monotonic() - started
         except BeginAnew as anew:
@@ -190,7 +190,8 @@ class _Job:
         look_at_work(self.contenders, rounds, counting=self.request.profile or suspicious)
         if self.request.profile:
             look_at_launches([self.candidate], self.example, rounds.deadline)
-        self.candidate.close()
+        if self.reference is not None:  # Which is called without it beside it from now on.
+            self.candidate.close()
         if self.candidate.timing is not None:
             self.speedup = timekeeper.check_alone(self.speedup)
         rounds.look_at_precision()

@@ -85,7 +85,10 @@ class Timekeeper:
         return self._speedup()
 
     def check_alone(self, speedup: Speedup | None) -> Speedup | None:
-        """Once the candidate's process is gone: corrects times and speed-up for what it slowed beside it."""
+        """Corrects times and speed-up for what the candidate slowed, once its process is gone.
+
+        It lives on where null windows are known to take without it what they took beside it: nothing is corrected then.
+        """
         alone = Alone(
             self.contenders,
             self._slots,
@@ -94,11 +97,18 @@ class Timekeeper:
             self._checks.nulls if self._checks is not None else (),
             self.rounds.deadline - RESERVE_S,
         )
+        candidate = self.rounds.candidate
+        if alone.is_known(self.bench.known_nulls):
+            if candidate.range is not None:
+                candidate.range.forget()  # The memory of its windows is wanted before its process has come to its end.
+            return speedup
+        candidate.close()
         reference = self.contenders[0]
         if reference.session is not None:
             reference.session.until(self.rounds.deadline)
         with self._quiet():
             alone.shoot()
+        alone.keep(self.bench.known_nulls)
         before = {role: record.timing(self.bench.device.cache).flags for role, record in self._records.items()}
         alone.correct()
         if not alone.corrected:

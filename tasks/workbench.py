@@ -27,6 +27,7 @@ from sandbox.census import parent_of
 from sandbox.session import Session
 from tasks.build_bench import BuildBench, deadline_in
 from tasks.device import detect
+from tasks.known_nulls import KnownNulls
 from tasks.lease import quiet
 from tasks.standbys import SPARE, WARM_S, Standby, Standbys, end
 from tasks.target import detect_target
@@ -65,6 +66,7 @@ class Workbench(BuildBench):
         self.call_memory = self.arena_memory // CALL_SHARE
         self.device_id = self.device.uuid or "cpu"
         self._null: Range | None = None
+        self.known_nulls = KnownNulls()
         self._ceilings: Ceilings | None = None
         self._measured_in_vain = False
         room = self._room()
@@ -226,6 +228,7 @@ class Workbench(BuildBench):
         if self._null is not None:
             self._null.session.close()
             self._null = None
+        self.known_nulls.forget()
         self.standbys.close()
         super()._discard()
 

@@ -17,6 +17,7 @@ from profiling.plan import (
     calls_that_fill,
     calls_that_fit,
     calls_that_queue,
+    coarse,
 )
 
 GIB = 1 << 30
@@ -49,6 +50,16 @@ def test_the_fastest_fills_its_window_within_the_limit() -> None:
     assert calls_that_fill(0.0, 400, is_cuda=False) == 400
     assert calls_that_fill(1e12, 400, is_cuda=False) == 1
     assert calls_that_fill(TARGET_MS["cuda"] / 60, 400, is_cuda=True, window=1 / 3) == 20
+
+
+def test_a_window_holds_one_of_eight_numbers_of_calls_an_octave() -> None:
+    assert [coarse(calls) for calls in (1, 2, 15, 16, 17, 18, 19, 32, 33, 36, 37, 64, 65, 250, 257, 400)] == [
+        1, 2, 15, 16, 18, 18, 20, 32, 36, 36, 40, 64, 72, 256, 288, 416,
+    ]  # fmt: skip
+    assert len({coarse(calls) for calls in range(129, 257)}) == 8
+    assert all(calls <= coarse(calls) <= 1.125 * calls for calls in range(1, 2000))
+    assert calls_that_fill(TARGET_MS["cuda"] / 33, 400, is_cuda=True) == 36
+    assert calls_that_fill(TARGET_MS["cuda"] / 33, 34, is_cuda=True) == 34, "what fits is no matter of kinds"
 
 
 def test_rounds_go_on_until_something_says_enough() -> None:

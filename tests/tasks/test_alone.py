@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import torch
@@ -13,12 +14,17 @@ import torch
 from domain.kernel import Kernel, KernelType
 from domain.result import CANDIDATE, REFERENCE
 from profiling.record import TimeRecord
-from profiling.window import Clock, Window
-from tasks.alone import Alone, OtherNulls
+from profiling.slots import Slots
+from profiling.window import Clock, HeldBack, Window
+from sandbox.session import Session
+from tasks.alone import ALONE_ROUNDS, Alone, OtherNulls
 from tasks.contender import Contender
+from tasks.known_nulls import KNOWN_S, KnownNulls, NullKind
 
 NULL_MS = 0.16
 GONE = "asked for only when all calls are over"
+LAYOUT = Slots(10, [torch.empty(8)], (), [torch.empty(8)], "cpu")
+USUAL, HELD_BACK = NullKind.of(LAYOUT, gated=True), NullKind.of(LAYOUT, gated=True, held_back=HeldBack())
 
 
 def window(net_ms: float) -> Window:
@@ -42,7 +48,7 @@ def test_null_windows_held_back_that_only_the_candidate_slowed_hide_nothing(
         {},
         {CANDIDATE: record},
         lambda: {CANDIDATE: Clock(NULL_MS, 0.1)},
-        [OtherNulls(record, record.held_back, lambda: Clock(NULL_MS, 0.1), 0.1)],
+        [OtherNulls(HELD_BACK, record, record.held_back, lambda: Clock(NULL_MS, 0.1), 0.1)],
     )
     alone.shoot()
     alone.correct()
@@ -161,3 +167,94 @@ def test_more_rounds_are_shot_only_before_the_jobs_end(tmp_path: Path) -> None:
     assert len(shot) == 3
     Alone([contender], {}, {CANDIDATE: record}, null).shoot()
     assert len(shot) > 6
+
+
+def never() -> Clock:
+    pytest.fail("a null window was shot")
+
+
+def beside(
+    tmp_path: Path,
+    null_ms: Sequence[float] = (NULL_MS,) * 6,
+    ready_ms: float = 0.1,
+    held_back_ms: float = 0.3,
+    shoot: Callable[[], Clock] = never,
+) -> Alone:
+    """Gated windows of 2 ms, the null windows beside them and those held back; `shoot` gives what they take alone."""
+    record = TimeRecord(10, is_cuda=True, gated=True)
+    record.held_back.calls = record.calls
+    for taken in null_ms:
+        record.add(window(2.0), Clock(taken, ready_ms))
+    for _ in range(4):
+        record.held_back.add(window(2.1), Clock(held_back_ms, 0.1))
+    others = [OtherNulls(HELD_BACK, record, record.held_back, shoot, 0.1)]
+    contender = Contender(CANDIDATE, Kernel("", KernelType.TORCH), tmp_path)
+    return Alone([contender], {CANDIDATE: LAYOUT}, {CANDIDATE: record}, lambda: {CANDIDATE: shoot()}, others)
+
+
+def known(usual_ms: float = NULL_MS, held_back_ms: float = 0.3, rounds: int = ALONE_ROUNDS) -> KnownNulls:
+    clocks = KnownNulls()
+    clocks.keep(USUAL, [Clock(usual_ms + 0.002 * (number % 2), 0.1) for number in range(rounds)])
+    clocks.keep(HELD_BACK, [Clock(held_back_ms, 0.1)] * rounds)
+    return clocks
+
+
+def test_null_windows_that_are_known_and_were_the_same_beside_the_candidate_leave_nothing_open(tmp_path: Path) -> None:
+    assert beside(tmp_path).is_known(known())
+    assert beside(tmp_path).is_known(known(usual_ms=NULL_MS + 0.1)), "none was slowed"
+
+
+@pytest.mark.parametrize(
+    "slowed",
+    [
+        {"null_ms": (NULL_MS + 0.1,) * 6},
+        {"null_ms": (NULL_MS,) * 5 + (NULL_MS + 0.1,)},
+        {"null_ms": (NULL_MS, NULL_MS + 0.05) * 3},
+        {"ready_ms": 0.5},
+        {"held_back_ms": 0.5},
+    ],
+    ids=["all of them", "one of them", "every other one", "not ready", "those held back"],
+)
+def test_what_was_slowed_beside_the_candidate_is_shot_once_more(tmp_path: Path, slowed: dict[str, Any]) -> None:
+    assert not beside(tmp_path, **slowed).is_known(known())
+
+
+def test_clocks_that_tell_too_little_are_shot_once_more(tmp_path: Path) -> None:
+    assert not beside(tmp_path).is_known(known(rounds=ALONE_ROUNDS - 1))
+    differing = known()
+    differing.keep(USUAL, [Clock(ms, 0.1) for ms in (NULL_MS, NULL_MS, 0.5)])
+    assert not beside(tmp_path).is_known(differing)
+
+
+def test_every_kind_has_to_be_known_and_lately(tmp_path: Path) -> None:
+    seconds = iter([0.0, KNOWN_S + 1, KNOWN_S + 1, KNOWN_S + 1, KNOWN_S + 1])
+    clocks = KnownNulls(lambda: next(seconds))
+    clocks.keep(USUAL, [Clock(NULL_MS, 0.1)] * ALONE_ROUNDS)
+    clocks.keep(HELD_BACK, [Clock(0.3, 0.1)] * ALONE_ROUNDS)
+    assert not beside(tmp_path).is_known(clocks), "the usual ones are of long ago"
+    only = KnownNulls()
+    only.keep(USUAL, [Clock(NULL_MS, 0.1)] * ALONE_ROUNDS)
+    assert not beside(tmp_path).is_known(only)
+
+
+def test_what_a_reference_takes_alone_is_never_known(tmp_path: Path) -> None:
+    _, alone = compared(tmp_path, 0, nulls_too=False)
+    assert not alone.is_known(known())
+
+
+def test_what_was_shot_alone_is_known_to_the_next_job(tmp_path: Path) -> None:
+    turns = itertools.cycle([Clock(0.3, 0.1), Clock(NULL_MS, 0.1)])
+    alone, clocks = beside(tmp_path, shoot=lambda: next(turns)), KnownNulls()
+    alone.shoot()
+    alone.keep(clocks)
+    assert beside(tmp_path).is_known(clocks)
+    assert clocks.of(USUAL) == [Clock(NULL_MS, 0.1)] * ALONE_ROUNDS
+    assert clocks.of(HELD_BACK) == [Clock(0.3, 0.1)] * ALONE_ROUNDS
+
+
+def test_nothing_is_known_of_what_was_shot_while_a_submission_lived(tmp_path: Path) -> None:
+    alone, clocks = beside(tmp_path, shoot=lambda: Clock(NULL_MS, 0.1)), KnownNulls()
+    alone._contenders[0].session = cast(Session, object())
+    alone.shoot()
+    alone.keep(clocks)
+    assert clocks.of(USUAL) == clocks.of(HELD_BACK) == []

@@ -22,6 +22,7 @@ from domain.settings import settings
 from profiling.card_errors import CardError
 from profiling.slots import Slots
 from tasks import rounds
+from tasks.alone import Alone
 from tasks.contender import Contender
 from tasks.lease import device_lease
 from tasks.pipeline import _Job, run
@@ -728,3 +729,38 @@ def test_runners_end_while_the_next_job_begins_unless_somebody_has_it_quiet(
         report = judged(bench, forward("return torch.softmax(x, -1)"), kernel(SOFTMAX))
     assert report.outcome.status is Status.PASSED
     assert alive_with_lease_free == ([0] if others_want_it_quiet else [1, 0])
+
+
+@pytest.mark.parametrize("others_want_it_quiet", [False, True])
+@pytest.mark.parametrize("known", [False, True])
+def test_a_kernel_whose_null_windows_are_known_ends_when_the_device_is_given_back(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch, known: bool, others_want_it_quiet: bool
+) -> None:
+    monkeypatch.setattr(type(bench.device), "has_room", True)
+    monkeypatch.setattr(bench, "quiet", lambda cancelled: device_lease("test-quiet", cancelled))
+    monkeypatch.setattr(Alone, "is_known", lambda *_: known)
+    real_rest, alive, shot = bench.rest, [], []
+    with contextlib.ExitStack() as held:
+
+        def rest() -> None:
+            real_rest()
+            if others_want_it_quiet:
+                held.enter_context(device_lease("test-quiet", lambda: False))
+
+        def closing(self: Contender) -> None:
+            try:
+                with device_lease(bench.device_id, lambda: True):
+                    alive.append(self.session is not None and self.timing is not None)
+            except JobCancelled:
+                pass
+            close(self)
+
+        close, shoot = Contender.close, Alone.shoot
+        monkeypatch.setattr(bench, "rest", rest)
+        monkeypatch.setattr(Contender, "close", closing)
+        monkeypatch.setattr(Alone, "shoot", lambda self: (shot.append(True), shoot(self)))
+        report = judged(bench, kernel("print('to the end')\n" + SOFTMAX))
+    assert report.outcome.status is Status.PASSED and report.outcome.timing is not None
+    assert report.outcome.output == "to the end\n"
+    assert shot == [] if known else [True]
+    assert any(alive) is (known and not others_want_it_quiet), "else it was closed while the device was held"

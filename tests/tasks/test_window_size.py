@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from domain.result import CANDIDATE, REFERENCE
+from profiling.plan import coarse
 from profiling.record import TimeRecord
 from profiling.window import GateClosed
 from tasks import window_size
@@ -50,7 +51,7 @@ def test_the_fastest_fills_its_window_as_far_as_both_can_be_queued(monkeypatch: 
     of = size(monkeypatch, estimates_ms=both, reference=Rehearsal(200, 0.02), candidate=Rehearsal(400, 0.01))
     assert of.calls == 200
     of = size(monkeypatch, estimates_ms=both, reference=Rehearsal(400, 0.015), candidate=Rehearsal(400, 0.01))
-    assert of.calls == 300
+    assert of.calls == 320, "300, and as many more as windows of one kind have"
 
 
 def test_what_a_rehearsal_took_counts_and_no_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +66,7 @@ def test_who_has_few_short_calls_queued_is_taken_anew_with_more(monkeypatch: pyt
     assert of.kept_few(record(1, 0.012)) and of.enlarge(record(1, 0.012))
     of.stream([CANDIDATE])
     of._rounds.candidate.estimate_ms = of._rounds.candidate.at_most_ms  # type: ignore[misc]
-    assert of.calls == 3.0 / LEAST_MS and not of.gated(of._rounds.candidate)
+    assert of.calls == coarse(round(3.0 / LEAST_MS)) and not of.gated(of._rounds.candidate)
 
 
 def test_nobody_is_taken_anew_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,61 @@
+"""What null windows took with no submission on the device, for as long as that is worth knowing (docs/adr/0039)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from domain.value import TensorRef
+from profiling.slots import Slots
+from profiling.window import Clock, HeldBack
+
+KNOWN_S = 60.0
+"""A card's temperature, and its clocks with it, takes tens of seconds to become another; who has jobs of one kind has
+several of them a minute."""
+MOST_KINDS = 64
+"""A job has three kinds at most; layouts of more than a few jobs of a minute are seldom seen again."""
+
+
+@dataclass(frozen=True)
+class NullKind:
+    """All that the clock of a null window depends on: windows of one kind take the same where nothing is computed."""
+
+    handed_in: tuple[int, bool, int, tuple[TensorRef, ...]]
+    gated: bool
+    held_back: HeldBack | None = None
+
+    @classmethod
+    def of(cls, layout: Slots, *, gated: bool, held_back: HeldBack | None = None) -> NullKind:
+        """That of null windows over that layout."""
+        return cls(layout.handed_in, gated, held_back)
+
+
+class KnownNulls:
+    """Of one null runner's process, by kind. Whoever keeps clocks here answers for that no submission lived meanwhile.
+
+    Gated ones alone: others are shot behind usual ones, or on a host, whose clock others have a part in. `now` is a
+    monotonic clock, in seconds.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._kept: dict[NullKind, tuple[float, list[Clock]]] = {}
+
+    def keep(self, kind: NullKind, clocks: Sequence[Clock]) -> None:
+        """Those just shot, in place of what was known of that kind before. The oldest kind makes room."""
+        if not kind.gated:
+            return
+        self._kept.pop(kind, None)
+        self._kept[kind] = self._now(), list(clocks)
+        if len(self._kept) > MOST_KINDS:
+            del self._kept[next(iter(self._kept))]
+
+    def of(self, kind: NullKind) -> list[Clock]:
+        """The last that were kept of that kind; none where they are older than KNOWN_S."""
+        kept_at, clocks = self._kept.get(kind, (0.0, []))
+        return list(clocks) if self._now() - kept_at <= KNOWN_S else []
+
+    def forget(self) -> None:
+        """All of them: another process's windows may take another time."""
+        self._kept.clear()
