@@ -37,7 +37,7 @@ DISTURBED = "disturbed from outside"
 class Unquiet(Workbench):
     """A workbench that waits for nobody's contexts, and nobody for its own."""
 
-    def quiet(self, cancelled: Callable[[], bool]) -> AbstractContextManager[None]:
+    def quiet(self, cancelled: Callable[[], bool], yields_s: float = 0.0) -> AbstractContextManager[None]:
         return nullcontext()
 
 

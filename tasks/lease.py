@@ -47,12 +47,13 @@ def device_lease(device: str, cancelled: Callable[[], bool], yields_s: float = 0
         tidy()
 
 
-def quiet(device: str, cancelled: Callable[[], bool]) -> AbstractContextManager[None]:
+def quiet(device: str, cancelled: Callable[[], bool], yields_s: float = 0.0) -> AbstractContextManager[None]:
     """Inside, nobody else makes a context on the device: that would cost the holder's windows milliseconds.
 
     Held for a job's windows, and by whoever makes contexts ahead of its own lease; nobody waits for a lease inside.
+    `yields_s` as of a lease.
     """
-    return device_lease(f"{device}-quiet", cancelled)
+    return device_lease(f"{device}-quiet", cancelled, yields_s)
 
 
 def tidy() -> None:

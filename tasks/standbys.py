@@ -14,8 +14,8 @@ import logging
 import secrets
 import statistics
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +30,9 @@ SPARE = 3
 AT_ONCE = 4
 """Made together, so many take twice as long as one (docs/measurements.md): between jobs they are."""
 WARM_S = 60.0
+WINDOWS_FIRST_S = 1.0
+"""Windows that come within so long go before whoever makes contexts: for them a device is held. A few jobs' are over by
+then; whoever comes later waits behind, so that contexts are made beside any number of jobs."""
 
 Cancelled = Callable[[], bool]
 
@@ -108,20 +111,24 @@ class Standbys:
             self._add(min(fewest - 1 + AT_ONCE, self._room) - len(self._waiting), lambda: False)
 
     def make(self, count: int, cancelled: Cancelled, *, one_queue: bool = True) -> list[Standby]:
-        """So many with their contexts made, all at once, and what a launch costs in each."""
+        """So many with their contexts made, all at once, and what a launch costs in each.
+
+        In three steps, each in quiet by itself: windows that are due wait for one of them at most.
+        """
         made = self._forked([self._new_folder() for _ in range(count)], cancelled)
         try:
-            with self._quiet(cancelled):
+            with self._step(made, cancelled):
                 for one in made:
-                    one.session.until(time.monotonic() + WARM_S)
                     one.session.open_device(one_queue=one_queue)
                 for one in made:
                     one.session.opened()
+            with self._step(made, cancelled):
                 for one in made:
                     one.session.warm_libraries()
                 for one in made:
                     one.session.opened()
-                return [Standby(one.session, one.folder, one.session.launch_ms(), one_queue) for one in made]
+            with self._step(made, cancelled):
+                return [Standby(one.session, one.folder, _launch_ms(one.session), one_queue) for one in made]
         except BaseException:
             end(made)
             raise
@@ -130,6 +137,14 @@ class Standbys:
         """Ends those that nobody took."""
         end(self._waiting)
         self._waiting = []
+
+    @contextmanager
+    def _step(self, made: list[Standby], cancelled: Cancelled) -> Iterator[None]:
+        """Inside it is quiet, and those have WARM_S, which begin when others' windows are over."""
+        with self._quiet(cancelled):
+            for one in made:
+                one.session.until(time.monotonic() + WARM_S)
+            yield
 
     def _waiting_ones(self, folders: list[Path], usual_ms: float | None, cancelled: Cancelled) -> list[Standby]:
         self._wanted = max(self._wanted, len(folders) + self._spare)
@@ -207,6 +222,12 @@ def alike(waiting: list[Standby], count: int, usual_ms: float | None) -> list[St
     best = list(min(itertools.combinations(waiting, count), key=apart))
     secrets.SystemRandom().shuffle(best)
     return best
+
+
+def _launch_ms(session: Session) -> float | None:
+    """What a launch costs there. Asked once more where it cannot be told: a context costs far more than a question."""
+    told = session.launch_ms()
+    return told if told is not None else session.launch_ms()
 
 
 def end(standbys: list[Standby]) -> None:

@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import torch
@@ -29,7 +29,7 @@ from tasks.build_bench import BuildBench, deadline_in
 from tasks.device import detect
 from tasks.known_nulls import KnownNulls
 from tasks.lease import quiet
-from tasks.standbys import SPARE, WARM_S, Standby, Standbys, end
+from tasks.standbys import SPARE, WARM_S, WINDOWS_FIRST_S, Standby, Standbys, end
 from tasks.target import detect_target
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,8 @@ class Workbench(BuildBench):
         self._ceilings: Ceilings | None = None
         self._measured_in_vain = False
         room = self._room()
-        self.standbys = Standbys(self._forked, self._new_folder, self.quiet, min(SPARE, room), room)
+        yielding = partial(self.quiet, yields_s=WINDOWS_FIRST_S)
+        self.standbys = Standbys(self._forked, self._new_folder, yielding, min(SPARE, room), room)
         self.card = CardMonitor(self.device.uuid)
         self.card_errors = CardErrors(self.device.uuid)
 
@@ -79,9 +80,9 @@ class Workbench(BuildBench):
         """Runners whose contexts wait for a job; None on the CPU, where none is made ahead."""
         return self.standbys.ready if self.device.is_cuda else None
 
-    def quiet(self, cancelled: Callable[[], bool]) -> AbstractContextManager[None]:
+    def quiet(self, cancelled: Callable[[], bool], yields_s: float = 0.0) -> AbstractContextManager[None]:
         """Inside, nobody else makes a context on this device (tasks.lease.quiet)."""
-        return quiet(self.device_id, cancelled) if self.device.is_cuda else nullcontext()
+        return quiet(self.device_id, cancelled, yields_s) if self.device.is_cuda else nullcontext()
 
     def warm(self, folders: list[Path], cancelled: Callable[[], bool], apart: Sequence[bool] = ()) -> list[Standby]:
         """A fresh runner for each kernel that was built in those folders: whoever holds the device need not wait.

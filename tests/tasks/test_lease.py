@@ -128,6 +128,23 @@ def test_who_waits_for_quiet_can_be_cancelled(state: Path) -> None:
         pytest.fail("it was quiet for two")
 
 
+def test_windows_go_before_whoever_waits_to_make_contexts(state: Path) -> None:
+    order: list[str] = []
+
+    def hold(name: str, yields_s: float) -> None:
+        with quiet("card", lambda: False, yields_s):
+            order.append(name)
+
+    threads = [Thread(target=hold, args=args) for args in (("contexts", 20.0), ("windows", 0.0))]
+    with quiet("card", lambda: False):
+        for count, thread in enumerate(threads, start=2):
+            thread.start()
+            until(partial(in_line, state, count, "card-quiet"))
+    for thread in threads:
+        thread.join()
+    assert order == ["windows", "contexts"]
+
+
 def test_an_error_inside_releases_it(state: Path) -> None:
     with pytest.raises(ZeroDivisionError), device_lease("card", lambda: False):
         raise ZeroDivisionError
@@ -191,8 +208,8 @@ def note(order: list[int], number: int) -> None:
         order.append(number)
 
 
-def in_line(state: Path, how_many: int) -> bool:
-    return tickets(state, "card") == how_many
+def in_line(state: Path, how_many: int, device: str = "card") -> bool:
+    return tickets(state, device) == how_many
 
 
 def tickets(state: Path, device: str) -> int:

@@ -1,14 +1,14 @@
 """Which of the waiting runners a job gets."""
 
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from domain.fault import KernelFault
+from domain.fault import JobCancelled, KernelFault
 from domain.result import Status
 from sandbox.session import Session
 from tasks.standbys import Standby, Standbys, alike
@@ -77,6 +77,28 @@ class Waiting:
     close = stop
 
 
+class Stepwise(Waiting):
+    """One that notes what it is asked for; what a launch costs there is told when it is asked for the second time."""
+
+    def __init__(self, log: list[str]) -> None:
+        super().__init__(None)
+        self.log = log
+
+    def until(self, deadline: float) -> None:
+        self.log.append("until")
+
+    def open_device(self, *, one_queue: bool = False) -> None:
+        self.log.append("open")
+
+    def warm_libraries(self) -> None:
+        self.log.append("libraries")
+
+    def launch_ms(self) -> float | None:
+        self.log.append("launches")
+        told, self.launch = self.launch, 1.7e-3
+        return told
+
+
 def pool(fork: Callable[[], Waiting]) -> Standbys:
     return Standbys(lambda _, __: cast(Session, fork()), lambda: NOWHERE, lambda _: nullcontext())
 
@@ -143,6 +165,40 @@ def test_those_whose_launches_could_not_be_told_do_not_stay_for_good() -> None:
     standbys.take([NOWHERE, NOWHERE], None, never)
     first, second = standbys.take([NOWHERE, NOWHERE], None, never)
     assert first.launch_ms == second.launch_ms
+
+
+def test_windows_wait_for_one_step_of_contexts_at_most_and_time_begins_when_it_is_quiet() -> None:
+    log: list[str] = []
+
+    @contextmanager
+    def quiet(cancelled: Callable[[], bool]) -> Iterator[None]:
+        log.append("(")
+        yield
+        log.append(")")
+
+    standbys = Standbys(lambda _, __: cast(Session, Stepwise(log)), lambda: NOWHERE, quiet)
+    (made,) = standbys.make(1, never)
+    assert " ".join(log) == "( until open ) ( until libraries ) ( until launches launches )"
+    assert made.launch_ms == 1.7e-3, "it is asked for once more before it is given up"
+
+
+def test_who_is_cancelled_between_steps_leaves_no_runner() -> None:
+    forked: list[Waiting] = []
+    turns = iter([False, True])
+
+    @contextmanager
+    def quiet(cancelled: Callable[[], bool]) -> Iterator[None]:
+        if next(turns):
+            raise JobCancelled
+        yield
+
+    def fork() -> Session:
+        forked.append(Waiting(1.7e-3))
+        return cast(Session, forked[-1])
+
+    with pytest.raises(JobCancelled):
+        Standbys(lambda _, __: fork(), lambda: NOWHERE, quiet).make(2, never)
+    assert [one.runner.alive for one in forked] == [False, False]
 
 
 def test_between_jobs_as_many_are_made_as_a_job_has_to_choose_from() -> None:
