@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -110,10 +110,12 @@ class Range:
         marked: bool = False,
         held_back: HeldBack | None = None,
         arm_within: float = 2.0,
+        meanwhile: Callable[[], None] | None = None,
     ) -> Window:
-        """Runs one window over what the slots' image holds.
+        """Runs one window over what the slots' image holds, be it that `meanwhile` writes it, while calls are queued.
 
         Raises GateClosed when a gated window is not armed within that many seconds; the runner is then at rest again.
+        What `meanwhile` raises finds it in the middle of a window: it can only be ended then.
         """
         arena = self.session.reserve(slots.size)
         shot = self._shots + 1
@@ -125,6 +127,8 @@ class Range:
         seed = {"seed": slots.seed}
         how = {"gated": gated, "marked": marked, "held_back": held_back is not None}
         runner.send({"op": "window", "shot": shot, **how, **(seed if gated else {})})
+        if meanwhile is not None:
+            meanwhile()
         # While the runner queues its calls. Touched now, as fresh pages would be paid for inside the window.
         snapshot = torch.empty(slots.output_bytes, dtype=torch.uint8, device=self.device.name).fill_(0)
         overwritten = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypedDict, Unpack
 
@@ -37,6 +37,7 @@ class How(TypedDict, total=False):
     gated: bool
     marked: bool
     held_back: HeldBack | None
+    meanwhile: Callable[[], None] | None
 
 
 def undisturbed_window(

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from backends.backend import Artifact
 from domain.fault import KernelFault
 from domain.kernel import Kernel
@@ -106,14 +108,18 @@ class Contender:
             return ()
         return self.kernel.io.outputs
 
+    @property
+    def returned(self) -> list[torch.Tensor]:
+        """Tensors like those of the answer that the kernel returns; none where arguments carry it."""
+        return self.probe.outputs if self.probe is not None and self.probe.returned else []
+
     def slots(self, calls: int, example: list[Any], device: str) -> Slots:
         """The layout of that many calls with arguments like `example`."""
         if self.probe is None:
             raise ValueError("not probed")
-        returned = self.probe.outputs if self.probe.returned else []
         io = self.kernel.io
         blank = tuple(index for index in self.output_arguments if io is not None and io.args[index].is_blank)
-        return Slots(calls, example, self.output_arguments, returned, device, blank=blank)
+        return Slots(calls, example, self.output_arguments, self.returned, device, blank=blank)
 
     def settle(self) -> None:
         """Moves what the build left into the folder that its runner is confined to, and gives it to that one's user."""

@@ -55,8 +55,7 @@ class Preparation:
                         f"the {contender.role} answered with no tensor and no number, so that there is nothing to "
                         "compare: return one, or give a contract (`io`) with an output argument",
                     )
-                returned = contender.probe.outputs if contender.probe.returned else []
-                self._admit(bytes_per_call(example[contender.role], returned))
+                self._admit(bytes_per_call(example[contender.role], contender.returned))
 
     def _load(self, contender: Contender, seed: int) -> None:
         if not contender.untouched:

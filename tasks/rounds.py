@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Callable
 from typing import Any, Unpack
 
 import torch
@@ -116,7 +117,7 @@ class Rounds:
             check_written(owner, outputs)
         if len(self.contenders) > 1:
             inputs = leaves(slots[owner.role].arguments(0), torch.Tensor)
-            self.weak = weak_reference(outputs, inputs, self.tolerance, [*others, *filter(None, [_returned(owner)])])
+            self.weak = weak_reference(outputs, inputs, self.tolerance, [*others, *filter(None, [owner.returned])])
         self._first_call = slots[owner.role].arguments(0)
         self.judge(slots, windows)
         if not self.right:
@@ -124,10 +125,17 @@ class Rounds:
 
     def fill(self, slots: dict[str, Slots]) -> None:
         """Fresh inputs for every call; where drawing has become too dear, drawn ones mixed, or the same again."""
-        calls = slots[self.candidate.role].calls
+        self.filling(slots)()
+
+    def filling(self, slots: dict[str, Slots]) -> Callable[[], None]:
+        """What fills them, for later. The seed of their windows is another at once."""
         self._filled += 1
         for layout in slots.values():
             layout.seed = self.inputs.window_seed(self._filled)
+        return lambda: self._fill(slots)
+
+    def _fill(self, slots: dict[str, Slots]) -> None:
+        calls = slots[self.candidate.role].calls
         again = slots[self.candidate.role].filled and not self.inputs.affordable
         first, *others = slots.values()
         # Where both are called with the very same, it is written once, and copied in one go.
@@ -234,8 +242,7 @@ class Rounds:
     def tensor_bytes(self, contender: Contender) -> int:
         """Of the tensors that a call is given and returns, each once."""
         given = leaves(self.example[contender.role], torch.Tensor)
-        returned = contender.probe is not None and contender.probe.returned
-        answers = self._first_outputs.get(contender.role, [[]])[0] if returned else []
+        answers = self._first_outputs.get(contender.role, [[]])[0] if contender.returned else []
         return sum(tensor.numel() * tensor.element_size() for tensor in [*given, *answers])
 
     def slots(self, calls: int) -> dict[str, Slots]:
@@ -244,7 +251,7 @@ class Rounds:
 
     def bytes_per_call(self) -> int:
         """Of the contender that needs the most."""
-        return max(bytes_per_call(self.example[c.role], _returned(c)) for c in self.contenders)
+        return max(bytes_per_call(self.example[c.role], c.returned) for c in self.contenders)
 
     def memory(self) -> int:
         """Bytes that one contender's window may take, of what is allowed to all the copies of it."""
@@ -285,13 +292,9 @@ class Rounds:
 
     def _layout(self) -> list[str]:
         """Where the candidate returns its answer in another memory layout: right, but its reader should know."""
-        expected, actual = (_returned(contender) for contender in self.contenders)
+        expected, actual = (contender.returned for contender in self.contenders)
         return [
             f"output {index} has strides {list(got.stride())}, the reference's {list(want.stride())}"
             for index, (want, got) in enumerate(zip(expected, actual, strict=False))
             if want.shape == got.shape and want.stride() != got.stride()
         ]
-
-
-def _returned(contender: Contender) -> Outputs:
-    return contender.probe.outputs if contender.probe is not None and contender.probe.returned else []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from profiling.record import TimeRecord
 from profiling.slots import Slots
 from profiling.window import Clock, GateClosed, HeldBack, Window
@@ -35,9 +37,10 @@ class Shooting:
         marked: bool = False,
         held_back: HeldBack | None = None,
         behind: dict[str, Slots] | None = None,
+        meanwhile: Callable[[], None] | None = None,
     ) -> Window:
         """One window of that contender. Raises GateClosed where it waits for the device in some calls, not in others:
-        all of its windows are to be streamed then.
+        all of its windows are to be streamed then. `meanwhile` is called while it queues its calls.
 
         Without the gate, one `behind` another over those, which counts for nothing: code that a host has not run for
         some milliseconds takes it up to 300 µs more to run, which a window of few calls would show as theirs.
@@ -45,7 +48,9 @@ class Shooting:
         if behind is not None and not record.gated:
             self.rounds.shoot(contender, behind)
         try:
-            return self.rounds.shoot(contender, slots, gated=record.gated, marked=marked, held_back=held_back)
+            return self.rounds.shoot(
+                contender, slots, gated=record.gated, marked=marked, held_back=held_back, meanwhile=meanwhile
+            )
         except GateClosed:
             self.streamed.add(contender.role)
             raise

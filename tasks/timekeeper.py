@@ -17,7 +17,7 @@ from profiling.record import TimeRecord
 from profiling.roofline import RATES_UNKNOWN, impossible
 from profiling.slots import Slots
 from profiling.speedup import paired_speedup, pairs_half_width
-from profiling.window import GateClosed
+from profiling.window import GateClosed, Window
 from tasks.alone import Alone
 from tasks.contender import Contender
 from tasks.cross_checks import CrossChecks
@@ -242,21 +242,34 @@ class Timekeeper:
         self, slots: dict[str, Slots], records: dict[str, TimeRecord], *, reverse: bool, marked: bool
     ) -> str | None:
         """One window for each contender, a null window beside them; why the card spoiled it, if it did."""
+        turns = self.contenders[::-1] if reverse else self.contenders
         self._shooting.relocate(slots, records)
-        self.rounds.fill(slots)
+        fill = self.rounds.filling(slots)
+        at_once = self._at_once(records[turns[0].role])
+        if not at_once:
+            fill()
         null = self._shooting.null_windows(slots, records)
-        windows = {}
+        windows: dict[str, Window] = {}
         reason = None
-        for contender in self.contenders[::-1] if reverse else self.contenders:
+        for contender in turns:
             record = records[contender.role]
             # Host clocks cost nothing between calls; events on the device do, so only the first windows have them.
-            window = self._shooting.shoot(contender, slots, record, marked=marked or not record.is_cuda)
+            marks, meanwhile = marked or not record.is_cuda, fill if at_once and not windows else None
+            window = self._shooting.shoot(contender, slots, record, marked=marks, meanwhile=meanwhile)
             (record.warm_up if marked else record.add)(window, null[contender.role])
             windows[contender.role] = window
             self._readings.append(self.bench.card.sample())
             reason = reason or throttled(self._readings[-1])
         self.rounds.judge(slots, windows)
         return reason
+
+    def _at_once(self, first: TimeRecord) -> bool:
+        """Whether a round's inputs are written while the first window's calls are queued.
+
+        Null windows are then taken over what lay there before, which means nothing to them. Not where a runner makes
+        the inputs, as it does one after the other; nor without the gate, where calls are not queued ahead.
+        """
+        return first.gated and self.rounds.inputs.contract is not None
 
     def _half_width(self, records: dict[str, TimeRecord]) -> float:
         each = list(records.values())

@@ -50,6 +50,8 @@ def test_calls_are_made_over_what_was_drawn_and_not_over_what_a_window_left(tmp_
             window = place.window(slots)
             assert [outputs[0].item() for outputs in slots.read(window.snapshot)] == [6, 6]
             place.relocate(slots, 1 << 20)
+        window = place.window(slots, meanwhile=lambda: slots.fill_alike([torch.tensor([2])]))
+        assert [outputs[0].item() for outputs in slots.read(window.snapshot)] == [3, 3]
     finally:
         session.close()
         zygote.close()
