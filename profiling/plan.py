@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
+from domain.request import Request
+
 # A window should be long against what null windows vary by: 5 µs and 1.5 % of what is copied on an H200
 # (docs/measurements.md), tens of µs on a host's clock. Many short windows average that better than few long ones.
 TARGET_MS = {"cuda": 3.0, "cpu": 10.0}
@@ -37,7 +39,7 @@ class Plan:
 
     `precision` is half the 95 % interval's width, relative to its middle; `num_trials` bounds the rounds. `min_rounds`
     are always taken, and MIN_ROUNDS where they are not precise enough. `device_time` is the part of BUDGET_S that there
-    is (1.0: all).
+    is (1.0: all). Windows last `window` times as long as usual.
     """
 
     num_trials: int
@@ -45,6 +47,23 @@ class Plan:
     is_cuda: bool
     min_rounds: int = MIN_ROUNDS
     device_time: float = 1.0
+    window: float = 1.0
+
+    @classmethod
+    def of(cls, request: Request, *, is_cuda: bool) -> Plan:
+        """In each of the processes that the request is due: a share of its rounds and its time.
+
+        The time being the mean of all, one of them may be as much less sure.
+        """
+        effort, shares = request.budget.effort, request.processes
+        return cls(
+            math.ceil(request.num_trials / shares),
+            request.precision * math.sqrt(shares),
+            is_cuda,
+            max(math.ceil(effort.min_rounds / shares), min(effort.min_rounds, MIN_ROUNDS)),
+            effort.device_time / shares,
+            effort.lone_window if is_cuda and request.reference is None else effort.window,
+        )
 
     def stop(self, rounds: int, spent_s: float, half_width: float) -> Stop | None:
         """Whether so many rounds are enough, and why."""

@@ -23,17 +23,11 @@ from profiling.longer_windows import (
     believed,
     middle,
 )
+from profiling.marks import fitting_marks
 from profiling.plan import Stop
 from profiling.process_effect import process_apart_ms
 from profiling.statistics import DEVIATIONS, Sample, half_width, resolved, runtime_stats, standard_error, undisturbed
 from profiling.window import Clock, Window
-
-# How far a runner's own times may be from the referee's window before they are not believed even as a distribution.
-EVENT_SLACK = 0.10
-EVENT_SLACK_MS = 0.02
-
-LEAST_SHARE = 0.5
-"""Of the mean, what a call takes at least where a runner's own times are to be shown."""
 
 READY_SLACK = 1.1
 """Making ready is mostly copying, which takes a few percent more or less from time to time."""
@@ -276,26 +270,10 @@ class TimeRecord:
             self._marked.append((window.elapsed_ms - null.elapsed_ms, window.call_ms))
 
     def _marks(self) -> tuple[list[Sample], list[Misfit]]:
-        """Call times relative to their window's mean; and the windows whose call times do not fit the clock.
-
-        Nor is a shape believed whose middle is far from the mean, or its least: one call that is said to have taken all
-        of the window's time would make the others as short as its runner likes.
-        """
-        slack_ms = EVENT_SLACK_MS
-        if not self.is_cuda and self.null_ms:
-            # What a window costs by itself differs by that much on the host, so that no clock knows better.
-            slack_ms = max(slack_ms, max(self.null_ms) - min(self.null_ms))
-        shapes, misfits = [], []
-        for net_ms, call_ms in self._marked:
-            net, total = max(net_ms, 0.0), sum(call_ms)
-            whole = len(call_ms) == self.calls and total > 0 and min(call_ms) >= 0
-            if whole and abs(total - net) <= EVENT_SLACK * net + slack_ms:
-                shape = np.asarray(call_ms) / np.mean(call_ms)
-                if abs(float(np.median(shape)) - 1) <= EVENT_SLACK and float(shape.min()) >= LEAST_SHARE:
-                    shapes.append(shape)
-            else:
-                misfits.append(Misfit(net_ms, total))
-        return shapes, misfits
+        """Call times relative to their window's mean; and the windows whose call times do not fit the clock."""
+        # What a window costs by itself differs by that much on the host, so that no clock knows better.
+        unsure_ms = max(self.null_ms) - min(self.null_ms) if not self.is_cuda and self.null_ms else 0.0
+        return fitting_marks(self._marked, self.calls, unsure_ms)
 
 
 def _most_ready_ms(alone_ms: Sequence[float]) -> float:

@@ -64,6 +64,11 @@ class Probe:
     several_streams: bool = False
 
     @property
+    def one_stream(self) -> bool:
+        """Whether a call is known to work on no more than one."""
+        return self.launches is not None and not self.several_streams
+
+    @property
     def entries(self) -> float | None:
         """Of the device's launch queue, about so many for a call and the copies of its answer; None: not known."""
         if self.launches is None:

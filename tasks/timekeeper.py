@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from domain.result import Speedup
 from profiling import flags
 from profiling.card_state import Reading, card_state, processes, throttled
 from profiling.ceilings import UNKNOWN
-from profiling.plan import MIN_ROUNDS, Plan, Stop
+from profiling.plan import Plan, Stop
 from profiling.record import TimeRecord
 from profiling.roofline import RATES_UNKNOWN, impossible
 from profiling.slots import Slots
@@ -52,20 +51,9 @@ class Timekeeper:
         self.cancelled = cancelled
         self.contenders = rounds.contenders
         self.bench = rounds.bench
-        asked, effort = rounds.request, rounds.request.budget.effort
-        # Of several processes the mean is the time: each has its share of the windows, and is as unsure as that allows.
-        shares = asked.processes
-        self.plan = Plan(
-            math.ceil(asked.num_trials / shares),
-            asked.precision * math.sqrt(shares),
-            self.bench.device.is_cuda,
-            max(math.ceil(effort.min_rounds / shares), min(effort.min_rounds, MIN_ROUNDS)),
-            effort.device_time / shares,
-        )
-        alone = len(self.contenders) == 1 and self.bench.device.is_cuda
-        self._window = effort.lone_window if alone else effort.window
+        self.plan = Plan.of(rounds.request, is_cuda=self.bench.device.is_cuda)
         self._shooting = Shooting(rounds)
-        self._held_up = False
+        self._held_up = self._late_before = False
         self._readings: list[Reading] = []
         self._repeated: list[str] = []
         self._kept: list[str] = []
@@ -75,7 +63,7 @@ class Timekeeper:
 
     def time(self) -> Speedup | None:
         """Windows of the contenders in turn (A B, B A, ...) until the plan or the time says that it is enough."""
-        size = WindowSize(self.rounds, self._window)
+        size = WindowSize(self.rounds, self.plan.window)
         while not self._take(size):
             size.stream(self._shooting.streamed)
         if not self.rounds.right:
@@ -177,21 +165,25 @@ class Timekeeper:
         return now + (now - began) + RESERVE_S < self.rounds.deadline
 
     def _look_for_hold_up(self, records: dict[str, TimeRecord], began: float) -> None:
-        """Raises GateClosed where gated windows were made ready late, and there is time for some without the gate.
+        """Raises GateClosed where gated windows were made ready late, and there is time to take them anew.
 
         A process whose work waits at the gate on several streams keeps the device for whole slices of its time, though
-        it computes nothing (docs/measurements.md): it is tried in one queue first. What is worked ahead in there, or
-        without a gate, is charged there too.
+        it computes nothing (docs/measurements.md): it is tried in one queue first, then without the gate. Of one stream
+        it may have been somebody else, and the gate is tried once more. What is worked ahead in these is charged too.
         """
         # Never the reference: its windows may be late through the candidate, which would gain by that.
-        own = self.rounds.candidate.role
+        candidate = self.rounds.candidate
+        own = candidate.role
         if not (records[own].gated and records[own].held_up):
             self.streams.look_at_time(records[own].after_gun_ms)
             return
         self.streams.look_at_hold_up(records[own].after_gun_ms)
         if self._time_for_as_long(began):
-            self._held_up = True
-            self._shooting.streamed.add(own)
+            once_more = candidate.probe is not None and candidate.probe.one_stream and not self._late_before
+            self._late_before = True
+            if not once_more:
+                self._held_up = True
+                self._shooting.streamed.add(own)
             raise GateClosed
 
     def _record(self, contender: Contender, calls: int, *, gated: bool) -> TimeRecord:

@@ -14,6 +14,7 @@ from domain.request import Request
 from domain.result import Report, Status
 from profiling.ceilings import UNKNOWN
 from profiling.plan import QUEUE, TARGET_MS
+from profiling.record import TimeRecord
 from profiling.roofline import RATES_UNKNOWN
 from tasks.pipeline import run
 from tests.bench import own_workbench
@@ -62,6 +63,13 @@ def test_windows_of_a_kernel_alone_last_longer(bench: Any) -> None:
     assert alone is not None and alone.method == "gated_window"
     # What a rehearsal takes a call for may be half as much again.
     assert alone.calls_per_window * alone.trusted_ms > 1.5 * TARGET_MS["cuda"]
+
+
+def test_windows_that_are_late_once_are_taken_anew_behind_the_gate(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    late = iter([True, False])
+    monkeypatch.setattr(TimeRecord, "held_up", property(lambda record: next(late)))
+    timing = judged(bench, kernel(SOFTMAX), precision=0.05).outcome.timing
+    assert timing is not None and timing.method == "gated_window" and next(late, None) is None
 
 
 def test_precise_takes_the_mean_of_several_processes(bench: Any) -> None:
