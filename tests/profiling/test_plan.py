@@ -84,7 +84,7 @@ def test_a_budget_bounds_rounds_and_device_time() -> None:
     assert precise.stop(20, 0.1, 0.0) is Stop.PRECISION
     assert precise.stop(20, 10 * BUDGET_S["cuda"] - 0.1, 1.0) is None
     assert precise.stop(20, 10 * BUDGET_S["cuda"], 1.0) is Stop.DEVICE_TIME
-    quick = Plan(20, 0.05, True, min_rounds=4, device_time=0.25, window=0.5)
+    quick = Plan(20, 0.05, True, min_rounds=4, device_time=0.25)
     assert quick.stop(3, 0.1, 0.0) is None and quick.stop(4, 0.1, 0.05) is Stop.PRECISION
     assert quick.stop(MIN_ROUNDS - 1, 1e9, 0.06) is None and quick.stop(MIN_ROUNDS, 1e9, 0.06) is Stop.DEVICE_TIME
     assert Plan(20, 0.05, True, device_time=0.25).stop(6, 0.25 * BUDGET_S["cuda"], 1.0) is Stop.DEVICE_TIME
@@ -96,4 +96,4 @@ def test_several_processes_share_rounds_and_time_and_are_as_much_less_sure() -> 
     assert (alone.num_trials, alone.min_rounds, alone.device_time, alone.window) == (125, 6, 1.25, 3.0)
     assert alone.precision == pytest.approx(0.002 * 8**0.5)
     quick = Plan.of(Request(kernel, budget=Budget.QUICK, num_trials=20, precision=0.05), is_cuda=True)
-    assert quick == Plan(20, 0.05, True, min_rounds=4, device_time=0.25)
+    assert quick == Plan(20, 0.05, True, min_rounds=4, device_time=0.25, window=0.5)
