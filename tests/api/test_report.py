@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from dataclasses import asdict
 from hashlib import sha256
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -13,6 +14,7 @@ import pytest
 from flask.testing import FlaskClient
 from redis import Redis
 
+from api.pages.facts import measuring
 from api.pages.stages import MEANS
 from domain.job import Stage
 from domain.result import Speedup, Status
@@ -390,3 +392,9 @@ def test_without_counted_operations_there_is_no_drawing(client: FlaskClient, rec
     assert "beneath the card's roofline" not in [each.get("aria-labelledby") for each in page.those("svg")]
     assert not [circle for circle in page.those("circle") if circle["r"] == "6"]
     assert "roofline" not in report(client, completed(client, records, results.evaluated())).text
+
+
+def test_times_of_several_processes_are_told_as_their_range() -> None:
+    several = asdict(results.timing(0.0124)) | {"process_ms": [0.0123, 0.0126, 0.0121]}
+    assert dict(measuring(several))["Processes"] == "3: 12.1 µs to 12.6 µs"
+    assert "Processes" not in dict(measuring(asdict(results.timing(0.0124))))
