@@ -170,7 +170,8 @@ class Speedup:
 class Report:
     """A finished job: the kernel's outcome, the reference's where there was one, and where it ran.
 
-    `budget` is its name and what it left out (`domain/budget.py`).
+    `budget` is its name and what it left out (`domain/budget.py`). `spent_s` is what judging took of the request's
+    `timeout`, and `built_s` building: not told, and nothing where that is not known.
     """
 
     outcome: Outcome
@@ -179,6 +180,8 @@ class Report:
     speedup: Speedup | None = None
     device_metrics: dict[str, Any] | None = None
     budget: dict[str, Any] | None = None
+    spent_s: float = 0.0
+    built_s: float = 0.0
 
     @property
     def texts(self) -> dict[str, bytes]:

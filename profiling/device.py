@@ -74,11 +74,11 @@ class Device:
 
     @property
     def has_room(self) -> bool:
-        """Whether most of the device's memory is free: what runners hold that are about to end, nobody will miss.
+        """Whether three quarters of the device's memory are free: what runners hold that are ending, nobody will miss.
 
         Never of the host, on whose few cores even what ends is in the way.
         """
-        return self.is_cuda and self.free > self.memory / 2
+        return self.is_cuda and self.free > 0.75 * self.memory
 
     @property
     def usable(self) -> bool:

@@ -13,6 +13,8 @@ from typing import Any
 from profiling.ceilings import Ceilings
 from profiling.roofline import arithmetic_floor_ms, memory_floor_ms
 
+BY_TIME = ("bytes_per_s", "memory_share", "flops_per_s", "arithmetic_share")
+"""Of a position, what is the less the longer a call takes."""
 BUSY_SHARE = 0.6
 """Of a roof, from which on it is what bounds a call; the threshold of Nsight Compute's speed of light."""
 
@@ -48,3 +50,10 @@ class Work:
             "roof_bytes_per_s": self.ceilings.memory_bytes_per_s,
             "roof_flops_per_s": operations / arithmetic_ms * 1e3 if operations and arithmetic_ms else None,
         }
+
+
+def position_at(position: dict[str, Any] | None, time_ms: float, other_ms: float) -> dict[str, Any] | None:
+    """That of a call of `time_ms`, had it taken `other_ms`."""
+    if position is None or other_ms <= 0.0:
+        return position
+    return position | {name: position[name] * time_ms / other_ms for name in BY_TIME if position[name] is not None}

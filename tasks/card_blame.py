@@ -19,6 +19,8 @@ from tasks.contender import Contender
 from tasks.workbench import Workbench
 
 TEST_S = 60.0
+REPORT_S = 0.1
+"""A driver's report may come a moment after the kernel's failure."""
 OF_A_CARD = re.compile(
     r"uncorrectable|ECCUncorrectable|fallen off the bus|GPU[ _]is[ _]lost|busy or unavailable|Devices?_?Unavailable"
     r"|no CUDA-capable device|No CUDA GPUs are available|CUDA_ERROR_NO_DEVICE|cudaErrorNoDevice|Found no NVIDIA driver"
@@ -30,6 +32,12 @@ OF_A_CARD = re.compile(
 """What a wrong kernel on a sound card does not cause; a launch that failed and an illegal address are not among it."""
 
 log = logging.getLogger(__name__)
+
+
+def reported(contenders: Iterable[Contender], bench: Workbench) -> list[CardError] | CardUnavailable:
+    """What the driver has said of the card since it was last asked; where a kernel has failed, within REPORT_S."""
+    failed = any(contender.fault is not None for contender in contenders)
+    return bench.card_errors.new(REPORT_S if failed else 0.0)
 
 
 def blame_reported(errors: list[CardError] | CardUnavailable | None) -> None:

@@ -21,11 +21,12 @@ from profiling.card import CardUnavailable
 from profiling.card_errors import CardError, summary
 from tasks.afterwards import NOT_REACHED, SUSPICIOUS, look_at_launches, look_at_work
 from tasks.building import Building
-from tasks.card_blame import blame_reported, blame_tested
+from tasks.card_blame import blame_reported, blame_tested, reported
 from tasks.contender import Contender, Stopped
 from tasks.device_metrics import look_at_counters
 from tasks.drawn_sets import Arguments
 from tasks.environment import environment
+from tasks.inputs_summary import inputs_summary
 from tasks.inspection import Inspection
 from tasks.lease import device_lease
 from tasks.listings import look_at_code
@@ -42,9 +43,6 @@ from tasks.varied_inputs import VariedInputs
 from tasks.weights import Weights
 from tasks.workbench import Workbench
 from validation.seeds import derived
-
-REPORT_S = 0.1
-"""A driver's report may come a moment after the kernel's failure."""
 
 
 def run(
@@ -87,15 +85,18 @@ def _run(
                     bench.card_errors.clear()
                     with suppress(Stopped):
                         job.judge()
+                    job.spent_s = queues.spent_s + time.monotonic() - started - job.waited_s
                     blame_for_memory(job.contenders, bench)
                     blame_tested(job.contenders, bench, cancelled)
                     job.inspect()
                 finally:
-                    bench.rest()  # Before any of them ends: what is asked of the driver meanwhile waits for that.
-                    job.stop()
-                    job.note_card_errors()
-                    job.end(dying)
-                    job.device_s = time.monotonic() - started
+                    try:
+                        bench.rest()  # Before any of them ends: what is asked of the driver meanwhile waits for that.
+                    finally:
+                        job.stop()
+                        job.note_card_errors()
+                        job.end(dying)
+                        job.device_s = time.monotonic() - started
         except BeginAnew as anew:
             blame_reported(job.card_errors)
             raise anew.after(job.device_s) from None
@@ -141,7 +142,8 @@ class _Job:
         self.speedup: Speedup | None = None
         self.example: dict[str, Arguments] = {}
         self.metrics: dict[str, Any] | None = None
-        self.device_s = 0.0
+        self.device_s = self.spent_s = self.deadline = 0.0
+        self.rounds: Rounds | None = None
         self.card_errors: list[CardError] | CardUnavailable | None = None
 
     def build(self) -> None:
@@ -176,7 +178,9 @@ class _Job:
         preparation.first_calls(self.example)
         streams.look_at_calls()
         advice = self.weights.advice if self.weights is not None else None
-        rounds = Rounds(self.contenders, self.inputs, self.example, self.bench, self.request, streams.deadline, advice)
+        self.deadline = streams.deadline
+        rounds = Rounds(self.contenders, self.inputs, self.example, self.bench, self.request, self.deadline, advice)
+        self.rounds = rounds
         rounds.validate()
         self.so_far(rounds.right)
         timekeeper = Timekeeper(rounds, streams, self.cancelled)
@@ -198,6 +202,11 @@ class _Job:
         if self.request.profile and self.reference is not None:
             look_at_launches([self.reference], self.example, rounds.deadline)
 
+    @property
+    def waited_s(self) -> float:
+        """For others, of the time that the device was held: by so much the job's deadline was put off."""
+        return self.rounds.deadline - self.deadline if self.rounds is not None else 0.0
+
     def inspect(self) -> None:
         """What tools find that make a kernel slow, once its runners are gone. Raises JobCancelled."""
         asked = self.request
@@ -216,11 +225,9 @@ class _Job:
             self.candidate.sanitizer = look_for_errors(inspection)
 
     def note_card_errors(self) -> None:
-        """What the driver has reported of the card during this job; a kernel's failure is waited for a moment."""
-        if self.card_errors is not None:
-            return
-        failed = any(contender.fault is not None for contender in self.contenders)
-        self.card_errors = self.bench.card_errors.new(REPORT_S if failed else 0.0)
+        """What the driver has reported of the card during this job."""
+        if self.card_errors is None:
+            self.card_errors = reported(self.contenders, self.bench)
 
     def _try_otherwise(self, rounds: Rounds, weights: Weights) -> None:
         """What fresh sets of the drawn distribution under the first weights cannot show, once the times are known."""
@@ -252,35 +259,26 @@ class _Job:
 
     def report(self) -> Report:
         """What was found out, as far as the job came."""
-        inputs = self._inputs_summary()
+        replayed = self.request.replay_seed is not None
+        inputs = inputs_summary(self.inputs, self.weights, self.distributions, self.secret, replayed=replayed)
         where = {**environment(self.bench.target), "device_seconds": self.queues.held_s + self.device_s}
         if self.card_errors is not None and self.bench.device.is_cuda:
             where |= {"streams_apart": apart(self.contenders), "card_errors": summary(self.card_errors)}
-        budget = self.request.budget.told(compares=self.reference is not None)
-        if self.reference is None:
-            return Report(self.candidate.outcome(inputs), where, device_metrics=self.metrics, budget=budget)
-        reference = self.reference.outcome(inputs)
-        failed = reference if self.reference.fault is not None else None
-        return Report(self.candidate.outcome(inputs, failed), where, reference, self.speedup, self.metrics, budget)
-
-    def _inputs_summary(self) -> dict[str, Any]:
-        if self.inputs is None:
-            return {}
-        inputs = self.inputs.summary
-        if self.weights is not None and self.weights.summary is not None:
-            inputs["weights"] = self.weights.summary
-        if self.distributions is not None:
-            inputs["distributions"] = self.distributions
-        # Told when everything has ended: whoever knows it while the job runs knows the inputs.
-        inputs["replay_seed"] = f"{self.secret:x}"
-        inputs["known_beforehand"] = self.request.replay_seed is not None
-        return inputs
+        reference = self.reference.outcome(inputs) if self.reference is not None else None
+        failed = reference if self.reference is not None and self.reference.fault is not None else None
+        return Report(
+            self.candidate.outcome(inputs, failed),
+            where,
+            reference,
+            self.speedup,
+            self.metrics,
+            self.request.budget.told(compares=reference is not None),
+            self.spent_s,
+            sum(contender.build_s for contender in self.contenders),
+        )
 
     def end(self, dying: ExitStack) -> None:
-        """Where that disturbs nobody the runners come to their end in `dying`, while the next job begins.
-
-        Its windows wait until nothing of this one is left on the device.
-        """
+        """Where that disturbs nobody the runners end in `dying`, while the next job begins: its windows wait for it."""
         if self.bench.device.has_room:
             with suppress(JobCancelled):  # Where somebody has it quiet now: to wait takes longer than the runners' end.
                 dying.enter_context(self.bench.quiet(lambda: True))

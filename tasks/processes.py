@@ -7,14 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from typing import Any
 
 from domain.request import Request
-from domain.result import Comparison, Outcome, Report, Status, Timing
+from domain.result import Comparison, Outcome, Report, Status
 from profiling.pooled import pooled_speedup, pooled_timing
+from profiling.work import position_at
+from tasks.building import OFF
 from tasks.streams import Queues, chosen, judged
 
-TIMES_AS_LONG = 1.5
-"""As the longest of the processes so far has taken, has to be left of the job's time for one more."""
+TIMES_AS_LONG = 3.0
+"""As the longest of the processes so far has taken, has to be left of the job's time for one more: what takes even
+longer does so by its own doing."""
 RESERVE_S = 1.0
 IN_FEWER = "judged in {done} processes and not in {asked}, as the timeout was near: its interval is the wider for it"
 ELSEWHERE = "{message} (in the {done} processes before this one it passed)"
@@ -25,21 +31,36 @@ def judged_in_processes(run: Callable[[Request, Queues], Report], request: Reque
 
     What is asked for beside the verdict and the times is done in the first alone.
     """
-
-    def in_one(asked: Request, queues: Queues) -> tuple[Report, Queues]:
-        return judged(lambda now: run(asked, now), queues)
-
-    report, queues = in_one(request, chosen(request.kernels.values()))
-    reports, longest_s = [report], report.environment["device_seconds"]
+    report, queues = judged(partial(run, request), chosen(request.kernels.values()))
+    reports = [report]
     lighter = replace(request, profile=False, artifacts=(), device_metrics=None, sanitize=False)
-    while len(reports) < request.processes and _timed(reports[-1]):
-        spent_s = reports[-1].environment["device_seconds"]
-        if request.timeout - spent_s < TIMES_AS_LONG * longest_s + RESERVE_S:
+    while len(reports) < request.processes and _timed(report):
+        if not _in_time(reports, request):
             return _with_flag(_together(reports), IN_FEWER.format(done=len(reports), asked=request.processes))
-        report, queues = in_one(lighter, replace(queues, spent_s=spent_s, held_s=spent_s, settled=True))
+        held_s = report.environment["device_seconds"]
+        queues = replace(queues, spent_s=report.spent_s, held_s=held_s, settled=True)
+        report, queues = judged(partial(run, lighter), queues)
         reports.append(report)
-        longest_s = max(longest_s, report.environment["device_seconds"] - spent_s)
     return _together(reports)
+
+
+def _in_time(reports: Sequence[Report], request: Request) -> bool:
+    """Whether the job's time allows one more, by what those so far have taken."""
+    spent = [0.0, *(report.spent_s for report in reports)]
+    longest_s = max(after - before for before, after in pairwise(spent))
+    built_s = sum(report.built_s for report in reports)
+    return request.timeout - spent[
+        -1
+    ] >= TIMES_AS_LONG * longest_s + RESERVE_S and request.build_seconds - built_s >= TIMES_AS_LONG * _next_build_s(
+        reports
+    )
+
+
+def _next_build_s(reports: Sequence[Report]) -> float:
+    """What building once more may take: nothing worth mention where the first build is kept, as one does that is."""
+    sides = [side for side in (reports[0].outcome, reports[0].reference) if side is not None]
+    kept = all(side.build.get("compile_cache") != OFF and not side.build.get("deferred") for side in sides)
+    return 0.0 if kept and len(reports) == 1 else reports[-1].built_s
 
 
 def _timed(report: Report) -> bool:
@@ -52,7 +73,10 @@ def _together(reports: Sequence[Report]) -> Report:
     first, last = reports[0], reports[-1]
     if len(reports) == 1:
         return first
-    spent = {"device_seconds": last.environment["device_seconds"]}
+    spent: dict[str, Any] = {"device_seconds": last.environment["device_seconds"]}
+    found = [report.environment.get("card_errors") for report in reports]
+    if all(isinstance(errors, list) for errors in found):
+        spent["card_errors"] = [error for errors in found for error in errors or ()]
     if not _timed(last):
         return replace(
             last,
@@ -84,21 +108,16 @@ def _failed(outcome: Outcome, first: Outcome, before: int) -> Outcome:
 
 
 def _pooled(outcomes: Sequence[Outcome]) -> Outcome:
-    """Of the same kernel. Its place beneath the roofline is that of the process whose time is nearest to the mean."""
+    """Of the same kernel; what is not of its time or its answers, from the first."""
     timings = [outcome.timing for outcome in outcomes if outcome.timing is not None]
     timing = pooled_timing(timings)
-    nearest = min(outcomes, key=lambda one: _apart(one.timing, timing))
     comparisons = [outcome.comparison for outcome in outcomes if outcome.comparison is not None]
     return replace(
         outcomes[0],
         timing=timing,
-        roofline=nearest.roofline,
+        roofline=position_at(outcomes[0].roofline, timings[0].trusted_ms, timing.trusted_ms),
         comparison=_all_calls(comparisons) if comparisons else None,
     )
-
-
-def _apart(timing: Timing | None, pooled: Timing) -> float:
-    return abs(timing.trusted_ms - pooled.trusted_ms) if timing is not None else float("inf")
 
 
 def _all_calls(comparisons: Sequence[Comparison]) -> Comparison:

@@ -19,12 +19,14 @@ from tasks.streams import BeginAnew, Queues
 KERNEL = Kernel("", KernelType.TORCH)
 ALONE = Request(KERNEL, budget=Budget.PRECISE)
 COMPARED = replace(ALONE, reference=KERNEL)
+ROOFLINE = {"bytes": 1, "bytes_per_s": 900.0, "memory_share": 0.9, "flops_per_s": None, "arithmetic_share": None}
+"""Of the first process, in which a call takes 1 ms."""
 RIGHT = Comparison(True, 10, 10, 0.1, 0.2, 0.01, 0, 100, 0.01, 0.01)
 
 
 def outcome(ms: float) -> Outcome:
     timing = Timing("gated_window", RuntimeStats(mean=ms), ms, 100, 6, 600, 0.02, "windows", "cold", precision=0.001)
-    return Outcome(Status.PASSED, "torch", True, timing=timing, comparison=RIGHT, roofline={"of": ms})
+    return Outcome(Status.PASSED, "torch", True, timing=timing, comparison=RIGHT, roofline=ROOFLINE)
 
 
 class Judge:
@@ -33,24 +35,33 @@ class Judge:
     def __init__(self, *times: float, seconds: float = 1.0) -> None:
         self.times = list(times)
         self.seconds = seconds
+        self.built_s = 0.1
+        self.build: dict[str, Any] = {"compile_cache": "miss", "deferred": None}
         self.asked: list[tuple[Request, Queues]] = []
 
     def __call__(self, request: Request, queues: Queues) -> Report:
         self.asked.append((request, queues))
         ms = self.times[len(self.asked) - 1]
-        where = {"device_seconds": queues.held_s + self.seconds, "host": len(self.asked)}
+        # Tools look in the first, which holds the device and is none of the job's time.
+        held_s = queues.held_s + self.seconds + (50.0 if request.sanitize else 0.0)
+        where = {"device_seconds": held_s, "host": len(self.asked), "card_errors": [{"xid": len(self.asked)}]}
+        times: Any = {"spent_s": queues.spent_s + self.seconds, "built_s": self.built_s}
+        own = replace(outcome(ms), build=self.build)
         if request.reference is None:
-            return Report(outcome(ms), where)
-        return Report(outcome(ms), where, outcome(2 * ms), Speedup(2.0 + ms / 100, 1.9, 2.2, "faster"))
+            return Report(own, where, **times)
+        faster = Speedup(2.0 + ms / 100, 1.9, 2.2, "faster")
+        return Report(own, where, replace(outcome(2 * ms), build=self.build), faster, **times)
 
 
 def test_precise_judges_a_kernel_in_eight_processes_and_a_pair_in_four() -> None:
     alone, compared = Judge(*range(1, 9)), Judge(*range(1, 5))
     report = judged_in_processes(alone, ALONE)
-    assert len(alone.asked) == 8 and report.environment == {"device_seconds": 8.0, "host": 1}
+    assert len(alone.asked) == 8
+    assert (report.environment["device_seconds"], report.environment["host"]) == (8.0, 1)
+    assert [error["xid"] for error in report.environment["card_errors"]] == list(range(1, 9))
     timing = report.outcome.timing
     assert timing is not None and timing.trusted_ms == 4.5 and timing.process_ms == list(range(1, 9))
-    assert report.outcome.roofline == {"of": 4}
+    assert report.outcome.roofline is not None and report.outcome.roofline["bytes_per_s"] == pytest.approx(200)
     report = judged_in_processes(compared, COMPARED)
     assert len(compared.asked) == 4 and report.reference is not None and report.reference.timing is not None
     assert report.reference.timing.trusted_ms == 5.0
@@ -76,7 +87,8 @@ def test_what_is_asked_for_beside_the_time_is_done_once_and_the_time_spent_is_co
     requests = [request for request, _ in judge.asked]
     assert requests[0] == asked and requests[1:] == [ALONE] * 7
     queues = [one for _, one in judge.asked]
-    assert [one.spent_s for one in queues] == [one.held_s for one in queues] == [float(n) for n in range(8)]
+    assert [one.spent_s for one in queues] == [float(n) for n in range(8)]
+    assert [one.held_s for one in queues] == [0.0] + [50.0 + n for n in range(1, 8)]
     assert not queues[0].settled and all(one.settled for one in queues[1:])
 
 
@@ -124,7 +136,27 @@ def test_a_kernel_that_fails_is_not_judged_again() -> None:
 
 def test_where_the_timeout_is_near_there_are_fewer_and_it_says_so() -> None:
     judge = Judge(*[1.0] * 8, seconds=4.0)
-    report = judged_in_processes(judge, replace(ALONE, timeout=20))
-    assert len(judge.asked) == 4  # After three 8 s are left, and 7 are wanted; after four there are 4.
+    report = judged_in_processes(judge, replace(ALONE, timeout=22))
+    assert len(judge.asked) == 3  # After two 14 s are left, and 13 are wanted; after three there are 10.
     timing: Any = report.outcome.timing
-    assert any("in 4 processes and not in 8" in flag for flag in timing.flags)
+    assert any("in 3 processes and not in 8" in flag for flag in timing.flags)
+
+
+@pytest.mark.parametrize(
+    ("build", "built_s", "judged"),
+    [
+        ({"compile_cache": "miss", "deferred": None}, 50.0, 2),
+        ({"compile_cache": "off", "deferred": None}, 50.0, 1),
+        ({"compile_cache": "off", "deferred": None}, 10.0, 4),
+        ({"compile_cache": "miss", "deferred": "needs a GPU"}, 50.0, 1),
+        ({"compile_cache": "hit", "deferred": None}, 0.1, 8),
+    ],
+    ids=["kept, but built again", "not kept", "built quickly", "built under the lease", "kept"],
+)
+def test_builds_that_are_not_kept_are_made_again_as_long_as_there_is_time(
+    build: dict[str, Any], built_s: float, judged: int
+) -> None:
+    judge = Judge(*[1.0] * 8)
+    judge.build, judge.built_s = build, built_s
+    judged_in_processes(judge, replace(ALONE, build_timeout=60))
+    assert len(judge.asked) == judged
