@@ -32,9 +32,9 @@ class Effort:
     `device_time` times as long as usual. A comparison's window lasts `window` times as long as usual, what it costs the
     device being mostly drawing, laying out and comparing its calls; one of a kernel alone `lone_window` times as long,
     as windows begin sooner or later in each process (docs/adr/0037). `validation_sets` are the fresh input sets
-    compared before the timing. `contexts` are how many processes the job's kernels are judged in, one after the other:
-    what a kernel takes differs between them by more than its windows do in one (docs/adr/0038). A comparison's pairs of
-    them are half as many. What is said above of rounds and of time is shared out among them.
+    compared before the timing. A kernel alone is judged in so many `processes` one after the other, a comparison in so
+    many `pairs` of them: what a kernel takes differs between them by more than its windows do in one (docs/adr/0038).
+    What is said above of rounds and of time is shared out among them.
     What is not `thorough` asks nothing beyond that: `left_out` names what.
     """
 
@@ -45,7 +45,8 @@ class Effort:
     window: float
     lone_window: float
     validation_sets: int
-    contexts: int = 1
+    processes: int = 1
+    pairs: int = 1
     left_out: tuple[str, ...] = ()
 
     @property
@@ -58,5 +59,5 @@ OTHER_DISTRIBUTIONS, OTHER_WEIGHTS, FLOAT64 = "other_distributions", "other_weig
 _EFFORTS = {
     Budget.QUICK: Effort(0.05, 20, 4, 0.25, 0.5, 0.5, 2, left_out=(OTHER_DISTRIBUTIONS, OTHER_WEIGHTS, FLOAT64)),
     Budget.DEFAULT: Effort(0.01, 100, 6, 1.0, 1.0, 3.0, 5),
-    Budget.PRECISE: Effort(0.002, 1000, 20, 10.0, 1.0, 3.0, 20, contexts=8),
+    Budget.PRECISE: Effort(0.002, 1000, 20, 10.0, 1.0, 3.0, 20, processes=12, pairs=4),
 }

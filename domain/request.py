@@ -71,7 +71,9 @@ class Request:
     @property
     def processes(self) -> int:
         """How many processes each kernel is judged in, one after the other; a replay is for finding bugs: in one."""
-        return max(self.budget.effort.contexts // len(self.kernels), 1) if self.replay_seed is None else 1
+        if self.replay_seed is not None:
+            return 1
+        return self.budget.effort.processes if self.reference is None else self.budget.effort.pairs
 
     @property
     def build_seconds(self) -> int:

@@ -13,8 +13,7 @@ from functools import partial
 
 import torch
 
-from profiling.beside import FLOOR_MS
-from profiling.longer_windows import DRIFT_MS, HELD_BACK_MS, SHARE_APART, OtherWindows
+from profiling.longer_windows import HELD_BACK_MS, NULL_DRIFT_MS, SHARE_APART, OtherWindows
 from profiling.record import TimeRecord
 from profiling.slots import Slots
 from profiling.window import HeldBack, Window
@@ -131,7 +130,7 @@ class CrossChecks:
         self, windows: OtherWindows, layout: Slots, hold: HeldBack | None, behind: Slots | None = None
     ) -> None:
         kind = self._record.kind
-        most_apart_ms = max(DRIFT_MS, FLOOR_MS[kind]) if hold is None else HELD_BACK_MS[kind]
+        most_apart_ms = NULL_DRIFT_MS[kind] if hold is None else HELD_BACK_MS[kind]
         shoot = partial(self._shooting.null_window, layout, self._record, hold, behind)
         null_kind = NullKind.of(layout, gated=self._record.gated, held_back=hold)
         self.nulls.append(OtherNulls(null_kind, self._record, windows, shoot, most_apart_ms))

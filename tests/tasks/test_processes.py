@@ -53,15 +53,15 @@ class Judge:
         return Report(own, where, replace(outcome(2 * ms), build=self.build), faster, **times)
 
 
-def test_precise_judges_a_kernel_in_eight_processes_and_a_pair_in_four() -> None:
-    alone, compared = Judge(*range(1, 9)), Judge(*range(1, 5))
+def test_precise_judges_a_kernel_in_twelve_processes_and_a_pair_in_four() -> None:
+    alone, compared = Judge(*range(1, 13)), Judge(*range(1, 5))
     report = judged_in_processes(alone, ALONE)
-    assert len(alone.asked) == 8
-    assert (report.environment["device_seconds"], report.environment["host"]) == (8.0, 1)
-    assert [error["xid"] for error in report.environment["card_errors"]] == list(range(1, 9))
+    assert len(alone.asked) == 12
+    assert (report.environment["device_seconds"], report.environment["host"]) == (12.0, 1)
+    assert [error["xid"] for error in report.environment["card_errors"]] == list(range(1, 13))
     timing = report.outcome.timing
-    assert timing is not None and timing.trusted_ms == 4.5 and timing.process_ms == list(range(1, 9))
-    assert report.outcome.roofline is not None and report.outcome.roofline["bytes_per_s"] == pytest.approx(200)
+    assert timing is not None and timing.trusted_ms == 6.5 and timing.process_ms == list(range(1, 13))
+    assert report.outcome.roofline is not None and report.outcome.roofline["bytes_per_s"] == pytest.approx(900 / 6.5)
     report = judged_in_processes(compared, COMPARED)
     assert len(compared.asked) == 4 and report.reference is not None and report.reference.timing is not None
     assert report.reference.timing.trusted_ms == 5.0
@@ -82,13 +82,13 @@ def test_other_jobs_have_one(request_: Request) -> None:
 
 def test_what_is_asked_for_beside_the_time_is_done_once_and_the_time_spent_is_counted() -> None:
     asked = replace(ALONE, profile=True, artifacts=(Form.PTX,), device_metrics=CountersAsked(), sanitize=True)
-    judge = Judge(*[1.0] * 8)
+    judge = Judge(*[1.0] * 12)
     judged_in_processes(judge, asked)
     requests = [request for request, _ in judge.asked]
-    assert requests[0] == asked and requests[1:] == [ALONE] * 7
+    assert requests[0] == asked and requests[1:] == [ALONE] * 11
     queues = [one for _, one in judge.asked]
-    assert [one.spent_s for one in queues] == [float(n) for n in range(8)]
-    assert [one.held_s for one in queues] == [0.0] + [50.0 + n for n in range(1, 8)]
+    assert [one.spent_s for one in queues] == [float(n) for n in range(12)]
+    assert [one.held_s for one in queues] == [0.0] + [50.0 + n for n in range(1, 12)]
     assert not queues[0].settled and all(one.settled for one in queues[1:])
 
 
@@ -135,11 +135,11 @@ def test_a_kernel_that_fails_is_not_judged_again() -> None:
 
 
 def test_where_the_timeout_is_near_there_are_fewer_and_it_says_so() -> None:
-    judge = Judge(*[1.0] * 8, seconds=4.0)
+    judge = Judge(*[1.0] * 12, seconds=4.0)
     report = judged_in_processes(judge, replace(ALONE, timeout=22))
     assert len(judge.asked) == 3  # After two 14 s are left, and 13 are wanted; after three there are 10.
     timing: Any = report.outcome.timing
-    assert any("in 3 processes and not in 8" in flag for flag in timing.flags)
+    assert any("in 3 processes and not in 12" in flag for flag in timing.flags)
 
 
 @pytest.mark.parametrize(
@@ -149,14 +149,14 @@ def test_where_the_timeout_is_near_there_are_fewer_and_it_says_so() -> None:
         ({"compile_cache": "off", "deferred": None}, 50.0, 1),
         ({"compile_cache": "off", "deferred": None}, 10.0, 4),
         ({"compile_cache": "miss", "deferred": "needs a GPU"}, 50.0, 1),
-        ({"compile_cache": "hit", "deferred": None}, 0.1, 8),
+        ({"compile_cache": "hit", "deferred": None}, 0.1, 12),
     ],
     ids=["kept, but built again", "not kept", "built quickly", "built under the lease", "kept"],
 )
 def test_builds_that_are_not_kept_are_made_again_as_long_as_there_is_time(
     build: dict[str, Any], built_s: float, judged: int
 ) -> None:
-    judge = Judge(*[1.0] * 8)
+    judge = Judge(*[1.0] * 12)
     judge.build, judge.built_s = build, built_s
     judged_in_processes(judge, replace(ALONE, build_timeout=60))
     assert len(judge.asked) == judged
