@@ -278,7 +278,8 @@ __global__ void stray(float* x) { x[(1ll << 40) + threadIdx.x] = 1.0f; }
 
 def check_recovery(bench: Any) -> None:
     started = time.monotonic()
-    assert judged(bench, kernel(SOFTMAX), num_trials=1).outcome.status is Status.PASSED
+    # With few windows: those of 400 calls at `default` take a slow H100 more than a second by themselves.
+    assert judged(bench, kernel(SOFTMAX), budget="quick").outcome.status is Status.PASSED
     assert time.monotonic() - started < 2.0
 
 
