@@ -22,6 +22,12 @@ from tasks.places import relocate
 ALONE_ROUNDS = 3
 MOST_ROUNDS = 12
 """Where the first ones leave open what was slowed."""
+DISTURBED, DISTURBED_MS = 1.5, 0.1
+"""So many times as long as usual, and so much more, no undisturbed card takes for a null window."""
+CARD_DISTURBED = (
+    "null windows took {now} without this kernel's process, where {usual} is usual on this card: it was disturbed from "
+    "outside, and the times may be too long"
+)
 
 
 @dataclass(frozen=True)
@@ -94,7 +100,15 @@ class Alone:
         )
 
     def keep(self, known: KnownNulls) -> None:
-        """Has later jobs know what was shot, unless a process of this job still lives, which may have slowed it."""
+        """Has later jobs know what was shot, unless a process of this job still lives, which may have slowed it.
+
+        Nor where it took far longer than is usual on this card, which is told.
+        """
+        now, usual_ms = self._null[self._own_role], known.usual_ms(self._kind)
+        known.note(self._kind, now)
+        if usual_ms is not None and (now_ms := statistics.median(_elapsed_ms(now))) > _disturbed_ms(usual_ms):
+            self.flags.append(CARD_DISTURBED.format(now=duration(now_ms), usual=duration(usual_ms)))
+            return
         if any(contender.session is not None for contender in self._contenders):
             return
         known.keep(self._kind, self._null[self._own_role])
@@ -226,6 +240,11 @@ class Alone:
         )
         if told not in self.flags:
             self.flags.append(told)
+
+
+def _disturbed_ms(usual_ms: float) -> float:
+    """What null windows take at most where nobody disturbs the card."""
+    return DISTURBED * usual_ms + DISTURBED_MS
 
 
 def _elapsed_ms(clocks: Sequence[Clock]) -> list[float]:

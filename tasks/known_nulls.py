@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,8 +14,9 @@ from profiling.window import Clock, HeldBack
 KNOWN_S = 60.0
 """A card's temperature, and its clocks with it, takes tens of seconds to become another; who has jobs of one kind has
 several of them a minute."""
-MOST_KINDS = 64
-"""A job has three kinds at most; layouts of more than a few jobs of a minute are seldom seen again."""
+MOST_KINDS, MOST_USUAL = 64, 1024
+"""A job has three kinds at most; layouts of more than a few jobs of a minute are seldom seen again. What is usual is one
+number, and worth knowing for longer."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class KnownNulls:
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._kept: dict[NullKind, tuple[float, list[Clock]]] = {}
+        self._least_ms: dict[NullKind, float] = {}
 
     def keep(self, kind: NullKind, clocks: Sequence[Clock]) -> None:
         """Those just shot, in place of what was known of that kind before. The oldest kind makes room."""
@@ -51,6 +54,19 @@ class KnownNulls:
         if len(self._kept) > MOST_KINDS:
             del self._kept[next(iter(self._kept))]
 
+    def usual_ms(self, kind: NullKind) -> float | None:
+        """The least that such windows took in any job, by their median: who disturbs them only makes them longer."""
+        return self._least_ms.get(kind)
+
+    def note(self, kind: NullKind, clocks: Sequence[Clock]) -> None:
+        """Those count for what is usual, whoever lived meanwhile."""
+        if not kind.gated or not clocks:
+            return
+        taken_ms = statistics.median(clock.elapsed_ms for clock in clocks)
+        self._least_ms[kind] = min(taken_ms, self._least_ms.pop(kind, taken_ms))
+        if len(self._least_ms) > MOST_USUAL:
+            del self._least_ms[next(iter(self._least_ms))]
+
     def of(self, kind: NullKind) -> list[Clock]:
         """The last that were kept of that kind; none where they are older than KNOWN_S."""
         kept_at, clocks = self._kept.get(kind, (0.0, []))
@@ -59,3 +75,4 @@ class KnownNulls:
     def forget(self) -> None:
         """All of them: another process's windows may take another time."""
         self._kept.clear()
+        self._least_ms.clear()

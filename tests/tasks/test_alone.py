@@ -259,3 +259,27 @@ def test_nothing_is_known_of_what_was_shot_while_a_submission_lived(tmp_path: Pa
     alone.shoot()
     alone.keep(clocks)
     assert clocks.of(USUAL) == clocks.of(HELD_BACK) == []
+
+
+def test_a_card_that_takes_far_longer_than_usual_is_told_and_nothing_of_it_is_known(tmp_path: Path) -> None:
+    clocks = KnownNulls()
+    for taken_ms, told in ((0.5, False), (NULL_MS, False), (0.33, False), (0.5, True)):
+        turns = itertools.cycle([Clock(0.3, 0.1), Clock(taken_ms, 0.1)])
+        alone = beside(tmp_path, null_ms=(taken_ms,) * 6, shoot=lambda turns=turns: next(turns))  # type: ignore[misc]
+        alone.shoot()
+        alone.keep(clocks)
+        alone.correct()
+        flag = "where 160 µs is usual on this card: it was disturbed from outside"
+        assert [flag in said for said in alone.flags] == [True] * told, taken_ms
+    assert [clock.elapsed_ms for clock in clocks.of(USUAL)] == [0.33] * ALONE_ROUNDS
+
+
+def test_what_is_usual_is_learnt_beside_a_reference_too(tmp_path: Path) -> None:
+    records, alone = compared(tmp_path, 0, nulls_too=False)
+    alone._slots = dict.fromkeys(records, LAYOUT)
+    for contender in alone._contenders:
+        contender.session = cast(Any, "alive")
+    clocks = KnownNulls()
+    alone.shoot()
+    alone.keep(clocks)
+    assert clocks.usual_ms(USUAL) == NULL_MS and clocks.of(USUAL) == []

@@ -7,7 +7,7 @@ import torch
 
 from profiling.slots import Slots
 from profiling.window import Clock, HeldBack
-from tasks.known_nulls import KNOWN_S, MOST_KINDS, KnownNulls, NullKind
+from tasks.known_nulls import KNOWN_S, MOST_KINDS, MOST_USUAL, KnownNulls, NullKind
 from tests.bench import own_workbench
 
 CLOCKS = [Clock(0.16, 0.1), Clock(0.17, 0.1), Clock(0.16, 0.1)]
@@ -74,6 +74,27 @@ def test_no_more_kinds_are_kept_than_are_worth_it() -> None:
     known.keep(kind(MOST_KINDS + 1), CLOCKS)
     assert known.of(kind(1)) == CLOCKS and known.of(kind(2)) == []
     assert sum(bool(known.of(kind(calls))) for calls in range(1, MOST_KINDS + 2)) == MOST_KINDS
+
+
+def test_what_is_usual_is_the_least_that_any_job_saw() -> None:
+    known = KnownNulls()
+    assert known.usual_ms(kind()) is None
+    for taken_ms in (0.3, 0.2, 2.4):
+        known.note(kind(), [Clock(taken_ms, 0.1)] * 2 + [Clock(9.0, 0.1)])
+    assert known.usual_ms(kind()) == 0.2 and known.usual_ms(kind(5)) is None
+    streamed = NullKind.of(layout(), gated=False)
+    known.note(streamed, CLOCKS)
+    known.note(kind(5), [])
+    assert known.usual_ms(streamed) is None and known.usual_ms(kind(5)) is None
+
+
+def test_what_is_usual_is_known_of_the_kinds_seen_last() -> None:
+    known = KnownNulls()
+    for calls in range(1, MOST_USUAL + 1):
+        known.note(kind(calls), CLOCKS)
+    known.note(kind(1), CLOCKS)
+    known.note(kind(MOST_USUAL + 1), CLOCKS)
+    assert known.usual_ms(kind(1)) == 0.16 and known.usual_ms(kind(2)) is None
 
 
 def test_they_are_forgotten_with_the_null_runner_that_they_are_of() -> None:
