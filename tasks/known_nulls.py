@@ -15,8 +15,8 @@ KNOWN_S = 60.0
 """A card's temperature, and its clocks with it, takes tens of seconds to become another; who has jobs of one kind has
 several of them a minute."""
 MOST_KINDS, MOST_USUAL = 64, 1024
-"""A job has three kinds at most; layouts of more than a few jobs of a minute are seldom seen again. What is usual is one
-number, and worth knowing for longer."""
+"""A job has three kinds at most; layouts of more than a few jobs of a minute are seldom seen again. What is usual is a
+number, worth knowing for longer."""
 
 
 @dataclass(frozen=True)
