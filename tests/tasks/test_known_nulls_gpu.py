@@ -1,0 +1,87 @@
+"""Null windows that are known from the last job, on a card: nothing is shot again, and nobody gains by it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from domain.request import Request
+from domain.result import Status, Timing
+from tasks.alone import Alone
+from tasks.pipeline import run
+from tests.bench import own_workbench
+
+pytestmark = pytest.mark.gpu
+
+JOBS = 6
+"""Some of which find windows of another number of calls, or one that was broken into."""
+CHAIN = """
+class Model(nn.Module):
+    def forward(self, x):
+        y = x
+        for _ in range(20):
+            y = torch.cos(y + x)
+        return y
+def get_inputs():
+    return [torch.randn(1 << 20, device='cuda')]
+"""
+BUSY_BESIDE_NULL_WINDOWS = """
+import threading, time
+import sandbox.runner
+window, busy, lock = sandbox.runner.Runner.window, threading.Event(), threading.Lock()
+def disturb():
+    stream = torch.cuda.Stream()
+    while True:
+        busy.wait()
+        with lock:
+            with torch.cuda.stream(stream):
+                torch.cuda._sleep(400_000)
+            stream.synchronize()
+        time.sleep(0)
+def resting(self, message):
+    if not busy.is_set():
+        threading.Thread(target=disturb, daemon=True).start()
+    busy.clear()
+    with lock:
+        answer = window(self, message)
+    busy.set()
+    return answer
+sandbox.runner.Runner.window = resting
+"""
+
+
+@pytest.fixture
+def bench() -> Iterator[Any]:
+    with own_workbench() as opened:
+        opened.ceilings()
+        yield opened
+
+
+def timed(bench: Any, source: str) -> Timing:
+    kernel = {"source_code": source, "kernel_type": "torch"}
+    wire = {"kernel": kernel, "num_trials": 20, "timeout": 60, "precision": 0.05, "budget": "quick"}
+    outcome = run(Request.from_wire(wire), bench, lambda stage: None, lambda: False).outcome
+    assert outcome.status is Status.PASSED and outcome.timing is not None, outcome
+    return outcome.timing
+
+
+def test_jobs_of_a_kind_shoot_null_windows_alone_but_now_and_then(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    shot: list[Alone] = []
+    shoot = Alone.shoot
+
+    def noted(alone: Alone) -> None:
+        shot.append(alone)
+        shoot(alone)
+
+    monkeypatch.setattr(Alone, "shoot", noted)
+    times = [timed(bench, CHAIN).trusted_ms for _ in range(JOBS)]
+    assert 1 <= len(shot) < JOBS
+    assert max(times) < 1.1 * min(times)
+
+
+def test_who_is_busy_beside_null_windows_gains_nothing_where_they_are_known(bench: Any) -> None:
+    honest = min(timed(bench, CHAIN).trusted_ms for _ in range(3))
+    busy = timed(bench, BUSY_BESIDE_NULL_WINDOWS + CHAIN)
+    assert busy.trusted_ms > 0.95 * honest - 3e-3
