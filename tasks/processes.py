@@ -48,12 +48,9 @@ def _in_time(reports: Sequence[Report], request: Request) -> bool:
     """Whether the job's time allows one more, by what those so far have taken."""
     spent = [0.0, *(report.spent_s for report in reports)]
     longest_s = max(after - before for before, after in pairwise(spent))
-    built_s = sum(report.built_s for report in reports)
-    return request.timeout - spent[
-        -1
-    ] >= TIMES_AS_LONG * longest_s + RESERVE_S and request.build_seconds - built_s >= TIMES_AS_LONG * _next_build_s(
-        reports
-    )
+    to_run_s = request.timeout - spent[-1] - RESERVE_S
+    to_build_s = request.build_seconds - sum(report.built_s for report in reports)
+    return to_run_s >= TIMES_AS_LONG * longest_s and to_build_s >= TIMES_AS_LONG * _next_build_s(reports)
 
 
 def _next_build_s(reports: Sequence[Report]) -> float:
