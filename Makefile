@@ -26,7 +26,8 @@ endif
 # Three processes for two cores, a file's tests in one: half of a test is waiting. More would be in each other's way at
 # what they time, and so would threads that spin while they wait for each other: without the variable it takes twice as long.
 PYTEST_PROCESSES ?= 3
-at_once := $(if $(ready),-n $(PYTEST_PROCESSES) --dist loadfile)
+# In the order of their names: files of few tests, which are the long ones, would come last and be waited for one by one.
+at_once := $(if $(ready),-n $(PYTEST_PROCESSES) --dist loadfile --no-loadscope-reorder)
 one_thread := OMP_NUM_THREADS=1
 
 .PHONY: help
