@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import ssl
@@ -13,12 +14,15 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
 from redis import Redis
 
+from api import create_app
 from api.capacity import PROCESSES, WAITERS
+from api.courier import Courier
 from api.keys import KeyFile
 from domain.access import Scope
 from tasks.record_scripts import CHANNEL
@@ -186,3 +190,15 @@ def test_every_process_tells_the_same_metrics(server: Server) -> None:
     told = [[line for line in answer.splitlines() if line.startswith("kernel_eval_jobs")] for answer in answers]
     assert 'kernel_eval_jobs_submitted_total{kernel_type="torch"} 3.0' in told[0]
     assert all(each == told[0] for each in told)
+
+
+def test_what_is_loaded_is_never_looked_through_for_garbage(monkeypatch: pytest.MonkeyPatch) -> None:
+    from api.gunicorn_config import post_worker_init  # It reads the settings when it is imported.
+
+    monkeypatch.setattr(Courier, "start", lambda self: None)
+    before = gc.get_freeze_count()
+    try:
+        post_worker_init(SimpleNamespace(wsgi=create_app(), alive=True))
+        assert gc.get_freeze_count() > before + 10_000
+    finally:
+        gc.unfreeze()
