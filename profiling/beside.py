@@ -67,10 +67,9 @@ def unsure(
 
 def alike(beside_ms: Sequence[float], alone_ms: Sequence[float], kind: str, own_ms: Sequence[float]) -> bool:
     """Whether windows beside the submission are as those alone: not slowed, none too long, and no doubt about it."""
-    if slowed_by(beside_ms, alone_ms, kind, own_ms) is not None:
+    if unsure(beside_ms, alone_ms, kind, own_ms, once=True):  # Which it is, too, where they are slowed.
         return False
-    open_ = unsure(beside_ms, alone_ms, kind, own_ms, once=True)
-    return not open_ and limited(beside_ms, alone_ms, kind, [own_ms]) == list(beside_ms)
+    return limited(beside_ms, alone_ms, kind, [own_ms]) == list(beside_ms)
 
 
 def limited(

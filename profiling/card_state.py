@@ -84,11 +84,11 @@ def card_state(readings: Sequence[Reading], own: Collection[int] = ()) -> CardSt
     )
 
 
-def joined(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The state over several stretches of windows, of which there is one at least, each as `dataclasses.asdict`."""
+def joined(states: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """The state over several stretches of windows, each as `dataclasses.asdict`; None where there is none."""
     known = [state for state in states if state["unavailable"] is None]
     if not known:
-        return states[0]
+        return states[0] if states else None
     found = dict(known[-1])
     for name in ("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_w", "memory_used_bytes"):
         spans = [state[name] for state in known if state[name] is not None]

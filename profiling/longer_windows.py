@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from profiling.beside import FLOOR_MS
 from profiling.flags import ERRORS_APART, duration
 from profiling.statistics import Sample, error_below, standard_error
 from profiling.window import Clock, Window
@@ -20,7 +21,7 @@ DRIFT_MS = 0.025
 """and by more than a call by itself may honestly cost: what a window's overhead differs by between two processes (-16
 to 9 µs measured on an H200; docs/measurements.md), and reading as much as the L2 holds from memory, which in a window
 of many its first call does for all (60 MB at 4.3 TB/s: 14 µs);"""
-NULL_DRIFT_MS = {"gated": DRIFT_MS, "streamed": 0.15, "host": 15.0}
+NULL_DRIFT_MS = FLOOR_MS | {"gated": DRIFT_MS}
 """By so much more null windows of one call may take beside an honest process: it is all taken off the one."""
 HELD_BACK_MS = {"gated": 0.1, "streamed": 0.5, "host": math.inf}
 """or than this in a whole window that is held back, in which two processes take turns once more (-20 to 64 µs measured

@@ -10,15 +10,14 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from domain.result import RuntimeStats, Speedup, Timing
 from profiling.card_state import joined
 from profiling.plan import Stop
-from profiling.record import SHOWN_DIGITS, SHOWN_WINDOWS
-from profiling.statistics import Sample, standard_error, student_t
+from profiling.shown_windows import places, rounded
+from profiling.statistics import Sample, measured, standard_error, student_t
 
 DISTRIBUTIONS = ("none", "windows", "events")
 """Where a distribution comes from, what says the least first."""
@@ -42,7 +41,7 @@ def pooled_timing(each: Sequence[Timing]) -> Timing:
     windows = [ms for one in each for ms in one.window_ms]
     starts = np.cumsum([0, *(len(one.window_ms) for one in each)])
     left_out = {int(start) + place for start, one in zip(starts, each, strict=False) for place in one.left_out}
-    shown = np.unique(np.linspace(0, len(windows) - 1, min(len(windows), SHOWN_WINDOWS)).round().astype(int))
+    shown = places(len(windows))
     return replace(
         first,
         method=" and ".join(dict.fromkeys(one.method for one in each)),
@@ -58,10 +57,10 @@ def pooled_timing(each: Sequence[Timing]) -> Timing:
         launches=first.launches if len(launches) == 1 else None,
         precision=_margin(times) / float(times.mean()) if known else None,
         stopped_by=next((one.stopped_by for one in each if one.stopped_by == Stop.TIMEOUT), first.stopped_by),
-        card=_card([one.card for one in each if one.card is not None]),
+        card=joined([one.card for one in each if one.card is not None]),
         window_ms=[windows[place] for place in shown],
         left_out=[number for number, place in enumerate(shown) if place in left_out],
-        process_ms=[float(f"{time:.{SHOWN_DIGITS}g}") for time in times],
+        process_ms=[rounded(time_ms) for time_ms in times],
     )
 
 
@@ -89,9 +88,7 @@ def pooled_speedup(each: Sequence[Speedup | None]) -> Speedup | None:
         return [*bounds, *found][0]
     logarithms = np.log([one.ratio for one in found])
     middle, margin = float(logarithms.mean()), _margin(logarithms)
-    low, high = math.exp(middle - margin), math.exp(middle + margin)
-    verdict = "faster" if low > 1.0 else "slower" if high < 1.0 else "not_distinguishable"
-    return Speedup(math.exp(middle), low, high, verdict)
+    return measured(math.exp(middle), math.exp(middle - margin), math.exp(middle + margin))
 
 
 def _margin(sample: Sample) -> float:
@@ -111,7 +108,3 @@ def _pooled_stats(each: Sequence[RuntimeStats]) -> RuntimeStats:
         percentile_95=float(np.mean([one.percentile_95 for one in each])),
         percentile_99=float(np.mean([one.percentile_99 for one in each])),
     )
-
-
-def _card(states: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    return joined(states) if states else None

@@ -26,14 +26,12 @@ from profiling.longer_windows import (
 from profiling.marks import fitting_marks
 from profiling.plan import Stop
 from profiling.process_effect import process_apart_ms
+from profiling.shown_windows import places, rounded
 from profiling.statistics import DEVIATIONS, Sample, half_width, resolved, runtime_stats, standard_error, undisturbed
 from profiling.window import Clock, Window
 
 READY_SLACK = 1.1
 """Making ready is mostly copying, which takes a few percent more or less from time to time."""
-
-SHOWN_WINDOWS = 128
-SHOWN_DIGITS = 7
 
 LEAST_LAUNCH_MS = 1.2e-3
 """No kernel is launched behind another sooner: 1.67 µs is the least seen on an H200 (docs/measurements.md)."""
@@ -155,13 +153,9 @@ class TimeRecord:
         fitting = max(int(float(windows.mean()) / LEAST_LAUNCH_MS), 1) if len(windows) else 1
         return min(max(self.launches, 1), fitting) if self.launches is not None else fitting
 
-    @property
-    def _apart(self) -> float:
-        """What its time may differ by in another process, as a standard deviation relative to it; on a host unknown."""
-        net_ms = float(self.net_ms[undisturbed(self.net_ms)].mean())
-        if not self.is_cuda or net_ms <= 0:
-            return 0.0
-        return process_apart_ms(self.calls, self.launches_at_most, abs(self.launch_shift_ms)) / net_ms
+    def apart_ms(self, unlike_ms: float) -> float:
+        """What its windows may differ by in another process (`process_apart_ms`); on a host that is not known."""
+        return process_apart_ms(self.calls, self.launches_at_most, unlike_ms) if self.is_cuda else 0.0
 
     @property
     def half_width(self) -> float:
@@ -191,7 +185,7 @@ class TimeRecord:
         net, kept = self.net_ms, undisturbed(self.net_ms)
         windows = net[kept] / self.calls
         counted = len(windows)
-        shown = np.unique(np.linspace(0, len(net) - 1, min(len(net), SHOWN_WINDOWS)).round().astype(int))
+        shown = places(len(net))
         level, bounded = resolved(windows)
         shapes, misfits = self._marks()
         shape = np.concatenate(shapes) if shapes and not misfits and not bounded else None
@@ -211,7 +205,9 @@ class TimeRecord:
         # A distribution that reaches below zero would be one of noise.
         alone = windows if not bounded and windows.min() > 0 else np.full(1, level)
         source = "events" if shape is not None else "windows" if len(alone) > 1 else "none"
-        narrow = math.hypot(half_width(windows), DEVIATIONS * self._apart)
+        narrow = half_width(windows)
+        if math.isfinite(narrow):
+            narrow = math.hypot(narrow, DEVIATIONS * self.apart_ms(abs(self.launch_shift_ms)) / (self.calls * level))
         return Timing(
             method=METHODS[self.is_cuda, self.gated],
             stats=runtime_stats(alone if shape is None else level * shape),
@@ -229,7 +225,7 @@ class TimeRecord:
             launches=self.launches,
             stopped_by=self.stopped.value if self.stopped is not None else None,
             card=self.card,
-            window_ms=[float(f"{ms:.{SHOWN_DIGITS}g}") for ms in net[shown] / self.calls],
+            window_ms=[rounded(ms) for ms in net[shown] / self.calls],
             left_out=[place for place, window in enumerate(shown) if not kept[window]],
         )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from domain.result import Speedup
-from profiling.process_effect import process_apart_ms
 from profiling.record import TimeRecord
 from profiling.statistics import ratio_half_width, speedup, undisturbed
 
@@ -22,16 +21,12 @@ def paired_speedup(reference: TimeRecord, candidate: TimeRecord) -> Speedup | No
     return speedup(
         theirs,
         ours,
-        apart_ms=(_apart_ms(reference, unlike_ms), _apart_ms(candidate, unlike_ms)),
+        apart_ms=(
+            reference.apart_ms(unlike_ms) * reference.correction,
+            candidate.apart_ms(unlike_ms) * candidate.correction,
+        ),
         likeness=PLACES_ALIKE if several else 1.0,
     )
-
-
-def _apart_ms(record: TimeRecord, unlike_ms: float) -> float:
-    """What its windows may differ by in another process."""
-    if not record.is_cuda:
-        return 0.0
-    return process_apart_ms(record.calls, record.launches_at_most, unlike_ms) * record.correction
 
 
 def pairs_half_width(reference: TimeRecord, candidate: TimeRecord) -> float:

@@ -78,6 +78,11 @@ def speedup(
     error = likeness * _bootstrap_error(reference, candidate)
     half = math.hypot(reach(reference.size) * error, DEVIATIONS * apart)
     low, high = ratio * math.exp(-half), ratio * math.exp(half)
+    return measured(ratio, low, high)
+
+
+def measured(ratio: float, low: float, high: float) -> Speedup:
+    """The speed-up of that ratio, with what its interval says."""
     verdict = "faster" if low > 1.0 else "slower" if high < 1.0 else "not_distinguishable"
     return Speedup(ratio=ratio, low=low, high=high, verdict=verdict)
 

@@ -111,7 +111,7 @@ class Alone:
             return
         if any(contender.session is not None for contender in self._contenders):
             return
-        known.keep(self._kind, self._null[self._own_role])
+        known.keep(self._kind, now)
         for other, clocks in zip(self._others, self._others_null, strict=True):
             known.keep(other.kind, clocks)
 

@@ -70,16 +70,16 @@ def _together(reports: Sequence[Report]) -> Report:
     first, last = reports[0], reports[-1]
     if len(reports) == 1:
         return first
-    spent: dict[str, Any] = {"device_seconds": last.environment["device_seconds"]}
+    of_all: dict[str, Any] = {"device_seconds": last.environment["device_seconds"]}
     found = [report.environment.get("card_errors") for report in reports]
     if all(isinstance(errors, list) for errors in found):
-        spent["card_errors"] = [error for errors in found for error in errors or ()]
+        of_all["card_errors"] = [error for errors in found for error in errors or ()]
     if not _timed(last):
         return replace(
             last,
             outcome=_failed(last.outcome, first.outcome, len(reports) - 1),
             device_metrics=first.device_metrics,
-            environment=last.environment | spent,
+            environment=last.environment | of_all,
         )
     references = [report.reference for report in reports if report.reference is not None]
     return replace(
@@ -87,7 +87,7 @@ def _together(reports: Sequence[Report]) -> Report:
         outcome=_pooled([report.outcome for report in reports]),
         reference=_pooled(references) if references else None,
         speedup=pooled_speedup([report.speedup for report in reports]) if references else None,
-        environment=first.environment | spent,
+        environment=first.environment | of_all,
     )
 
 

@@ -9,6 +9,7 @@ from profiling.slots import Slots
 from profiling.window import Clock, GateClosed, HeldBack, Window
 from tasks.at_rest import at_rest
 from tasks.contender import Contender
+from tasks.known_nulls import NullKind
 from tasks.places import relocate
 from tasks.rounds import Rounds
 
@@ -59,14 +60,13 @@ class Shooting:
         self, slots: dict[str, Slots], records: dict[str, TimeRecord], behind: dict[str, Slots] | None = None
     ) -> dict[str, Clock]:
         """A null window for each contender; one for both where they hand in the same."""
-        taken: dict[tuple[bool, object], Clock] = {}
-        for role, layout in slots.items():
-            key = (records[role].gated, layout.handed_in)
-            if key not in taken:
-                taken[key] = self.null_window(
-                    layout, records[role], behind=behind[role] if behind is not None else None
-                )
-        return {role: taken[records[role].gated, layout.handed_in] for role, layout in slots.items()}
+        kinds = {role: NullKind.of(layout, gated=records[role].gated) for role, layout in slots.items()}
+        taken: dict[NullKind, Clock] = {}
+        for role, kind in kinds.items():
+            if kind not in taken:
+                usual = behind[role] if behind is not None else None
+                taken[kind] = self.null_window(slots[role], records[role], behind=usual)
+        return {role: taken[kind] for role, kind in kinds.items()}
 
     def null_window(
         self, layout: Slots, record: TimeRecord, held_back: HeldBack | None = None, behind: Slots | None = None

@@ -12,7 +12,7 @@ import pytest
 from domain.result import RuntimeStats, Speedup, Timing
 from profiling.card_state import CardState, Span
 from profiling.pooled import pooled_flags, pooled_speedup, pooled_timing
-from profiling.record import SHOWN_WINDOWS
+from profiling.shown_windows import MOST
 from profiling.statistics import student_t
 
 JOBS = 2000
@@ -106,7 +106,7 @@ def test_windows_stand_one_process_after_the_other_and_some_of_many_are_shown() 
     assert found.window_ms == [1.0, 2.0, 9.0, 9.5, 1.5] and found.left_out == [2, 3]
     many = [timing(1.0, window_ms=[1.0] * 99 + [9.0], left_out=[99]) for _ in range(4)]
     found = pooled_timing(many)
-    assert len(found.window_ms) == SHOWN_WINDOWS
+    assert len(found.window_ms) == MOST
     assert [found.window_ms[place] for place in found.left_out] == [9.0] * len(found.left_out) != []
 
 
