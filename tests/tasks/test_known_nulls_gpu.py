@@ -12,44 +12,21 @@ from domain.result import Status, Timing
 from tasks.alone import Alone
 from tasks.pipeline import run
 from tests.bench import own_workbench
+from tests.exploits.corpus import corpus
 
 pytestmark = pytest.mark.gpu
 
 JOBS = 6
 """Some of which find windows of another number of calls, or one that was broken into."""
-CHAIN = """
-class Model(nn.Module):
-    def forward(self, x):
-        y = x
-        for _ in range(20):
-            y = torch.cos(y + x)
-        return y
+INPUTS = """
 def get_inputs():
     return [torch.randn(1 << 20, device='cuda')]
 """
-BUSY_BESIDE_NULL_WINDOWS = """
-import threading, time
-import sandbox.runner
-window, busy, lock = sandbox.runner.Runner.window, threading.Event(), threading.Lock()
-def disturb():
-    stream = torch.cuda.Stream()
-    while True:
-        busy.wait()
-        with lock:
-            with torch.cuda.stream(stream):
-                torch.cuda._sleep(400_000)
-            stream.synchronize()
-        time.sleep(0)
-def resting(self, message):
-    if not busy.is_set():
-        threading.Thread(target=disturb, daemon=True).start()
-    busy.clear()
-    with lock:
-        answer = window(self, message)
-    busy.set()
-    return answer
-sandbox.runner.Runner.window = resting
-"""
+BUSY = next(one.source for one in corpus(honest=False) if one.name == "t31_poisoned_null") + INPUTS
+"""Keeps the device busy while others are timed."""
+STEPS_IN = "sandbox.runner.Runner.window = resting\n"
+CHAIN = BUSY.replace(STEPS_IN, "")
+"""The same kernel, which does not."""
 
 
 @pytest.fixture
@@ -83,5 +60,6 @@ def test_jobs_of_a_kind_shoot_null_windows_alone_but_now_and_then(bench: Any, mo
 
 def test_who_is_busy_beside_null_windows_gains_nothing_where_they_are_known(bench: Any) -> None:
     honest = min(timed(bench, CHAIN).trusted_ms for _ in range(3))
-    busy = timed(bench, BUSY_BESIDE_NULL_WINDOWS + CHAIN)
+    assert STEPS_IN in BUSY
+    busy = timed(bench, BUSY)
     assert busy.trusted_ms > 0.95 * honest - 3e-3
