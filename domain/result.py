@@ -46,17 +46,17 @@ class Timing:
     """How fast, and how that was measured.
 
     `trusted_ms` is the referee's own window divided by its calls; `stats` describe single calls and come from the
-    runner's events only where their sum fits that window (`distribution`: events, else windows; none where there is
-    one number alone, a bound or a single call's time, which all of them repeat). `single_call_ms` is a call by itself
-    (None where not measured), `launch_shift_us` what was taken off each call because launches are that much
-    slower in this process than on this card as a rule, `launches` a call's by the runner's own count (None where not
-    known), `precision` half the 95 % interval of `trusted_ms` relative to it, with what it may differ by in another
-    process of this card (None where unknown), `stopped_by` why no
-    more windows were taken, `card` the state of the GPU around them. `window_ms` is the time of a call in each window,
-    in order, for a picture of them: of many windows some, evenly, and seven digits; `left_out` are the places in it of
-    those that were disturbed. Both sides of a comparison have the same windows there, side by side.
-    `process_ms` is the time in each of the processes that the kernel was judged in, where there were several: then
-    `trusted_ms` is their mean, `precision` by what they differ by, and the rest of all of them (`profiling.pooled`).
+    runner's events only where their sum fits that window (`distribution`: events, else windows; none where there is one
+    number alone, a bound or a single call's time, which all of them repeat). `single_call_ms` is a call by itself (None
+    where not measured), `launch_shift_us` what was taken off each call because launches are that much slower in this
+    process than on this card as a rule, `launches` a call's by the runner's own count (None where not known),
+    `precision` half the 95 % interval of `trusted_ms` relative to it, with what it may differ by in another process of
+    this card (None where unknown), `stopped_by` why no more windows were taken, `card` the state of the GPU around
+    them. `window_ms` is the time of a call in each window, in order, for a picture of them: of many windows some,
+    evenly, and seven digits; `left_out` are the places in it of those that were disturbed. Both sides of a comparison
+    have the same windows there, side by side. `nulls_known`: null windows without the kernel's process were those of a
+    job a moment ago, not shot for this one. `process_ms` is the time in each of the processes that the kernel was
+    judged in, where there were several: then all figures are of them together (`profiling.pooled`).
     """
 
     method: str
@@ -78,6 +78,7 @@ class Timing:
     window_ms: list[float] = field(default_factory=list)
     left_out: list[int] = field(default_factory=list)
     process_ms: list[float] = field(default_factory=list)
+    nulls_known: bool = False
 
 
 @dataclass(frozen=True)

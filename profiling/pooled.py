@@ -61,6 +61,7 @@ def pooled_timing(each: Sequence[Timing]) -> Timing:
         window_ms=[windows[place] for place in shown],
         left_out=[number for number, place in enumerate(shown) if place in left_out],
         process_ms=[rounded(time_ms) for time_ms in times],
+        nulls_known=any(one.nulls_known for one in each),
     )
 
 

@@ -87,8 +87,9 @@ class Timekeeper:
         )
         candidate = self.rounds.candidate
         if alone.is_known(self.bench.known_nulls):
-            if candidate.range is not None:
+            if candidate.range is not None and candidate.timing is not None:
                 candidate.range.forget()  # The memory of its windows is wanted before its process has come to its end.
+                candidate.timing = replace(candidate.timing, nulls_known=True)
             return speedup
         candidate.close()
         reference = self.contenders[0]
@@ -173,14 +174,13 @@ class Timekeeper:
         it may have been somebody else, and the gate is tried once more. What is worked ahead in these is charged too.
         """
         # Never the reference: its windows may be late through the candidate, which would gain by that.
-        candidate = self.rounds.candidate
-        own = candidate.role
+        own, probe = self.rounds.candidate.role, self.rounds.candidate.probe
         if not (records[own].gated and records[own].held_up):
             self.streams.look_at_time(records[own].after_gun_ms)
             return
         self.streams.look_at_hold_up(records[own].after_gun_ms)
         if self._time_for_as_long(began):
-            once_more = candidate.probe is not None and candidate.probe.one_stream and not self._late_before
+            once_more = probe is not None and probe.one_stream and not self._late_before
             self._late_before = True
             if not once_more:
                 self._held_up = True

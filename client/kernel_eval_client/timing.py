@@ -51,6 +51,7 @@ class Timing:
     window_ms: Sequence[float] = ()
     left_out: Sequence[int] = ()
     process_ms: Sequence[float] = ()
+    nulls_known: bool = False
 
     @property
     def bounded(self) -> bool:

@@ -92,12 +92,19 @@ def test_the_least_that_one_process_knows_is_what_all_know() -> None:
     found = pooled_timing(
         [
             timing(1.0, stopped_by="precision", single_call_ms=1.1),
-            timing(1.0, stopped_by="timeout", distribution="windows", launches=2, method="streamed_window"),
+            timing(
+                1.0,
+                stopped_by="timeout",
+                distribution="windows",
+                launches=2,
+                method="streamed_window",
+                nulls_known=True,
+            ),
         ]
     )
     assert (found.distribution, found.launches, found.stopped_by) == ("windows", None, "timeout")
     assert found.method == "gated_window and streamed_window"
-    assert found.single_call_ms == 1.1
+    assert found.single_call_ms == 1.1 and found.nulls_known
 
 
 def test_windows_stand_one_process_after_the_other_and_some_of_many_are_shown() -> None:
