@@ -23,6 +23,7 @@ HOLD_CYCLES = 20_000_000
 """About 10 ms."""
 SLOWER = 1.02
 TWIN_JOBS = 3
+ITSELF, TWIN = "itself", "twin"
 SPINS = (400, 5_000, 20_000)
 """Steps of about 6, 45 and 170 µs on an H200."""
 SHORT = 170
@@ -31,11 +32,13 @@ SHORT = 170
 
 @dataclass(frozen=True)
 class Asked:
-    """How many jobs of which budget, and of how many steps where others than the usual kernels are wanted."""
+    """How many jobs of which budget, of how many steps where others than the usual kernels are wanted, and what each is
+    compared with."""
 
     jobs: int
     budget: str
     steps: tuple[int, ...] = ()
+    against: tuple[str, ...] = (ITSELF, TWIN)
 
 
 def judged(bench: Workbench, kernel: dict[str, Any], reference: dict[str, Any] | None = None, **asked: Any) -> Report:
@@ -83,7 +86,8 @@ def do_bench(case: Case) -> float:
 
 
 class Rows:
-    """A table that prints every row as it comes: a run that is cut short has not been for nothing."""
+    """A table that prints every row as it comes, the last one of as many jobs as there were when it was interrupted: a
+    run that is cut short has not been for nothing."""
 
     def __init__(self, console: Console, title: str, *columns: str) -> None:
         self._console = console
@@ -125,20 +129,28 @@ def repeatability(bench: Workbench, console: Console, asked: Asked, precision: f
     if not asked.steps:
         kernels |= {case.name: case.source() for case in CASES if case.name in ("multiply 1 k", "product 2048² bf16")}
     for name, kernel in kernels.items():
-        reports = [judged(bench, kernel, precision=precision, budget=asked.budget) for _ in range(asked.jobs)]
-        found = [report.outcome.timing for report in reports if report.outcome.timing]
-        times = sorted(timing.trusted_ms for timing in found)
-        low, high = times[int(0.05 * (len(times) - 1))], times[round(0.95 * (len(times) - 1))]
-        middle = statistics.median(times)
-        rows.add(
-            name,
-            str(asked.jobs),
-            f"{middle * 1e3:.3f}",
-            *(f"{part:.2%}" for part in ((high - low) / middle, statistics.stdev(times) / middle)),
-            f"{statistics.median(timing.precision or 0.0 for timing in found):.2%}",
-            f"{statistics.median(report.environment['device_seconds'] for report in reports):.2f}",
-        )
+        reports: list[Report] = []
+        try:
+            for _ in range(asked.jobs):
+                reports.append(judged(bench, kernel, precision=precision, budget=asked.budget))
+        finally:
+            if len(reports) > 1:
+                rows.add(name, *_repeated(reports))
     rows.end()
+
+
+def _repeated(reports: list[Report]) -> list[str]:
+    found = [report.outcome.timing for report in reports if report.outcome.timing]
+    times = sorted(timing.trusted_ms for timing in found)
+    low, high = times[int(0.05 * (len(times) - 1))], times[round(0.95 * (len(times) - 1))]
+    middle = statistics.median(times)
+    return [
+        str(len(reports)),
+        f"{middle * 1e3:.3f}",
+        *(f"{part:.2%}" for part in ((high - low) / middle, statistics.stdev(times) / middle)),
+        f"{statistics.median(timing.precision or 0.0 for timing in found):.2%}",
+        f"{statistics.median(report.environment['device_seconds'] for report in reports):.2f}",
+    ]
 
 
 def slower_twin(bench: Workbench, steps: int) -> int:
@@ -157,26 +169,35 @@ def comparisons(bench: Workbench, console: Console, asked: Asked) -> None:
     columns = ("kernel", "against", "slower", "faster", "not told apart", "ratio", "its sd", "device s", "at most")
     rows = Rows(console, f"A/A and A/B, {asked.budget}", *columns)
     product = next(case for case in CASES if case.name == "product 2048² bf16").source()
-    pairs = [] if asked.steps else [("product 2048² bf16", "itself", product, product)]
+    pairs = [] if asked.steps else [("product 2048² bf16", ITSELF, product, product)]
     for steps in asked.steps or SPINS:
-        pairs.append((f"spin {steps}", "itself", spin(steps), spin(steps)))
-        twin = slower_twin(bench, steps)
-        pairs.append((f"spin {steps}", f"spin {twin}", spin(steps), spin(twin)))
+        if ITSELF in asked.against:
+            pairs.append((f"spin {steps}", ITSELF, spin(steps), spin(steps)))
+        if TWIN in asked.against:
+            twin = slower_twin(bench, steps)
+            pairs.append((f"spin {steps}", f"spin {twin}", spin(steps), spin(twin)))
     for name, against, reference, candidate in pairs:
-        reports = [judged(bench, candidate, reference, budget=asked.budget) for _ in range(asked.jobs)]
-        found = [report.speedup for report in reports if report.speedup is not None]
-        verdicts = [speedup.verdict for speedup in found]
-        spent = [report.environment["device_seconds"] for report in reports]
-        rows.add(
-            name,
-            against,
-            *(str(verdicts.count(verdict)) for verdict in ("slower", "faster", "not_distinguishable")),
-            f"{statistics.median(speedup.ratio for speedup in found):.4f}",
-            f"{statistics.stdev(speedup.ratio for speedup in found):.2%}",
-            f"{statistics.median(spent):.2f}",
-            f"{max(spent):.2f}",
-        )
+        reports: list[Report] = []
+        try:
+            for _ in range(asked.jobs):
+                reports.append(judged(bench, candidate, reference, budget=asked.budget))
+        finally:
+            if len(reports) > 1:
+                rows.add(name, against, *_compared(reports))
     rows.end()
+
+
+def _compared(reports: list[Report]) -> list[str]:
+    found = [report.speedup for report in reports if report.speedup is not None]
+    verdicts = [speedup.verdict for speedup in found]
+    spent = [report.environment["device_seconds"] for report in reports]
+    return [
+        *(str(verdicts.count(verdict)) for verdict in ("slower", "faster", "not_distinguishable")),
+        f"{statistics.median(speedup.ratio for speedup in found):.4f}",
+        f"{statistics.stdev(speedup.ratio for speedup in found):.2%}",
+        f"{statistics.median(spent):.2f}",
+        f"{max(spent):.2f}",
+    ]
 
 
 def counted(bench: Workbench, console: Console, jobs: int) -> None:
@@ -214,8 +235,10 @@ def main() -> None:
     parser.add_argument("--precision", type=float, default=0.003, help="asked for where a time is to repeat")
     parser.add_argument("--budget", default=Budget.DEFAULT.value, choices=[one.value for one in Budget])
     parser.add_argument("--steps", type=int, nargs="*", help=f"spinning kernels alone, of so many steps ({SPINS})")
+    both = (ITSELF, TWIN)
+    parser.add_argument("--against", nargs="+", default=both, choices=both, help="what kernels are compared with")
     options = parser.parse_args()
-    asked = Asked(options.jobs, options.budget, tuple(options.steps or ()))
+    asked = Asked(options.jobs, options.budget, tuple(options.steps or ()), tuple(options.against))
     console = Console(width=120)
     bench = Workbench()
     try:

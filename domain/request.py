@@ -41,6 +41,7 @@ class Request:
     those forms, `device_metrics` for what the hardware counters say of each kernel, `sanitize` for what
     compute-sanitizer says of the candidate.
     `replay_seed` is the secret of an earlier job in hexadecimal digits, to get its inputs again.
+    `tried` is no one's to ask for: that an earlier process of the same job has tried otherwise what answers stand.
     """
 
     kernel: Kernel
@@ -61,6 +62,7 @@ class Request:
     reuse: bool = False
     artifacts: tuple[Form, ...] = ()
     sanitize: bool = False
+    tried: bool = False
 
     @property
     def kernels(self) -> dict[str, Kernel]:
@@ -74,6 +76,17 @@ class Request:
         if self.replay_seed is not None:
             return 1
         return self.budget.effort.processes if self.reference is None else self.budget.effort.pairs
+
+    @property
+    def most_processes(self) -> int:
+        """In so many where those leave the time of a kernel alone less sure than it was asked for."""
+        alone = self.replay_seed is None and self.reference is None
+        return max(self.processes, self.budget.effort.most_processes if alone else 0)
+
+    @property
+    def thorough(self) -> bool:
+        """Whether a comparison's answers are tried otherwise too: once, where the budget has that done."""
+        return self.budget.effort.thorough and not self.tried
 
     @property
     def build_seconds(self) -> int:

@@ -11,6 +11,7 @@ import json
 import re
 import socket
 import struct
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -86,18 +87,19 @@ class Channel:
         except (BrokenPipeError, ConnectionError, TimeoutError) as error:
             raise ChannelClosed("the process at the other end is gone or no longer reads") from error
 
-    def receive(self) -> Message:
-        """Waits for the next message. Raises ChannelClosed or ProtocolError."""
-        while (message := self.poll()) is None:
+    def receive(self, awake_s: float = 0.0) -> Message:
+        """Waits for the next message, the first `awake_s` seconds awake. Raises ChannelClosed or ProtocolError."""
+        asleep = time.perf_counter() + awake_s
+        while (message := self.poll(awake=time.perf_counter() < asleep)) is None:
             pass
         return message
 
-    def poll(self) -> Message | None:
-        """The next message if it is complete after one read of the socket (which blocks if the socket does)."""
+    def poll(self, *, awake: bool = False) -> Message | None:
+        """The next message if it is complete after one read of the socket, which blocks if it does, unless `awake`."""
         message = self._take()
         if message is not None:
             return message
-        self._fill()
+        self._fill(socket.MSG_DONTWAIT if awake else 0)
         return self._take()
 
     def descriptor(self) -> int:
@@ -109,9 +111,9 @@ class Channel:
     def close(self) -> None:
         self.sock.close()
 
-    def _fill(self) -> None:
+    def _fill(self, how: int) -> None:
         try:
-            data, ancillary, _, _ = self.sock.recvmsg(1 << 18, self._ancillary_bytes)
+            data, ancillary, _, _ = self.sock.recvmsg(1 << 18, self._ancillary_bytes, how)
         except BlockingIOError:
             return
         except ConnectionError as error:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from domain.fault import KernelFault
-from profiling.beside import alike, limited, slowed_by, unsure
+from domain.result import Timing
+from profiling.beside import TOLD, alike, limited, slowed_by, unsure
 from profiling.flags import duration
 from profiling.longer_windows import OtherWindows
 from profiling.record import TimeRecord
@@ -28,6 +29,7 @@ CARD_DISTURBED = (
     "null windows took {now} without this kernel's process, where {usual} is usual on this card: it was disturbed from "
     "outside, and the times may be too long"
 )
+WITHOUT_IT = "null windows count for what they take without its process, which is less by no more than is honest"
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,8 @@ class Alone:
     """What the windows of a job's records take without the candidate. `flags` says what it slowed.
 
     Where its null windows are known, and were the same beside it, nothing need be shot (`is_known`). `corrected` is
-    whether a record is another by that, which it may be with nothing to tell. More rounds than usual are shot as long
+    whether a record is another by that, which it may be with nothing to tell, or to tell of how its time was taken
+    (`method`). More rounds than usual are shot as long
     as it is before `until` (time.monotonic).
     """
 
@@ -77,6 +80,7 @@ class Alone:
             like.calls, like.is_cuda, gated=like.gated, launch_shift_ms=like.launch_shift_ms, charged=False
         )
         self.flags: list[str] = []
+        self._without_it: set[str] = set()
         self.corrected = False
 
     def is_known(self, known: KnownNulls) -> bool:
@@ -138,7 +142,7 @@ class Alone:
         """Takes out of the records what only the candidate's presence put there."""
         own_ms = tuple(self._own.elapsed_ms)
         for role, record in self._records.items():
-            self._correct_null(record, self._null_ms(role), own_ms)
+            self._correct_null(role, record, own_ms)
             if record.correct_ready([taken.ready_ms for taken in self._null[role]]):
                 self.flags.append(
                     "null windows were made ready later beside this kernel's process than without it, in rounds in "
@@ -156,10 +160,20 @@ class Alone:
             self._correct_reference(self._records[self._reference.role], own_ms)
         self.corrected |= bool(self.flags)
 
-    def _correct_null(self, record: TimeRecord, alone_ms: list[float], own_ms: Sequence[float]) -> None:
-        if slowed_by(record.null_ms, alone_ms, record.kind, own_ms) is not None:
-            self._tell("null windows", record.null_ms, alone_ms)
+    def method(self, timing: Timing, role: str) -> str:
+        """How that contender's time was taken, after `correct`."""
+        return f"{timing.method}; {WITHOUT_IT}" if role in self._without_it else timing.method
+
+    def _correct_null(self, role: str, record: TimeRecord, own_ms: Sequence[float]) -> None:
+        alone_ms = self._null_ms(role)
+        slowed = slowed_by(record.null_ms, alone_ms, record.kind, own_ms)
+        if slowed is not None:
+            if slowed > TOLD[record.kind]:
+                self._tell("null windows", record.null_ms, alone_ms)
+            else:
+                self._without_it.add(role)
             record.correct_null(alone_ms)
+            self.corrected = True
         elif record is self._own or self._reference_is_known:
             # A reference that could not be run alone keeps them: they may have been slowed as its own windows were.
             record.null_ms = self._limited(record.null_ms, alone_ms, record.kind, [own_ms])

@@ -155,7 +155,8 @@ class _Job:
     def warm(self) -> None:
         """A runner for each contender, its context made before the device is asked for."""
         folders = [contender.folder for contender in self.contenders]
-        standbys = self.bench.warm(folders, self.cancelled, self.queues.of(self.contenders))
+        apart, several = self.queues.of(self.contenders), self.request.processes > 1
+        standbys = self.bench.warm(folders, self.cancelled, apart, more_follow=several)
         for contender, standby in zip(self.contenders, standbys, strict=True):
             contender.standby, contender.session = standby, standby.session
         for contender in self.contenders:
@@ -231,8 +232,9 @@ class _Job:
 
     def _try_otherwise(self, rounds: Rounds, weights: Weights) -> None:
         """What fresh sets of the drawn distribution under the first weights cannot show, once the times are known."""
-        if not self.request.budget.effort.thorough:
-            self.distributions = untried(f"the {self.request.budget} budget leaves them out")
+        if not self.request.thorough:
+            left_out = f"the {self.request.budget} budget leaves them out"
+            self.distributions = untried("tried in the first process" if self.request.tried else left_out)
             return
         owner = self.contenders[0]
         if owner.session is not None:

@@ -210,7 +210,7 @@ class Rounds:
         reference = self.contenders[0]
         if len(self.contenders) == 1 or reference.session is None or reference.kernel.kernel_type != KernelType.TORCH:
             return
-        if not self.request.budget.effort.thorough:
+        if not self.request.thorough:
             return
         reference.session.runner.deadline = min(self.deadline, time.monotonic() + PRECISION_S)
         try:

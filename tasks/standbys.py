@@ -79,13 +79,20 @@ class Standbys:
         return len(self._waiting)
 
     def take(
-        self, folders: list[Path], usual_ms: float | None, cancelled: Cancelled, apart: Sequence[bool] = ()
+        self,
+        folders: list[Path],
+        usual_ms: float | None,
+        cancelled: Cancelled,
+        apart: Sequence[bool] = (),
+        *,
+        more_follow: bool = False,
     ) -> list[Standby]:
         """As many as folders, those of a kind alike in what a launch costs, and as this card's as a rule, if there are.
 
         Whoever takes one closes it, sets its deadline (`Session.until`) and removes its folder. Where the device has no
         room for a context now, as the holder of its lease may use all of it, they make theirs when they are used, and
-        are confined to the given folders. Those whose streams have queues `apart` are made for it: none waits.
+        are confined to the given folders. Those whose streams have queues `apart` are made for it: none waits. Where
+        `more_follow`, as of a job that is judged in several processes, as many are made at once as there is room for.
         """
         self._bury()
         chosen = list(apart) or [False] * len(folders)
@@ -93,7 +100,7 @@ class Standbys:
         beside = [folder for folder, is_apart in zip(folders, chosen, strict=True) if is_apart]
         made = self._of_all_queues(beside, usual_ms, cancelled) if beside else []
         try:
-            taken = self._waiting_ones(in_turn, usual_ms, cancelled) if in_turn else []
+            taken = self._waiting_ones(in_turn, usual_ms, cancelled, more_follow=more_follow) if in_turn else []
         except BaseException:
             end(made)
             raise
@@ -146,15 +153,18 @@ class Standbys:
                 one.session.until(time.monotonic() + WARM_S)
             yield
 
-    def _waiting_ones(self, folders: list[Path], usual_ms: float | None, cancelled: Cancelled) -> list[Standby]:
+    def _waiting_ones(
+        self, folders: list[Path], usual_ms: float | None, cancelled: Cancelled, *, more_follow: bool
+    ) -> list[Standby]:
         self._wanted = max(self._wanted, len(folders) + self._spare)
         # As many as are to choose from, or else as many as are needed.
         for wanted in (len(folders) + self._spare, len(folders)):
             missing = wanted - len(self._waiting)
             if missing <= 0:
                 break
+            beyond = min(AT_ONCE - 1, self._room - wanted) if more_follow else 0
             try:
-                self._add(missing, cancelled)
+                self._add(missing + max(beyond, 0), cancelled)
                 break
             except KernelFault as error:
                 log.warning("%d contexts could not be made ahead of the device's lease: %s", missing, error)

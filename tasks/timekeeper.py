@@ -108,8 +108,8 @@ class Timekeeper:
                 corrected = self._records[contender.role].timing(self.bench.device.cache)
                 # What the windows said before they were corrected they say anew, or no longer.
                 kept = [flag for flag in contender.timing.flags if flag not in before[contender.role]]
-                told = dict.fromkeys([*kept, *corrected.flags, *alone.flags])
-                contender.timing = replace(corrected, method=contender.timing.method, flags=list(told))
+                told = list(dict.fromkeys([*kept, *corrected.flags, *alone.flags]))
+                contender.timing = replace(corrected, method=alone.method(contender.timing, contender.role), flags=told)
         return self._speedup()
 
     @contextmanager

@@ -84,17 +84,24 @@ class Workbench(BuildBench):
         """Inside, nobody else makes a context on this device (tasks.lease.quiet)."""
         return quiet(self.device_id, cancelled, yields_s) if self.device.is_cuda else nullcontext()
 
-    def warm(self, folders: list[Path], cancelled: Callable[[], bool], apart: Sequence[bool] = ()) -> list[Standby]:
+    def warm(
+        self,
+        folders: list[Path],
+        cancelled: Callable[[], bool],
+        apart: Sequence[bool] = (),
+        *,
+        more_follow: bool = False,
+    ) -> list[Standby]:
         """A fresh runner for each kernel that was built in those folders: whoever holds the device need not wait.
 
         On a GPU they have contexts that launch alike, and folders of their own. `apart`: whether the streams of each
-        have queues of their own there; none has where nothing is said.
+        have queues of their own there; none has where nothing is said. `more_follow`: the job will ask again at once.
         """
         if not self.device.is_cuda:
             return [Standby(self._forked(folder, cancelled), folder) for folder in folders]
         known = self._ceilings
         usual_ms = known.launch_ms if known is not None else None
-        return self.standbys.take(folders, usual_ms, cancelled, apart)
+        return self.standbys.take(folders, usual_ms, cancelled, apart, more_follow=more_follow)
 
     def stock_up(self) -> None:
         """Between jobs: contexts for the next ones, so that they need not wait for theirs to be made."""

@@ -18,7 +18,7 @@ from profiling.record import TimeRecord
 from profiling.slots import Slots
 from profiling.window import Clock, HeldBack, Window
 from sandbox.session import Session
-from tasks.alone import ALONE_ROUNDS, Alone, OtherNulls
+from tasks.alone import ALONE_ROUNDS, WITHOUT_IT, Alone, OtherNulls
 from tasks.contender import Contender
 from tasks.known_nulls import KNOWN_S, KnownNulls, NullKind
 
@@ -92,6 +92,27 @@ def test_an_honest_candidates_windows_are_shot_alone_three_times(tmp_path: Path)
     alone.shoot()
     alone.correct()
     assert not alone.corrected
+
+
+@pytest.mark.parametrize(("slowed", "told"), [(1.02, False), (1.12, False), (1.3, True)])
+def test_null_windows_without_the_gate_that_are_a_little_slower_beside_a_process_are_no_word_against_it(
+    tmp_path: Path, slowed: float, told: bool
+) -> None:
+    null_ms = 2.25
+    record = TimeRecord(52, is_cuda=True, gated=False)
+    for round_ in range(9):
+        taken = slowed * null_ms + 0.01 * (round_ % 3)
+        record.add(Window(3.5 + taken, [], torch.empty(0), None, 0.1), Clock(taken, 0.1))
+    contender = Contender(CANDIDATE, Kernel("", KernelType.TORCH), tmp_path)
+    alone = Alone([contender], {}, {CANDIDATE: record}, lambda: {CANDIDATE: Clock(null_ms, 0.1)})
+    alone.shoot()
+    alone.correct()
+    assert bool(alone.flags) is told
+    corrected = slowed > 1.1  # What it gained by them it loses, whether or not that is told.
+    assert alone.corrected is corrected
+    assert record.net_ms.mean() == pytest.approx(3.5 + ((slowed - 1) * null_ms if corrected else 0.0), abs=0.02)
+    method = alone.method(record.timing("cold"), CANDIDATE)
+    assert (WITHOUT_IT in method) is (corrected and not told)
 
 
 class ReferenceAlone(Alone):

@@ -54,10 +54,8 @@ def test_jobs_of_a_kind_shoot_null_windows_alone_but_now_and_then(bench: Any, mo
 
     monkeypatch.setattr(Alone, "shoot", noted)
     found = [timed(bench, CHAIN) for _ in range(JOBS)]
-    times = [timing.trusted_ms for timing in found]
     assert 1 <= len(shot) < JOBS
     assert sum(timing.nulls_known for timing in found) == JOBS - len(shot)
-    assert max(times) < 1.1 * min(times)
 
 
 def test_who_is_busy_beside_null_windows_gains_nothing_where_they_are_known(bench: Any) -> None:

@@ -74,7 +74,7 @@ def test_windows_that_are_late_once_are_taken_anew_behind_the_gate(bench: Any, m
 
 def test_precise_takes_the_mean_of_several_processes(bench: Any) -> None:
     alone = judged(bench, kernel(SOFTMAX), precision=0.01, budget="precise").outcome.timing
-    assert alone is not None and alone.method == "gated_window" and len(alone.process_ms) == 12
+    assert alone is not None and alone.method == "gated_window" and 12 <= len(alone.process_ms) <= 20
     assert alone.trusted_ms == pytest.approx(statistics.mean(alone.process_ms))
     assert alone.precision is not None and 0 < alone.precision < 0.05
     report = judged(bench, kernel(SOFTMAX), kernel(SOFTMAX), precision=0.01, budget="precise")
@@ -328,8 +328,8 @@ def test_a_device_without_room_for_a_context_is_waited_for(bench: Any) -> None:
 def test_a_job_may_wait_for_the_device_longer_than_a_context_takes(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     warm = bench.warm
 
-    def waited_long(*asked: Any) -> Any:
-        standbys = warm(*asked)
+    def waited_long(*asked: Any, **how: Any) -> Any:
+        standbys = warm(*asked, **how)
         for standby in standbys:
             standby.session.until(time.monotonic() - 1)
         return standbys

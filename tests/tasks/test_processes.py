@@ -53,10 +53,21 @@ class Judge:
         return Report(own, where, replace(outcome(2 * ms), build=self.build), faster, **times)
 
 
-def test_precise_judges_a_kernel_in_twelve_processes_and_a_pair_in_four() -> None:
+def test_precise_judges_a_kernel_in_twelve_processes_and_in_more_where_these_leave_its_time_unsure() -> None:
+    for apart, processes in ((0.0, 12), (0.01, 12), (0.05, 20)):
+        judge = Judge(*[1.0, 1.0 + apart] * 10)
+        report = judged_in_processes(judge, replace(ALONE, precision=0.01))
+        assert len(judge.asked) == processes
+        assert report.outcome.timing is not None and report.outcome.timing.flags == []
+    judge = Judge(*[1.0, 1.05] * 10)
+    report = judged_in_processes(judge, replace(ALONE, precision=0.01, timeout=17))
+    assert len(judge.asked) == 14, "no time for one more, and twelve were due"
+    assert report.outcome.timing is not None and report.outcome.timing.flags == []
+
+
+def test_precise_puts_together_what_a_kernel_took_in_each_process_and_judges_a_pair_in_four() -> None:
     alone, compared = Judge(*range(1, 13)), Judge(*range(1, 5))
-    report = judged_in_processes(alone, ALONE)
-    assert len(alone.asked) == 12
+    report = judged_in_processes(alone, replace(ALONE, precision=1.0))
     assert (report.environment["device_seconds"], report.environment["host"]) == (12.0, 1)
     assert [error["xid"] for error in report.environment["card_errors"]] == list(range(1, 13))
     timing = report.outcome.timing
@@ -85,7 +96,7 @@ def test_what_is_asked_for_beside_the_time_is_done_once_and_the_time_spent_is_co
     judge = Judge(*[1.0] * 12)
     judged_in_processes(judge, asked)
     requests = [request for request, _ in judge.asked]
-    assert requests[0] == asked and requests[1:] == [ALONE] * 11
+    assert requests[0] == asked and requests[1:] == [replace(ALONE, tried=True)] * 11
     queues = [one for _, one in judge.asked]
     assert [one.spent_s for one in queues] == [float(n) for n in range(12)]
     assert [one.held_s for one in queues] == [0.0] + [50.0 + n for n in range(1, 12)]

@@ -213,6 +213,18 @@ def test_between_jobs_as_many_are_made_as_a_job_has_to_choose_from() -> None:
     assert left == [7, 5, 8, 6], "four are made where one is missing"
 
 
+def test_a_job_that_asks_again_at_once_has_several_made_together_as_far_as_there_is_room() -> None:
+    for room, ready in ((8, [6, 5, 4, 3, 6]), (5, [4, 3, 4]), (2, [3, 3])):
+        standbys = Standbys(
+            lambda _, __: cast(Session, Waiting(1.7e-3)), lambda: NOWHERE, lambda _: nullcontext(), 3, room
+        )
+        left = []
+        for _ in ready:
+            standbys.take([NOWHERE], None, never, more_follow=True)
+            left.append(standbys.ready)
+        assert left == ready
+
+
 def test_no_more_wait_between_jobs_than_there_is_room_for() -> None:
     standbys = Standbys(lambda _, __: cast(Session, Waiting(1.7e-3)), lambda: NOWHERE, lambda _: nullcontext(), 2, 2)
     for _ in range(3):
