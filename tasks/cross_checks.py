@@ -7,8 +7,8 @@ the kernel itself, and a copy is credited that nobody has made (catalogue of exp
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -27,6 +27,9 @@ from validation.comparison import BATCH, agree
 RESERVE_S = 1.0
 FEWEST, MOST = 4, 24
 """Rounds of each kind."""
+IN_A_ROW = 8
+"""Calls by themselves without the gate, one right behind the other: a host that has slept for milliseconds takes up to
+300 µs more for the first of them (docs/measurements.md)."""
 OTHER_ANSWERS = (
     "asked for its answers only when its calls were over and their inputs gone, it handed in others than otherwise: "
     "its time may be without what it takes to make them"
@@ -39,6 +42,19 @@ NO_TIME = "no window was held back, as the timeout was near: that answers are co
 NO_TIME_FOR_ONE = "no call by itself was timed, as the timeout was near: that none does others' work is taken on trust"
 PARTS = (torch.float16, torch.float32, torch.float64)
 """Types of a complex number's parts."""
+
+
+@dataclass(frozen=True)
+class _Contents:
+    """What a layout is filled with; no image where that is as it lies there."""
+
+    image: torch.Tensor | None
+    seed: int
+
+    def put(self, layout: Slots) -> None:
+        layout.seed = self.seed
+        if self.image is not None:
+            layout.image.copy_(self.image)
 
 
 class CrossChecks:
@@ -92,7 +108,7 @@ class CrossChecks:
                 return
 
     def single_calls(self, usual: dict[str, Slots]) -> None:
-        """Windows of one call, without the gate behind one over the `usual` slots.
+        """Windows of one call, without the gate several in a row behind one over the `usual` slots.
 
         On the host, where one differs from one of many by milliseconds, they tell nothing.
         """
@@ -100,27 +116,50 @@ class CrossChecks:
             return
         slots = self._rounds.slots(1)
         layout = slots[self._candidate.role]
+        room = self._rounds.memory() // max(self._rounds.bytes_per_call(), 1)
+        in_a_row = 1 if all(each.gated for each in self._records.values()) else max(min(IN_A_ROW, room), 1)
         if not self._time_for(layout, behind=not all(each.gated for each in self._records.values())):
             self._record.flags.append(NO_TIME_FOR_ONE)
             return
         began = time.monotonic()
         self._shooting.warm_null(slots)
         self._note_nulls(self._record.single, layout, None, usual[self._candidate.role])
-        for taken in range(MOST):
+        for taken in range(0, MOST, in_a_row):
             wanted = any(each.wants_singles for each in self._records.values())
             if taken >= FEWEST and not (wanted and self._in_time(began)):
                 return
             self._shooting.relocate(slots, self._records)
-            self._rounds.fill(slots)
-            null = self._shooting.null_windows(slots, self._records, usual)
-            windows = {}
-            for contender in self._rounds.contenders:
-                record = self._records[contender.role]
-                windows[contender.role] = self._shooting.shoot(contender, slots, record, behind=usual)
-                record.single.add(windows[contender.role], null[contender.role])
-            self._rounds.judge(slots, windows)
-            if not self._rounds.right:
-                return
+            for windows in self._in_a_row(slots, usual, in_a_row):
+                self._rounds.judge(slots, windows)
+                if not self._rounds.right:
+                    return
+
+    def _in_a_row(self, slots: dict[str, Slots], usual: dict[str, Slots], count: int) -> Iterator[dict[str, Window]]:
+        """So many calls by themselves of each contender, on the same inputs, and the null windows that belong to them.
+
+        Each contender's one right behind the other, the first behind a usual window where there is no gate.
+        """
+        sets = [self._filled(slots, copied=count > 1) for _ in range(count)]
+        first = (usual, *[None] * (count - 1))
+        nulls = [self._shooting.null_windows(slots, self._records, behind) for behind in first]
+        taken: list[dict[str, Window]] = [{} for _ in sets]
+        for contender in self._rounds.contenders:
+            role, record, layout = contender.role, self._records[contender.role], slots[contender.role]
+            for made, windows, null, behind in zip(sets, taken, nulls, first, strict=True):
+                made[role].put(layout)
+                windows[role] = self._shooting.shoot(contender, slots, record, behind=behind)
+                record.single.add(windows[role], null[role])
+        for made, windows in zip(sets, taken, strict=True):
+            for role, contents in made.items():
+                contents.put(slots[role])
+            yield windows
+
+    def _filled(self, slots: dict[str, Slots], *, copied: bool) -> dict[str, _Contents]:
+        """Fresh inputs for each contender by role; copied where the layout is filled again before they are used."""
+        self._rounds.fill(slots)
+        return {
+            role: _Contents(layout.image.clone() if copied else None, layout.seed) for role, layout in slots.items()
+        }
 
     @property
     def _answers_in_one_place(self) -> bool:

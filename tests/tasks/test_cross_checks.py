@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar, cast
 
 import pytest
+import torch
 
 from domain.request import Request
-from domain.result import Report, Status
+from domain.result import CANDIDATE, REFERENCE, Report, Status
 from profiling.record import TimeRecord
 from profiling.slots import Slots
-from profiling.window import Clock, HeldBack
+from profiling.window import Clock, HeldBack, Window
 from tasks.cross_checks import NO_TIME, NOT_KEPT, OTHER_ANSWERS, CrossChecks
 from tasks.pipeline import run
 from tasks.rounds import CHANGES_OTHERWISE
@@ -216,3 +218,80 @@ def test_windows_of_one_call_are_held_back_in_the_memory_that_they_have(
     assert any(held_back for _, held_back in layouts)
     # The reference's, which stands for both, and the candidate's own.
     assert len({id(slots) for slots, _ in layouts}) == 2
+
+
+class NoGate:
+    """A job on a device, its windows without the gate: notes what is shot, over which inputs and under which seed."""
+
+    contenders: ClassVar[list[Any]] = [SimpleNamespace(role=role) for role in (REFERENCE, CANDIDATE)]
+    candidate: ClassVar[Any] = contenders[-1]
+    deadline = float("inf")
+    right = True
+
+    def __init__(self, wrong_at: int | None = None) -> None:
+        self.rounds = self
+        self.bench = SimpleNamespace(device=SimpleNamespace(is_cuda=True))
+        self.shot: list[str] = []
+        self.judged: list[list[float]] = []
+        self._wrong_at = wrong_at
+
+    def slots(self, calls: int) -> dict[str, Slots]:
+        return {one.role: Slots(calls, [torch.zeros(2)], (), [torch.zeros(2)], "cpu") for one in self.contenders}
+
+    def memory(self) -> int:
+        return 6 << 10
+
+    def bytes_per_call(self) -> int:
+        return 1 << 10
+
+    def relocate(self, *_: object) -> None:
+        self.shot.append("relocated")
+
+    warm_null = null_window = relocate
+
+    def fill(self, slots: dict[str, Slots]) -> None:
+        self.drawn = getattr(self, "drawn", 0) + 1
+        for layout in slots.values():
+            layout.fill_alike([torch.full((2,), float(self.drawn))])
+            layout.seed = self.drawn
+
+    def null_windows(self, slots: Any, records: Any, behind: Any = None) -> dict[str, Clock]:
+        self.shot.append("null" if behind is None else "usual null, null")
+        return {role: Clock(0.1, 0.1) for role in records}
+
+    def shoot(self, contender: Any, slots: dict[str, Slots], record: Any, behind: Any = None) -> Window:
+        layout = slots[contender.role]
+        (drawn,) = layout.arguments(0)
+        assert layout.seed == drawn[0]
+        self.shot.append(f"{'' if behind is None else 'usual, '}{contender.role} {int(drawn[0])}")
+        return Window(0.2, [], torch.empty(0), False, 0.1)
+
+    def judge(self, slots: dict[str, Slots], windows: dict[str, Window]) -> None:
+        self.judged.append([float(layout.arguments(0)[0][0]) for layout in slots.values()])
+        self.right = len(self.judged) != self._wrong_at
+
+
+def without_gate(job: NoGate) -> dict[str, TimeRecord]:
+    records = {role: TimeRecord(50, is_cuda=True, gated=False) for role in (REFERENCE, CANDIDATE)}
+    for record in records.values():
+        for _ in range(6):
+            record.add(Window(5.1, [], torch.empty(0), None, 0.1), Clock(0.1, 0.1))
+    CrossChecks(cast(Any, job), records, 0.01).single_calls(job.slots(50))
+    return records
+
+
+def test_without_the_gate_calls_by_themselves_are_made_in_a_row_each_on_inputs_of_its_own() -> None:
+    job = NoGate()
+    records = without_gate(job)
+    own = [f"{role} {number}" for role in (REFERENCE, CANDIDATE) for number in range(1, 7)]
+    own[0], own[6] = f"usual, {own[0]}", f"usual, {own[6]}"
+    nulls = ["usual null, null", *["null"] * 5]
+    assert job.shot == ["relocated", "relocated", *nulls, *own], "as many in a row as there is memory for"
+    assert job.judged == [[float(number)] * 2 for number in range(1, 7)]
+    assert [len(record.single.elapsed_ms) for record in records.values()] == [6, 6]
+
+
+def test_the_first_wrong_answer_of_calls_in_a_row_ends_them() -> None:
+    job = NoGate(wrong_at=2)
+    without_gate(job)
+    assert len(job.judged) == 2
