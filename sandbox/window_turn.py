@@ -18,8 +18,8 @@ from sandbox.marks import milliseconds
 from sandbox.window_calls import Made
 
 AWAKE_S = 0.05
-"""Until the gun, without the gate: a process that has to be woken up makes a call by itself up to 40 µs longer than its
-null window, which has nothing to compute then (docs/measurements.md). Inputs are written in less."""
+"""Until the gun, without the gate: code that has slept for a millisecond takes twice as long to run, and more after ten
+(docs/measurements.md). Inputs are written in less."""
 
 
 class WindowTurn:

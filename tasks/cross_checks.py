@@ -28,8 +28,8 @@ RESERVE_S = 1.0
 FEWEST, MOST = 4, 24
 """Rounds of each kind."""
 IN_A_ROW = 8
-"""Calls by themselves without the gate, one right behind the other: a host that has slept for milliseconds takes up to
-300 µs more for the first of them (docs/measurements.md)."""
+"""Calls by themselves without the gate, one right behind the other: code that a host has not run for milliseconds takes
+it up to 300 µs more to run, and none has to be called late for that (docs/measurements.md)."""
 OTHER_ANSWERS = (
     "asked for its answers only when its calls were over and their inputs gone, it handed in others than otherwise: "
     "its time may be without what it takes to make them"
