@@ -35,7 +35,7 @@ class Effort:
     compared before the timing. A kernel alone is judged in so many `processes` one after the other, a comparison in so
     many `pairs` of them: what a kernel takes differs between them by more than its windows do in one (docs/adr/0038).
     What is said above of rounds and of time is shared out among them. Where the time of a kernel alone is not as sure
-    as it was asked for by then, more follow, up to `most_processes`.
+    as it was asked for by then, more follow, up to `most_processes`, each with a share as large.
     What is not `thorough` asks nothing beyond that: `left_out` names what.
     """
 

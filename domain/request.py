@@ -41,7 +41,7 @@ class Request:
     those forms, `device_metrics` for what the hardware counters say of each kernel, `sanitize` for what
     compute-sanitizer says of the candidate.
     `replay_seed` is the secret of an earlier job in hexadecimal digits, to get its inputs again.
-    `tried` is no one's to ask for: that an earlier process of the same job has tried otherwise what answers stand.
+    `tried` is nobody's to ask for: that this process of the job need not try otherwise what answers stand.
     """
 
     kernel: Kernel
@@ -85,7 +85,7 @@ class Request:
 
     @property
     def thorough(self) -> bool:
-        """Whether a comparison's answers are tried otherwise too: once, where the budget has that done."""
+        """Whether a comparison's answers are tried otherwise too, where the budget has that done."""
         return self.budget.effort.thorough and not self.tried
 
     @property

@@ -44,7 +44,7 @@ def pooled_timing(each: Sequence[Timing]) -> Timing:
     shown = places(len(windows))
     return replace(
         first,
-        method=" and ".join(dict.fromkeys(one.method for one in each)),
+        method=pooled_method([one.method for one in each]),
         stats=_pooled_stats([one.stats for one in each]),
         trusted_ms=float(times.mean()),
         windows=sum(one.windows for one in each),
@@ -62,6 +62,17 @@ def pooled_timing(each: Sequence[Timing]) -> Timing:
         left_out=[number for number, place in enumerate(shown) if place in left_out],
         process_ms=[rounded(time_ms) for time_ms in times],
         nulls_known=any(one.nulls_known for one in each),
+    )
+
+
+def pooled_method(each: Sequence[str]) -> str:
+    """How windows were taken in any process, then each remark about it once."""
+    parts = [method.split("; ") for method in each]
+    return "; ".join(
+        [
+            " and ".join(dict.fromkeys(how for how, *_ in parts)),
+            *dict.fromkeys(said for _, *more in parts for said in more),
+        ]
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from domain.result import Timing
-from profiling.flags import CERTAIN_MS, HeadStart, Misfit, events_misfit, head_start
+from profiling.flags import CERTAIN_MS, HEAD_START_MS, HeadStart, Misfit, events_misfit, head_start
 from profiling.longer_windows import (
     DRIFT_MS,
     HELD_BACK,
@@ -251,12 +251,17 @@ class TimeRecord:
         level = float(windows.mean())
         if len(self.single.elapsed_ms) < 3:
             return Believed(level)
-        single = middle(self.single.net_ms)
+        # A call that is begun while its window is made ready may be over before the gun.
+        early: Sample = np.asarray(self.single.early_ms)
+        early[early < (CERTAIN_MS if self.gated else HEAD_START_MS)] = 0.0
+        if not (self.is_cuda and self.charged):
+            early[:] = 0.0
+        single = middle(self.single.net_ms + early)
         # Without the gate a call by itself waits for a host that has just woken, now and then for long; none takes
         # less than its own work, as each is given inputs that nobody has seen.
         if self.is_cuda and not self.gated:
             # Less the usual null window: the shortest difference may be one with a null window that was held up.
-            shortest = min(self.single.elapsed_ms) - statistics.median(self.single.null_ms)
+            shortest = float(np.min(self.single.elapsed_ms + early)) - statistics.median(self.single.null_ms)
             single = replace(single, time_ms=shortest)
         return believed(Measured(level, standard_error(windows)), single, DRIFT_MS, SINGLE_CALL)
 

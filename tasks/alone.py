@@ -29,7 +29,9 @@ CARD_DISTURBED = (
     "null windows took {now} without this kernel's process, where {usual} is usual on this card: it was disturbed from "
     "outside, and the times may be too long"
 )
-WITHOUT_IT = "null windows count for what they take without its process, which is less by no more than is honest"
+WITHOUT_IT = (
+    "null windows count for what they take without the candidate's process, which is less by no more than is honest"
+)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import torch
 from profiling.longer_windows import HELD_BACK_MS, NULL_DRIFT_MS, SHARE_APART, OtherWindows
 from profiling.record import TimeRecord
 from profiling.slots import Slots
-from profiling.window import HeldBack, Window
+from profiling.window import Clock, HeldBack, Window
 from sandbox.replies import ArgumentView
 from tasks.alone import OtherNulls
 from tasks.known_nulls import NullKind
@@ -93,7 +93,8 @@ class CrossChecks:
             return
         began = time.monotonic()
         self._record.held_back.calls = layout.calls
-        self._note_nulls(self._record.held_back, layout, hold)
+        shoot = partial(self._shooting.null_window, layout, self._record, hold)
+        self._note_nulls(self._record.held_back, layout, shoot, hold)
         for taken in range(MOST if self._is_cuda else 1):
             wanted = taken < FEWEST or self._record.wants_held_back
             if taken > 0 and not (wanted and self._in_time(began)):
@@ -116,14 +117,13 @@ class CrossChecks:
             return
         slots = self._rounds.slots(1)
         layout = slots[self._candidate.role]
-        room = self._rounds.memory() // max(self._rounds.bytes_per_call(), 1)
-        in_a_row = 1 if all(each.gated for each in self._records.values()) else max(min(IN_A_ROW, room), 1)
-        if not self._time_for(layout, behind=not all(each.gated for each in self._records.values())):
+        in_a_row = self._calls_in_a_row(layout)
+        if in_a_row is None:
             self._record.flags.append(NO_TIME_FOR_ONE)
             return
         began = time.monotonic()
         self._shooting.warm_null(slots)
-        self._note_nulls(self._record.single, layout, None, usual[self._candidate.role])
+        self._note_nulls(self._record.single, layout, partial(self._null_alone, layout, usual, in_a_row))
         for taken in range(0, MOST, in_a_row):
             wanted = any(each.wants_singles for each in self._records.values())
             if taken >= FEWEST and not (wanted and self._in_time(began)):
@@ -137,7 +137,8 @@ class CrossChecks:
     def _in_a_row(self, slots: dict[str, Slots], usual: dict[str, Slots], count: int) -> Iterator[dict[str, Window]]:
         """So many calls by themselves of each contender, on the same inputs, and the null windows that belong to them.
 
-        Each contender's one right behind the other, the first behind a usual window where there is no gate.
+        Each contender's one right behind the other, the first behind a usual window where there is no gate. Behind it
+        what calls keep lies elsewhere in each, as in other windows.
         """
         sets = [self._filled(slots, copied=count > 1) for _ in range(count)]
         first = (usual, *[None] * (count - 1))
@@ -146,6 +147,8 @@ class CrossChecks:
         for contender in self._rounds.contenders:
             role, record, layout = contender.role, self._records[contender.role], slots[contender.role]
             for made, windows, null, behind in zip(sets, taken, nulls, first, strict=True):
+                if record.gated and behind is None:  # On the inputs of the call before.
+                    self._shooting.relocate_one(contender, slots, self._records)
                 made[role].put(layout)
                 windows[role] = self._shooting.shoot(contender, slots, record, behind=behind)
                 record.single.add(windows[role], null[role])
@@ -153,6 +156,14 @@ class CrossChecks:
             for role, contents in made.items():
                 contents.put(slots[role])
             yield windows
+
+    def _calls_in_a_row(self, layout: Slots) -> int | None:
+        """As many as there is memory and time for, one where all is queued behind the gate; None without time for one."""
+        if all(each.gated for each in self._records.values()):
+            return 1 if self._time_for(layout) else None
+        room = max(self._rounds.memory() // max(self._rounds.bytes_per_call(), 1), 1)
+        counts = (min(IN_A_ROW, room), min(FEWEST, room), 1)
+        return next((count for count in counts if self._time_for(layout, count, behind=True)), None)
 
     def _filled(self, slots: dict[str, Slots], *, copied: bool) -> dict[str, _Contents]:
         """Fresh inputs for each contender by role; copied where the layout is filled again before they are used."""
@@ -165,21 +176,25 @@ class CrossChecks:
     def _answers_in_one_place(self) -> bool:
         return self._candidate.probe is not None and self._candidate.probe.reuses_memory
 
+    def _null_alone(self, layout: Slots, usual: dict[str, Slots], in_a_row: int) -> Clock:
+        """One more null window of one call, as most of those were that stood in a row."""
+        first = self._shooting.null_window(layout, self._record, behind=usual[self._candidate.role])
+        return first if in_a_row == 1 else self._shooting.null_window(layout, self._record)
+
     def _note_nulls(
-        self, windows: OtherWindows, layout: Slots, hold: HeldBack | None, behind: Slots | None = None
+        self, windows: OtherWindows, layout: Slots, shoot: Callable[[], Clock], hold: HeldBack | None = None
     ) -> None:
         kind = self._record.kind
         most_apart_ms = NULL_DRIFT_MS[kind] if hold is None else HELD_BACK_MS[kind]
-        shoot = partial(self._shooting.null_window, layout, self._record, hold, behind)
         null_kind = NullKind.of(layout, gated=self._record.gated, held_back=hold)
         self.nulls.append(OtherNulls(null_kind, self._record, windows, shoot, most_apart_ms))
 
-    def _time_for(self, layout: Slots, *, behind: bool = False) -> bool:
+    def _time_for(self, layout: Slots, in_a_row: int = 1, *, behind: bool = False) -> bool:
         """Whether a round over it is over before the timeout; one without a reference has up to three windows.
 
-        As long again where its windows are shot `behind` usual ones.
+        Of so many windows in a row. As long again where they are shot `behind` a usual one.
         """
-        longer = (3 if len(self._records) == 1 else 1) * layout.calls / self._record.calls + behind
+        longer = (3 if len(self._records) == 1 else 1) * in_a_row * layout.calls / self._record.calls + behind
         return time.monotonic() + longer * self._round_s + RESERVE_S < self._rounds.deadline
 
     def _in_time(self, began: float) -> bool:

@@ -26,8 +26,12 @@ class Shooting:
     def relocate(self, slots: dict[str, Slots], records: dict[str, TimeRecord]) -> None:
         """Has what calls keep between launches lie elsewhere."""
         for contender in self.contenders:
-            with contender.answerable():
-                relocate(contender, slots[contender.role], records[contender.role])
+            self.relocate_one(contender, slots, records)
+
+    def relocate_one(self, contender: Contender, slots: dict[str, Slots], records: dict[str, TimeRecord]) -> None:
+        """Of that one's calls."""
+        with contender.answerable():
+            relocate(contender, slots[contender.role], records[contender.role])
 
     def shoot(
         self,

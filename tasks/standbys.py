@@ -157,14 +157,15 @@ class Standbys:
         self, folders: list[Path], usual_ms: float | None, cancelled: Cancelled, *, more_follow: bool
     ) -> list[Standby]:
         self._wanted = max(self._wanted, len(folders) + self._spare)
-        # As many as are to choose from, or else as many as are needed.
-        for wanted in (len(folders) + self._spare, len(folders)):
+        enough = len(folders) + self._spare
+        beyond = max(min(AT_ONCE - 1, self._room - enough), 0) if more_follow else 0
+        # Where there are not as many as to choose from: those, and for whoever follows, or else as many as are needed.
+        for wanted in (enough + beyond, enough, len(folders)):
             missing = wanted - len(self._waiting)
-            if missing <= 0:
+            if len(self._waiting) >= enough or missing <= 0:
                 break
-            beyond = min(AT_ONCE - 1, self._room - wanted) if more_follow else 0
             try:
-                self._add(missing + max(beyond, 0), cancelled)
+                self._add(missing, cancelled)
                 break
             except KernelFault as error:
                 log.warning("%d contexts could not be made ahead of the device's lease: %s", missing, error)

@@ -90,6 +90,18 @@ def test_without_the_gate_the_shortest_single_call_counts(gated: bool, single_ms
 
 
 @pytest.mark.parametrize("gated", [True, False])
+def test_a_call_by_itself_that_was_begun_before_the_gun_hides_nothing(gated: bool) -> None:
+    made = TimeRecord(10, is_cuda=True, gated=gated)
+    for _ in range(6):
+        made.add(window(0.6), Clock(0.16, 0.1))  # One call's work is shared by ten.
+    for early_ms in (0.0, 0.0, 3.0, 0.0, 0.0, 0.0, 0.0, 0.0):
+        begun = Window(0.16 + (0.6 if not early_ms else 0.01), [], torch.empty(0), None, 0.1 + early_ms)
+        made.single.add(begun, Clock(0.16, 0.1))
+    timing = made.timing("cold")
+    assert any("calls share work" in flag for flag in timing.flags) and timing.trusted_ms > 0.5
+
+
+@pytest.mark.parametrize("gated", [True, False])
 def test_one_slow_null_window_makes_no_single_call_short(gated: bool) -> None:
     made = TimeRecord(10, is_cuda=True, gated=gated)
     for _ in range(6):

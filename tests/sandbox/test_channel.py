@@ -45,15 +45,19 @@ def test_a_frame_may_come_in_pieces(pair):
     assert channel.receive() == {"op": "done"}
 
 
-def test_who_waits_awake_does_not_sleep_in_the_socket_and_who_has_waited_long_enough_does(pair):
+def test_who_waits_awake_does_not_sleep_in_the_socket_and_who_has_waited_long_enough_does(pair, monkeypatch):
     channel, theirs = pair
     assert channel.poll(awake=True) is None  # Where nothing has come a read would block.
     Channel(theirs).send({"op": "go"})
     assert channel.receive(awake_s=60.0) == {"op": "go"}
-    late = threading.Thread(target=lambda: Channel(theirs).send({"op": "late"}))
-    late.start()
-    assert channel.receive(awake_s=0.0) == {"op": "late"}
-    late.join()
+    reads: list[int] = []
+    fill = channel._fill
+    monkeypatch.setattr(channel, "_fill", lambda how: (reads.append(how), fill(how)))
+    for awake_s, how in ((60.0, socket.MSG_DONTWAIT), (0.0, 0)):
+        reads.clear()
+        Channel(theirs).send({"op": "next"})
+        assert channel.receive(awake_s) == {"op": "next"}
+        assert set(reads) == {how}
 
 
 @pytest.mark.parametrize("payload", [b"not json", b"[1]", b'{"no":"op"}', b'{"op":1}', b"\xff\xfe", b"[" * 100_000])

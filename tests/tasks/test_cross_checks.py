@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
@@ -13,7 +14,7 @@ from domain.result import CANDIDATE, REFERENCE, Report, Status
 from profiling.record import TimeRecord
 from profiling.slots import Slots
 from profiling.window import Clock, HeldBack, Window
-from tasks.cross_checks import NO_TIME, NOT_KEPT, OTHER_ANSWERS, CrossChecks
+from tasks.cross_checks import NO_TIME, NOT_KEPT, OTHER_ANSWERS, RESERVE_S, CrossChecks
 from tasks.pipeline import run
 from tasks.rounds import CHANGES_OTHERWISE
 from tasks.shooting import Shooting
@@ -227,6 +228,7 @@ class NoGate:
     candidate: ClassVar[Any] = contenders[-1]
     deadline = float("inf")
     right = True
+    room = 6
 
     def __init__(self, wrong_at: int | None = None) -> None:
         self.rounds = self
@@ -234,12 +236,13 @@ class NoGate:
         self.shot: list[str] = []
         self.judged: list[list[float]] = []
         self._wrong_at = wrong_at
+        self._nulls = 0
 
     def slots(self, calls: int) -> dict[str, Slots]:
         return {one.role: Slots(calls, [torch.zeros(2)], (), [torch.zeros(2)], "cpu") for one in self.contenders}
 
     def memory(self) -> int:
-        return 6 << 10
+        return self.room << 10
 
     def bytes_per_call(self) -> int:
         return 1 << 10
@@ -247,7 +250,13 @@ class NoGate:
     def relocate(self, *_: object) -> None:
         self.shot.append("relocated")
 
-    warm_null = null_window = relocate
+    def relocate_one(self, contender: Any, slots: dict[str, Slots], records: Any) -> None:
+        self.shot.append(f"{contender.role} relocated on {int(slots[contender.role].arguments(0)[0][0])}")
+
+    def warm_null(self, *_: object) -> None:
+        """Nothing to warm."""
+
+    null_window = warm_null
 
     def fill(self, slots: dict[str, Slots]) -> None:
         self.drawn = getattr(self, "drawn", 0) + 1
@@ -257,22 +266,25 @@ class NoGate:
 
     def null_windows(self, slots: Any, records: Any, behind: Any = None) -> dict[str, Clock]:
         self.shot.append("null" if behind is None else "usual null, null")
-        return {role: Clock(0.1, 0.1) for role in records}
+        self._nulls += 1
+        return {role: Clock(0.1 + self._nulls, 0.1) for role in records}
 
     def shoot(self, contender: Any, slots: dict[str, Slots], record: Any, behind: Any = None) -> Window:
         layout = slots[contender.role]
         (drawn,) = layout.arguments(0)
         assert layout.seed == drawn[0]
         self.shot.append(f"{'' if behind is None else 'usual, '}{contender.role} {int(drawn[0])}")
-        return Window(0.2, [], torch.empty(0), False, 0.1)
+        return Window(0.2 + float(drawn[0]), [], torch.full((1,), float(drawn[0])), False, 0.1)
 
     def judge(self, slots: dict[str, Slots], windows: dict[str, Window]) -> None:
-        self.judged.append([float(layout.arguments(0)[0][0]) for layout in slots.values()])
+        asked = [float(layout.arguments(0)[0][0]) for layout in slots.values()]
+        assert asked == [float(windows[role].snapshot[0]) for role in slots]
+        self.judged.append(asked)
         self.right = len(self.judged) != self._wrong_at
 
 
-def without_gate(job: NoGate) -> dict[str, TimeRecord]:
-    records = {role: TimeRecord(50, is_cuda=True, gated=False) for role in (REFERENCE, CANDIDATE)}
+def without_gate(job: NoGate, *gated: str) -> dict[str, TimeRecord]:
+    records = {role: TimeRecord(50, is_cuda=True, gated=role in gated) for role in (REFERENCE, CANDIDATE)}
     for record in records.values():
         for _ in range(6):
             record.add(Window(5.1, [], torch.empty(0), None, 0.1), Clock(0.1, 0.1))
@@ -286,9 +298,30 @@ def test_without_the_gate_calls_by_themselves_are_made_in_a_row_each_on_inputs_o
     own = [f"{role} {number}" for role in (REFERENCE, CANDIDATE) for number in range(1, 7)]
     own[0], own[6] = f"usual, {own[0]}", f"usual, {own[6]}"
     nulls = ["usual null, null", *["null"] * 5]
-    assert job.shot == ["relocated", "relocated", *nulls, *own], "as many in a row as there is memory for"
+    assert job.shot == ["relocated", *nulls, *own]
     assert job.judged == [[float(number)] * 2 for number in range(1, 7)]
-    assert [len(record.single.elapsed_ms) for record in records.values()] == [6, 6]
+    for record in records.values():  # Each with the null window of its turn.
+        assert record.single.net_ms == pytest.approx([0.1] * 6)
+
+
+def test_calls_behind_the_gate_lie_elsewhere_each_time_beside_a_row_without_it_too() -> None:
+    job = NoGate()
+    without_gate(job, CANDIDATE)
+    first, *others = job.shot[-11:]
+    assert first == "usual, candidate 1"  # Which means nothing behind the gate.
+    assert others == [
+        said for number in range(1, 6) for said in (f"candidate relocated on {number}", f"candidate {number + 1}")
+    ]
+
+
+@pytest.mark.parametrize(("left_s", "in_a_row"), [(20.0, 8), (12.0, 4), (6.0, 1), (3.0, 0)])
+def test_as_many_calls_stand_in_a_row_as_there_is_time_for(left_s: float, in_a_row: int) -> None:
+    job = NoGate()
+    job.deadline = time.monotonic() + RESERVE_S + left_s
+    job.room = 8
+    records = {role: TimeRecord(2, is_cuda=True, gated=False) for role in (REFERENCE, CANDIDATE)}
+    checks = CrossChecks(cast(Any, job), records, 3.0)
+    assert (checks._calls_in_a_row(job.slots(1)[CANDIDATE]) or 0) == in_a_row
 
 
 def test_the_first_wrong_answer_of_calls_in_a_row_ends_them() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator
 from typing import Any
 
@@ -56,6 +57,9 @@ def test_jobs_of_a_kind_shoot_null_windows_alone_but_now_and_then(bench: Any, mo
     found = [timed(bench, CHAIN) for _ in range(JOBS)]
     assert 1 <= len(shot) < JOBS
     assert sum(timing.nulls_known for timing in found) == JOBS - len(shot)
+    usual = statistics.median(timing.trusted_ms for timing in found)
+    unlike = [timing for timing in found if abs(timing.trusted_ms / usual - 1) > 0.1]
+    assert all(timing.flags or timing.method != "gated_window" for timing in unlike), unlike
 
 
 def test_who_is_busy_beside_null_windows_gains_nothing_where_they_are_known(bench: Any) -> None:

@@ -25,6 +25,7 @@ from tasks import rounds
 from tasks.alone import Alone
 from tasks.contender import Contender
 from tasks.lease import device_lease
+from tasks.other_distributions import OtherDistributions
 from tasks.pipeline import _Job, run
 from tasks.streams import Queues
 from tasks.workbench import Workbench
@@ -76,14 +77,18 @@ def test_stages_come_in_order_and_the_folder_is_gone_afterwards(bench: Workbench
     assert not [path for path in bench.folder.iterdir() if path.name.startswith("job-")]
 
 
-def test_precise_judges_in_several_processes(bench: Workbench) -> None:
+def test_precise_judges_in_several_processes(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
     stages: list[Stage] = []
+    tried: list[OtherDistributions] = []
+    judge = OtherDistributions.judge
+    monkeypatch.setattr(OtherDistributions, "judge", lambda each: (tried.append(each), judge(each))[1])
     wire = {"kernel": kernel(SOFTMAX), "reference": kernel(SOFTMAX), "num_trials": 5, "timeout": 60, "precision": 0.5}
     report = run(Request.from_wire(wire | {"budget": "precise"}), bench, stages.append, lambda: False)
     assert report.outcome.status is Status.PASSED and report.outcome.timing is not None
     assert stages.count(Stage.LOAD) == len(report.outcome.timing.process_ms) == 4
     comparison = report.outcome.comparison
     assert comparison is not None and comparison.calls > 4 * 20  # Each has its own sets before the timing.
+    assert len(tried) == 2
 
 
 def compared(bench: Workbench, candidate: dict[str, Any], **more: Any) -> tuple[Report, list[bool]]:

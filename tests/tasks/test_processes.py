@@ -96,11 +96,22 @@ def test_what_is_asked_for_beside_the_time_is_done_once_and_the_time_spent_is_co
     judge = Judge(*[1.0] * 12)
     judged_in_processes(judge, asked)
     requests = [request for request, _ in judge.asked]
-    assert requests[0] == asked and requests[1:] == [replace(ALONE, tried=True)] * 11
+    assert requests[0] == asked and [replace(one, tried=False) for one in requests[1:]] == [ALONE] * 11
     queues = [one for _, one in judge.asked]
     assert [one.spent_s for one in queues] == [float(n) for n in range(12)]
     assert [one.held_s for one in queues] == [0.0] + [50.0 + n for n in range(1, 12)]
     assert not queues[0].settled and all(one.settled for one in queues[1:])
+
+
+def test_answers_are_tried_otherwise_in_the_first_process_and_in_one_that_is_drawn() -> None:
+    drawn = set()
+    for _ in range(60):
+        judge = Judge(*[1.0] * 4)
+        judged_in_processes(judge, COMPARED)
+        first, *others = [not request.tried for request, _ in judge.asked]
+        assert first and others.count(True) == 1
+        drawn.add(others.index(True))
+    assert drawn == {0, 1, 2}
 
 
 def test_streams_that_were_found_apart_stay_so() -> None:

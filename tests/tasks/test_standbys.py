@@ -155,8 +155,11 @@ def test_where_there_is_room_for_no_more_a_job_gets_what_it_needs() -> None:
 
         close = stop
 
-    taken = pool(lambda: Small(1.7e-3)).take([NOWHERE, NOWHERE], None, never)
-    assert [one.launch_ms for one in taken] == [1.7e-3, 1.7e-3]
+    for more_follow in (False, True):
+        room[0] = 2
+        standbys = Standbys(lambda _, __: cast(Session, Small(1.7e-3)), lambda: NOWHERE, lambda _: nullcontext(), 3, 8)
+        taken = standbys.take([NOWHERE, NOWHERE], None, never, more_follow=more_follow)
+        assert [one.launch_ms for one in taken] == [1.7e-3, 1.7e-3]
 
 
 def test_those_whose_launches_could_not_be_told_do_not_stay_for_good() -> None:
