@@ -24,9 +24,11 @@ from profiling.device import Device
 from profiling.slots import Slots
 from profiling.window import Clock, GateClosed, HeldBack, Range
 from sandbox.census import parent_of
+from sandbox.launcher import Zygote
 from sandbox.session import Session
 from tasks.build_bench import BuildBench, deadline_in
 from tasks.device import detect
+from tasks.dying import Dying
 from tasks.known_nulls import KnownNulls
 from tasks.lease import quiet
 from tasks.standbys import SPARE, WARM_S, WINDOWS_FIRST_S, Standby, Standbys, end
@@ -74,6 +76,14 @@ class Workbench(BuildBench):
         self.standbys = Standbys(self._forked, self._new_folder, yielding, min(SPARE, room), room)
         self.card = CardMonitor(self.device.uuid)
         self.card_errors = CardErrors(self.device.uuid)
+        self.dying = Dying(self.device)
+        """What the last job has left: waited for before anything else is begun here."""
+
+    @property
+    def zygote(self) -> Zygote:
+        """The zygote, which nobody else talks to any more."""
+        self._bury()
+        return super().zygote
 
     @property
     def standbys_ready(self) -> int | None:
@@ -98,6 +108,7 @@ class Workbench(BuildBench):
 
     def stock_up(self) -> None:
         """Between jobs: contexts for the next ones, so that they need not wait for theirs to be made."""
+        self._bury()
         if self.device.is_cuda:
             try:
                 self.standbys.stock_up()
@@ -225,7 +236,19 @@ class Workbench(BuildBench):
         folder = self.folder / "own"
         return folder if folder.exists() else self.private_folder(folder)
 
+    def _bury(self) -> None:
+        """Waits until nothing of the last job is left. What goes wrong with it is no job's fault."""
+        try:
+            self.dying.wait()
+        except Exception as fault:
+            known = isinstance(fault, InfrastructureFault)
+            log.error("what the last job left did not end: %s", fault, exc_info=None if known else fault)
+            # The zygote first: it may still have an answer for whoever asks it next, and takes along what did not end.
+            super()._discard()
+            self._discard()
+
     def _discard(self) -> None:
+        self._bury()
         if self._null is not None:
             self._null.session.close()
             self._null = None
