@@ -41,7 +41,10 @@ _OF_LINES = frozenset({"-lineinfo", "--generate-line-info", "-G", "--device-debu
 """Options of nvcc of which one at most is given."""
 CUDA_LIBRARIES = ("c10_cuda", "torch_cuda")
 
+# Here, and so in the zygote: each runner that asked for it would take a millisecond of its job's time.
 _STOCK: dict[str, Callable[..., Any]] = {name: getattr(cpp_extension, name) for name in ("load", "load_inline")}
+_SIGNATURES = {stock: inspect.signature(stock) for stock in _STOCK.values()}
+_ARCH = re.compile(r"sm_(\d+)(\d)([af]?)")
 _MISSING_HEADER = re.compile(r"^(\S+?):\d+:\d+: fatal error: (\S+): No such file", re.MULTILINE)
 _LIBRARY_HEADERS = ("cublas", "cusparse", "cusolver", "cufft", "curand", "cudnn", "nccl", "cutlass/", "cute/", "cub/")
 _TORCH_CUDA_HEADERS = ("ATen/cuda/", "c10/cuda/", "torch/csrc/cuda/")
@@ -81,7 +84,7 @@ class Extensions:
 
     def builder(self, stock: Callable[..., Any]) -> Callable[..., Any]:
         """`load` or `load_inline` with the compiler's output kept."""
-        signature = inspect.signature(stock)
+        signature = _SIGNATURES[stock]
 
         @functools.wraps(stock)
         def build(*args: Any, **kwargs: Any) -> Any:
@@ -186,7 +189,7 @@ def install(folder: Path, target: Target) -> Extensions:
 
 def torch_arch(arch: str) -> str:
     """TORCH_CUDA_ARCH_LIST's form: "9.0" of "sm_90", "10.0a" of "sm_100a"."""
-    match = re.fullmatch(r"sm_(\d+)(\d)([af]?)", arch)
+    match = _ARCH.fullmatch(arch)
     if match is None:
         raise ValueError(f"not an architecture: {arch!r}")
     return f"{match[1]}.{match[2]}{match[3]}"

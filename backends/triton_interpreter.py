@@ -6,6 +6,7 @@ float8 wrongly, hands float scalars on as Python's numbers and knows no libdevic
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -38,8 +39,9 @@ _original_reduction = _Reduction.apply
 _original_argument = interpreter._implicit_cvt
 
 
+@cache
 def install() -> None:
-    """For this process; the second time it changes nothing. A GPU's kernels are compiled and never come here."""
+    """For this process and what it forks, once. A GPU's kernels are compiled and never come here."""
     InterpreterBuilder.cast_impl = _cast
     InterpreterBuilder.binary_op = _binary
     InterpreterBuilder.ternary_op = _ternary

@@ -234,6 +234,11 @@ class Runner:
             self._watch(time.monotonic(), idle=True)
         self.kill()
 
+    def printed(self) -> str:
+        """What it has printed so far. In one read, as a pipe holds no more: what it started may write for ever."""
+        self.output.drain()
+        return self.output.text()
+
     def stop(self) -> None:
         """Sends the signals that end the runner and its session, and does not wait: `kill` does."""
         if self._status is None:

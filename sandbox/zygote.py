@@ -154,6 +154,8 @@ def main() -> None:
         missing = preload()
         if gpu:
             triton_identity.learn(arch)
+        else:
+            importlib.import_module("backends.triton_interpreter").install()  # Each runner would, which takes 3 ms.
     confinement = Confinement(Path.cwd(), gpu=gpu, tools=[Path(folder) for folder in sys.argv[3:]])
     # Everything imported so far stays shared with the runners: never moved, never scanned again.
     gc.collect()

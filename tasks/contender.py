@@ -158,6 +158,11 @@ class Contender:
         if self.session is not None:
             self.session.stop()
 
+    def listen(self) -> None:
+        """Keeps what its runner has printed so far: all of it where that was stopped."""
+        if self.session is not None:
+            self.output = self.session.runner.printed()
+
     def close(self) -> None:
         """Ends its runner and keeps what it printed."""
         if self.session is not None:

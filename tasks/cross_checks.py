@@ -158,7 +158,7 @@ class CrossChecks:
             yield windows
 
     def _calls_in_a_row(self, layout: Slots) -> int | None:
-        """As many as there is memory and time for, one where all is queued behind the gate; None without time for one."""
+        """As many as there is memory and time for, one where all is queued behind the gate; None where not for one."""
         if all(each.gated for each in self._records.values()):
             return 1 if self._time_for(layout) else None
         room = max(self._rounds.memory() // max(self._rounds.bytes_per_call(), 1), 1)

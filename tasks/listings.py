@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from backends import triton_cache
@@ -39,13 +39,20 @@ def look_at_code(contender: Contender, forms: Iterable[Form], bench: Workbench, 
     """
     wanted = list(forms)
     kept: list[Listing | NoListing] = [NoListing(form, "the kernel was not compiled") for form in wanted]
-    if contender.outcome({}).compiled:
-        # By os.path: where the folder has been closed to us, there is none.
-        there = os.path.isdir(contender.folder / triton_cache.FOLDER)
-        at_calls = there and "variants" not in contender.facts
-        if wanted or at_calls:
-            kept = _read(contender, wanted, bench, cancelled, with_needs=at_calls)
+    if has_code(contender, wanted):
+        kept = _read(contender, wanted, bench, cancelled, with_needs=_compiled_at_calls(contender))
     contender.listings = kept if wanted else None
+
+
+def has_code(contender: Contender, forms: Sequence[Form]) -> bool:
+    """Whether there is something to look at."""
+    return contender.outcome({}).compiled and (bool(forms) or _compiled_at_calls(contender))
+
+
+def _compiled_at_calls(contender: Contender) -> bool:
+    # By os.path: where the folder has been closed to us, there is none.
+    there = os.path.isdir(contender.folder / triton_cache.FOLDER)
+    return there and "variants" not in contender.facts
 
 
 def _read(

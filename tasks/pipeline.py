@@ -13,7 +13,7 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any
 
-from domain.fault import JobCancelled, KernelFault
+from domain.fault import KernelFault
 from domain.job import Stage
 from domain.request import Request
 from domain.result import Report, Speedup
@@ -25,11 +25,12 @@ from tasks.card_blame import blame_reported, blame_tested, reported
 from tasks.contender import Contender, Stopped
 from tasks.device_metrics import look_at_counters
 from tasks.drawn_sets import Arguments
+from tasks.ending import close, end, stop
 from tasks.environment import environment
 from tasks.inputs_summary import inputs_summary
 from tasks.inspection import Inspection
 from tasks.lease import device_lease
-from tasks.listings import look_at_code
+from tasks.listings import has_code, look_at_code
 from tasks.memory_blame import blame_for_memory
 from tasks.other_distributions import OtherDistributions, untried
 from tasks.preparation import Preparation
@@ -75,11 +76,13 @@ def _run(
         for contender in job.contenders:
             stack.callback(contender.clear)
             contender.launches = NOT_REACHED if request.profile else None
+        stack.callback(close, job.contenders)
+        dying = stack.enter_context(ExitStack())
         try:
             job.build()
             progress(Stage.WAIT_FOR_DEVICE)
             job.warm()
-            with ExitStack() as dying, device_lease(bench.device_id, cancelled, request.yields_s):
+            with device_lease(bench.device_id, cancelled, request.yields_s):
                 started = time.monotonic()
                 try:
                     bench.card_errors.clear()
@@ -93,21 +96,24 @@ def _run(
                     try:
                         bench.rest()  # Before any of them ends: what is asked of the driver meanwhile waits for that.
                     finally:
-                        job.stop()
+                        stop(job.contenders)
                         job.note_card_errors()
-                        job.end(dying)
+                        end(job.contenders, bench, dying)
                         job.device_s = time.monotonic() - started
         except BeginAnew as anew:
             blame_reported(job.card_errors)
             raise anew.after(job.device_s) from None
         except Stopped:
             job.inspect()  # Which says that there is nothing to look into.
-        finally:
-            job.close()
+            close(job.contenders)
         blame_reported(job.card_errors)
+        if any(has_code(contender, request.artifacts) for contender in job.contenders):
+            dying.close()  # Before anybody reads what they leave.
         for contender in job.contenders:
             look_at_code(contender, request.artifacts, bench, cancelled)
-        return job.report()
+        report = job.report()
+        bench.dying.leave(stack.pop_all())
+        return report
 
 
 class _Job:
@@ -215,7 +221,7 @@ class _Job:
             return
         self.progress(Stage.INSPECT)
         if self.example:  # Else nothing is called, and the device may be another job's by now.
-            self.close()
+            close(self.contenders)
             self.note_card_errors()  # What a sanitizer finds may make the driver report it once more.
             self.bench.rest()
         weights = self.weights.shared if self.weights is not None else {}
@@ -280,23 +286,3 @@ class _Job:
             self.spent_s,
             sum(contender.build_s for contender in self.contenders),
         )
-
-    def end(self, dying: ExitStack) -> None:
-        """Where that disturbs nobody the runners end in `dying`, while the next job begins: its windows wait for it."""
-        if self.bench.device.has_room:
-            with suppress(JobCancelled):  # Where somebody has it quiet now: to wait takes longer than the runners' end.
-                dying.enter_context(self.bench.quiet(lambda: True))
-                dying.callback(self.close)
-                return
-        self.close()
-
-    def stop(self) -> None:
-        """Has the system end every runner of the job, without waiting for it."""
-        for contender in self.contenders:
-            contender.stop()
-
-    def close(self) -> None:
-        """Ends every runner of the job."""
-        self.stop()
-        for contender in self.contenders:
-            contender.close()

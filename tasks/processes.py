@@ -30,8 +30,8 @@ ELSEWHERE = "{message} (in the {done} processes before this one it passed)"
 def judged_in_processes(run: Callable[[Request, Queues], Report], request: Request) -> Report:
     """What `run` gives for as many processes as the request is due, each time anew from its builds on, put together.
 
-    What is asked for beside the verdict and the times is done in the first alone. Answers are tried otherwise in that and
-    in one more.
+    What is asked for beside the verdict and the times is done in the first alone. Answers are tried otherwise in that
+    and in one more.
     """
     report, queues = judged(partial(run, request), chosen(request.kernels.values()))
     reports = [report]

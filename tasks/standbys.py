@@ -4,7 +4,7 @@ Those that wait have contexts of one hardware queue, which take half as long to 
 
 What a launch costs differs between contexts by up to 0.2 µs and stays as it is for a context's life
 (docs/measurements.md). A kernel of a hundred launches is a tenth slower in one than in another, so what is compared has
-to be run in two that are alike. All of this happens before a runner has a submission.
+to be run in two that are alike. All of this happens before a runner has a submission. Without a GPU they are all alike.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Standbys:
     """`fork` gives a runner in a folder, `new_folder` such a folder, `quiet` a block in which nobody's windows run.
 
     Each lives until it is taken or closed. `spare` are to choose from beside those that a job needs, and at most `room`
-    wait between jobs.
+    wait between jobs. Without `contexts`, as on a host without a GPU, they are forked and no more.
     """
 
     def __init__(
@@ -64,12 +64,15 @@ class Standbys:
         quiet: Callable[[Cancelled], AbstractContextManager[None]],
         spare: int = SPARE,
         room: int = 0,
+        *,
+        contexts: bool = True,
     ) -> None:
         self._fork = fork
         self._new_folder = new_folder
         self._quiet = quiet
         self._spare = spare
         self._room = room
+        self._contexts = contexts
         self._wanted = 0
         self._waiting: list[Standby] = []
 
@@ -123,6 +126,8 @@ class Standbys:
         In three steps, each in quiet by itself: windows that are due wait for one of them at most.
         """
         made = self._forked([self._new_folder() for _ in range(count)], cancelled)
+        if not self._contexts:
+            return made
         try:
             with self._step(made, cancelled):
                 for one in made:

@@ -24,9 +24,11 @@ from profiling.device import Device
 from profiling.slots import Slots
 from profiling.window import Clock, GateClosed, HeldBack, Range
 from sandbox.census import parent_of
+from sandbox.launcher import Zygote
 from sandbox.session import Session
 from tasks.build_bench import BuildBench, deadline_in
 from tasks.device import detect
+from tasks.dying import Dying
 from tasks.known_nulls import KnownNulls
 from tasks.lease import quiet
 from tasks.standbys import SPARE, WARM_S, WINDOWS_FIRST_S, Standby, Standbys, end
@@ -45,6 +47,8 @@ STANDBYS_SHARE = 8
 """Of a device's memory, what contexts may take that only wait: a kernel may want the rest."""
 CONTEXT_BYTES = 512 << 20
 """Of one context with what it has loaded, on an H200 (docs/adr/0016)."""
+MOST_KERNELS = 2
+"""Of a job. So many wait on a host without a GPU, where one is as good as another."""
 USUAL_WORKERS = 4
 """Pool children of a device where the settings do not say."""
 
@@ -69,15 +73,25 @@ class Workbench(BuildBench):
         self.known_nulls = KnownNulls()
         self._ceilings: Ceilings | None = None
         self._measured_in_vain = False
-        room = self._room()
+        room, spare = (self._room(), SPARE) if self.device.is_cuda else (MOST_KERNELS, 0)
         yielding = partial(self.quiet, yields_s=WINDOWS_FIRST_S)
-        self.standbys = Standbys(self._forked, self._new_folder, yielding, min(SPARE, room), room)
+        self.standbys = Standbys(
+            *(self._forked, self._new_folder, yielding, min(spare, room), room), contexts=self.device.is_cuda
+        )
         self.card = CardMonitor(self.device.uuid)
         self.card_errors = CardErrors(self.device.uuid)
+        self.dying = Dying(self.device)
+        """What the last job has left: waited for before anything else is begun here."""
+
+    @property
+    def zygote(self) -> Zygote:
+        """The zygote, which nobody else talks to any more."""
+        self._bury()
+        return super().zygote
 
     @property
     def standbys_ready(self) -> int | None:
-        """Runners whose contexts wait for a job; None on the CPU, where none is made ahead."""
+        """Runners whose contexts wait for a job; None on the CPU, where there are none."""
         return self.standbys.ready if self.device.is_cuda else None
 
     def quiet(self, cancelled: Callable[[], bool], yields_s: float = 0.0) -> AbstractContextManager[None]:
@@ -94,22 +108,20 @@ class Workbench(BuildBench):
     ) -> list[Standby]:
         """A fresh runner for each kernel that was built in those folders: whoever holds the device need not wait.
 
-        On a GPU they have contexts that launch alike, and folders of their own. `apart`: whether the streams of each
+        They have folders of their own, and on a GPU contexts that launch alike. `apart`: whether the streams of each
         have queues of their own there; none has where nothing is said. `more_follow`: the job will ask again at once.
         """
-        if not self.device.is_cuda:
-            return [Standby(self._forked(folder, cancelled), folder) for folder in folders]
         known = self._ceilings
         usual_ms = known.launch_ms if known is not None else None
         return self.standbys.take(folders, usual_ms, cancelled, apart, more_follow=more_follow)
 
     def stock_up(self) -> None:
-        """Between jobs: contexts for the next ones, so that they need not wait for theirs to be made."""
-        if self.device.is_cuda:
-            try:
-                self.standbys.stock_up()
-            except (KernelFault, InfrastructureFault) as fault:  # The next job makes its own.
-                log.warning("no contexts could be made ahead of the next job: %s", fault)
+        """Between jobs: runners for the next ones with their contexts, so that these need not wait for theirs."""
+        self._bury()
+        try:
+            self.standbys.stock_up()
+        except (KernelFault, InfrastructureFault) as fault:  # The next job makes its own.
+            log.warning("no runners could be made ahead of the next job: %s", fault)
 
     def beneath(
         self, folder: Path, command: Sequence[str], deadline: float, cancelled: Callable[[], bool], *, gpu: bool
@@ -232,7 +244,19 @@ class Workbench(BuildBench):
         folder = self.folder / "own"
         return folder if folder.exists() else self.private_folder(folder)
 
+    def _bury(self) -> None:
+        """Waits until nothing of the last job is left. What goes wrong with it is no job's fault."""
+        try:
+            self.dying.wait()
+        except Exception as fault:
+            known = isinstance(fault, InfrastructureFault)
+            log.error("what the last job left did not end: %s", fault, exc_info=None if known else fault)
+            # The zygote first: it may still have an answer for whoever asks it next, and takes along what did not end.
+            super()._discard()
+            self._discard()
+
     def _discard(self) -> None:
+        self._bury()
         if self._null is not None:
             self._null.session.close()
             self._null = None
