@@ -85,8 +85,8 @@ def head_start(early_ms: Sequence[float]) -> HeadStart:
     )
 
 
-def throttled_windows(repeated: Sequence[str], kept: Sequence[str], windows: int) -> list[str]:
-    """Windows taken again because of the card, and those kept although it never recovered; each with its reason."""
+def windows_taken_again(repeated: Sequence[str], kept: Sequence[str], windows: int) -> list[str]:
+    """Windows taken again, because of the card or as they were late; those kept although it never recovered."""
     flags = []
     if repeated:
         flags.append(f"{_windows(len(repeated))} taken again because {_most(repeated)}")

@@ -21,13 +21,15 @@ from tasks.alone import Alone
 from tasks.contender import Contender
 from tasks.cross_checks import CrossChecks
 from tasks.gating import HELD_UP
+from tasks.retakes import Retakes
 from tasks.rounds import Rounds
 from tasks.shooting import Shooting
 from tasks.streams import NOT_CHOSEN, ONE_QUEUE, Streams, in_one_queue
 from tasks.window_size import WindowSize
 
 RESERVE_S = 1.0
-MAX_REPEATS = 3
+LATE_AT_MOST = 2
+"""Takes behind the gate of a kernel of one stream whose windows are ready late in each: then that is its own doing."""
 REPLAYED = "a replay: the request named the seed, so its inputs were known beforehand; for finding bugs, no ranking"
 COPIED_EACH = "calls answer in the same memory: each answer is copied before the next call, on the kernel's time"
 INTERPRETED = (
@@ -53,10 +55,10 @@ class Timekeeper:
         self.bench = rounds.bench
         self.plan = Plan.of(rounds.request, is_cuda=self.bench.device.is_cuda)
         self._shooting = Shooting(rounds)
-        self._held_up = self._late_before = False
+        self._held_up = False
+        self._late_takes = 0
         self._readings: list[Reading] = []
-        self._repeated: list[str] = []
-        self._kept: list[str] = []
+        self._retakes = Retakes()
         self._slots: dict[str, Slots] = {}
         self._records: dict[str, TimeRecord] = {}
         self._checks: CrossChecks | None = None
@@ -97,7 +99,7 @@ class Timekeeper:
             reference.session.until(self.rounds.deadline)
         with self._quiet():
             alone.shoot()
-        if not (self._repeated or self._kept):  # A throttled card takes more than it will in other jobs.
+        if not self._retakes.throttled:  # A throttled card takes more than it will in other jobs.
             alone.keep(self.bench.known_nulls)
         before = {role: record.timing(self.bench.device.cache).flags for role, record in self._records.items()}
         alone.correct()
@@ -131,7 +133,7 @@ class Timekeeper:
         self._shooting.warm_null(slots)
         self._readings.append(self.bench.card.sample(thorough=True))
         began = time.monotonic()
-        self._repeated, self._kept = [], []
+        self._retakes = Retakes()
         try:
             with self._quiet():
                 slowest = self._windows(slots, records)
@@ -171,7 +173,7 @@ class Timekeeper:
 
         A process whose work waits at the gate on several streams keeps the device for whole slices of its time, though
         it computes nothing (docs/measurements.md): it is tried in one queue first, then without the gate. Of one stream
-        it may have been somebody else, and the gate is tried once more. What is worked ahead in these is charged too.
+        it may have been somebody else: then the gate is tried once more, and stays. Worked ahead is charged anyhow.
         """
         # Never the reference: its windows may be late through the candidate, which would gain by that.
         own, probe = self.rounds.candidate.role, self.rounds.candidate.probe
@@ -179,10 +181,10 @@ class Timekeeper:
             self.streams.look_at_time(records[own].after_gun_ms)
             return
         self.streams.look_at_hold_up(records[own].after_gun_ms)
-        if self._time_for_as_long(began):
-            once_more = probe is not None and probe.one_stream and not self._late_before
-            self._late_before = True
-            if not once_more:
+        self._late_takes += 1
+        one_stream = probe is not None and probe.one_stream
+        if self._time_for_as_long(began) and not (one_stream and self._late_takes == LATE_AT_MOST):
+            if not one_stream:
                 self._held_up = True
                 self._shooting.streamed.add(own)
             raise GateClosed
@@ -206,7 +208,7 @@ class Timekeeper:
         # The first round warms up, and its marked windows give the distribution; the others give the level.
         self._round(slots, records, reverse=False, marked=True)
         begun = time.monotonic()
-        done, slowest, repeats = 0, 0.0, 0
+        done, slowest = 0, 0.0
         stop: Stop | None = None
         while stop is None and self.rounds.right:
             started = time.monotonic()
@@ -215,14 +217,10 @@ class Timekeeper:
                 break
             reason = self._round(slots, records, reverse=done % 2 == 0, marked=False)
             slowest = max(slowest, time.monotonic() - started)
-            if reason is not None and repeats < MAX_REPEATS:
-                repeats += 1
-                self._repeated.append(reason)
+            if self._retakes.again(reason, list(records.values())):
                 for record in records.values():
                     record.drop_last()
                 continue
-            if reason is not None:
-                self._kept.append(reason)
             done += 1
             stop = self.plan.stop(done, time.monotonic() - begun, self._half_width(records))
         for record in records.values():
@@ -272,7 +270,7 @@ class Timekeeper:
         state = card_state(self._readings, self.bench.own_pids(processes(self._readings)))
         ceilings = self.bench.ceilings()
         found = [
-            *flags.throttled_windows(self._repeated, self._kept, len(record.elapsed_ms)),
+            *flags.windows_taken_again(self._retakes.repeated, self._retakes.kept, len(record.elapsed_ms)),
             flags.others_on_the_card(state),
             INTERPRETED if contender.facts.get("interpreted") else None,
             RATES_UNKNOWN if self.bench.device.is_cuda and ceilings == UNKNOWN else None,

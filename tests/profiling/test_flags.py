@@ -6,7 +6,7 @@ import pytest
 
 from profiling.card import CardProcess
 from profiling.card_state import CardState
-from profiling.flags import Misfit, duration, events_misfit, others_on_the_card, throttled_windows
+from profiling.flags import Misfit, duration, events_misfit, others_on_the_card, windows_taken_again
 
 
 def test_windows_that_fit_have_no_flag():
@@ -24,11 +24,11 @@ def test_a_claim_that_is_no_time_is_the_worst(claim):
     assert told is not None and "no usable time" in told and "7 ms" in told
 
 
-def test_throttled_windows_are_told_with_their_reason():
-    assert throttled_windows([], [], 20) == []
-    (again,) = throttled_windows(["too hot"], [], 20)
+def test_windows_taken_again_are_told_with_their_reason():
+    assert windows_taken_again([], [], 20) == []
+    (again,) = windows_taken_again(["too hot"], [], 20)
     assert again == "1 window was taken again because too hot"
-    again, kept = throttled_windows(["brake", "hot", "hot"], ["brake"], 20)
+    again, kept = windows_taken_again(["brake", "hot", "hot"], ["brake"], 20)
     assert "3 windows were" in again and "hot" in again
     assert "1 of 20" in kept and "brake" in kept
 

@@ -65,8 +65,11 @@ def test_windows_of_a_kernel_alone_last_longer(bench: Any) -> None:
     assert alone.calls_per_window * alone.trusted_ms > 1.5 * TARGET_MS["cuda"]
 
 
-def test_windows_that_are_late_once_are_taken_anew_behind_the_gate(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    late = iter([True, False])
+@pytest.mark.parametrize("late_takes", [(True, False), (True, True)])
+def test_late_windows_of_one_stream_are_taken_anew_once_and_stay_behind_the_gate(
+    bench: Any, monkeypatch: pytest.MonkeyPatch, late_takes: tuple[bool, bool]
+) -> None:
+    late = iter(late_takes)
     monkeypatch.setattr(TimeRecord, "held_up", property(lambda record: next(late)))
     timing = judged(bench, kernel(SOFTMAX), precision=0.05).outcome.timing
     assert timing is not None and timing.method == "gated_window" and next(late, None) is None
