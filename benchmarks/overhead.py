@@ -18,7 +18,7 @@ import httpx
 from benchmarks import jobs
 from benchmarks.enqueue import Enqueue, of_wire
 from benchmarks.latency import Latency
-from benchmarks.stages import by_stage, device_seconds, seconds_by_stage, window_seconds
+from benchmarks.stages import by_stage, computing_seconds, device_seconds, seconds_by_stage, window_seconds
 from domain.job import TERMINAL, Stage, State
 from domain.settings import Settings
 from stack import processes
@@ -82,12 +82,13 @@ def warm_up(stack: Stack, client: httpx.Client) -> None:
 
 @dataclass(frozen=True)
 class RoundTrips:
-    """POST to verdict as the client sees it, the same less the stage that times, less the kernel's own time in its
-    windows alone, and each stage by itself."""
+    """POST to verdict as the client sees it, the same less the stage that times, less the windows of its time, less the
+    kernel's own time in them alone, and each stage by itself."""
 
     latency: Latency
     untimed: Latency
     less_windows: Latency
+    less_computing: Latency
     stages: dict[Stage, Latency]
 
 
@@ -172,6 +173,7 @@ def _one_after_the_other(stack: Stack, client: httpx.Client, path: str, bodies: 
         Latency.of([seconds for _, seconds in samples]),
         Latency.of([seconds - seconds_by_stage(job).get(Stage.TIME, 0.0) for seconds, job in pairs]),
         Latency.of([seconds - window_seconds(job) for seconds, job in pairs]),
+        Latency.of([seconds - computing_seconds(job) for seconds, job in pairs]),
         by_stage(ended),
     )
 

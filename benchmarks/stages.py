@@ -32,7 +32,7 @@ def by_stage(jobs: Iterable[Mapping[str, Any]]) -> dict[Stage, Latency]:
     return {stage: Latency.of(samples[stage]) for stage in Stage if samples[stage]}
 
 
-def window_seconds(job: Mapping[str, Any]) -> float:
+def computing_seconds(job: Mapping[str, Any]) -> float:
     """Of a completed job: what its kernels computed in the windows that gave their times, both sides'."""
     result = job.get("result") or {}
     timings = [(result.get(side) or {}).get("timing") for side in ("kernel_exec_result", "ref_result")]
@@ -41,5 +41,14 @@ def window_seconds(job: Mapping[str, Any]) -> float:
 
 def device_seconds(job: Mapping[str, Any]) -> float:
     """For how long a completed job held its device; 0 where it had no result."""
+    return _of_environment(job, "device_seconds")
+
+
+def window_seconds(job: Mapping[str, Any]) -> float:
+    """What a completed job's timing windows took, queueing calls and making ready included; 0 without a result."""
+    return _of_environment(job, "window_seconds")
+
+
+def _of_environment(job: Mapping[str, Any], name: str) -> float:
     environment = (job.get("result") or {}).get("environment") or {}
-    return float(environment.get("device_seconds") or 0.0)
+    return float(environment.get(name) or 0.0)

@@ -149,6 +149,7 @@ class _Job:
         self.example: dict[str, Arguments] = {}
         self.metrics: dict[str, Any] | None = None
         self.device_s = self.spent_s = self.deadline = 0.0
+        self.timekeeper: Timekeeper | None = None
         self.rounds: Rounds | None = None
         self.card_errors: list[CardError] | CardUnavailable | None = None
 
@@ -190,7 +191,7 @@ class _Job:
         self.rounds = rounds
         rounds.validate()
         self.so_far(rounds.right)
-        timekeeper = Timekeeper(rounds, streams, self.cancelled)
+        self.timekeeper = timekeeper = Timekeeper(rounds, streams, self.cancelled)
         if rounds.right:
             self.progress(Stage.TIME)
             self.speedup = timekeeper.time()
@@ -272,6 +273,7 @@ class _Job:
         replayed = self.request.replay_seed is not None
         inputs = inputs_summary(self.inputs, self.weights, self.distributions, self.secret, replayed=replayed)
         where = {**environment(self.bench.target), "device_seconds": self.queues.held_s + self.device_s}
+        where |= {"window_seconds": self.timekeeper.shooting.windows_s if self.timekeeper is not None else 0.0}
         if self.card_errors is not None and self.bench.device.is_cuda:
             where |= {"streams_apart": apart(self.contenders), "card_errors": summary(self.card_errors)}
         reference = self.reference.outcome(inputs) if self.reference is not None else None

@@ -85,6 +85,7 @@ def _together(reports: Sequence[Report]) -> Report:
     if len(reports) == 1:
         return first
     of_all: dict[str, Any] = {"device_seconds": last.environment["device_seconds"]}
+    of_all |= {"window_seconds": sum(report.environment.get("window_seconds", 0.0) for report in reports)}
     found = [report.environment.get("card_errors") for report in reports]
     if all(isinstance(errors, list) for errors in found):
         of_all["card_errors"] = [error for errors in found for error in errors or ()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from profiling.record import TimeRecord
@@ -15,13 +16,17 @@ from tasks.rounds import Rounds
 
 
 class Shooting:
-    """Of a job's contenders. `streamed` are those whose calls cannot all be queued behind the gate, by role."""
+    """Of a job's contenders. `streamed` are those whose calls cannot all be queued behind the gate, by role.
+
+    `windows_s` is what all windows have taken so far: with the null windows, queueing and making ready.
+    """
 
     def __init__(self, rounds: Rounds) -> None:
         self.rounds = rounds
         self.contenders = rounds.contenders
         self.bench = rounds.bench
         self.streamed: set[str] = set()
+        self.windows_s = 0.0
 
     def relocate(self, slots: dict[str, Slots], records: dict[str, TimeRecord]) -> None:
         """Has what calls keep between launches lie elsewhere."""
@@ -50,15 +55,18 @@ class Shooting:
         Without the gate, one `behind` another over those, which counts for nothing: code that a host has not run for
         some milliseconds takes it up to 300 µs more to run, which a window of few calls would show as theirs.
         """
-        if behind is not None and not record.gated:
-            self.rounds.shoot(contender, behind)
+        began = time.monotonic()
         try:
+            if behind is not None and not record.gated:
+                self.rounds.shoot(contender, behind)
             return self.rounds.shoot(
                 contender, slots, gated=record.gated, marked=marked, held_back=held_back, meanwhile=meanwhile
             )
         except GateClosed:
             self.streamed.add(contender.role)
             raise
+        finally:
+            self.windows_s += time.monotonic() - began
 
     def null_windows(
         self, slots: dict[str, Slots], records: dict[str, TimeRecord], behind: dict[str, Slots] | None = None
@@ -76,10 +84,14 @@ class Shooting:
         self, layout: Slots, record: TimeRecord, held_back: HeldBack | None = None, behind: Slots | None = None
     ) -> Clock:
         """One, taken as that record's windows are."""
-        with at_rest(self.contenders, self.bench.device):
-            if behind is not None and not record.gated:
-                self.bench.null_window(behind, gated=False)
-            return self.bench.null_window(layout, gated=record.gated, held_back=held_back)
+        began = time.monotonic()
+        try:
+            with at_rest(self.contenders, self.bench.device):
+                if behind is not None and not record.gated:
+                    self.bench.null_window(behind, gated=False)
+                return self.bench.null_window(layout, gated=record.gated, held_back=held_back)
+        finally:
+            self.windows_s += time.monotonic() - began
 
     def announce(self, slots: dict[str, Slots]) -> None:
         """Has the contenders lay out the calls of the next windows at the same time.

@@ -54,7 +54,7 @@ class Timekeeper:
         self.contenders = rounds.contenders
         self.bench = rounds.bench
         self.plan = Plan.of(rounds.request, is_cuda=self.bench.device.is_cuda)
-        self._shooting = Shooting(rounds)
+        self.shooting = Shooting(rounds)
         self._held_up = False
         self._late_takes = 0
         self._readings: list[Reading] = []
@@ -67,7 +67,7 @@ class Timekeeper:
         """Windows of the contenders in turn (A B, B A, ...) until the plan or the time says that it is enough."""
         size = WindowSize(self.rounds, self.plan.window)
         while not self._take(size):
-            size.stream(self._shooting.streamed)
+            size.stream(self.shooting.streamed)
         if not self.rounds.right:
             return None
         for contender in self.contenders:
@@ -83,7 +83,7 @@ class Timekeeper:
             self.contenders,
             self._slots,
             self._records,
-            lambda: self._shooting.null_windows(self._slots, self._records),
+            lambda: self.shooting.null_windows(self._slots, self._records),
             self._checks.nulls if self._checks is not None else (),
             self.rounds.deadline - RESERVE_S,
         )
@@ -129,8 +129,8 @@ class Timekeeper:
         """All windows; False where a contender whose rehearsal could be queued could not be later."""
         slots = self.rounds.slots(size.calls)
         records = {c.role: self._record(c, size.calls, gated=size.gated(c)) for c in self.contenders}
-        self._shooting.announce(slots)
-        self._shooting.warm_null(slots)
+        self.shooting.announce(slots)
+        self.shooting.warm_null(slots)
         self._readings.append(self.bench.card.sample(thorough=True))
         began = time.monotonic()
         self._retakes = Retakes()
@@ -140,7 +140,7 @@ class Timekeeper:
                 if self.rounds.right:
                     self._look_for_few_calls(records, size, began)
                     self._look_for_hold_up(records, began)
-                    self._checks = CrossChecks(self._shooting, records, slowest)
+                    self._checks = CrossChecks(self.shooting, records, slowest)
                     self._checks.held_back(slots)
                     if self.rounds.right:
                         self._checks.single_calls(slots)
@@ -159,7 +159,7 @@ class Timekeeper:
         if not size.kept_few(records[own]):
             return
         if self._time_for_as_long(began) and size.enlarge(records[own]):
-            self._shooting.streamed.add(own)
+            self.shooting.streamed.add(own)
             raise GateClosed
         records[own].flags.append(FEW_CALLS.format(calls=records[own].calls))
 
@@ -186,7 +186,7 @@ class Timekeeper:
         if self._time_for_as_long(began) and not (one_stream and self._late_takes == LATE_AT_MOST):
             if not one_stream:
                 self._held_up = True
-                self._shooting.streamed.add(own)
+                self.shooting.streamed.add(own)
             raise GateClosed
 
     def _record(self, contender: Contender, calls: int, *, gated: bool) -> TimeRecord:
@@ -234,19 +234,19 @@ class Timekeeper:
     ) -> str | None:
         """One window for each contender, a null window beside them; why the card spoiled it, if it did."""
         turns = self.contenders[::-1] if reverse else self.contenders
-        self._shooting.relocate(slots, records)
+        self.shooting.relocate(slots, records)
         fill = self.rounds.filling(slots)
         at_once = self._at_once(records[turns[0].role])
         if not at_once:
             fill()
-        null = self._shooting.null_windows(slots, records)
+        null = self.shooting.null_windows(slots, records)
         windows: dict[str, Window] = {}
         reason = None
         for contender in turns:
             record = records[contender.role]
             # Host clocks cost nothing between calls; events on the device do, so only the first windows have them.
             marks, meanwhile = marked or not record.is_cuda, fill if at_once and not windows else None
-            window = self._shooting.shoot(contender, slots, record, marked=marks, meanwhile=meanwhile)
+            window = self.shooting.shoot(contender, slots, record, marked=marks, meanwhile=meanwhile)
             (record.warm_up if marked else record.add)(window, null[contender.role])
             windows[contender.role] = window
             self._readings.append(self.bench.card.sample())

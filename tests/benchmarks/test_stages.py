@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from benchmarks.scaling import numbers
-from benchmarks.stages import by_stage, device_seconds, seconds_by_stage, window_seconds
+from benchmarks.stages import by_stage, computing_seconds, device_seconds, seconds_by_stage, window_seconds
 from domain.job import Stage
 
 
@@ -34,9 +34,11 @@ def test_each_stage_is_of_the_jobs_that_entered_it() -> None:
 
 def test_the_windows_that_gave_times_are_those_of_both_sides() -> None:
     timings = {"kernel_exec_result": {"timing": {"calls": 100, "trusted_ms": 0.5}}, "ref_result": {"timing": None}}
-    assert window_seconds({"result": timings}) == pytest.approx(0.05)
+    assert computing_seconds({"result": timings}) == pytest.approx(0.05)
     both = timings | {"ref_result": timings["kernel_exec_result"]}
-    assert window_seconds({"result": both}) == pytest.approx(0.1)
+    assert computing_seconds({"result": both}) == pytest.approx(0.1)
+    assert computing_seconds(ONCE) == 0.0
+    assert window_seconds({"result": {"environment": {"window_seconds": 0.5}}}) == 0.5
     assert window_seconds(ONCE) == 0.0
 
 

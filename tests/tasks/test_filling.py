@@ -111,7 +111,7 @@ def test_inputs_are_written_once_a_round_and_behind_a_gate_if_by_the_referee(
             inputs=SimpleNamespace(contract=object() if by_contract else None),
         ),
         bench=SimpleNamespace(card=SimpleNamespace(sample=lambda: None)),
-        _shooting=SimpleNamespace(relocate=lambda *_: told.append("relocate"), null_windows=null_windows, shoot=shoot),
+        shooting=SimpleNamespace(relocate=lambda *_: told.append("relocate"), null_windows=null_windows, shoot=shoot),
         _readings=[],
     )
     keeper._at_once = lambda first: Timekeeper._at_once(keeper, first)

@@ -100,10 +100,10 @@ def test_windows_of_few_calls_are_taken_anew_or_it_is_told(
         of.enlarge(records[CANDIDATE])
     now = time.monotonic()
     rounds = SimpleNamespace(candidate=of._rounds.candidate, deadline=now + RESERVE_S + left_s)
-    keeper: Any = SimpleNamespace(rounds=rounds, _shooting=SimpleNamespace(streamed=set()))
+    keeper: Any = SimpleNamespace(rounds=rounds, shooting=SimpleNamespace(streamed=set()))
     keeper._time_for_as_long = partial(Timekeeper._time_for_as_long, keeper)
     anew = left_s > 0 and not times_before
     with pytest.raises(GateClosed) if anew else nullcontext():
         Timekeeper._look_for_few_calls(keeper, records, of, now)
-    assert keeper._shooting.streamed == ({CANDIDATE} if anew else set())
+    assert keeper.shooting.streamed == ({CANDIDATE} if anew else set())
     assert ["its windows hold 1 of its calls" in flag for flag in records[CANDIDATE].flags] == [True] * (not anew)
