@@ -34,8 +34,7 @@ class Effort:
     as windows begin sooner or later in each process (docs/adr/0037). `validation_sets` are the fresh input sets
     compared before the timing. A kernel alone is judged in so many `processes` one after the other, a comparison in so
     many `pairs` of them: what a kernel takes differs between them by more than its windows do in one (docs/adr/0038).
-    What is said above of rounds and of time is shared out among them. Where the time of a kernel alone is not as sure
-    as it was asked for by then, more follow, up to `most_processes`, each with a share as large.
+    What is said above of rounds and of time is shared out among them.
     What is not `thorough` asks nothing beyond that: `left_out` names what.
     """
 
@@ -48,7 +47,6 @@ class Effort:
     validation_sets: int
     processes: int = 1
     pairs: int = 1
-    most_processes: int = 1
     left_out: tuple[str, ...] = ()
 
     @property
@@ -61,5 +59,5 @@ OTHER_DISTRIBUTIONS, OTHER_WEIGHTS, FLOAT64 = "other_distributions", "other_weig
 _EFFORTS = {
     Budget.QUICK: Effort(0.05, 20, 4, 0.25, 0.5, 0.5, 2, left_out=(OTHER_DISTRIBUTIONS, OTHER_WEIGHTS, FLOAT64)),
     Budget.DEFAULT: Effort(0.01, 100, 6, 1.0, 1.0, 3.0, 5),
-    Budget.PRECISE: Effort(0.002, 1000, 20, 10.0, 1.0, 3.0, 20, processes=12, pairs=4, most_processes=20),
+    Budget.PRECISE: Effort(0.002, 1000, 20, 10.0, 1.0, 3.0, 20, processes=12, pairs=6),
 }

@@ -78,12 +78,6 @@ class Request:
         return self.budget.effort.processes if self.reference is None else self.budget.effort.pairs
 
     @property
-    def most_processes(self) -> int:
-        """In so many where those leave the time of a kernel alone less sure than it was asked for."""
-        alone = self.replay_seed is None and self.reference is None
-        return max(self.processes, self.budget.effort.most_processes if alone else 0)
-
-    @property
     def thorough(self) -> bool:
         """Whether a comparison's answers are tried otherwise too, where the budget has that done."""
         return self.budget.effort.thorough and not self.tried

@@ -18,6 +18,9 @@ QUEUE = 960
 """Entries of the device's launch queue that calls may take: it holds 1015 launches between two words, and 1020 wait for
 the device (docs/measurements.md)."""
 MIN_ROUNDS = 6
+EACH_ROUNDS, EACH_LOOSER = 5, 3.0
+"""In each of several processes: of five windows one that was disturbed can be left out. What they are less sure by than
+all put together should be is little beside what processes differ by, and in the interval anyhow."""
 MAX_SLOWEST_MS = 100.0
 
 # What narrowing an interval may hold the device for. The host's clock does not get much better with more of it.
@@ -53,14 +56,15 @@ class Plan:
     def of(cls, request: Request, *, is_cuda: bool) -> Plan:
         """In each of the processes that the request is due: a share of its rounds and its time.
 
-        The time being the mean of all, one of them may be as much less sure.
+        The time being the mean of all, one of them may be less sure.
         """
         effort, shares = request.budget.effort, request.processes
+        fewest, looser = (EACH_ROUNDS, EACH_LOOSER) if shares > 1 else (MIN_ROUNDS, 1.0)
         return cls(
             math.ceil(request.num_trials / shares),
-            request.precision * math.sqrt(shares),
+            request.precision * math.sqrt(shares) * looser,
             is_cuda,
-            max(math.ceil(effort.min_rounds / shares), min(effort.min_rounds, MIN_ROUNDS)),
+            max(math.ceil(effort.min_rounds / shares), min(effort.min_rounds, fewest)),
             effort.device_time / shares,
             effort.lone_window if is_cuda and request.reference is None else effort.window,
         )

@@ -38,24 +38,14 @@ def judged_in_processes(run: Callable[[Request, Queues], Report], request: Reque
     lighter = replace(request, profile=False, artifacts=(), device_metrics=None, sanitize=False)
     # A kernel that is right on other inputs in the first process only must not know in which they come again.
     tries_again = 1 + secrets.randbelow(max(request.processes - 1, 1))
-    while _timed(report) and _wants_more(reports, request):
+    while len(reports) < request.processes and _timed(report):
         if not _in_time(reports, request):
-            if len(reports) >= request.processes:
-                break
             return _with_flag(_together(reports), IN_FEWER.format(done=len(reports), asked=request.processes))
         held_s = report.environment["device_seconds"]
         queues = replace(queues, spent_s=report.spent_s, held_s=held_s, settled=True)
         report, queues = judged(partial(run, replace(lighter, tried=len(reports) != tries_again)), queues)
         reports.append(report)
     return _together(reports)
-
-
-def _wants_more(reports: Sequence[Report], request: Request) -> bool:
-    """Whether it is due more processes, or these leave its time less sure than it was asked for."""
-    if not request.processes <= len(reports) < request.most_processes:
-        return len(reports) < request.processes
-    so_far = pooled_timing([report.outcome.timing for report in reports if report.outcome.timing is not None])
-    return so_far.precision is not None and so_far.precision > request.precision
 
 
 def _in_time(reports: Sequence[Report], request: Request) -> bool:

@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 SPARE = 3
 """So many more than a job needs: of five, two of the same kind are there."""
+TO_CHOOSE = 2
+"""So many times as many as a job needs have to be there, or more are made: others' windows wait for each step of that."""
 AT_ONCE = 4
 """Made together, so many take twice as long as one (docs/measurements.md): between jobs they are."""
 WARM_S = 60.0
@@ -73,7 +75,8 @@ class Standbys:
         self._spare = spare
         self._room = room
         self._contexts = contexts
-        self._wanted = 0
+        self._needed = 0
+        """By the job that took the most so far."""
         self._waiting: list[Standby] = []
 
     @property
@@ -113,12 +116,12 @@ class Standbys:
     def stock_up(self) -> None:
         """As many as a job has to choose from, as far as there is room. Raises KernelFault where there is none.
 
-        Where one is missing AT_ONCE are made, so that the next jobs need none.
+        Where too few are left AT_ONCE are made, so that the next jobs need none.
         """
         self._bury()
-        fewest = min(self._wanted, self._room)
-        if len(self._waiting) < fewest:
-            self._add(min(fewest - 1 + AT_ONCE, self._room) - len(self._waiting), lambda: False)
+        if len(self._waiting) < min(TO_CHOOSE * self._needed, self._room):
+            most = min(self._needed + self._spare - 1 + AT_ONCE, self._room)
+            self._add(most - len(self._waiting), lambda: False)
 
     def make(self, count: int, cancelled: Cancelled, *, one_queue: bool = True) -> list[Standby]:
         """So many with their contexts made, all at once, and what a launch costs in each.
@@ -161,13 +164,13 @@ class Standbys:
     def _waiting_ones(
         self, folders: list[Path], usual_ms: float | None, cancelled: Cancelled, *, more_follow: bool
     ) -> list[Standby]:
-        self._wanted = max(self._wanted, len(folders) + self._spare)
+        self._needed = max(self._needed, len(folders))
         enough = len(folders) + self._spare
         beyond = max(min(AT_ONCE - 1, self._room - enough), 0) if more_follow else 0
-        # Where there are not as many as to choose from: those, and for whoever follows, or else as many as are needed.
+        # Where there are too few to choose from: all of those, and for whoever follows, or else as many as are needed.
         for wanted in (enough + beyond, enough, len(folders)):
             missing = wanted - len(self._waiting)
-            if len(self._waiting) >= enough or missing <= 0:
+            if len(self._waiting) >= min(TO_CHOOSE * len(folders), enough) or missing <= 0:
                 break
             try:
                 self._add(missing, cancelled)
