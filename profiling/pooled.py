@@ -22,9 +22,11 @@ from profiling.statistics import Sample, measured, standard_error, student_t
 DISTRIBUTIONS = ("none", "windows", "events")
 """Where a distribution comes from, what says the least first."""
 FIGURES = re.compile(r"-?[\d.]+(e[-+]?\d+)?\s?(ns|µs|ms|s|%)?")
-JOBS_APART = 1.2
-"""So many times as much jobs differ as their processes say, which stand close to each other in time: thirty of twelve
-processes by 1.3, seventeen of twenty by 1.5, and 120 comparisons of four pairs by 1.0 (docs/measurements.md)."""
+JOBS_APART = 1.4
+"""So many times as much jobs' times differ as their processes say, which stand close to each other in time: those of
+thirty with twelve processes by 1.3, of seventeen with twenty by 1.5 (docs/measurements.md)."""
+PAIRS_APART = 1.2
+"""Ratios of 120 jobs do not, so that one in twenty of equal kernels would be told apart: that is to be rarer."""
 IN_SO_MANY = "in {} of {} processes"
 
 
@@ -58,7 +60,7 @@ def pooled_timing(each: Sequence[Timing]) -> Timing:
         single_call_ms=float(np.mean(singles)) if singles else None,
         launch_shift_us=float(np.mean([one.launch_shift_us for one in each])),
         launches=first.launches if len(launches) == 1 else None,
-        precision=_margin(times) / float(times.mean()) if known else None,
+        precision=JOBS_APART * _margin(times) / float(times.mean()) if known else None,
         stopped_by=next((one.stopped_by for one in each if one.stopped_by == Stop.TIMEOUT), first.stopped_by),
         card=joined([one.card for one in each if one.card is not None]),
         window_ms=[windows[place] for place in shown],
@@ -102,13 +104,13 @@ def pooled_speedup(each: Sequence[Speedup | None]) -> Speedup | None:
     if len(found) == 1 or bounds:
         return [*bounds, *found][0]
     logarithms = np.log([one.ratio for one in found])
-    middle, margin = float(logarithms.mean()), _margin(logarithms)
+    middle, margin = float(logarithms.mean()), PAIRS_APART * _margin(logarithms)
     return measured(math.exp(middle), math.exp(middle - margin), math.exp(middle + margin))
 
 
 def _margin(sample: Sample) -> float:
     """How far a 95 % interval of the mean goes each way."""
-    return JOBS_APART * student_t(sample.size - 1) * standard_error(sample)
+    return student_t(sample.size - 1) * standard_error(sample)
 
 
 def _pooled_stats(each: Sequence[RuntimeStats]) -> RuntimeStats:

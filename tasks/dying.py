@@ -25,9 +25,13 @@ class Dying:
 
     def wait(self) -> None:
         """Returns when nothing of it is there any more; raises what went wrong with that, once."""
-        last, self._last = self._last, None
-        if last is not None:
-            last.result()
+        if self._last is None:
+            return
+        try:
+            self._last.result()
+        finally:
+            # Whoever is told to end meanwhile waits once more before it does.
+            self._last = None if self._last.done() else self._last
 
     def _end(self, left: ExitStack) -> None:
         with left:

@@ -10,10 +10,10 @@ LATE = "making it ready took long"
 
 
 class Retakes:
-    """Of one take. `repeated` and `kept` say why windows were taken again, and why others should have been."""
+    """Of one take. `kept` says why windows should have been taken again that were not."""
 
     def __init__(self) -> None:
-        self.repeated: list[str] = []
+        self._repeated: list[str] = []
         self.kept: list[str] = []
         self.throttled = False
 
@@ -25,12 +25,18 @@ class Retakes:
         """
         self.throttled |= reason is not None
         why = reason or (LATE if any(map(_late, records)) else None)
-        if why is not None and len(self.repeated) < MOST:
-            self.repeated.append(why)
+        if why is not None and len(self._repeated) < MOST:
+            self._repeated.append(why)
             return True
         if reason is not None:
             self.kept.append(reason)
         return False
+
+    @property
+    def told(self) -> list[str]:
+        """Why windows were taken again, as far as a reader should know: a busy host makes one late now and then."""
+        often = self._repeated.count(LATE) == MOST
+        return [why for why in self._repeated if often or why != LATE]
 
 
 def _late(record: TimeRecord) -> bool:

@@ -14,6 +14,7 @@ import logging
 import secrets
 import statistics
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -28,7 +29,9 @@ log = logging.getLogger(__name__)
 SPARE = 3
 """So many more than a job needs: of five, two of the same kind are there."""
 TO_CHOOSE = 2
-"""So many times as many as a job needs have to be there, or more are made: others' windows wait for each step of that."""
+"""So many times as many as a job needs have to wait, or more are made: others' windows wait for each step of that."""
+LATELY = 4
+"""Of so many jobs the one that took the most tells what one needs."""
 AT_ONCE = 4
 """Made together, so many take twice as long as one (docs/measurements.md): between jobs they are."""
 WARM_S = 60.0
@@ -75,8 +78,7 @@ class Standbys:
         self._spare = spare
         self._room = room
         self._contexts = contexts
-        self._needed = 0
-        """By the job that took the most so far."""
+        self._lately: deque[int] = deque(maxlen=LATELY)
         self._waiting: list[Standby] = []
 
     @property
@@ -119,8 +121,10 @@ class Standbys:
         Where too few are left AT_ONCE are made, so that the next jobs need none.
         """
         self._bury()
-        if len(self._waiting) < min(TO_CHOOSE * self._needed, self._room):
-            most = min(self._needed + self._spare - 1 + AT_ONCE, self._room)
+        needed = max(self._lately, default=0)
+        # Never as soon as one is gone, where there is room for more: several are made in hardly more time.
+        if len(self._waiting) < min(TO_CHOOSE * needed, max(self._room - 1, 1), self._room):
+            most = min(needed + self._spare - 1 + AT_ONCE, self._room)
             self._add(most - len(self._waiting), lambda: False)
 
     def make(self, count: int, cancelled: Cancelled, *, one_queue: bool = True) -> list[Standby]:
@@ -164,11 +168,11 @@ class Standbys:
     def _waiting_ones(
         self, folders: list[Path], usual_ms: float | None, cancelled: Cancelled, *, more_follow: bool
     ) -> list[Standby]:
-        self._needed = max(self._needed, len(folders))
+        self._lately.append(len(folders))
         enough = len(folders) + self._spare
         beyond = max(min(AT_ONCE - 1, self._room - enough), 0) if more_follow else 0
         # Where there are too few to choose from: all of those, and for whoever follows, or else as many as are needed.
-        for wanted in (enough + beyond, enough, len(folders)):
+        for wanted in dict.fromkeys((enough + beyond, enough, len(folders))):
             missing = wanted - len(self._waiting)
             if len(self._waiting) >= min(TO_CHOOSE * len(folders), enough) or missing <= 0:
                 break

@@ -183,7 +183,7 @@ class Timekeeper:
         self.streams.look_at_hold_up(records[own].after_gun_ms)
         self._late_takes += 1
         one_stream = probe is not None and probe.one_stream
-        if self._time_for_as_long(began) and not (one_stream and self._late_takes == LATE_AT_MOST):
+        if self._time_for_as_long(began) and not (one_stream and self._late_takes >= LATE_AT_MOST):
             if not one_stream:
                 self._held_up = True
                 self.shooting.streamed.add(own)
@@ -270,7 +270,7 @@ class Timekeeper:
         state = card_state(self._readings, self.bench.own_pids(processes(self._readings)))
         ceilings = self.bench.ceilings()
         found = [
-            *flags.windows_taken_again(self._retakes.repeated, self._retakes.kept, len(record.elapsed_ms)),
+            *flags.windows_taken_again(self._retakes.told, self._retakes.kept, len(record.elapsed_ms)),
             flags.others_on_the_card(state),
             INTERPRETED if contender.facts.get("interpreted") else None,
             RATES_UNKNOWN if self.bench.device.is_cuda and ceilings == UNKNOWN else None,

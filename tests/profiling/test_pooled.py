@@ -11,7 +11,7 @@ import pytest
 
 from domain.result import RuntimeStats, Speedup, Timing
 from profiling.card_state import CardState, Span
-from profiling.pooled import JOBS_APART, pooled_flags, pooled_speedup, pooled_timing
+from profiling.pooled import pooled_flags, pooled_speedup, pooled_timing
 from profiling.shown_windows import MOST
 from profiling.statistics import student_t
 
@@ -29,7 +29,7 @@ def timing(ms: float, **more: Any) -> Timing:
 def test_the_mean_is_the_time_and_what_processes_differ_by_the_interval() -> None:
     found = pooled_timing([timing(ms) for ms in (0.99, 1.0, 1.01, 1.0)])
     assert found.trusted_ms == found.stats.mean == pytest.approx(1.0)
-    assert found.precision == pytest.approx(JOBS_APART * 3.182 * math.sqrt(0.0002 / 3) / 2, rel=0.02)
+    assert found.precision == pytest.approx(1.4 * 3.182 * math.sqrt(0.0002 / 3) / 2, rel=0.02)
     assert (found.windows, found.calls, found.calls_per_window) == (24, 2400, 100)
     assert found.process_ms == [0.99, 1.0, 1.01, 1.0]
     assert (found.stats.min, found.stats.max) == pytest.approx((0.9 * 0.99, 1.2 * 1.01))
@@ -70,6 +70,12 @@ def test_ratios_of_six_pairs_are_told_apart_where_they_differ(slower: float, lea
         assert found is not None and found.low <= found.ratio <= found.high
         told += found.verdict != "not_distinguishable"
     assert least <= told / JOBS <= most
+
+
+def test_a_ratios_interval_is_a_fifth_wider_than_students() -> None:
+    found = pooled_speedup([Speedup(math.exp(one), 0.9, 1.1, "not_distinguishable") for one in (-0.01, 0.0, 0.01, 0.0)])
+    assert found is not None
+    assert math.log(found.high) == pytest.approx(1.2 * 3.182 * math.sqrt(0.0002 / 3) / 2, rel=0.02)
 
 
 def test_a_bound_in_one_process_is_a_bound() -> None:

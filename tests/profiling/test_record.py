@@ -101,6 +101,16 @@ def test_a_call_by_itself_that_was_begun_before_the_gun_hides_nothing(gated: boo
     assert any("calls share work" in flag for flag in timing.flags) and timing.trusted_ms > 0.5
 
 
+@pytest.mark.parametrize(("charged", "flagged"), [(True, True), (False, False)])
+def test_without_the_gate_a_shorter_head_start_counts_but_not_a_references(charged: bool, flagged: bool) -> None:
+    made = TimeRecord(10, is_cuda=True, gated=False, charged=charged)
+    for _ in range(6):
+        made.add(window(0.6), Clock(0.16, 0.1))
+    for _ in range(8):
+        made.single.add(Window(0.16 + 0.05, [], torch.empty(0), None, 0.1 + 0.1), Clock(0.16, 0.1))
+    assert any("calls share work" in flag for flag in made.timing("cold").flags) is flagged
+
+
 @pytest.mark.parametrize("gated", [True, False])
 def test_one_slow_null_window_makes_no_single_call_short(gated: bool) -> None:
     made = TimeRecord(10, is_cuda=True, gated=gated)

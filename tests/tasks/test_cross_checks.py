@@ -314,6 +314,16 @@ def test_calls_behind_the_gate_lie_elsewhere_each_time_beside_a_row_without_it_t
     ]
 
 
+def test_a_null_window_alone_is_one_of_a_row_too() -> None:
+    job = NoGate()
+    clocks = iter([Clock(1.0, 0.1), Clock(0.1, 0.1), Clock(1.0, 0.1)])
+    job.null_window = lambda *_, **__: next(clocks)  # type: ignore[assignment, method-assign]
+    record = TimeRecord(50, is_cuda=True, gated=False)
+    checks = CrossChecks(cast(Any, job), {role: record for role in (REFERENCE, CANDIDATE)}, 0.01)
+    usual = job.slots(50)
+    assert [checks._null_alone(usual[CANDIDATE], usual, count).elapsed_ms for count in (8, 1)] == [0.1, 1.0]
+
+
 @pytest.mark.parametrize(("left_s", "in_a_row"), [(20.0, 8), (12.0, 4), (6.0, 1), (3.0, 0)])
 def test_as_many_calls_stand_in_a_row_as_there_is_time_for(left_s: float, in_a_row: int) -> None:
     job = NoGate()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Event
@@ -20,6 +21,7 @@ from domain.result import Report, Status
 from sandbox.launcher import Zygote
 from sandbox.output import KEPT
 from sandbox.runner_process import Runner
+from tasks import pipeline
 from tasks.alone import Alone
 from tasks.lease import device_lease
 from tasks.pipeline import run
@@ -177,6 +179,30 @@ def test_nothing_is_left_when_the_bench_is_closed() -> None:
         judged(bench, RIGHT)
         folder = bench.folder
     assert not folder.exists()
+
+
+def test_code_is_read_when_the_runners_are_gone(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped: list[int] = []
+    states: list[str] = []
+    stop = Runner.stop
+    monkeypatch.setattr(Runner, "stop", lambda self: (stopped.append(self.pid), stop(self)))
+    monkeypatch.setattr(pipeline, "look_at_code", lambda *_: states.append(state(stopped[-1])))
+    asked = Request.from_wire(wire(RIGHT) | {"artifacts": ["ptx"]})
+    assert run(asked, bench, lambda stage: None, lambda: False).outcome.status is Status.PASSED
+    assert states == [""]
+
+
+def test_who_is_told_to_end_while_it_waits_waits_once_more(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    last: Future[None] = Future()
+    bench.dying._last = last
+    with monkeypatch.context() as patch, pytest.raises(SystemExit):
+        patch.setattr(last, "result", sys.exit)
+        bench.dying.wait()
+    with ThreadPoolExecutor(1) as other:
+        waiting = other.submit(bench.dying.wait)
+        assert not waiting.done()
+        last.set_result(None)
+        waiting.result(10)
 
 
 def test_what_was_printed_is_whole(bench: Workbench) -> None:

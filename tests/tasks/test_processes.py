@@ -45,6 +45,7 @@ class Judge:
         # Tools look in the first, which holds the device and is none of the job's time.
         held_s = queues.held_s + self.seconds + (50.0 if request.sanitize else 0.0)
         where = {"device_seconds": held_s, "host": len(self.asked), "card_errors": [{"xid": len(self.asked)}]}
+        where["window_seconds"] = 0.25
         times: Any = {"spent_s": queues.spent_s + self.seconds, "built_s": self.built_s}
         own = replace(outcome(ms), build=self.build)
         if request.reference is None:
@@ -57,6 +58,7 @@ def test_precise_judges_a_kernel_in_twelve_processes_and_a_pair_in_six() -> None
     alone, compared = Judge(*range(1, 13)), Judge(*range(1, 7))
     report = judged_in_processes(alone, ALONE)
     assert (report.environment["device_seconds"], report.environment["host"]) == (12.0, 1)
+    assert report.environment["window_seconds"] == 3.0
     assert [error["xid"] for error in report.environment["card_errors"]] == list(range(1, 13))
     timing = report.outcome.timing
     assert timing is not None and timing.trusted_ms == 6.5 and timing.process_ms == list(range(1, 13))

@@ -216,6 +216,20 @@ def test_between_jobs_as_many_are_made_as_a_job_has_to_choose_from() -> None:
     assert left == [3, 8, 7, 5], "several are made where too few are left to choose from"
 
 
+@pytest.mark.parametrize("room", [4, 5, 8])
+def test_between_jobs_several_are_made_at_once_now_and_then_also_after_a_pair(room: int) -> None:
+    standbys = Standbys(lambda _, __: cast(Session, Waiting(1.7e-3)), lambda: NOWHERE, lambda _: nullcontext(), 3, room)
+    made = []
+    for needed in (2, *[1] * 12):
+        standbys.take([NOWHERE] * needed, None, never)
+        before = standbys.ready
+        standbys.stock_up()
+        made.append(standbys.ready - before)
+    lately = made[-8:]  # When the pair is forgotten.
+    assert sum(number > 0 for number in lately) <= 4
+    assert all(number != 1 for number in lately)
+
+
 def test_a_job_that_asks_again_at_once_has_several_made_together_as_far_as_there_is_room() -> None:
     for room, ready in ((8, [6, 5, 4, 3, 2, 1, 6]), (5, [4, 3, 2, 1, 4]), (2, [3, 2, 1, 3])):
         standbys = Standbys(
