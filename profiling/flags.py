@@ -22,6 +22,9 @@ HEAD_START_MS = 0.05
 CERTAIN_MS = 0.25
 """So much is no noise even in a single window: honest ones differ by -50 to 80 µs (docs/measurements.md)."""
 
+READY_SLACK = 1.1
+"""Making ready is mostly copying, which takes a few percent more or less from time to time."""
+
 LISTED = 4
 MIB = 1 << 20
 
@@ -58,7 +61,7 @@ class HeadStart:
     flag: str | None = None
 
 
-def head_start(early_ms: Sequence[float]) -> HeadStart:
+def head_start(early_ms: Sequence[float] | Sample) -> HeadStart:
     """What a kernel did on the device while its windows were made ready.
 
     `early_ms` is what making ready took longer than for the null window beside it. Contexts of two processes take turns
@@ -83,6 +86,11 @@ def head_start(early_ms: Sequence[float]) -> HeadStart:
         f"making {windows} ready took {duration(typical)} longer beside this kernel's process than beside an idle one: "
         "it computes on inputs before the clock runs, or leaves work on the device; that is added to the time",
     )
+
+
+def most_ready_ms(alone_ms: Sequence[float]) -> float:
+    """What making an honest null window ready takes at most, by what it takes without the submission."""
+    return READY_SLACK * float(np.median(alone_ms)) + CERTAIN_MS
 
 
 def windows_taken_again(repeated: Sequence[str], kept: Sequence[str], windows: int) -> list[str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from profiling.beside import FLOOR_MS
-from profiling.flags import ERRORS_APART, duration
+from profiling.flags import ERRORS_APART, duration, most_ready_ms
 from profiling.statistics import Sample, error_below, standard_error
 from profiling.window import Clock, Window
 
@@ -61,19 +61,21 @@ class Measured:
 class OtherWindows:
     """Windows of another kind and the null windows of that kind beside them, in ms by the referee's clock.
 
-    `calls` are in each. `early_ms` is what making them ready took longer than making their null windows ready.
+    `calls` are in each. `ready_ms` is what making each ready took, `null_ready_ms` what it took for its null window.
     """
 
     calls: int = 1
     elapsed_ms: list[float] = field(default_factory=list)
     null_ms: list[float] = field(default_factory=list)
-    early_ms: list[float] = field(default_factory=list)
+    ready_ms: list[float] = field(default_factory=list)
+    null_ready_ms: list[float] = field(default_factory=list)
 
     def add(self, window: Window, null: Clock) -> None:
         """A window, and the null window beside it."""
         self.elapsed_ms.append(window.elapsed_ms)
         self.null_ms.append(null.elapsed_ms)
-        self.early_ms.append(window.ready_ms - null.ready_ms)
+        self.ready_ms.append(window.ready_ms)
+        self.null_ready_ms.append(null.ready_ms)
 
     @property
     def net_ms(self) -> Sample:
@@ -81,14 +83,25 @@ class OtherWindows:
         net: Sample = np.asarray(self.elapsed_ms) - np.asarray(self.null_ms)
         return net
 
-    def correct_null(self, alone_ms: Sequence[float], most_apart_ms: float) -> None:
-        """No null window counts for more than it takes without the submission and what may be honest noise."""
-        most = _most_ms(alone_ms, most_apart_ms)
-        self.null_ms = [min(taken, most) for taken in self.null_ms]
+    @property
+    def early_ms(self) -> Sample:
+        """What making each ready took longer than making its null window ready."""
+        early: Sample = np.asarray(self.ready_ms) - np.asarray(self.null_ready_ms)
+        return early
 
-    def null_is_honest(self, alone_ms: Sequence[float], most_apart_ms: float) -> bool:
+    def correct_null(self, alone: Sequence[Clock], most_apart_ms: float) -> None:
+        """No null window counts for more than it takes without the submission and what may be honest noise.
+
+        Nor does any hide, by having been made ready late, what was worked ahead of the window beside it.
+        """
+        most, ready = _most_ms(_elapsed_ms(alone), most_apart_ms), most_ready_ms(_ready_ms(alone))
+        self.null_ms = [min(taken, most) for taken in self.null_ms]
+        self.null_ready_ms = [min(taken, ready) for taken in self.null_ready_ms]
+
+    def null_is_honest(self, alone: Sequence[Clock], most_apart_ms: float) -> bool:
         """Whether `correct_null` would leave every null window as it is."""
-        return max(self.null_ms) <= _most_ms(alone_ms, most_apart_ms)
+        most, ready = _most_ms(_elapsed_ms(alone), most_apart_ms), most_ready_ms(_ready_ms(alone))
+        return max(self.null_ms) <= most and max(self.null_ready_ms) <= ready
 
 
 @dataclass(frozen=True)
@@ -126,6 +139,14 @@ def believed(usual: Measured, other: Measured, most_apart_ms: float, sentence: s
     if not (other.time_ms - usual.time_ms > by_chance and _apart(usual.time_ms, most, most_apart_ms)):
         return Believed(usual.time_ms, unsure=True)
     return Believed(other.time_ms, sentence.format(longer=other, usual=usual), unsure=other.few)
+
+
+def _elapsed_ms(clocks: Sequence[Clock]) -> list[float]:
+    return [taken.elapsed_ms for taken in clocks]
+
+
+def _ready_ms(clocks: Sequence[Clock]) -> list[float]:
+    return [taken.ready_ms for taken in clocks]
 
 
 def _most_ms(alone_ms: Sequence[float], most_apart_ms: float) -> float:

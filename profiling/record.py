@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from domain.result import Timing
-from profiling.flags import CERTAIN_MS, HEAD_START_MS, HeadStart, Misfit, events_misfit, head_start
+from profiling.flags import CERTAIN_MS, HEAD_START_MS, HeadStart, Misfit, events_misfit, head_start, most_ready_ms
 from profiling.longer_windows import (
     DRIFT_MS,
     HELD_BACK,
@@ -29,9 +29,6 @@ from profiling.process_effect import process_apart_ms
 from profiling.shown_windows import places, rounded
 from profiling.statistics import DEVIATIONS, Sample, half_width, resolved, runtime_stats, standard_error, undisturbed
 from profiling.window import Clock, Window
-
-READY_SLACK = 1.1
-"""Making ready is mostly copying, which takes a few percent more or less from time to time."""
 
 LEAST_LAUNCH_MS = 1.2e-3
 """No kernel is launched behind another sooner: 1.67 µs is the least seen on an H200 (docs/measurements.md)."""
@@ -103,13 +100,13 @@ class TimeRecord:
         Each counts for what it takes without it at most, as far as that can be told.
         """
         before = self._head_start.added_ms
-        most = _most_ready_ms(alone_ms)
+        most = most_ready_ms(alone_ms)
         self.null_ready_ms = [min(taken, most) for taken in self.null_ready_ms]
         return not np.allclose(before, self._head_start.added_ms)
 
     def null_was_ready(self, alone_ms: Sequence[float]) -> bool:
         """Whether `correct_ready` would leave every null window as it is."""
-        return max(self.null_ready_ms) <= _most_ready_ms(alone_ms)
+        return max(self.null_ready_ms) <= most_ready_ms(alone_ms)
 
     @property
     def net_ms(self) -> Sample:
@@ -252,7 +249,7 @@ class TimeRecord:
         if len(self.single.elapsed_ms) < 3:
             return Believed(level)
         # A call that is begun while its window is made ready may be over before the gun.
-        early: Sample = np.asarray(self.single.early_ms)
+        early = self.single.early_ms
         early[early < (CERTAIN_MS if self.gated else HEAD_START_MS)] = 0.0
         if not (self.is_cuda and self.charged):
             early[:] = 0.0
@@ -275,8 +272,3 @@ class TimeRecord:
         # What a window costs by itself differs by that much on the host, so that no clock knows better.
         unsure_ms = max(self.null_ms) - min(self.null_ms) if not self.is_cuda and self.null_ms else 0.0
         return fitting_marks(self._marked, self.calls, unsure_ms)
-
-
-def _most_ready_ms(alone_ms: Sequence[float]) -> float:
-    """What making an honest null window ready takes at most."""
-    return READY_SLACK * statistics.median(alone_ms) + CERTAIN_MS

@@ -100,7 +100,7 @@ class Alone:
             alike(record.null_ms, _elapsed_ms(own), record.kind, record.elapsed_ms)
             and record.null_was_ready([taken.ready_ms for taken in own])
             and all(
-                other.windows.null_is_honest(_elapsed_ms(clocks), other.most_apart_ms)
+                other.windows.null_is_honest(clocks, other.most_apart_ms)
                 for other, clocks in zip(self._others, others, strict=True)
             )
         )
@@ -152,7 +152,7 @@ class Alone:
                 )
         for other, clocks in zip(self._others, self._others_null, strict=True):
             believed = other.record.correction
-            other.windows.correct_null(_elapsed_ms(clocks), other.most_apart_ms)
+            other.windows.correct_null(clocks, other.most_apart_ms)
             if other.record.correction > believed:
                 self.flags.append(
                     "null windows by which its time was checked took longer beside this kernel's process than without "

@@ -101,6 +101,19 @@ def test_a_call_by_itself_that_was_begun_before_the_gun_hides_nothing(gated: boo
     assert any("calls share work" in flag for flag in timing.flags) and timing.trusted_ms > 0.5
 
 
+def test_null_windows_of_one_call_that_were_kept_from_being_ready_hide_no_head_start() -> None:
+    made = TimeRecord(10, is_cuda=True, gated=True)
+    for _ in range(6):
+        made.add(window(0.6), Clock(0.16, 0.1))
+    for _ in range(8):
+        made.single.add(Window(0.16 + 0.01, [], torch.empty(0), None, 3.1), Clock(0.16, 3.1))
+    alone = [Clock(0.16, 0.1)] * 3
+    assert not made.timing("cold").flags and not made.single.null_is_honest(alone, 0.025)
+    made.single.correct_null(alone, 0.025)
+    assert made.single.null_is_honest(alone, 0.025)
+    assert any("calls share work" in flag for flag in made.timing("cold").flags)
+
+
 @pytest.mark.parametrize(("charged", "flagged"), [(True, True), (False, False)])
 def test_without_the_gate_a_shorter_head_start_counts_but_not_a_references(charged: bool, flagged: bool) -> None:
     made = TimeRecord(10, is_cuda=True, gated=False, charged=charged)
@@ -374,6 +387,6 @@ def test_null_windows_that_the_submission_slowed_do_not_make_windows_of_another_
     for slowed_ms in (0.0, 0.8, 0.8, 0.8):
         made.held_back.add(window(2.9 + 0.16), Clock(0.16 + slowed_ms, 0.1))
     assert made.timing("cold").flags == []
-    made.held_back.correct_null([0.16, 0.17, 0.15], 0.1)
+    made.held_back.correct_null([Clock(ms, 0.1) for ms in (0.16, 0.17, 0.15)], 0.1)
     (flag,) = made.timing("cold").flags
     assert "asked for only when all calls are over" in flag
