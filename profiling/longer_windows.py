@@ -94,13 +94,13 @@ class OtherWindows:
 
         Nor does any hide, by having been made ready late, what was worked ahead of the window beside it.
         """
-        most, ready = _most_ms(_elapsed_ms(alone), most_apart_ms), most_ready_ms(_ready_ms(alone))
+        most, ready = _honest_ms(alone, most_apart_ms)
         self.null_ms = [min(taken, most) for taken in self.null_ms]
         self.null_ready_ms = [min(taken, ready) for taken in self.null_ready_ms]
 
     def null_is_honest(self, alone: Sequence[Clock], most_apart_ms: float) -> bool:
         """Whether `correct_null` would leave every null window as it is."""
-        most, ready = _most_ms(_elapsed_ms(alone), most_apart_ms), most_ready_ms(_ready_ms(alone))
+        most, ready = _honest_ms(alone, most_apart_ms)
         return max(self.null_ms) <= most and max(self.null_ready_ms) <= ready
 
 
@@ -141,17 +141,10 @@ def believed(usual: Measured, other: Measured, most_apart_ms: float, sentence: s
     return Believed(other.time_ms, sentence.format(longer=other, usual=usual), unsure=other.few)
 
 
-def _elapsed_ms(clocks: Sequence[Clock]) -> list[float]:
-    return [taken.elapsed_ms for taken in clocks]
-
-
-def _ready_ms(clocks: Sequence[Clock]) -> list[float]:
-    return [taken.ready_ms for taken in clocks]
-
-
-def _most_ms(alone_ms: Sequence[float], most_apart_ms: float) -> float:
-    """What an honest null window takes at most."""
-    return (1 + SHARE_APART) * statistics.median(alone_ms) + most_apart_ms
+def _honest_ms(alone: Sequence[Clock], most_apart_ms: float) -> tuple[float, float]:
+    """What an honest null window takes at most, and making it ready."""
+    usual_ms = statistics.median(taken.elapsed_ms for taken in alone)
+    return (1 + SHARE_APART) * usual_ms + most_apart_ms, most_ready_ms([taken.ready_ms for taken in alone])
 
 
 def _apart(usual_ms: float, other_ms: float, most_apart_ms: float) -> bool:

@@ -249,10 +249,8 @@ class TimeRecord:
         if len(self.single.elapsed_ms) < 3:
             return Believed(level)
         # A call that is begun while its window is made ready may be over before the gun.
-        early = self.single.early_ms
-        early[early < (CERTAIN_MS if self.gated else HEAD_START_MS)] = 0.0
-        if not (self.is_cuda and self.charged):
-            early[:] = 0.0
+        least = (CERTAIN_MS if self.gated else HEAD_START_MS) if self.is_cuda and self.charged else math.inf
+        early = np.where(self.single.early_ms < least, 0.0, self.single.early_ms)
         single = middle(self.single.net_ms + early)
         # Without the gate a call by itself waits for a host that has just woken, now and then for long; none takes
         # less than its own work, as each is given inputs that nobody has seen.

@@ -53,8 +53,7 @@ class Alone:
 
     Where its null windows are known, and were the same beside it, nothing need be shot (`is_known`). `corrected` is
     whether a record is another by that, which it may be with nothing to tell, or to tell of how its time was taken
-    (`method`). More rounds than usual are shot as long
-    as it is before `until` (time.monotonic).
+    (`method`). More rounds than usual are shot as long as it is before `until` (time.monotonic).
     """
 
     def __init__(

@@ -175,13 +175,18 @@ class Contender:
         if self.standby is not None:
             remove(self.standby.folder)
 
+    @property
+    def was_compiled(self) -> bool:
+        """Whether it was, by what a fault says of it too."""
+        if self.fault is None:
+            return self.compiled
+        return self.fault.compiled or (self.compiled and self.fault.status is not Status.COMPILE_ERROR)
+
     def outcome(self, inputs: dict[str, Any], failed_reference: Outcome | None = None) -> Outcome:
         """The verdict about this kernel as far as the job came."""
         status, message, log = Status.PASSED, None, ""
-        compiled = self.compiled
         if self.fault is not None:
             status, message, log = self.fault.status, self.fault.message, self.fault.log
-            compiled = self.fault.compiled or (compiled and status is not Status.COMPILE_ERROR)
         elif failed_reference is not None:
             status = Status.REFERENCE_FAILED
             message = (
@@ -193,7 +198,7 @@ class Contender:
         return Outcome(
             status=status,
             kernel_type=self.kernel.kernel_type.value,
-            compiled=compiled,
+            compiled=self.was_compiled,
             message=self.told(message) if message else None,
             log=self.told(log),
             output=self.told(self.output),

@@ -46,7 +46,7 @@ def look_at_code(contender: Contender, forms: Iterable[Form], bench: Workbench, 
 
 def has_code(contender: Contender, forms: Sequence[Form]) -> bool:
     """Whether there is something to look at."""
-    return contender.outcome({}).compiled and (bool(forms) or _compiled_at_calls(contender))
+    return contender.was_compiled and (bool(forms) or _compiled_at_calls(contender))
 
 
 def _compiled_at_calls(contender: Contender) -> bool:

@@ -241,9 +241,7 @@ class _Job:
         """What fresh sets of the drawn distribution under the first weights cannot show, once the times are known."""
         if not self.request.thorough:
             left_out = f"the {self.request.budget} budget leaves them out"
-            self.distributions = untried(
-                "tried in two processes of the job, of which this was none" if self.request.tried else left_out
-            )
+            self.distributions = untried("left to other processes of the job" if self.request.tried else left_out)
             return
         owner = self.contenders[0]
         if owner.session is not None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from profiling.record import TimeRecord
 from profiling.slots import Slots
@@ -55,18 +56,16 @@ class Shooting:
         Without the gate, one `behind` another over those, which counts for nothing: code that a host has not run for
         some milliseconds takes it up to 300 µs more to run, which a window of few calls would show as theirs.
         """
-        began = time.monotonic()
         try:
-            if behind is not None and not record.gated:
-                self.rounds.shoot(contender, behind)
-            return self.rounds.shoot(
-                contender, slots, gated=record.gated, marked=marked, held_back=held_back, meanwhile=meanwhile
-            )
+            with self._counted():
+                if behind is not None and not record.gated:
+                    self.rounds.shoot(contender, behind)
+                return self.rounds.shoot(
+                    contender, slots, gated=record.gated, marked=marked, held_back=held_back, meanwhile=meanwhile
+                )
         except GateClosed:
             self.streamed.add(contender.role)
             raise
-        finally:
-            self.windows_s += time.monotonic() - began
 
     def null_windows(
         self, slots: dict[str, Slots], records: dict[str, TimeRecord], behind: dict[str, Slots] | None = None
@@ -84,12 +83,16 @@ class Shooting:
         self, layout: Slots, record: TimeRecord, held_back: HeldBack | None = None, behind: Slots | None = None
     ) -> Clock:
         """One, taken as that record's windows are."""
+        with self._counted(), at_rest(self.contenders, self.bench.device):
+            if behind is not None and not record.gated:
+                self.bench.null_window(behind, gated=False)
+            return self.bench.null_window(layout, gated=record.gated, held_back=held_back)
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
         began = time.monotonic()
         try:
-            with at_rest(self.contenders, self.bench.device):
-                if behind is not None and not record.gated:
-                    self.bench.null_window(behind, gated=False)
-                return self.bench.null_window(layout, gated=record.gated, held_back=held_back)
+            yield
         finally:
             self.windows_s += time.monotonic() - began
 

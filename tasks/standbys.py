@@ -170,11 +170,12 @@ class Standbys:
     ) -> list[Standby]:
         self._lately.append(len(folders))
         enough = len(folders) + self._spare
+        fewest = min(TO_CHOOSE * len(folders), enough)
         beyond = max(min(AT_ONCE - 1, self._room - enough), 0) if more_follow else 0
         # Where there are too few to choose from: all of those, and for whoever follows, or else as many as are needed.
         for wanted in dict.fromkeys((enough + beyond, enough, len(folders))):
             missing = wanted - len(self._waiting)
-            if len(self._waiting) >= min(TO_CHOOSE * len(folders), enough) or missing <= 0:
+            if len(self._waiting) >= fewest or missing <= 0:
                 break
             try:
                 self._add(missing, cancelled)

@@ -76,7 +76,7 @@ class Workbench(BuildBench):
         room, spare = (self._room(), SPARE) if self.device.is_cuda else (MOST_KERNELS, 0)
         yielding = partial(self.quiet, yields_s=WINDOWS_FIRST_S)
         self.standbys = Standbys(
-            *(self._forked, self._new_folder, yielding, min(spare, room), room), contexts=self.device.is_cuda
+            self._forked, self._new_folder, yielding, spare=min(spare, room), room=room, contexts=self.device.is_cuda
         )
         self.card = CardMonitor(self.device.uuid)
         self.card_errors = CardErrors(self.device.uuid)
