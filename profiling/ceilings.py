@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-FORMAT = 5
+FORMAT = 6
 """Part of the file's name; raised when the way of measuring changes, so that older figures are not used."""
 
 log = logging.getLogger(__name__)

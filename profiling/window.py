@@ -1,12 +1,15 @@
 """One window: K calls between the gun and the moment their outputs lie in the referee's private memory.
 
 1. The runner queues its calls behind the gate and says "armed".
-2. The referee copies fresh inputs and poisoned outputs in, flushes the cache, waits. This is timed too: contexts of two
+2. The referee copies fresh inputs and poisoned outputs in, flushes the cache. This is timed too: contexts of two
    processes do not run at the same time, so that work done on inputs as they come makes it longer.
 3. Gun: the clock starts and the gate opens.
 4. "Done" is advisory: the referee copies every output to private memory, and only then stops the clock. Two processes'
    contexts are time-sliced, so that a runner which says "done" early is charged its true time all the same
    (docs/measurements.md).
+
+Behind the gate the referee's stream does 2 to 4 by itself, and the clock is the device's (profiling.device_clock).
+Without the gate, where the runner launches its calls from the gun on, the host does them, and the clock is the host's.
 
 On the host, where processes do run at the same time, the runner and all that it has started are frozen while inputs are
 written and while outputs are copied (`sandbox.freezer`); the clock stops with them.
@@ -17,7 +20,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -25,7 +28,9 @@ import torch
 from domain.fault import KernelFault
 from domain.result import Status
 from profiling.device import Device
+from profiling.device_clock import DeviceClock
 from profiling.slots import Slots
+from profiling.taking import Overwritten, Taking
 from sandbox.arena import Arena
 from sandbox.channel import Message, finite_numbers
 from sandbox.cuda import Gate
@@ -38,8 +43,6 @@ class GateClosed(Exception):
 
 SPIN_S = 0.05
 """On a GPU's windows a wake-up costs as much as a kernel: the referee stays awake about as long as a window takes."""
-NAP_S = 5e-4
-"""Behind the gate nobody wakes the referee when calls are over: where they take longer, it looks so often."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +54,6 @@ class HeldBack:
     """
 
     in_inputs: bool = False
-
-
-@dataclass(frozen=True)
-class Overwritten:
-    """The inputs' memory as it was when the calls of a window held back were over, and what was written there then."""
-
-    before: torch.Tensor
-    after: torch.Tensor
 
 
 @dataclass(frozen=True)
@@ -99,6 +94,7 @@ class Range:
         self.device = device
         self._null = null
         self._gate: Gate | None = None
+        self._clock: DeviceClock | None = None
         self._shots = 0
         self._told: tuple[Slots, Arena] | None = None
 
@@ -144,29 +140,12 @@ class Range:
             self._call_off(gate)
             raise GateClosed from None
         self.device.synchronize()
+        taking = Taking(self.device, slots, arena, snapshot, held_back is not None, overwritten)
         with _undisturbed():
-            if not self.device.is_cuda:
-                runner.freeze()
-            begun = time.perf_counter_ns()
-            self.device.copy(slots.image, arena.bytes[: slots.size])
-            self.device.flush_cache()
-            self.device.synchronize()
-            start = time.perf_counter_ns()
             if gated and gate is not None:
-                gate.fire(shot)
+                clock, heard = self._by_device(gate, taking, shot)
             else:
-                runner.send({"op": "go", **seed})
-                runner.thaw()
-            if held_back is not None:
-                self._computed(gate if gated else None, shot)
-                self._ask(gate, slots, arena, overwritten)
-            heard = gate is not None and self._heard(gate, self._shots)
-            if not heard:
-                self._expect("done")
-            frozen = None if self.device.is_cuda else runner.freeze()
-            snapshot.copy_(arena.bytes[slots.inputs_end : slots.size])
-            self.device.synchronize()
-            end = frozen or time.perf_counter_ns()
+                clock, heard = self._by_host(gate, taking)
         runner.thaw()
         if heard:
             self._expect("done")
@@ -174,7 +153,7 @@ class Range:
         changed = None
         if not self._null and held_back is None:
             changed = _differ(arena.bytes[: slots.inputs_end], slots.image[: slots.inputs_end])
-        return Window((end - start) / 1e6, call_ms, snapshot, changed, (start - begun) / 1e6, overwritten)
+        return Window(clock.elapsed_ms, call_ms, snapshot, changed, clock.ready_ms, overwritten)
 
     def relocate(self, slots: Slots, size: int) -> None:
         """Has what calls keep between launches lie elsewhere, by calling them once over what the image holds.
@@ -192,6 +171,11 @@ class Range:
         """Has the runner lay out these calls while others are busy: for a window that is taken later."""
         self._tell(slots, self.session.reserve(slots.size))
 
+    def close(self) -> None:
+        """Takes the gate from this process's context, once the runner is gone."""
+        if self._gate is not None:
+            self._gate.withdraw()
+
     def forget(self) -> None:
         """Lets go of the layout that was told last, and of the memory of its image."""
         self._told = None
@@ -203,33 +187,66 @@ class Range:
             self.session.runner.post({"op": "layout", **calls})
             self._told = slots, arena
 
+    def _by_device(self, gate: Gate, taking: Taking, shot: int) -> tuple[Clock, bool]:
+        """The clock of a window behind the gate, and whether the runner's stream was heard, or else its process.
+
+        All is queued before any of it runs. A runner that reports nothing ends its window by its word, or its deadline.
+        """
+        if self._clock is None:
+            self._clock = DeviceClock(gate)
+        clock, last = self._clock, self._shots
+        try:
+            clock.begin()
+            taking.make_ready()
+            clock.start(shot)
+            clock.wait(shot)
+            if taking.held_back:
+                taking.take_away()
+                clock.fire(last)
+                clock.wait(last)
+            taking.keep()
+            clock.stop()
+            if not (heard := self._heard(gate, last)):
+                self._expect("done")
+        finally:
+            gate.let_go(last)
+        return Clock(*clock.read()), heard
+
+    def _by_host(self, gate: Gate | None, taking: Taking) -> tuple[Clock, bool]:
+        """As `_by_device`, where calls are launched from the gun on, or there is no device."""
+        runner = self.session.runner
+        if not self.device.is_cuda:
+            runner.freeze()
+        begun = time.perf_counter_ns()
+        taking.make_ready()
+        self.device.synchronize()
+        start = time.perf_counter_ns()
+        runner.send({"op": "go", "seed": taking.slots.seed})
+        runner.thaw()
+        if taking.held_back:
+            self._expect("computed")
+            taking.take_away()
+            self.device.synchronize()
+            if gate is not None:
+                gate.fire(self._shots)
+            else:
+                runner.send({"op": "hand_in"})
+        heard = gate is not None and self._heard(gate, self._shots)
+        if not heard:
+            self._expect("done")
+        frozen = None if self.device.is_cuda else runner.freeze()
+        taking.keep()
+        self.device.synchronize()
+        end = frozen or time.perf_counter_ns()
+        return Clock((end - start) / 1e6, (start - begun) / 1e6), heard
+
     def _heard(self, gate: Gate, shot: int) -> bool:
-        """Waits a short while, awake, for the runner's word; False when it is better waited for asleep."""
+        """Waits a short while, awake, for the runner's stream; False when it is better waited for asleep."""
         until = time.perf_counter_ns() + int(SPIN_S * 1e9)
         while gate.reported < shot:
             if time.perf_counter_ns() > until:
                 return False
         return True
-
-    def _computed(self, gate: Gate | None, shot: int) -> None:
-        """Returns when the calls are over: behind the gate the device says so, else the runner."""
-        if gate is not None and self._heard(gate, shot):
-            return
-        while gate is None or gate.reported < shot:
-            with suppress(TimeoutError):
-                self._expect("computed", None if gate is None else NAP_S)
-                return
-
-    def _ask(self, gate: Gate | None, slots: Slots, arena: Arena, overwritten: Overwritten | None) -> None:
-        """For the answers. All of it on the clock: what the runner computes meanwhile is its time."""
-        if overwritten is not None:
-            overwritten.before.copy_(arena.bytes[: slots.inputs_end])
-        slots.wipe(arena.bytes, overwritten.after if overwritten is not None else None)
-        self.device.synchronize()
-        if gate is not None:
-            gate.fire(self._shots)
-        else:
-            self.session.runner.send({"op": "hand_in"})
 
     def _opened(self) -> Gate:
         if self._gate is None:

@@ -79,8 +79,10 @@ class SharedMemory:
 
 
 class Gate:
-    """Two words in shared host memory: one that a stream waits for, the starting gun of a window, and one that the same
-    stream writes behind its last call. The second is advisory, but no code of the host stands between it and the end.
+    """Two words in shared host memory: one that the runner's stream waits for, the starting gun of a window, and one
+    that it writes behind its last call, for which the referee's may wait. The second is advisory.
+
+    Who has queued anything on them here withdraws them, or keeps the gate for good.
     """
 
     def __init__(self, descriptor: int | None = None) -> None:
@@ -96,6 +98,10 @@ class Gate:
         """Gives the descriptor back, once the other process has it; the words stay."""
         os.close(self.descriptor)
 
+    def reach(self) -> None:
+        """Has this context reach the words, which else it does when first something is queued on them."""
+        self._address()
+
     def withdraw(self) -> None:
         """Takes the words from this context, once nothing of it waits for them or writes them any more."""
         if self._device_address is not None:
@@ -106,6 +112,18 @@ class Gate:
         """Releases every stream that waits for `value` or less. Called by the referee."""
         self._words[0] = value
 
+    def fire_behind(self, stream: int, value: int) -> None:
+        """Queues on that stream to do so. Called by the referee."""
+        self._queue_write(stream, 0, value)
+
+    def await_report(self, stream: int, value: int) -> None:
+        """Queues on that stream a wait for the report of `value`. Called by the referee, who sees that it ends."""
+        self._queue_wait(stream, WORD, value)
+
+    def let_go(self, value: int) -> None:
+        """Ends every wait for the report of `value`, be it that the runner never makes it. Called by the referee."""
+        self._words[1] = value
+
     @property
     def reported(self) -> int:
         """The window whose end the runner's stream last reported."""
@@ -113,15 +131,21 @@ class Gate:
 
     def hold(self, stream: int, value: int) -> None:
         """Queues on that stream a wait until the word reaches `value`. Called by the runner."""
-        cu = driver()
-        reached = cu.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_GEQ
-        call(cu.cuStreamWaitValue32, stream, self._address(), value, reached)
+        self._queue_wait(stream, 0, value)
 
     def report(self, stream: int, value: int) -> None:
         """Queues on that stream the report that it has come so far. Called by the runner."""
+        self._queue_write(stream, WORD, value)
+
+    def _queue_wait(self, stream: int, offset: int, value: int) -> None:
+        cu = driver()
+        reached = cu.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_GEQ
+        call(cu.cuStreamWaitValue32, stream, self._address() + offset, value, reached)
+
+    def _queue_write(self, stream: int, offset: int, value: int) -> None:
         cu = driver()
         default = cu.CUstreamWriteValue_flags.CU_STREAM_WRITE_VALUE_DEFAULT
-        call(cu.cuStreamWriteValue32, stream, self._address() + WORD, value, default)
+        call(cu.cuStreamWriteValue32, stream, self._address() + offset, value, default)
 
     def _address(self) -> int:
         """Where the device sees the words."""

@@ -1,25 +1,37 @@
 """What a launch costs in a context: the same kernel is started that much sooner or later in each process.
 
-Contexts of one card differ by up to 0.2 µs a launch, for whatever they launch, for as long as they live
-(docs/measurements.md); what they take to fill memory says nothing about that. Asked of a runner before there is a
-submission in it, so that nobody can influence the answer.
+Contexts of one card differ by up to 0.2 µs a launch, for as long as they live. By how much depends a little on what is
+launched: what a kernel on a few multiprocessors tells leaves 30 ns unknown of one on all of them, what one tells that
+works on all of them, on memory that is in no cache, leaves 19 (docs/measurements.md). Asked of a runner before there is
+a submission in it, so that nobody can influence the answer.
 """
 
 from __future__ import annotations
+
+import itertools
 
 import torch
 
 from sandbox.cuda import Gate
 
-LAUNCHES = 200
+LAUNCHES = 300
 """Which are all queued behind a gate, so that none waits for the host: fewer than a queue holds."""
-TRIES = 2
-ELEMENTS = 1024
+TRIES = 4
+ELEMENTS = 1 << 18
+"""Of each operand: blocks for every multiprocessor of the largest card."""
+TIMES_THE_L2 = 2
 
 
 def launch_times_ms(device: str, tries: int = TRIES) -> list[float]:
-    """ms a launch of a kernel that does next to nothing, back to back; so many tries."""
-    source, target = (torch.empty(ELEMENTS, device=device) for _ in range(2))  # What is in there, a launch never sees.
+    """ms a launch of a kernel that does next to nothing, back to back; so many tries, none where memory is short."""
+    l2_bytes = torch.cuda.get_device_properties(device).L2_cache_size
+    try:
+        # What is in there, a launch never sees.
+        operands = torch.empty((max(TIMES_THE_L2 * l2_bytes // (8 * ELEMENTS), 1), 2, ELEMENTS), device=device)
+    except torch.OutOfMemoryError:
+        return []
+    pairs = list(itertools.islice(itertools.cycle([pair.unbind() for pair in operands]), LAUNCHES))
+    source, target = pairs[0]
     torch.mul(source, 2, out=target)
     gate = Gate()
     gate.close()
@@ -30,11 +42,13 @@ def launch_times_ms(device: str, tries: int = TRIES) -> list[float]:
         torch.cuda.synchronize()
         gate.hold(stream, shot)
         start.record()
-        for _ in range(LAUNCHES):
+        for source, target in pairs:
             torch.mul(source, 2, out=target)
         end.record()
         gate.fire(shot)
         end.synchronize()
         times.append(float(start.elapsed_time(end)) / LAUNCHES)
     gate.withdraw()
+    del operands, pairs, source, target
+    torch.cuda.empty_cache()
     return times

@@ -259,6 +259,7 @@ class Workbench(BuildBench):
         self._bury()
         if self._null is not None:
             self._null.session.close()
+            self._null.close()
             self._null = None
         self.known_nulls.forget()
         self.standbys.close()
