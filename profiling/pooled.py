@@ -25,9 +25,9 @@ FIGURES = re.compile(r"-?[\d.]+(e[-+]?\d+)?\s?(ns|µs|ms|s|%)?")
 JOBS_APART = 1.4
 """So many times as much jobs' times differ as their processes say, which stand close to each other in time: those of
 thirty with twelve processes by 1.3, of seventeen with twenty by 1.5 (docs/measurements.md)."""
-PAIRS_APART = 1.5
+PAIRS_APART = 1.3
 """Ratios of 120 jobs do not, so that one in twenty of equal kernels would be told apart: that is to be rarer, by
-Student's t of four pairs one in fifty-seven."""
+Student's t of four pairs one in forty."""
 IN_SO_MANY = "in {} of {} processes"
 
 

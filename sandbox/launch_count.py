@@ -37,6 +37,9 @@ class _CallbackData(ctypes.Structure):
     )
 
 
+_KEPT: list[object] = []
+"""For as long as the process lives: a thread of the submission's may be on its way into one that is no longer asked."""
+
 _Callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.POINTER(_CallbackData))
 
 
@@ -74,7 +77,8 @@ def counted_launches(target: Target) -> Iterator[LaunchCount]:
         if data.contents.callback_site == ENTER:
             count.note(data.contents.function_name, data.contents.function_parameters)
 
-    note = _Callback(entered)  # Kept by this name for as long as CUPTI may call it.
+    note = _Callback(entered)
+    _KEPT.append(note)
     subscriber = ctypes.c_void_p()
     if library is None or library.cuptiSubscribe(ctypes.byref(subscriber), note, None) != 0:
         yield count

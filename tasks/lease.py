@@ -32,7 +32,7 @@ def device_lease(device: str, cancelled: Callable[[], bool], yields_s: float = 0
     Each arrival draws a ticket, a file that it keeps locked, and the first ticket that is still locked has the device.
     Children that are forked without exec would share the lock: start them with exec.
     """
-    folder, line = _folder(), re.sub(r"[^\w-]", "_", device)
+    folder, line = _folder(), _line(device)
     ticket, name = _draw_ticket(folder, line, int(yields_s * 1e9))
     try:
         while (ahead := _ahead(folder, line, name)) > 0 or (held := _take(folder, line, name)) is None:
@@ -56,6 +56,16 @@ def quiet(device: str, cancelled: Callable[[], bool], yields_s: float = 0.0) -> 
     return device_lease(f"{device}-quiet", cancelled, yields_s)
 
 
+def stays_free(device: str, seconds: float) -> bool:
+    """Whether nobody holds the device or waits for it, from now on for so long. False as soon as somebody does."""
+    until = time.monotonic() + seconds
+    while not _wanted(device):
+        if time.monotonic() >= until:
+            return True
+        time.sleep(NEXT_POLL_S)
+    return False
+
+
 def tidy() -> None:
     """Clears away what the dead have left, and the folder with it unless somebody is in line. Every lease ends so."""
     folder = _folder()
@@ -66,6 +76,19 @@ def tidy() -> None:
 
 def _folder() -> Path:
     return settings().lease_dir / f"kernel-eval-leases-{os.getuid()}"
+
+
+def _line(device: str) -> str:
+    """What the tickets of its line begin with."""
+    return re.sub(r"[^\w-]", "_", device)
+
+
+def _wanted(device: str) -> bool:
+    folder = _folder()
+    try:
+        return any(_alive(folder / ticket) for ticket in _tickets(folder, _line(device)))
+    except FileNotFoundError:  # The last one who was in a line has cleared it away.
+        return False
 
 
 def _ahead(folder: Path, line: str, name: str) -> int:

@@ -115,16 +115,18 @@ class Standbys:
         each = {True: iter(made), False: iter(taken)}
         return [next(each[is_apart]) for is_apart in chosen]
 
-    def stock_up(self) -> None:
+    def stock_up(self, calm: Callable[[], bool] = lambda: False) -> None:
         """As many as a job has to choose from, as far as there is room. Raises KernelFault where there is none.
 
-        Where too few are left AT_ONCE are made, so that the next jobs need none.
+        Where too few are left AT_ONCE are made, so that the next jobs need none; where it is `calm`, and nobody's
+        windows are kept waiting, whenever one is gone.
         """
         self._bury()
         needed = max(self._lately, default=0)
+        most = min(needed + self._spare - 1 + AT_ONCE, self._room) if needed else 0
         # Never as soon as one is gone, where there is room for more: several are made in hardly more time.
-        if len(self._waiting) < min(TO_CHOOSE * needed, max(self._room - 1, 1), self._room):
-            most = min(needed + self._spare - 1 + AT_ONCE, self._room)
+        few = len(self._waiting) < min(TO_CHOOSE * needed, max(self._room - 1, 1), self._room)
+        if few or (len(self._waiting) < most and calm()):
             self._add(most - len(self._waiting), lambda: False)
 
     def make(self, count: int, cancelled: Cancelled, *, one_queue: bool = True) -> list[Standby]:

@@ -30,7 +30,7 @@ from tasks.build_bench import BuildBench, deadline_in
 from tasks.device import detect
 from tasks.dying import Dying
 from tasks.known_nulls import KnownNulls
-from tasks.lease import quiet
+from tasks.lease import quiet, stays_free
 from tasks.standbys import SPARE, WARM_S, WINDOWS_FIRST_S, Standby, Standbys, end
 from tasks.target import detect_target
 
@@ -51,6 +51,8 @@ MOST_KERNELS = 2
 """Of a job. So many wait on a host without a GPU, where one is as good as another."""
 USUAL_WORKERS = 4
 """Pool children of a device where the settings do not say."""
+CALM_S = 0.15
+"""Who sends one job after the other wants the device again within 0.05 s, by another child."""
 
 CALL_SHARE = 2
 """One call's tensors get half of that: the sets drawn, the image, the arena and the snapshot are copies of them."""
@@ -119,7 +121,7 @@ class Workbench(BuildBench):
         """Between jobs: runners for the next ones with their contexts, so that these need not wait for theirs."""
         self._bury()
         try:
-            self.standbys.stock_up()
+            self.standbys.stock_up(self._is_calm)
         except (KernelFault, InfrastructureFault) as fault:  # The next job makes its own.
             log.warning("no runners could be made ahead of the next job: %s", fault)
 
@@ -213,6 +215,11 @@ class Workbench(BuildBench):
         except (KernelFault, InfrastructureFault):
             self._discard()
         self.device.release_memory()
+
+    def _is_calm(self) -> bool:
+        """Whether nobody has wanted the device for a while. Not asked where a job would have to wait for the answer."""
+        alone = (settings().max_workers or USUAL_WORKERS) == 1
+        return self.device.is_cuda and not alone and stays_free(self.device_id, CALM_S)
 
     def _room(self) -> int:
         """How many contexts may wait between jobs: all pool children's together take a small part of the device."""

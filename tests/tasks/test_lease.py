@@ -20,7 +20,7 @@ from domain.fault import JobCancelled
 from domain.kernel import Kernel, KernelType
 from domain.request import Request
 from domain.settings import settings
-from tasks.lease import device_lease, quiet
+from tasks.lease import device_lease, quiet, stays_free
 from tests.conftest import die_with_parent
 from tests.tasks.jobs import until
 
@@ -143,6 +143,28 @@ def test_windows_go_before_whoever_waits_to_make_contexts(state: Path) -> None:
     for thread in threads:
         thread.join()
     assert order == ["windows", "contexts"]
+
+
+def test_a_device_stays_free_until_somebody_wants_it(state: Path) -> None:
+    assert stays_free("card", 0.0)
+    with quiet("card", lambda: False), device_lease("another", lambda: False):
+        assert stays_free("card", 0.01)
+    with device_lease("card", lambda: False):
+        assert not stays_free("card", 600)
+    wanted = Event()
+
+    def want() -> None:
+        with device_lease("card", lambda: False):
+            wanted.wait()
+
+    thread = Thread(target=want)
+    thread.start()
+    try:
+        assert not stays_free("card", 600)
+    finally:
+        wanted.set()
+        thread.join()
+    assert stays_free("card", 0.0)
 
 
 def test_an_error_inside_releases_it(state: Path) -> None:

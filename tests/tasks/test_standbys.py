@@ -216,6 +216,25 @@ def test_between_jobs_as_many_are_made_as_a_job_has_to_choose_from() -> None:
     assert left == [3, 8, 7, 5], "several are made where too few are left to choose from"
 
 
+def test_where_nobody_waits_for_the_device_none_is_missing() -> None:
+    standbys = Standbys(lambda _, __: cast(Session, Waiting(1.7e-3)), lambda: NOWHERE, lambda _: nullcontext(), 3, 8)
+    asked: list[bool] = []
+
+    def calm() -> bool:
+        asked.append(True)
+        return len(asked) > 1
+
+    standbys.stock_up(calm)
+    assert standbys.ready == 0 and not asked, "no job has come yet, and none may"
+    standbys.take([NOWHERE], None, never)
+    standbys.stock_up(calm)
+    assert standbys.ready == 3 and len(asked) == 1, "somebody wants the device"
+    standbys.stock_up(calm)
+    assert standbys.ready == 7
+    standbys.stock_up(calm)
+    assert standbys.ready == 7 and len(asked) == 2, "none is missing, and nobody has to be asked"
+
+
 @pytest.mark.parametrize("room", [4, 5, 8])
 def test_between_jobs_several_are_made_at_once_now_and_then_also_after_a_pair(room: int) -> None:
     standbys = Standbys(lambda _, __: cast(Session, Waiting(1.7e-3)), lambda: NOWHERE, lambda _: nullcontext(), 3, room)
