@@ -88,8 +88,7 @@ class Session:
 
         Asked before `load`, never after it.
         """
-        answer = self.runner.request({"op": "launches", "target": asdict(self.target)})
-        tries = finite_numbers(answer.get("launch_ms"))
+        tries = finite_numbers(self.runner.request({"op": "launches", "target": asdict(self.target)}).get("launch_ms"))
         # Somebody else's work on the device is in none of the tries, or in tries that differ.
         return statistics.median(tries) if tries and max(tries) - min(tries) <= LAUNCHES_AGREE_MS else None
 
