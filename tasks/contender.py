@@ -153,6 +153,11 @@ class Contender:
         except KernelFault:
             return False
 
+    @property
+    def alive(self) -> bool:
+        """Whether its runner is."""
+        return self.session is not None and self.session.runner.alive
+
     def stop(self) -> None:
         """Has its runner end, without waiting for it: what several of them need goes on at once."""
         if self.session is not None:

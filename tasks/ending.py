@@ -28,11 +28,20 @@ def end(contenders: Sequence[Contender], bench: Workbench, dying: ExitStack) -> 
 
     What they have printed is known either way.
     """
-    if bench.device.has_room:
-        with suppress(JobCancelled):  # Where somebody has it quiet now: to wait takes longer than the runners' end.
-            dying.enter_context(bench.quiet(lambda: True))
-            dying.callback(close, contenders)
-            for contender in contenders:
-                contender.listen()
-            return
+    if not bench.device.has_room:
+        close(contenders)
+        return
+    try:
+        dying.enter_context(bench.quiet(lambda: True))
+        dying.callback(close, contenders)
+    except JobCancelled:  # Contexts are made now, which may take longer than the runners' end: that disturbs no window.
+        dying.callback(_close_in_line, contenders, bench)
+    for contender in contenders:
+        contender.listen()
+
+
+def _close_in_line(contenders: Sequence[Contender], bench: Workbench) -> None:
+    """Ends them, and until they are dead stands before whoever wants it quiet next."""
+    with suppress(JobCancelled), bench.quiet(lambda: not any(contender.alive for contender in contenders)):
+        close(contenders)
     close(contenders)

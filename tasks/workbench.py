@@ -211,7 +211,9 @@ class Workbench(BuildBench):
             if self._null is not None:
                 self._null.forget()
                 self._null.session.load_null()
-                self._null.session.detach()
+                arena = self._null.session.arena
+                if arena is not None and not self.device.may_keep(arena.bytes.numel()):
+                    self._null.session.detach()
         except (KernelFault, InfrastructureFault):
             self._discard()
         self.device.release_memory()

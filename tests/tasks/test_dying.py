@@ -18,15 +18,18 @@ from domain.fault import InfrastructureFault, JobCancelled
 from domain.job import Stage
 from domain.request import Request
 from domain.result import Report, Status
+from domain.settings import settings
 from sandbox.launcher import Zygote
 from sandbox.output import KEPT
 from sandbox.runner_process import Runner
 from tasks import pipeline
 from tasks.alone import Alone
+from tasks.ending import end
 from tasks.lease import device_lease
 from tasks.pipeline import run
 from tasks.workbench import Workbench
 from tests.bench import own_workbench
+from tests.tasks.jobs import until
 
 RIGHT = """
 class Model(nn.Module):
@@ -98,6 +101,10 @@ def is_free(device: str) -> bool:
         return False
 
 
+def in_line(device: str) -> int:
+    return len(list(settings().lease_dir.glob(f"*/{device}.*")))
+
+
 def wait_for_quiet() -> None:
     until = time.monotonic() + 10
     with device_lease("test-quiet", lambda: time.monotonic() > until):
@@ -135,9 +142,9 @@ def test_the_report_is_there_before_its_runners_are_gone(
     assert not state(runner) and not jobs(bench) and is_free("test-quiet")
 
 
-@pytest.mark.parametrize("others_want_it_quiet", [False, True])
-def test_the_device_is_given_back_first_unless_somebody_has_it_quiet(
-    bench: Workbench, monkeypatch: pytest.MonkeyPatch, others_want_it_quiet: bool
+@pytest.mark.parametrize("others_have_it_quiet", [False, True])
+def test_the_device_is_given_back_first(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch, others_have_it_quiet: bool
 ) -> None:
     given_back: list[bool] = []
     rest, reap = bench.rest, Zygote.reap
@@ -145,16 +152,48 @@ def test_the_device_is_given_back_first_unless_somebody_has_it_quiet(
     def resting() -> None:
         rest()
         given_back.clear()
-        if others_want_it_quiet:
+        if others_have_it_quiet:
             held.enter_context(device_lease("test-quiet", lambda: False))
 
     monkeypatch.setattr(bench, "rest", resting)
     monkeypatch.setattr(Zygote, "reap", lambda *args: (given_back.append(is_free(bench.device_id)), reap(*args))[1])
     with ExitStack() as held:
         report = judged(bench, RIGHT, compares=True)
-        bench.stock_up()
+        bench.stock_up()  # Who is dead waits for nobody, and whoever has it quiet for nobody who is dead.
     assert report.outcome.status is Status.PASSED
-    assert given_back == [not others_want_it_quiet]
+    assert given_back == [True]
+
+
+def test_who_dies_while_others_have_it_quiet_stands_before_whoever_wants_it_next(bench: Workbench) -> None:
+    order: list[str] = []
+
+    class Unkillable:
+        alive = True
+
+        def listen(self) -> None: ...
+
+        def stop(self) -> None: ...
+
+        def close(self) -> None:
+            order.append("closed")
+
+    def want() -> None:
+        with device_lease("test-quiet", lambda: False):
+            order.append("windows")
+
+    one: Any = Unkillable()
+    with ThreadPoolExecutor(2) as others:
+        with device_lease("test-quiet", lambda: False):
+            dying = ExitStack()
+            end([one], bench, dying)
+            closing = others.submit(dying.close)
+            until(lambda: in_line("test-quiet") == 2)
+            wanting = others.submit(want)
+            until(lambda: in_line("test-quiet") == 3)
+            assert not order
+        closing.result(10)
+        wanting.result(10)
+    assert order[0] == "closed" and order.count("windows") == 1
 
 
 def test_windows_of_others_do_not_wait_until_the_verdict_has_arrived(bench: Workbench) -> None:
