@@ -57,7 +57,7 @@ class Effort:
 OTHER_DISTRIBUTIONS, OTHER_WEIGHTS, FLOAT64 = "other_distributions", "other_weights", "float64_precision"
 
 _EFFORTS = {
-    Budget.QUICK: Effort(0.05, 20, 4, 0.25, 1 / 3, 1 / 3, 2, left_out=(OTHER_DISTRIBUTIONS, OTHER_WEIGHTS, FLOAT64)),
+    Budget.QUICK: Effort(0.05, 20, 4, 0.25, 0.5, 0.5, 2, left_out=(OTHER_DISTRIBUTIONS, OTHER_WEIGHTS, FLOAT64)),
     Budget.DEFAULT: Effort(0.01, 100, 6, 1.0, 1.0, 3.0, 5),
     Budget.PRECISE: Effort(0.002, 1000, 20, 10.0, 1.0, 3.0, 20, processes=12, pairs=4),
 }

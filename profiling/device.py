@@ -89,11 +89,7 @@ class Device:
             return False
         return True
 
-    def may_keep(self, size: int) -> bool:
-        """Whether that is so little that the next kernel finds the device nearly empty all the same."""
-        return self.is_cuda and size <= self.memory // KEPT_SHARE
-
     def release_memory(self) -> None:
         """Gives cached memory back, but for a little, so that the next kernel finds the device nearly empty."""
-        if self.is_cuda and not self.may_keep(torch.cuda.memory_reserved(self.name)):
+        if self.is_cuda and torch.cuda.memory_reserved(self.name) > self.memory // KEPT_SHARE:
             torch.cuda.empty_cache()

@@ -6,19 +6,28 @@ by one (docs/measurements.md, docs/adr/0040).
 
 from __future__ import annotations
 
+import time
+from functools import cache
+
 import torch
 
-from sandbox.cuda import Gate
+from domain.fault import InfrastructureFault
+from sandbox.cuda import Gate, independent_stream
+
+LET_GO_S = 30.0
+"""What was queued is over by then, or the device is not to be used any more."""
+POLL_S = 1e-3
 
 
 class DeviceClock:
     """Everything is queued ahead on the current stream, and waits there for the runner's where it has to.
 
-    Who has it wait sees to it that the gate lets go (`Gate.let_go`), whatever the runner does.
+    A runner can keep it waiting: whoever uses this looks whether it ends (`ends`), or kills the runner and lets go.
     """
 
     def __init__(self, gate: Gate) -> None:
         gate.reach()  # Now: it takes the driver longer than a short window.
+        _other_stream()
         self._gate = gate
         self._begun, self._gun, self._end = (_mark() for _ in range(3))
 
@@ -33,25 +42,50 @@ class DeviceClock:
 
     def fire(self, shot: int) -> None:
         """Lets the runner's stream go on that waits for that shot."""
-        self._gate.fire_behind(_stream(), shot)
+        self._gate.fire_behind(_stream().cuda_stream, shot)
 
     def wait(self, shot: int) -> None:
         """Whatever is queued from here on comes after the runner's report of that shot."""
-        self._gate.await_report(_stream(), shot)
+        self._gate.await_report(_stream().cuda_stream, shot)
 
     def stop(self) -> None:
         """Stops the clock."""
         self._end.record()
 
+    def ends(self, within_s: float) -> bool:
+        """Waits for the clock to stop; False where it does not within that many seconds."""
+        until = time.monotonic() + within_s
+        while not self._end.query():  # type: ignore[no-untyped-call]
+            if time.monotonic() > until:
+                return False
+        return True
+
     def read(self) -> tuple[float, float]:
-        """Waits for the end: ms from the gun to there, and ms that making ready took before."""
-        self._end.synchronize()
+        """Of a clock that has stopped: ms from the gun to there, and ms that making ready took before."""
         return float(self._gun.elapsed_time(self._end)), float(self._begun.elapsed_time(self._gun))
+
+    def let_go(self, shot: int) -> None:
+        """Has the stream wait for the runner, which is dead, no longer, and returns when it has done all it was to do.
+
+        Raises InfrastructureFault where that does not help.
+        """
+        until = time.monotonic() + LET_GO_S
+        while not _stream().query():
+            if time.monotonic() > until:
+                raise InfrastructureFault("the referee's stream waits for a runner that is gone")
+            self._gate.let_go(_other_stream(), shot)
+            time.sleep(POLL_S)
+
+
+@cache
+def _other_stream() -> int:
+    """One for this process, made before it is needed: no driver call is known not to wait once a stream is stuck."""
+    return independent_stream()
 
 
 def _mark() -> torch.cuda.Event:
     return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
 
 
-def _stream() -> int:
-    return int(torch.cuda.current_stream().cuda_stream)
+def _stream() -> torch.cuda.Stream:
+    return torch.cuda.current_stream()

@@ -12,10 +12,6 @@ from domain.request import Request
 # (docs/measurements.md), tens of µs on a host's clock. Many short windows average that better than few long ones.
 TARGET_MS = {"cuda": 3.0, "cpu": 10.0}
 
-# And no shorter than so many times as long, which is 1 ms: a head start of 50 µs, which nobody sees, is 5 % of that. A
-# host's clock wants 5 ms.
-SHORTEST = {"cuda": 1 / 3, "cpu": 1 / 2}
-
 # More calls do not make a better figure: what is left then differs from call to call, on a device by its launches.
 MAX_CALLS = {"cuda": 400, "cpu": 100}
 QUEUE = 960
@@ -64,14 +60,13 @@ class Plan:
         """
         effort, shares = request.budget.effort, request.processes
         fewest, looser = (EACH_ROUNDS, EACH_LOOSER) if shares > 1 else (MIN_ROUNDS, 1.0)
-        shortest = SHORTEST["cuda" if is_cuda else "cpu"]
         return cls(
             math.ceil(request.num_trials / shares),
             request.precision * math.sqrt(shares) * looser,
             is_cuda,
             max(math.ceil(effort.min_rounds / shares), min(effort.min_rounds, fewest)),
             effort.device_time / shares,
-            max(effort.lone_window if is_cuda and request.reference is None else effort.window, shortest),
+            effort.lone_window if is_cuda and request.reference is None else effort.window,
         )
 
     def stop(self, rounds: int, spent_s: float, half_width: float) -> Stop | None:

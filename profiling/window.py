@@ -41,6 +41,9 @@ class GateClosed(Exception):
     """The calls could not be queued behind the gate: they wait for the device, or launch more than its queue holds."""
 
 
+NOT_REPORTED = "its stream never reported behind the calls, though it was said to be done"
+PATIENCE_S = 5.0
+"""When a runner is done there are only copies left to make. What it still computes, having said so, has so long."""
 SPIN_S = 0.05
 """On a GPU's windows a wake-up costs as much as a kernel: the referee stays awake about as long as a window takes."""
 
@@ -190,7 +193,7 @@ class Range:
     def _by_device(self, gate: Gate, taking: Taking, shot: int) -> tuple[Clock, bool]:
         """The clock of a window behind the gate, and whether the runner's stream was heard, or else its process.
 
-        All is queued before any of it runs. A runner that reports nothing ends its window by its word, or its deadline.
+        The stream waits for a word that the runner can keep from it: one that does is killed, and the stream let go.
         """
         if self._clock is None:
             self._clock = DeviceClock(gate)
@@ -208,8 +211,15 @@ class Range:
             clock.stop()
             if not (heard := self._heard(gate, last)):
                 self._expect("done")
-        finally:
-            gate.let_go(last)
+            if not clock.ends(PATIENCE_S):
+                raise KernelFault(Status.CRASHED, NOT_REPORTED)
+        except BaseException:
+            # First, and whatever went wrong: neither a thread of it nor a kernel may undo what lets the stream go.
+            try:
+                self.session.runner.kill()
+            finally:
+                clock.let_go(last)
+            raise
         return Clock(*clock.read()), heard
 
     def _by_host(self, gate: Gate | None, taking: Taking) -> tuple[Clock, bool]:

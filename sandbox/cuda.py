@@ -34,6 +34,12 @@ def call(function: Any, *arguments: Any) -> Any:
     return results[0] if len(results) == 1 else tuple(results)
 
 
+def independent_stream() -> int:
+    """A stream of this context that waits for no other one's work, as most streams do for the default one's."""
+    cu = driver()
+    return int(call(cu.cuStreamCreate, int(cu.CUstream_flags.CU_STREAM_NON_BLOCKING)))
+
+
 class SharedMemory:
     """Device memory that another process can map through a file descriptor (CUDA virtual memory management)."""
 
@@ -120,9 +126,13 @@ class Gate:
         """Queues on that stream a wait for the report of `value`. Called by the referee, who sees that it ends."""
         self._queue_wait(stream, WORD, value)
 
-    def let_go(self, value: int) -> None:
-        """Ends every wait for the report of `value`, be it that the runner never makes it. Called by the referee."""
-        self._words[1] = value
+    def let_go(self, stream: int, value: int) -> None:
+        """Queues on a stream that waits for nothing to end every wait for the report of `value`. Called by the referee.
+
+        By the device, in the page that its waits read: the runner may have had the system put another one in its place
+        (MADV_REMOVE). The runner is dead by now, or it could undo this.
+        """
+        self._queue_write(stream, WORD, value)
 
     @property
     def reported(self) -> int:

@@ -53,11 +53,14 @@ def quiet(device: str, cancelled: Callable[[], bool], yields_s: float = 0.0) -> 
     Held for a job's windows, and by whoever makes contexts ahead of its own lease; nobody waits for a lease inside.
     `yields_s` as of a lease.
     """
-    return device_lease(f"{device}-quiet", cancelled, yields_s)
+    return device_lease(_quiet(device), cancelled, yields_s)
 
 
 def stays_free(device: str, seconds: float) -> bool:
-    """Whether nobody holds the device or waits for it, from now on for so long. False as soon as somebody does."""
+    """Whether nobody holds the device, waits for it, or makes contexts on it, from now on for so long.
+
+    False as soon as somebody does.
+    """
     until = time.monotonic() + seconds
     while not _wanted(device):
         if time.monotonic() >= until:
@@ -78,6 +81,10 @@ def _folder() -> Path:
     return settings().lease_dir / f"kernel-eval-leases-{os.getuid()}"
 
 
+def _quiet(device: str) -> str:
+    return f"{device}-quiet"
+
+
 def _line(device: str) -> str:
     """What the tickets of its line begin with."""
     return re.sub(r"[^\w-]", "_", device)
@@ -86,7 +93,8 @@ def _line(device: str) -> str:
 def _wanted(device: str) -> bool:
     folder = _folder()
     try:
-        return any(_alive(folder / ticket) for ticket in _tickets(folder, _line(device)))
+        tickets = [ticket for line in (device, _quiet(device)) for ticket in _tickets(folder, _line(line))]
+        return any(_alive(folder / ticket) for ticket in tickets)
     except FileNotFoundError:  # The last one who was in a line has cleared it away.
         return False
 

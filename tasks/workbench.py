@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import secrets
 import statistics
@@ -51,6 +52,9 @@ MOST_KERNELS = 2
 """Of a job. So many wait on a host without a GPU, where one is as good as another."""
 USUAL_WORKERS = 4
 """Pool children of a device where the settings do not say."""
+LAUNCHES_APART_MS = 0.4e-3
+"""Contexts of a card's launches lie within 0.2 µs of their middle (docs/measurements.md); who copies much beside the
+measurement makes a launch look dearer than that, and every call of the kernel that comes there would gain it."""
 CALM_S = 0.15
 """Who sends one job after the other wants the device again within 0.05 s, by another child."""
 
@@ -176,7 +180,7 @@ class Workbench(BuildBench):
     def launch_shift_ms(self, standby: Standby, cancelled: Callable[[], bool]) -> float | None:
         """By how much a launch takes longer in that runner than on this card as a rule. Before it has a submission.
 
-        None where that cannot be told. Needs the device's lease.
+        None where that cannot be told, or is more than contexts differ by. Needs the device's lease.
         """
         usual = self.ceilings().launch_ms
         here = standby.launch_ms
@@ -187,7 +191,8 @@ class Workbench(BuildBench):
                     here = standby.session.launch_ms()
             except KernelFault as fault:
                 raise InfrastructureFault(f"a fresh runner does not launch: {fault}") from fault
-        return here - usual if usual is not None and here is not None else None
+        shift = here - usual if usual is not None and here is not None else math.inf
+        return shift if abs(shift) <= LAUNCHES_APART_MS else None
 
     def own_pids(self, among: Iterable[int]) -> set[int]:
         """Those of them that are processes of this worker: none of them is a stranger on the card."""
@@ -211,9 +216,7 @@ class Workbench(BuildBench):
             if self._null is not None:
                 self._null.forget()
                 self._null.session.load_null()
-                arena = self._null.session.arena
-                if arena is not None and not self.device.may_keep(arena.bytes.numel()):
-                    self._null.session.detach()
+                self._null.session.detach()
         except (KernelFault, InfrastructureFault):
             self._discard()
         self.device.release_memory()
@@ -267,9 +270,11 @@ class Workbench(BuildBench):
     def _discard(self) -> None:
         self._bury()
         if self._null is not None:
-            self._null.session.close()
-            self._null.close()
-            self._null = None
+            null, self._null = self._null, None
+            try:
+                null.session.close()
+            finally:
+                null.close()
         self.known_nulls.forget()
         self.standbys.close()
         super()._discard()

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from profiling.device_clock import DeviceClock
-from sandbox.cuda import Gate
+from sandbox.cuda import Gate, independent_stream
 
 pytestmark = pytest.mark.gpu
 CYCLES = 10_000_000
@@ -20,7 +20,7 @@ def gate() -> Iterator[Gate]:
     torch.empty((), device="cuda")
     gate = Gate()
     yield gate
-    gate.let_go(2**30)
+    gate.let_go(independent_stream(), 2**30)
     gate.fire(2**30)
     torch.cuda.synchronize()
     gate.withdraw()
@@ -69,10 +69,25 @@ def test_who_never_reports_holds_up_nobody_for_good(gate: Gate) -> None:
     clock.start(3)
     clock.wait(3)
     clock.stop()
-    assert not torch.cuda.current_stream().query()
-    gate.let_go(3)
+    assert not clock.ends(0.2)
+    clock.let_go(3)
+    assert clock.ends(0.0)
     elapsed_ms, _ = clock.read()
-    assert elapsed_ms > 0
+    assert elapsed_ms > 200
+
+
+def test_who_put_another_page_in_its_place_holds_up_nobody_either(gate: Gate) -> None:
+    remove = 9  # MADV_REMOVE
+    clock = DeviceClock(gate)
+    clock.begin()
+    clock.start(3)
+    clock.wait(3)
+    clock.stop()
+    gate._words[1] = 2
+    gate._page.madvise(remove)
+    assert gate.reported == 0 and not clock.ends(0.05)
+    clock.let_go(3)
+    assert clock.ends(0.0) and gate.reported == 0
 
 
 def test_a_gate_that_is_withdrawn_makes_room_for_the_next_one() -> None:

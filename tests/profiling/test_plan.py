@@ -96,4 +96,4 @@ def test_several_processes_share_rounds_and_time_and_are_less_sure() -> None:
     assert (alone.num_trials, alone.min_rounds, alone.device_time, alone.window) == (84, 5, pytest.approx(10 / 12), 3.0)
     assert alone.precision == pytest.approx(3 * 0.002 * 12**0.5)
     quick = Plan.of(Request(kernel, budget=Budget.QUICK, num_trials=20, precision=0.05), is_cuda=True)
-    assert quick == Plan(20, 0.05, True, min_rounds=4, device_time=0.25, window=1 / 3)
+    assert quick == Plan(20, 0.05, True, min_rounds=4, device_time=0.25, window=0.5)

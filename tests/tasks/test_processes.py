@@ -127,7 +127,7 @@ def test_a_kernel_that_is_wrong_in_one_process_is_wrong() -> None:
             found = replace(report.outcome, status=Status.WRONG_RESULT, message="off by one", timing=None)
             return replace(report, outcome=found, speedup=None)
 
-    judge = Wrong(*[1.0] * 6)
+    judge = Wrong(*[1.0] * 4)
     report = judged_in_processes(judge, COMPARED)
     assert len(judge.asked) == 3
     assert (report.outcome.status, report.outcome.timing, report.speedup) == (Status.WRONG_RESULT, None, None)
