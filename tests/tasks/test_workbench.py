@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
+import tasks.workbench
 from domain.request import Request
 from domain.result import Status
+from domain.settings import settings
+from profiling.ceilings import Ceilings
 from sandbox.launcher import Zygote
 from sandbox.runner_process import Runner
 from tasks.pipeline import run
@@ -49,3 +54,36 @@ def test_on_the_host_a_job_finds_its_runners_forked(monkeypatch: pytest.MonkeyPa
             assert bool(forked) == (jobs == 0)
             bench.stock_up()
             assert bench.standbys.ready == 2
+
+
+@pytest.mark.parametrize(
+    ("usual", "here", "shift"),
+    [
+        (3.6e-3, 3.7e-3, 0.1e-3),
+        (3.6e-3, 3.4e-3, -0.2e-3),
+        (3.6e-3, 4.1e-3, None),
+        (3.6e-3, 2.1e-3, None),
+        (None, 3.7e-3, None),
+    ],
+)
+def test_a_launch_that_costs_far_more_than_in_any_context_is_not_believed(
+    monkeypatch: pytest.MonkeyPatch, usual: float | None, here: float, shift: float | None
+) -> None:
+    standby: Any = SimpleNamespace(launch_ms=here)
+    with own_workbench() as bench:
+        monkeypatch.setattr(bench, "ceilings", lambda: Ceilings(launch_ms=usual))
+        found = bench.launch_shift_ms(standby, lambda: False)
+    assert found == (None if shift is None else pytest.approx(shift))
+
+
+def test_calm_is_asked_for_only_where_another_child_can_take_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(tasks.workbench, "stays_free", lambda device, _: asked.append(device) or True)
+    with own_workbench() as bench:
+        for workers, is_cuda, calm in ((4, True, True), (1, True, False), (4, False, False)):
+            given = replace(settings(), max_workers=workers)
+            monkeypatch.setattr(tasks.workbench, "settings", lambda given=given: given)
+            with monkeypatch.context() as patch:
+                patch.setattr(bench.device, "is_cuda", is_cuda)
+                assert bench._is_calm() is calm
+    assert len(asked) == 1
