@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 from dataclasses import dataclass, replace
 from typing import Any
@@ -123,7 +124,7 @@ def agreement(bench: Workbench, console: Console) -> None:
 
 def repeatability(bench: Workbench, console: Console, asked: Asked, precision: float) -> None:
     """The same kernel in separate jobs, each in processes of its own."""
-    columns = ("kernel", "jobs", "median µs", "(p95 - p5) / median", "sd", "sure to", "device s")
+    columns = ("kernel", "jobs", "median µs", "(p95 - p5) / median", "sd", "of processes", "sure to", "device s")
     rows = Rows(console, f"Repeatability, {asked.budget}", *columns)
     kernels = {f"spin {steps}": spin(steps) for steps in asked.steps or (SHORT, *SPINS)}
     if not asked.steps:
@@ -148,6 +149,7 @@ def _repeated(reports: list[Report]) -> list[str]:
         str(len(reports)),
         f"{middle * 1e3:.3f}",
         *(f"{part:.2%}" for part in ((high - low) / middle, statistics.stdev(times) / middle)),
+        _within([timing.process_ms for timing in found]),
         f"{statistics.median(timing.precision or 0.0 for timing in found):.2%}",
         f"{statistics.median(report.environment['device_seconds'] for report in reports):.2f}",
     ]
@@ -166,7 +168,10 @@ def slower_twin(bench: Workbench, steps: int) -> int:
 
 def comparisons(bench: Workbench, console: Console, asked: Asked) -> None:
     """A kernel with itself, and with a twin that takes 2 % longer."""
-    columns = ("kernel", "against", "slower", "faster", "not told apart", "ratio", "its sd", "device s", "at most")
+    columns = (
+        *("kernel", "against", "slower", "faster", "not told apart"),
+        *("ratio", "its sd", "of pairs", "device s", "at most"),
+    )
     rows = Rows(console, f"A/A and A/B, {asked.budget}", *columns)
     product = next(case for case in CASES if case.name == "product 2048² bf16").source()
     pairs = [] if asked.steps else [("product 2048² bf16", ITSELF, product, product)]
@@ -195,9 +200,26 @@ def _compared(reports: list[Report]) -> list[str]:
         *(str(verdicts.count(verdict)) for verdict in ("slower", "faster", "not_distinguishable")),
         f"{statistics.median(speedup.ratio for speedup in found):.4f}",
         f"{statistics.stdev(speedup.ratio for speedup in found):.2%}",
+        _within([_ratios(report) for report in reports]),
         f"{statistics.median(spent):.2f}",
         f"{max(spent):.2f}",
     ]
+
+
+def _ratios(report: Report) -> list[float]:
+    """Of each pair of processes."""
+    sides = [outcome.timing for outcome in (report.reference, report.outcome) if outcome is not None]
+    theirs, ours = (timing.process_ms if timing is not None else [] for timing in sides)
+    return [reference / candidate for reference, candidate in zip(theirs, ours, strict=True)]
+
+
+def _within(jobs: list[list[float]]) -> str:
+    """The standard deviation of a job's processes, relative to their mean, over all jobs; nothing of single ones."""
+    several = [each for each in jobs if len(each) > 1]
+    if not several:
+        return ""
+    shares = [statistics.variance(each) / statistics.mean(each) ** 2 for each in several]
+    return f"{math.sqrt(statistics.mean(shares)):.2%}"
 
 
 def counted(bench: Workbench, console: Console, jobs: int) -> None:
