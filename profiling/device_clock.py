@@ -6,17 +6,22 @@ by one (docs/measurements.md, docs/adr/0040).
 
 from __future__ import annotations
 
+import logging
+import os
 import time
 from functools import cache
 
 import torch
 
-from domain.fault import InfrastructureFault
 from sandbox.cuda import Gate, independent_stream
 
 LET_GO_S = 30.0
-"""What was queued is over by then, or the device is not to be used any more."""
+"""What was queued is over by then, or this process waits for its device for ever, whatever it asks of it."""
+STUCK_EXIT = 71
+"""As of a process that has lost its device (tasks.evaluation)."""
 POLL_S = 1e-3
+
+log = logging.getLogger(__name__)
 
 
 class DeviceClock:
@@ -55,9 +60,9 @@ class DeviceClock:
     def ends(self, within_s: float) -> bool:
         """Waits for the clock to stop; False where it does not within that many seconds."""
         until = time.monotonic() + within_s
-        while not self._end.query():  # type: ignore[no-untyped-call]
+        while not _is_over(self._end):
             if time.monotonic() > until:
-                return False
+                return _is_over(self._end)  # Who was stopped since it asked asks once more.
         return True
 
     def read(self) -> tuple[float, float]:
@@ -65,14 +70,15 @@ class DeviceClock:
         return float(self._gun.elapsed_time(self._end)), float(self._begun.elapsed_time(self._gun))
 
     def let_go(self, shot: int) -> None:
-        """Has the stream wait for the runner, which is dead, no longer, and returns when it has done all it was to do.
+        """Has the stream wait for its runner, which was killed, no longer; returns when it has done all of its work.
 
-        Raises InfrastructureFault where that does not help.
+        Ends this process where that does not help: it could not even say so, as it would wait for the device first.
         """
         until = time.monotonic() + LET_GO_S
         while not _stream().query():
-            if time.monotonic() > until:
-                raise InfrastructureFault("the referee's stream waits for a runner that is gone")
+            if time.monotonic() > until and not _stream().query():
+                log.critical("the referee's stream waits for a runner that is gone; ending this process")
+                os._exit(STUCK_EXIT)
             self._gate.let_go(_other_stream(), shot)
             time.sleep(POLL_S)
 
@@ -81,6 +87,10 @@ class DeviceClock:
 def _other_stream() -> int:
     """One for this process, made before it is needed: no driver call is known not to wait once a stream is stuck."""
     return independent_stream()
+
+
+def _is_over(mark: torch.cuda.Event) -> bool:
+    return bool(mark.query())  # type: ignore[no-untyped-call]
 
 
 def _mark() -> torch.cuda.Event:

@@ -35,9 +35,13 @@ def call(function: Any, *arguments: Any) -> Any:
 
 
 def independent_stream() -> int:
-    """A stream of this context that waits for no other one's work, as most streams do for the default one's."""
+    """A stream of this context that waits for no other one's work, as most streams do for the default one's.
+
+    Of the highest priority: others of its kind may share a queue of the device with those that wait.
+    """
     cu = driver()
-    return int(call(cu.cuStreamCreate, int(cu.CUstream_flags.CU_STREAM_NON_BLOCKING)))
+    _, highest = call(cu.cuCtxGetStreamPriorityRange)
+    return int(call(cu.cuStreamCreateWithPriority, int(cu.CUstream_flags.CU_STREAM_NON_BLOCKING), highest))
 
 
 class SharedMemory:
@@ -127,11 +131,12 @@ class Gate:
         self._queue_wait(stream, WORD, value)
 
     def let_go(self, stream: int, value: int) -> None:
-        """Queues on a stream that waits for nothing to end every wait for the report of `value`. Called by the referee.
+        """Ends every wait for the report of `value`; that stream waits for nothing. Called by the referee.
 
         By the device, in the page that its waits read: the runner may have had the system put another one in its place
-        (MADV_REMOVE). The runner is dead by now, or it could undo this.
+        (MADV_REMOVE). It is dead by now, or it could undo this.
         """
+        self._words[1] = value
         self._queue_write(stream, WORD, value)
 
     @property

@@ -24,7 +24,8 @@ def close(contenders: Sequence[Contender]) -> None:
 
 
 def end(contenders: Sequence[Contender], bench: Workbench, dying: ExitStack) -> None:
-    """Of stopped runners: they are gone when this returns, or else when `dying` is closed. Others' windows wait for it.
+    """Of stopped runners: they are gone when this returns, or else when `dying` is closed. Others' windows wait for it,
+    or where contexts are made at the moment, from when it begins to close.
 
     What they have printed is known either way.
     """

@@ -52,7 +52,7 @@ MOST_KERNELS = 2
 """Of a job. So many wait on a host without a GPU, where one is as good as another."""
 USUAL_WORKERS = 4
 """Pool children of a device where the settings do not say."""
-LAUNCHES_APART_MS = 0.4e-3
+LAUNCHES_APART_MS = 0.3e-3
 """Contexts of a card's launches lie within 0.2 µs of their middle (docs/measurements.md); who copies much beside the
 measurement makes a launch look dearer than that, and every call of the kernel that comes there would gain it."""
 CALM_S = 0.15
@@ -222,7 +222,7 @@ class Workbench(BuildBench):
         self.device.release_memory()
 
     def _is_calm(self) -> bool:
-        """Whether nobody has wanted the device for a while. Not asked where a job would have to wait for the answer."""
+        """Whether nobody has wanted the device for a while. Not asked where there is no other child for a job."""
         alone = (settings().max_workers or USUAL_WORKERS) == 1
         return self.device.is_cuda and not alone and stays_free(self.device_id, CALM_S)
 

@@ -131,6 +131,9 @@ def pin_device(**_: Any) -> None:
     # By its UUID, also where an index was given: CUDA counts in another order than the driver, and which node a
     # submission may open is told by that name.
     os.environ["CUDA_VISIBLE_DEVICES"] = found.name if found.is_gpu else ""  # noqa: TID251 - written, not read
+    for name in ("CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_DEVICE_MAX_COPY_CONNECTIONS"):
+        # With one queue for all its streams the referee could not let go of one that waits (profiling.device_clock).
+        os.environ.pop(name, None)  # noqa: TID251 - removed, not read
 
 
 def look_at_sandbox(**_: Any) -> None:

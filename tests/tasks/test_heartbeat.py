@@ -14,6 +14,7 @@ from domain.settings import settings
 from tasks import heartbeat
 from tasks.device import CPU, Device, DeviceError, detect
 from tasks.heartbeat import Heartbeat, workers
+from tasks.worker import pin_device
 from tests.tasks.jobs import until
 
 GPU = Device("GPU-1234", gpu_index=1, gpu_name="NVIDIA H200", gpu_type="h200", driver="580.1")
@@ -75,6 +76,15 @@ def test_the_cpu_may_be_asked_for(fresh_settings: pytest.MonkeyPatch) -> None:
     fresh_settings.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     fresh_settings.setenv("GPU_DEVICE", "cpu")
     assert detect() == CPU
+
+
+def test_a_worker_s_referee_has_queues_for_several_streams(fresh_settings: pytest.MonkeyPatch) -> None:
+    """Or it could not let go of its own stream, which waits for a runner's, by another one."""
+    queues = ("CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_DEVICE_MAX_COPY_CONNECTIONS")
+    for name, value in {**dict.fromkeys(queues, "1"), "CUDA_VISIBLE_DEVICES": ""}.items():
+        fresh_settings.setenv(name, value)
+    pin_device()
+    assert not os.environ.keys() & queues
 
 
 def test_a_gpu_that_is_not_there_is_an_error(fresh_settings: pytest.MonkeyPatch) -> None:
