@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from domain.result import Status
 
+LOST_EXIT = 71
+"""Of a process that can no longer use its device: no other job can be judged in it."""
+
 
 class KernelFault(Exception):
     """The submission failed in a way that is a result, not an error of the service.

@@ -13,12 +13,11 @@ from functools import cache
 
 import torch
 
+from domain.fault import LOST_EXIT
 from sandbox.cuda import Gate, independent_stream
 
 LET_GO_S = 30.0
 """What was queued is over by then, or this process waits for its device for ever, whatever it asks of it."""
-STUCK_EXIT = 71
-"""As of a process that has lost its device (tasks.evaluation)."""
 POLL_S = 1e-3
 
 log = logging.getLogger(__name__)
@@ -78,7 +77,7 @@ class DeviceClock:
         while not _stream().query():
             if time.monotonic() > until and not _stream().query():
                 log.critical("the referee's stream waits for a runner that is gone; ending this process")
-                os._exit(STUCK_EXIT)
+                os._exit(LOST_EXIT)
             self._gate.let_go(_other_stream(), shot)
             time.sleep(POLL_S)
 

@@ -123,9 +123,9 @@ class Range:
         gate = self._opened() if gated or (held_back is not None and self.device.is_cuda) else None
         self._tell(slots, arena)
         runner = self.session.runner
-        seed = {"seed": slots.seed}
+        seed = {"seed": slots.seed} if gated else {}
         how = {"gated": gated, "marked": marked, "held_back": held_back is not None}
-        runner.send({"op": "window", "shot": shot, **how, **(seed if gated else {})})
+        runner.send({"op": "window", "shot": shot, **how, **seed})
         if meanwhile is not None:
             meanwhile()
         # While the runner queues its calls. Touched now, as fresh pages would be paid for inside the window.
@@ -175,9 +175,12 @@ class Range:
         self._tell(slots, self.session.reserve(slots.size))
 
     def close(self) -> None:
-        """Takes the gate from this process's context, once the runner is gone."""
-        if self._gate is not None:
-            self._gate.withdraw()
+        """Ends the runner, and takes the gate from this process's context."""
+        try:
+            self.session.close()
+        finally:
+            if self._gate is not None:
+                self._gate.withdraw()
 
     def forget(self) -> None:
         """Lets go of the layout that was told last, and of the memory of its image."""

@@ -13,6 +13,8 @@ from typing import Any
 from sandbox.sealed_memory import sealed_memory
 
 WORD = 4
+ONE_QUEUE = {"CUDA_DEVICE_MAX_CONNECTIONS": "1", "CUDA_DEVICE_MAX_COPY_CONNECTIONS": "1"}
+"""Of the driver's settings: a context with one hardware queue for all streams, where it has eight by default."""
 
 
 class CudaError(RuntimeError):

@@ -20,6 +20,7 @@ TRIES = 3
 ELEMENTS = 1 << 18
 """Of each operand: blocks for every multiprocessor of the largest card."""
 TIMES_THE_L2 = 2
+"""So much memory is gone through that none of it is found in the cache, as a window's inputs are not."""
 
 
 def launch_times_ms(device: str, tries: int = TRIES, *, again: bool = False) -> list[float]:

@@ -25,7 +25,7 @@ from sandbox.arena import Arena, argument, copy_all, lies_in
 from sandbox.argument_views import argument_views, kept
 from sandbox.assignment import assignment
 from sandbox.channel import Channel, Message
-from sandbox.cuda import Gate
+from sandbox.cuda import ONE_QUEUE, Gate
 from sandbox.environment import NVML_CHECK
 from sandbox.flop_count import counted
 from sandbox.inspected_call import inspected
@@ -37,9 +37,6 @@ from sandbox.null_kernel import NullKernel
 from sandbox.tracing import traced
 from sandbox.window_calls import Made, call_all
 from sandbox.window_turn import WindowTurn
-
-ONE_QUEUE = {"CUDA_DEVICE_MAX_CONNECTIONS": "1", "CUDA_DEVICE_MAX_COPY_CONNECTIONS": "1"}
-"""Of the driver's settings: a context with one hardware queue for all streams, where it has eight by default."""
 
 
 class Runner:

@@ -27,7 +27,7 @@ from sandbox.reported_fault import MAX_LOG, MAX_MESSAGE
 from sandbox.runner_process import Runner
 
 LAUNCHES_AGREE_MS = 100e-6
-"""Tries of one context differ by 5 to 50 ns where nothing else runs (docs/measurements.md)."""
+"""In one context, alone, tries twice as long have a standard deviation of 5 to 28 ns (docs/measurements.md)."""
 
 FIRST_ARENA = 64 << 20
 """On a device, where each further one costs both sides some milliseconds."""

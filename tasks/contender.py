@@ -171,11 +171,7 @@ class Contender:
     def close(self) -> None:
         """Ends its runner and keeps what it printed."""
         if self.session is not None:
-            try:
-                self.session.close()
-            finally:
-                if self.range is not None:
-                    self.range.close()
+            (self.range or self.session).close()
             self.output = self.session.runner.output.text()
             self.session = self.range = None  # And with the range the image of its windows.
 

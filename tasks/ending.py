@@ -43,6 +43,7 @@ def end(contenders: Sequence[Contender], bench: Workbench, dying: ExitStack) -> 
 
 def _close_in_line(contenders: Sequence[Contender], bench: Workbench) -> None:
     """Ends them, and until they are dead stands before whoever wants it quiet next."""
-    with suppress(JobCancelled), bench.quiet(lambda: not any(contender.alive for contender in contenders)):
+    with ExitStack() as line:
+        with suppress(JobCancelled):
+            line.enter_context(bench.quiet(lambda: not any(contender.alive for contender in contenders)))
         close(contenders)
-    close(contenders)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
-from domain.fault import InfrastructureFault, JobCancelled
+from domain.fault import LOST_EXIT, InfrastructureFault, JobCancelled
 from domain.job import Stage
 from domain.request import Request
 from domain.result import Report
@@ -27,7 +27,6 @@ from tasks.watch import Superseded, Watch
 
 Pipeline = Callable[[Request, Callable[[Stage], None], Callable[[], bool], Callable[[bool], None]], Report]
 
-LOST_EXIT = 71
 NO_JOB = "no job"
 
 log = logging.getLogger(__name__)

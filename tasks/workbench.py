@@ -270,11 +270,8 @@ class Workbench(BuildBench):
     def _discard(self) -> None:
         self._bury()
         if self._null is not None:
-            null, self._null = self._null, None
-            try:
-                null.session.close()
-            finally:
-                null.close()
+            self._null.close()
+            self._null = None
         self.known_nulls.forget()
         self.standbys.close()
         super()._discard()

@@ -26,6 +26,7 @@ from redis.exceptions import RedisError
 
 from domain.settings import JSON, settings
 from sandbox import layers
+from sandbox.cuda import ONE_QUEUE
 from sandbox.limits import die_with_parent
 from tasks import device, log_lines, self_test
 from tasks.child_board import board
@@ -131,7 +132,7 @@ def pin_device(**_: Any) -> None:
     # By its UUID, also where an index was given: CUDA counts in another order than the driver, and which node a
     # submission may open is told by that name.
     os.environ["CUDA_VISIBLE_DEVICES"] = found.name if found.is_gpu else ""  # noqa: TID251 - written, not read
-    for name in ("CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_DEVICE_MAX_COPY_CONNECTIONS"):
+    for name in ONE_QUEUE:
         # With one queue for all its streams the referee could not let go of one that waits (profiling.device_clock).
         os.environ.pop(name, None)  # noqa: TID251 - removed, not read
 

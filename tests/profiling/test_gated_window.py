@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 
 import profiling.window
-from domain.fault import InfrastructureFault, JobCancelled, KernelFault
+from domain.fault import LOST_EXIT, InfrastructureFault, JobCancelled, KernelFault
 from domain.result import Status
 from profiling import device_clock
 from profiling.device import Device
 from profiling.device_clock import LET_GO_S, DeviceClock
 from profiling.taking import Taking
 from profiling.window import NOT_REPORTED, PATIENCE_S, Clock, Range
-from tasks.evaluation import LOST_EXIT
 
 
 class Played:

@@ -11,6 +11,7 @@ import pytest
 from redis import Redis
 
 from domain.settings import settings
+from sandbox.cuda import ONE_QUEUE
 from tasks import heartbeat
 from tasks.device import CPU, Device, DeviceError, detect
 from tasks.heartbeat import Heartbeat, workers
@@ -80,11 +81,10 @@ def test_the_cpu_may_be_asked_for(fresh_settings: pytest.MonkeyPatch) -> None:
 
 def test_a_worker_s_referee_has_queues_for_several_streams(fresh_settings: pytest.MonkeyPatch) -> None:
     """Or it could not let go of its own stream, which waits for a runner's, by another one."""
-    queues = ("CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_DEVICE_MAX_COPY_CONNECTIONS")
-    for name, value in {**dict.fromkeys(queues, "1"), "CUDA_VISIBLE_DEVICES": ""}.items():
+    for name, value in (ONE_QUEUE | {"CUDA_VISIBLE_DEVICES": ""}).items():
         fresh_settings.setenv(name, value)
     pin_device()
-    assert not os.environ.keys() & queues
+    assert not os.environ.keys() & {"CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_DEVICE_MAX_COPY_CONNECTIONS"}
 
 
 def test_a_gpu_that_is_not_there_is_an_error(fresh_settings: pytest.MonkeyPatch) -> None:
