@@ -266,6 +266,7 @@ def main() -> None:
     try:
         if not bench.target.is_cuda:
             raise SystemExit("needs an NVIDIA GPU: the host's clock has nothing to be compared with")
+        judged(bench, spin(SHORT))  # The first job on a card that nobody has measured yet measures its rates too.
         if "agreement" in options.tables:
             agreement(bench, console)
         if "repeatability" in options.tables:

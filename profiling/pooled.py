@@ -25,9 +25,9 @@ FIGURES = re.compile(r"-?[\d.]+(e[-+]?\d+)?\s?(ns|µs|ms|s|%)?")
 JOBS_APART = 1.4
 """So many times as much jobs' times differ as their processes say, which stand close to each other in time: those of
 thirty with twelve processes by 1.3, of seventeen with twenty by 1.5 (docs/measurements.md)."""
-PAIRS_APART = 1.3
-"""Ratios of 120 jobs do not, so that one in twenty of equal kernels would be told apart: that is to be rarer, by
-Student's t of four pairs one in forty."""
+PAIRS_APART = 1.5
+"""Ratios of 220 jobs do not, so that one in twenty of equal kernels would be told apart: that is to be rarer, of four
+pairs one in forty, though the narrower of two intervals is taken (tests/profiling/test_pooled.py)."""
 IN_SO_MANY = "in {} of {} processes"
 
 
@@ -93,10 +93,13 @@ def pooled_flags(each: Sequence[Sequence[str]]) -> list[str]:
     return [f"{flag} ({IN_SO_MANY.format(said[form], len(each))})" for form, flag in first.items()]
 
 
-def pooled_speedup(each: Sequence[Speedup | None]) -> Speedup | None:
+def pooled_speedup(
+    each: Sequence[Speedup | None], reference_ms: Sequence[float], candidate_ms: Sequence[float]
+) -> Speedup | None:
     """The mean of the ratios' logarithms in pairs of processes, with a 95 % interval by what these differ by.
 
-    Where one is a bound alone, that one; None where one is none.
+    `reference_ms` and `candidate_ms` are the times in those processes. Where one is a bound alone, that one; None where
+    one is none.
     """
     found = [one for one in each if one is not None]
     if len(found) < len(each):
@@ -104,14 +107,26 @@ def pooled_speedup(each: Sequence[Speedup | None]) -> Speedup | None:
     bounds = [one for one in found if one.low <= 0 or math.isinf(one.high)]
     if len(found) == 1 or bounds:
         return [*bounds, *found][0]
-    logarithms = np.log([one.ratio for one in found])
-    middle, margin = float(logarithms.mean()), PAIRS_APART * _margin(logarithms)
+    ratios = np.log([one.ratio for one in found])
+    margin = PAIRS_APART * _ratio_margin(ratios, np.log(reference_ms) + np.log(candidate_ms))
+    middle = float(ratios.mean())
     return measured(math.exp(middle), math.exp(middle - margin), math.exp(middle + margin))
 
 
 def _margin(sample: Sample) -> float:
     """How far a 95 % interval of the mean goes each way."""
     return student_t(sample.size - 1) * standard_error(sample)
+
+
+def _ratio_margin(ratios: Sample, sums: Sample) -> float:
+    """The same of the mean ratio; `ratios` and `sums` are of a pair's logarithms.
+
+    By all processes of both sides, twice as many as pairs: Student's t of four pairs is 3.2 with three degrees of
+    freedom, of eight processes 2.4 with six. Processes differ by themselves, so that sums vary as ratios do. Where
+    something moves both sides of a pair, as a card does that grows warm, they vary by more: then ratios tell better.
+    """
+    both = math.sqrt((float(ratios.var(ddof=1)) + float(sums.var(ddof=1))) / 2 / ratios.size)
+    return min(_margin(ratios), student_t(2 * (ratios.size - 1)) * both)
 
 
 def _pooled_stats(each: Sequence[RuntimeStats]) -> RuntimeStats:

@@ -86,14 +86,20 @@ def _together(reports: Sequence[Report]) -> Report:
             device_metrics=first.device_metrics,
             environment=last.environment | of_all,
         )
+    outcomes = [report.outcome for report in reports]
     references = [report.reference for report in reports if report.reference is not None]
+    ratios = [report.speedup for report in reports]
     return replace(
         first,
-        outcome=_pooled([report.outcome for report in reports]),
+        outcome=_pooled(outcomes),
         reference=_pooled(references) if references else None,
-        speedup=pooled_speedup([report.speedup for report in reports]) if references else None,
+        speedup=pooled_speedup(ratios, _times_ms(references), _times_ms(outcomes)) if references else None,
         environment=first.environment | of_all,
     )
+
+
+def _times_ms(outcomes: Sequence[Outcome]) -> list[float]:
+    return [outcome.timing.trusted_ms for outcome in outcomes if outcome.timing is not None]
 
 
 def _failed(outcome: Outcome, first: Outcome, before: int) -> Outcome:
