@@ -23,7 +23,8 @@ AWAKE_S = 0.05
 
 
 class WindowTurn:
-    """One window, as its message says: `gated`, `marked` (the kernel's own clock is read between calls), `held_back`.
+    """One window, as its message says: `gated`, `marked` (the kernel's own clock is read between calls, and told if it
+    is to be `read`), `held_back`.
 
     Held back, answers are kept until the referee has cleared what they are copied to. A GPU then waits at the gate for
     the second time, at the next shot's number.
@@ -33,6 +34,7 @@ class WindowTurn:
         self.shot = int(message["shot"])
         self.marked = bool(message["marked"])
         self.held_back = bool(message["held_back"])
+        self._read = bool(message["read"])
         self._gated = bool(message["gated"])
         self._message = message
         self._channel = channel
@@ -62,7 +64,7 @@ class WindowTurn:
         self._synchronize()
         # The referee's clock runs until it hears this and has copied the outputs: nothing else before it.
         self._channel.send({"op": "done"})
-        return {"op": "times", "call_ms": [milliseconds(*pair) for pair in made.marks]}
+        return {"op": "times", "call_ms": [milliseconds(*pair) for pair in made.marks] if self._read else []}
 
     def _hand_in_later(self, made: Made) -> None:
         if not self._gated:

@@ -91,7 +91,7 @@ def _try(contender: Contender, example: list[Any], calls: int, device: Device) -
     within = ARM_S + ARM_FACTOR * calls * contender.estimate_ms / 1e3
     try:
         with contender.answerable():
-            window = contender.range.window(slots, gated=True, marked=True, arm_within=within)
+            window = contender.range.window(slots, gated=True, marked=True, read=False, arm_within=within)
     except GateClosed:
         return None
     return Rehearsal(calls, max(window.elapsed_ms - OWN_MS, window.elapsed_ms / 2) / calls)

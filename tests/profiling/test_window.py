@@ -17,6 +17,9 @@ from profiling.window import Range
 from sandbox.launcher import Zygote
 from sandbox.session import Session
 
+WAYS = ((True, True), (True, False), (False, True))
+"""Marked, and read."""
+
 
 def test_a_gate_takes_no_descriptor_once_the_runner_has_it(tmp_path: Path) -> None:
     zygote = Zygote(tmp_path, arch=None, memory_limit=1 << 30)
@@ -52,6 +55,24 @@ def test_calls_are_made_over_what_was_drawn_and_not_over_what_a_window_left(tmp_
             place.relocate(slots, 1 << 20)
         window = place.window(slots, meanwhile=lambda: slots.fill_alike([torch.tensor([2])]))
         assert [outputs[0].item() for outputs in slots.read(window.snapshot)] == [3, 3]
+    finally:
+        session.close()
+        zygote.close()
+
+
+def test_what_marks_say_is_told_to_who_wants_it(tmp_path: Path) -> None:
+    zygote = Zygote(tmp_path, arch=None, memory_limit=1 << 30)
+    folder = zygote.private_folder(tmp_path / "own")
+    runner = zygote.runner(folder, gpu=False, deadline=time.monotonic() + 60, cancelled=lambda: False)
+    session = Session(runner, Target("cpu", None), 1 << 20)
+    try:
+        doubles = "def f(x):\n    return 2 * x\n"
+        session.load(Kernel(doubles, KernelType.TORCH, None, {"function_name": "f"}), Artifact(), None, 0)
+        one = torch.tensor([5])
+        place, slots = Range(session, Device("cpu")), Slots(3, [one], (), [one], "cpu")
+        slots.fill_alike([one])
+        told = [len(place.window(slots, marked=marked, read=read).call_ms) for marked, read in WAYS]
+        assert told == [3, 0, 0]
     finally:
         session.close()
         zygote.close()
