@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+
 from domain.result import Status
 
 LOST_EXIT = 71
@@ -29,3 +31,11 @@ class InfrastructureFault(Exception):
 
 class JobCancelled(Exception):
     """The job's owner cancelled it while it ran."""
+
+
+def let_go_of_frames(error: BaseException | None) -> None:
+    """Of those that it came through, and the errors behind it: their variables live as long as it does. Those that have
+    not come to their end stay."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__

@@ -175,6 +175,16 @@ class Contender:
             self.output = self.session.runner.output.text()
             self.session = self.range = None  # And with the range the image of its windows.
 
+    def forget(self) -> None:
+        """Lets go of the device's memory: of layouts, answers, and whatever a fault came by on its way here."""
+        if self.range is not None:
+            self.range.forget()
+        self.probe = None
+        error: BaseException | None = self.fault
+        while error is not None:
+            error.__traceback__ = None  # With what called those frames, which lives as long as they do.
+            error = error.__cause__ or error.__context__
+
     def clear(self) -> None:
         """Removes the folder of its runner, which lies outside the job's."""
         if self.standby is not None:

@@ -94,6 +94,7 @@ def _run(
                     job.inspect()
                 finally:
                     try:
+                        job.let_go()
                         bench.rest()  # Before any of them ends: what is asked of the driver meanwhile waits for that.
                     finally:
                         stop(job.contenders)
@@ -148,7 +149,8 @@ class _Job:
         self.speedup: Speedup | None = None
         self.example: dict[str, Arguments] = {}
         self.metrics: dict[str, Any] | None = None
-        self.device_s = self.spent_s = self.deadline = 0.0
+        self.told_of_inputs: dict[str, Any] = {}
+        self.device_s = self.spent_s = self.windows_s = self.deadline = 0.0
         self.timekeeper: Timekeeper | None = None
         self.rounds: Rounds | None = None
         self.card_errors: list[CardError] | CardUnavailable | None = None
@@ -221,16 +223,28 @@ class _Job:
         if asked.device_metrics is None and not asked.sanitize:
             return
         self.progress(Stage.INSPECT)
+        weights = self.weights.shared if self.weights is not None else {}
+        inspection = Inspection(self.bench, self.contenders, self.example, weights, self.weights_seed, self.cancelled)
         if self.example:  # Else nothing is called, and the device may be another job's by now.
             close(self.contenders)
             self.note_card_errors()  # What a sanitizer finds may make the driver report it once more.
+            self.let_go()
             self.bench.rest()
-        weights = self.weights.shared if self.weights is not None else {}
-        inspection = Inspection(self.bench, self.contenders, self.example, weights, self.weights_seed, self.cancelled)
         if asked.device_metrics is not None:
             self.metrics = look_at_counters(inspection, asked.device_metrics)
         if asked.sanitize:
             self.candidate.sanitizer = look_for_errors(inspection)
+
+    def let_go(self) -> None:
+        """Of all that has the device's memory, before another job has the device; what it is to be told of is kept."""
+        if self.inputs is not None:
+            told = self.inputs, self.weights, self.distributions, self.secret
+            self.told_of_inputs = inputs_summary(*told, replayed=self.request.replay_seed is not None)
+        self.windows_s = self.timekeeper.shooting.windows_s if self.timekeeper is not None else self.windows_s
+        self.inputs = self.weights = self.rounds = self.timekeeper = None
+        self.example = {}
+        for contender in self.contenders:
+            contender.forget()
 
     def note_card_errors(self) -> None:
         """What the driver has reported of the card during this job."""
@@ -268,16 +282,14 @@ class _Job:
 
     def report(self) -> Report:
         """What was found out, as far as the job came."""
-        replayed = self.request.replay_seed is not None
-        inputs = inputs_summary(self.inputs, self.weights, self.distributions, self.secret, replayed=replayed)
-        where = {**environment(self.bench.target), "device_seconds": self.queues.held_s + self.device_s}
-        where |= {"window_seconds": self.timekeeper.shooting.windows_s if self.timekeeper is not None else 0.0}
+        held_s = self.queues.held_s + self.device_s
+        where = {**environment(self.bench.target), "device_seconds": held_s, "window_seconds": self.windows_s}
         if self.card_errors is not None and self.bench.device.is_cuda:
             where |= {"streams_apart": apart(self.contenders), "card_errors": summary(self.card_errors)}
-        reference = self.reference.outcome(inputs) if self.reference is not None else None
+        reference = self.reference.outcome(self.told_of_inputs) if self.reference is not None else None
         failed = reference if self.reference is not None and self.reference.fault is not None else None
         return Report(
-            self.candidate.outcome(inputs, failed),
+            self.candidate.outcome(self.told_of_inputs, failed),
             where,
             reference,
             self.speedup,

@@ -7,6 +7,7 @@ import math
 import os
 import secrets
 import statistics
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from domain.fault import InfrastructureFault, KernelFault
+from domain.fault import InfrastructureFault, KernelFault, let_go_of_frames
 from domain.settings import settings
 from profiling.card import CardMonitor
 from profiling.card_errors import CardErrors
@@ -124,6 +125,7 @@ class Workbench(BuildBench):
     def stock_up(self) -> None:
         """Between jobs: runners for the next ones with their contexts, so that these need not wait for theirs."""
         self._bury()
+        self.device.release_memory()  # Of a job that failed, which still had it when it gave the device back.
         try:
             self.standbys.stock_up(self._is_calm)
         except (KernelFault, InfrastructureFault) as fault:  # The next job makes its own.
@@ -211,7 +213,11 @@ class Workbench(BuildBench):
         return own
 
     def rest(self) -> None:
-        """Between jobs: gives back what the last one made this process and its null runner take of the device."""
+        """Between jobs: gives back what the last one made this process and its null runner take of the device.
+
+        Also where something is raised: it would keep it until it is handled, and others have the device by then.
+        """
+        let_go_of_frames(sys.exception())
         try:
             if self._null is not None:
                 self._null.forget()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import os
 import signal
 import threading
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from domain.device_metrics import CountersAsked
 from domain.fault import InfrastructureFault, JobCancelled, KernelFault
@@ -20,14 +22,16 @@ from domain.request import Request
 from domain.result import Report, Status
 from domain.settings import settings
 from profiling.card_errors import CardError
-from profiling.slots import Slots
+from sandbox.arena import HostArena
 from tasks import rounds
 from tasks.alone import Alone
 from tasks.contender import Contender
+from tasks.cross_checks import CrossChecks
 from tasks.lease import device_lease
 from tasks.other_distributions import OtherDistributions
 from tasks.pipeline import _Job, run
-from tasks.streams import Queues
+from tasks.rounds import Rounds
+from tasks.streams import BeginAnew, Queues
 from tasks.workbench import Workbench
 from tests.tasks.watching import WATCHING, stood_still_s
 
@@ -536,14 +540,84 @@ def test_numbers_are_no_memory_that_comes_again(bench: Workbench) -> None:
     assert report.outcome.timing is not None and report.outcome.timing.method == "host_window"
 
 
-def test_between_jobs_nothing_of_the_last_one_takes_memory(bench: Workbench) -> None:
-    def layouts() -> list[Slots]:
-        gc.collect()
-        return [kept for kept in gc.get_objects() if type(kept) is Slots]
+LARGE = 1 << 20
+LARGE_INPUTS = f"\ndef get_inputs():\n    return [torch.randn({LARGE // 4 // 64}, 64)]\n"
 
-    before = layouts()
-    assert judged(bench, kernel(SOFTMAX)).outcome.status is Status.PASSED
-    assert not [kept for kept in layouts() if all(kept is not other for other in before)]
+
+FAILS_LATE = """
+import itertools
+calls = itertools.count()
+class ModelNew(nn.Module):
+    def forward(self, x):
+        if next(calls) == 40:
+            raise RuntimeError("enough")
+        return torch.softmax(x, -1)
+"""
+
+
+@pytest.fixture
+def left(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """How many large tensors of a job are there when it gives the device back. Nobody looks for garbage until then."""
+    begin, rest, found = CrossChecks.__init__, bench.rest, []
+
+    def checked_as_on_a_card(checks: CrossChecks, *args: Any) -> None:
+        begin(checks, *args)
+        checks._is_cuda = True
+
+    def large() -> int:
+        every = gc.get_objects()
+        arenas = {each.bytes.data_ptr() for each in every if type(each) is HostArena}  # Which a runner still has.
+        tensors = [each for each in every if type(each) is torch.Tensor and each.data_ptr() not in arenas]
+        storages = {each.untyped_storage().data_ptr(): each.untyped_storage().nbytes() for each in tensors}
+        return sum(size >= LARGE for size in storages.values())
+
+    monkeypatch.setattr(CrossChecks, "__init__", checked_as_on_a_card)
+    monkeypatch.setattr(bench, "rest", lambda: (rest(), found.append(large() - before)))
+    gc.collect()
+    before = large()
+    gc.disable()
+    yield found
+    gc.enable()
+
+
+@pytest.mark.parametrize(
+    ("compared", "candidate", "ends"),
+    [
+        (False, SOFTMAX, Status.PASSED),
+        (True, SOFTMAX, Status.PASSED),
+        (True, SOFTMAX.replace("torch.softmax(x, -1)", "torch.softmax(x, 0)"), Status.WRONG_RESULT),
+        (True, FAILS_LATE, Status.RUNTIME_ERROR),
+    ],
+)
+def test_whoever_has_the_device_next_finds_nothing_of_the_last_job_in_its_memory(
+    bench: Workbench, left: list[int], compared: bool, candidate: str, ends: Status
+) -> None:
+    reference = kernel(SOFTMAX.replace(INPUTS, LARGE_INPUTS)) if compared else None
+    report = judged(bench, kernel(candidate.replace(INPUTS, LARGE_INPUTS)), reference, num_trials=6)
+    assert report.outcome.status is ends
+    assert left == [0]
+
+
+@pytest.mark.parametrize("raised", [InfrastructureFault("no room"), JobCancelled(), BeginAnew(Queues())])
+def test_nor_of_one_that_was_broken_off(
+    bench: Workbench, left: list[int], monkeypatch: pytest.MonkeyPatch, raised: Exception
+) -> None:
+    judge, windows = Rounds.judge, itertools.count()
+
+    def judge_some(rounds: Rounds, *args: Any) -> None:
+        if next(windows) == 3:
+            raise raised
+        judge(rounds, *args)
+
+    monkeypatch.setattr(Rounds, "judge", judge_some)
+    source = kernel(SOFTMAX.replace(INPUTS, LARGE_INPUTS))
+    if isinstance(raised, BeginAnew):
+        assert judged(bench, source, source).outcome.status is Status.PASSED
+        assert left == [0, 0]
+    else:
+        with pytest.raises(type(raised)):
+            judged(bench, source, source)
+        assert left == [0]
 
 
 def test_what_the_candidate_slows_beside_it_is_taken_out_of_the_times(bench: Workbench) -> None:

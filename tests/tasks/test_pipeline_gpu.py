@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import torch
 
 from domain.dtype import ITEM_BYTES
 from domain.request import Request
 from domain.result import Report, Status
 from profiling.ceilings import UNKNOWN
+from profiling.device import KEPT_SHARE
 from profiling.plan import QUEUE, TARGET_MS
 from profiling.record import TimeRecord
 from profiling.roofline import RATES_UNKNOWN
@@ -307,6 +309,15 @@ def test_an_illegal_address_is_a_result_and_the_next_job_is_clean(bench: Any) ->
     print(told)
     assert "unavailable" in told or not any(error["of_card"] for error in told)
     check_recovery(bench)
+
+
+def test_whoever_has_the_device_next_has_its_memory(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = SOFTMAX.replace("1024, 1024", "4096, 4096")  # Of which a window holds several gigabytes.
+    rest, kept = bench.rest, []
+    monkeypatch.setattr(bench, "rest", lambda: (rest(), kept.append(torch.cuda.memory_reserved())))
+    report = judged(bench, kernel(source), kernel(source))
+    assert report.outcome.status is Status.PASSED
+    assert kept and max(kept) <= bench.device.memory // KEPT_SHARE
 
 
 def test_a_kernel_is_as_fast_as_itself(bench: Any) -> None:
