@@ -34,8 +34,21 @@ class JobCancelled(Exception):
 
 
 def let_go_of_frames(error: BaseException | None) -> None:
-    """Of those that it came through, and the errors behind it: their variables live as long as it does. Those that have
-    not come to their end stay."""
-    while error is not None:
-        traceback.clear_frames(error.__traceback__)
-        error = error.__cause__ or error.__context__
+    """Of those that it came through, and the errors behind it: their variables live as long as it does.
+
+    A frame that still runs keeps its own; a generator that waits in one is closed.
+    """
+    for each in behind(error):
+        traceback.clear_frames(each.__traceback__)
+
+
+def behind(error: BaseException | None) -> list[BaseException]:
+    """That one, what it was raised from, and what was being handled then; each once."""
+    found: list[BaseException] = []
+    left = [error]
+    while left:
+        each = left.pop()
+        if each is not None and all(each is not other for other in found):
+            found.append(each)
+            left += [each.__cause__, each.__context__]
+    return found

@@ -27,7 +27,8 @@ JOBS_APART = 1.4
 thirty with twelve processes by 1.3, of seventeen with twenty by 1.5 (docs/measurements.md)."""
 PAIRS_APART = 1.5
 """Ratios of 220 jobs do not, so that one in twenty of equal kernels would be told apart: that is to be rarer, of four
-pairs one in forty, though the narrower of two intervals is taken (tests/profiling/test_pooled.py)."""
+pairs one in forty, though the narrower of two intervals is taken; where only one side differs from process to process
+one in thirty (tests/profiling/test_pooled.py)."""
 IN_SO_MANY = "in {} of {} processes"
 
 
@@ -124,6 +125,7 @@ def _ratio_margin(ratios: Sample, sums: Sample) -> float:
     By all processes of both sides, twice as many as pairs: Student's t of four pairs is 3.2 with three degrees of
     freedom, of eight processes 2.4 with six. Processes differ by themselves, so that sums vary as ratios do. Where
     something moves both sides of a pair, as a card does that grows warm, they vary by more: then ratios tell better.
+    Nothing is known on a card that has the sides of a pair differ against each other.
     """
     both = math.sqrt((float(ratios.var(ddof=1)) + float(sums.var(ddof=1))) / 2 / ratios.size)
     return min(_margin(ratios), student_t(2 * (ratios.size - 1)) * both)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from backends.backend import Artifact
-from domain.fault import KernelFault
+from domain.fault import KernelFault, behind
 from domain.kernel import Kernel
 from domain.listing import Listing, NoListing, ProfilerReport
 from domain.result import Comparison, Outcome, Status, Timing
@@ -180,10 +180,8 @@ class Contender:
         if self.range is not None:
             self.range.forget()
         self.probe = None
-        error: BaseException | None = self.fault
-        while error is not None:
+        for error in behind(self.fault):
             error.__traceback__ = None  # With what called those frames, which lives as long as they do.
-            error = error.__cause__ or error.__context__
 
     def clear(self) -> None:
         """Removes the folder of its runner, which lies outside the job's."""

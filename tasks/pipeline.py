@@ -94,8 +94,7 @@ def _run(
                     job.inspect()
                 finally:
                     try:
-                        job.let_go()
-                        bench.rest()  # Before any of them ends: what is asked of the driver meanwhile waits for that.
+                        job.let_go()  # Before any of them ends: what is asked of the driver meanwhile waits for that.
                     finally:
                         stop(job.contenders)
                         job.note_card_errors()
@@ -178,8 +177,7 @@ class _Job:
         preparation.time_launches(self.cancelled)  # Which is no kernel's time.
         streams = Streams(self.queues, self.contenders, self.request.timeout)
         preparation.load(streams.deadline, self.weights_seed)
-        owner = self.contenders[0]
-        self.inputs = TrialInputs(owner, self.candidate, self.bench.device.name, self.secret)
+        self.inputs = TrialInputs(self.contenders[0], self.candidate, self.bench.device.name, self.secret)
         if self.reference is not None:
             self.weights = Weights(self.reference, self.candidate, self.secret)
             self.weights.share()
@@ -229,22 +227,25 @@ class _Job:
             close(self.contenders)
             self.note_card_errors()  # What a sanitizer finds may make the driver report it once more.
             self.let_go()
-            self.bench.rest()
         if asked.device_metrics is not None:
             self.metrics = look_at_counters(inspection, asked.device_metrics)
         if asked.sanitize:
             self.candidate.sanitizer = look_for_errors(inspection)
 
     def let_go(self) -> None:
-        """Of all that has the device's memory, before another job has the device; what it is to be told of is kept."""
-        if self.inputs is not None:
-            told = self.inputs, self.weights, self.distributions, self.secret
-            self.told_of_inputs = inputs_summary(*told, replayed=self.request.replay_seed is not None)
+        """Of all that has the device's memory, before others have the device; what is to be told of it is kept."""
         self.windows_s = self.timekeeper.shooting.windows_s if self.timekeeper is not None else self.windows_s
-        self.inputs = self.weights = self.rounds = self.timekeeper = None
-        self.example = {}
+        self.rounds = self.timekeeper = None
         for contender in self.contenders:
             contender.forget()
+        try:
+            replayed = self.request.replay_seed is not None
+            self.told_of_inputs = self.told_of_inputs or inputs_summary(
+                self.inputs, self.weights, self.distributions, self.secret, replayed=replayed
+            )
+        finally:
+            self.example, self.inputs, self.weights = {}, None, None
+            self.bench.rest()
 
     def note_card_errors(self) -> None:
         """What the driver has reported of the card during this job."""
@@ -275,8 +276,7 @@ class _Job:
         finally:
             self.distributions = distributions.summary
             if not rounds.right or self.candidate.fault is not None:
-                # The time of a wrong kernel is none.
-                self.speedup = None
+                self.speedup = None  # The time of a wrong kernel is none.
                 for contender in self.contenders:
                     contender.timing = None
 

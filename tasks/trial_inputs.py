@@ -17,6 +17,7 @@ from domain.result import Status
 from tasks.contender import Contender
 from tasks.drawn_sets import Arguments, SeparateSets, StackedSets
 from tasks.mixed_inputs import MixedInputs
+from validation.bits import identical
 from validation.inputs import ContractInputs, arguments_for, laid_out_anew
 
 # Drawing inputs is not the kernel's time, but it holds the device: past this, windows run over drawn sets mixed, and
@@ -275,7 +276,7 @@ class TrialInputs:
         if len(self._kept) < KEPT:
             return False
         one, two = (values.leaves(kept[self._owner.role], torch.Tensor) for kept in self._kept)
-        return len(one) == len(two) and all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
+        return len(one) == len(two) and all(map(identical, one, two))
 
 
 def _described(form: ArgumentForm | None) -> str:

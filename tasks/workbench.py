@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import math
 import os
@@ -89,6 +90,8 @@ class Workbench(BuildBench):
         self.card_errors = CardErrors(self.device.uuid)
         self.dying = Dying(self.device)
         """What the last job has left: waited for before anything else is begun here."""
+        gc.collect()
+        gc.freeze()  # What is loaded stays: looking for what a job has left takes a moment then, and 0.1 s else.
 
     @property
     def zygote(self) -> Zygote:
@@ -218,6 +221,7 @@ class Workbench(BuildBench):
         Also where something is raised: it would keep it until it is handled, and others have the device by then.
         """
         let_go_of_frames(sys.exception())
+        gc.collect()
         try:
             if self._null is not None:
                 self._null.forget()

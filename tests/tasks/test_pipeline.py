@@ -32,6 +32,7 @@ from tasks.other_distributions import OtherDistributions
 from tasks.pipeline import _Job, run
 from tasks.rounds import Rounds
 from tasks.streams import BeginAnew, Queues
+from tasks.trial_inputs import TrialInputs
 from tasks.workbench import Workbench
 from tests.tasks.watching import WATCHING, stood_still_s
 
@@ -557,7 +558,7 @@ class ModelNew(nn.Module):
 
 @pytest.fixture
 def left(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """How many large tensors of a job are there when it gives the device back. Nobody looks for garbage until then."""
+    """How many large tensors of a job are there when it gives the device back."""
     begin, rest, found = CrossChecks.__init__, bench.rest, []
 
     def checked_as_on_a_card(checks: CrossChecks, *args: Any) -> None:
@@ -578,9 +579,7 @@ def left(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int
     monkeypatch.setattr(bench, "rest", lambda: (rest(), found.append(large() - before)))
     gc.collect()
     before = large()
-    gc.disable()
     yield found
-    gc.enable()
 
 
 @pytest.mark.parametrize(
@@ -590,6 +589,8 @@ def left(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int
         (True, SOFTMAX, Status.PASSED),
         (True, SOFTMAX.replace("torch.softmax(x, -1)", "torch.softmax(x, 0)"), Status.WRONG_RESULT),
         (True, FAILS_LATE, Status.RUNTIME_ERROR),
+        (True, FAILS_LATE.replace('raise RuntimeError("enough")', "import os; os._exit(3)"), Status.CRASHED),
+        (True, FAILS_LATE.replace("next(calls) == 40", "x.abs().max() > 50"), Status.RUNTIME_ERROR),
     ],
 )
 def test_whoever_has_the_device_next_finds_nothing_of_the_last_job_in_its_memory(
@@ -598,6 +599,28 @@ def test_whoever_has_the_device_next_finds_nothing_of_the_last_job_in_its_memory
     reference = kernel(SOFTMAX.replace(INPUTS, LARGE_INPUTS)) if compared else None
     report = judged(bench, kernel(candidate.replace(INPUTS, LARGE_INPUTS)), reference, num_trials=6)
     assert report.outcome.status is ends
+    assert left == [0]
+    assert (report.environment["window_seconds"] > 0) is (ends is not Status.WRONG_RESULT)
+
+
+def test_nor_of_what_tools_were_given_nor_do_they_find_more(bench: Workbench, left: list[int]) -> None:
+    weights = f"super().__init__()\n        self.w = nn.Parameter(torch.ones({LARGE // 4 // 64}, 64))"
+    source = f"class Model(nn.Module):\n    def __init__(self):\n        {weights}\n    def forward(self, x):\n"
+    source += f"        return self.w * x{LARGE_INPUTS}"
+    report = judged(bench, kernel(source), kernel(source), sanitize=True)
+    assert report.outcome.status is Status.PASSED and report.outcome.inputs["weights"]
+    assert left == [2, 0], "a tool's call has the inputs and the weights"
+
+
+def test_the_device_is_given_back_where_nothing_can_be_told_of_inputs(
+    bench: Workbench, left: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_memory(inputs: TrialInputs) -> bool:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(TrialInputs, "_sets_equal", no_memory)
+    with pytest.raises(torch.OutOfMemoryError):
+        judged(bench, kernel(SOFTMAX.replace(INPUTS, LARGE_INPUTS)))
     assert left == [0]
 
 

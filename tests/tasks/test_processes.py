@@ -13,6 +13,7 @@ from domain.kernel import Kernel, KernelType
 from domain.listing import Form
 from domain.request import Request
 from domain.result import Comparison, Outcome, Report, RuntimeStats, Speedup, Status, Timing
+from tasks import processes
 from tasks.processes import judged_in_processes
 from tasks.streams import BeginAnew, Queues
 
@@ -69,6 +70,15 @@ def test_precise_judges_a_kernel_in_twelve_processes_and_a_pair_in_four() -> Non
     assert report.speedup is not None and report.speedup.ratio == pytest.approx(2.025, rel=1e-3)
     comparison = report.outcome.comparison
     assert comparison is not None and (comparison.calls, comparison.element_count) == (40, 400)
+
+
+def test_a_speed_up_is_told_with_what_both_sides_took_in_each_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+    monkeypatch.setattr(processes, "pooled_speedup", lambda *each: told.append(each))
+    judged_in_processes(Judge(1.0, 3.0, 2.0, 4.0), COMPARED)
+    ((ratios, reference_ms, candidate_ms),) = told
+    assert [one.ratio for one in ratios] == [2.01, 2.03, 2.02, 2.04]
+    assert (reference_ms, candidate_ms) == ([2.0, 6.0, 4.0, 8.0], [1.0, 3.0, 2.0, 4.0])
 
 
 @pytest.mark.parametrize(
