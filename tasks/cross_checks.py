@@ -253,7 +253,7 @@ class CrossChecks:
 def _null_alone(shooting: Shooting, record: TimeRecord, layout: Slots, behind: Slots, in_a_row: int) -> Clock:
     """One more null window of one call, as most of those were that stood in a row.
 
-    A function, as whoever keeps it keeps no checks, which keep it: with them their layouts would stay in memory.
+    No method: the checks keep a list of these, and would keep each other, with their layouts.
     """
     first = shooting.null_window(layout, record, behind=behind)
     return first if in_a_row == 1 else shooting.null_window(layout, record)
