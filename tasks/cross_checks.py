@@ -123,9 +123,7 @@ class CrossChecks:
             return
         began = time.monotonic()
         self._shooting.warm_null(slots)
-        behind = usual[self._candidate.role]
-        shoot = partial(_null_alone, self._shooting, self._record, layout, behind, in_a_row)
-        self._note_nulls(self._record.single, layout, shoot)
+        self._note_nulls(self._record.single, layout, partial(self._null_alone, layout, usual, in_a_row))
         for taken in range(0, MOST, in_a_row):
             wanted = any(each.wants_singles for each in self._records.values())
             if taken >= FEWEST and not (wanted and self._in_time(began)):
@@ -177,6 +175,11 @@ class CrossChecks:
     @property
     def _answers_in_one_place(self) -> bool:
         return self._candidate.probe is not None and self._candidate.probe.reuses_memory
+
+    def _null_alone(self, layout: Slots, usual: dict[str, Slots], in_a_row: int) -> Clock:
+        """One more null window of one call, as most of those were that stood in a row."""
+        first = self._shooting.null_window(layout, self._record, behind=usual[self._candidate.role])
+        return first if in_a_row == 1 else self._shooting.null_window(layout, self._record)
 
     def _note_nulls(
         self, windows: OtherWindows, layout: Slots, shoot: Callable[[], Clock], hold: HeldBack | None = None
@@ -248,15 +251,6 @@ class CrossChecks:
         """The answers that are said to lie in arguments, by their number."""
         views = self._candidate.probe.views if self._candidate.probe is not None else ()
         return {place: view for place, view in enumerate(views) if view is not None}
-
-
-def _null_alone(shooting: Shooting, record: TimeRecord, layout: Slots, behind: Slots, in_a_row: int) -> Clock:
-    """One more null window of one call, as most of those were that stood in a row.
-
-    No method: the checks keep a list of these, and would keep each other, with their layouts.
-    """
-    first = shooting.null_window(layout, record, behind=behind)
-    return first if in_a_row == 1 else shooting.null_window(layout, record)
 
 
 def _restore(answers: torch.Tensor, before: torch.Tensor, after: torch.Tensor) -> None:

@@ -93,8 +93,7 @@ class OtherDistributions:
         try:
             actual = self._outputs(self._candidate)
         except KernelFault as fault:
-            # The fault itself would keep this frame, which would keep it: nobody would let go of either.
-            failure = KernelFault(fault.status, fault.message, fault.log, compiled=fault.compiled)
+            failure = fault
         # Bounded by its own limit, and not counted: who is slow on the first ones does not get out of the others.
         self._until += time.monotonic() - began
         if actual is not None and compare(expected, actual, self._plain).passed:

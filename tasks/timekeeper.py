@@ -90,7 +90,6 @@ class Timekeeper:
         candidate = self.rounds.candidate
         if alone.is_known(self.bench.known_nulls):
             if candidate.range is not None and candidate.timing is not None:
-                candidate.range.forget()  # The memory of its windows is wanted before its process has come to its end.
                 candidate.timing = replace(candidate.timing, nulls_known=True)
             return speedup
         candidate.close()

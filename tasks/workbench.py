@@ -128,7 +128,6 @@ class Workbench(BuildBench):
     def stock_up(self) -> None:
         """Between jobs: runners for the next ones with their contexts, so that these need not wait for theirs."""
         self._bury()
-        self.device.release_memory()  # What the last job may still have had when it gave the device back.
         try:
             self.standbys.stock_up(self._is_calm)
         except (KernelFault, InfrastructureFault) as fault:  # The next job makes its own.

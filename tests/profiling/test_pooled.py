@@ -70,8 +70,8 @@ def test_the_interval_holds_the_true_time_in_nineteen_of_twenty_jobs(processes: 
 @pytest.mark.parametrize(("moved", "least"), [(0.0, 0.97), (0.005, 0.9), (0.05, 0.85)])
 @pytest.mark.parametrize("slower", [0.0, 0.02])
 def test_ratios_of_four_pairs_are_told_apart_where_they_differ(slower: float, moved: float, least: float) -> None:
-    # What a kernel of 6 µs differs by between processes on an H100: 0.42 % (docs/measurements.md); and a card that
-    # moves both sides of a pair, by as much or by far more.
+    # What a kernel of 6 µs differs by between processes on an H100, by a pair's 0.60 % (docs/measurements.md), and a
+    # card that moves both sides of a pair, by as much or by far more.
     rng = np.random.default_rng(7)
     told = 0
     for _ in range(JOBS):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 import torch
 
 from backends.backend import Artifact, Target
@@ -21,61 +23,50 @@ WAYS = ((True, True), (True, False), (False, True))
 """Marked, and read."""
 
 
-def test_a_gate_takes_no_descriptor_once_the_runner_has_it(tmp_path: Path) -> None:
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[Session]:
     zygote = Zygote(tmp_path, arch=None, memory_limit=1 << 30)
     folder = zygote.private_folder(tmp_path / "own")
-    runner = zygote.runner(folder, gpu=False, deadline=time.monotonic() + 30, cancelled=lambda: False)
-    session = Session(runner, Target("cpu", None), 1 << 20)
+    runner = zygote.runner(folder, gpu=False, deadline=time.monotonic() + 60, cancelled=lambda: False)
+    opened = Session(runner, Target("cpu", None), 1 << 20)
     try:
-        gc.collect()  # What earlier tests left goes now, not between the two counts.
-        before = _descriptors()
-        for _ in range(3):
-            Range(session, Device("cpu"))._opened()
-        gc.collect()
-        assert _descriptors() == before
+        yield opened
     finally:
-        session.close()
+        opened.close()
         zygote.close()
 
 
-def test_calls_are_made_over_what_was_drawn_and_not_over_what_a_window_left(tmp_path: Path) -> None:
+def test_a_gate_takes_no_descriptor_once_the_runner_has_it(session: Session) -> None:
+    gc.collect()  # What earlier tests left goes now, not between the two counts.
+    before = _descriptors()
+    for _ in range(3):
+        Range(session, Device("cpu"))._opened()
+    gc.collect()
+    assert _descriptors() == before
+
+
+def test_calls_are_made_over_what_was_drawn_and_not_over_what_a_window_left(session: Session) -> None:
     counts = "def f(x):\n    x += 1\n    if x.item() > 6:\n        raise IndexError('past its end')\n"
-    zygote = Zygote(tmp_path, arch=None, memory_limit=1 << 30)
-    folder = zygote.private_folder(tmp_path / "own")
-    runner = zygote.runner(folder, gpu=False, deadline=time.monotonic() + 60, cancelled=lambda: False)
-    session = Session(runner, Target("cpu", None), 1 << 20)
-    try:
-        kernel = Kernel(counts, KernelType.TORCH, None, {"function_name": "f"})
-        session.load(kernel, Artifact(), None, 0)
-        place, slots = Range(session, Device("cpu")), Slots(2, [torch.tensor([5])], (0,), [], "cpu")
-        slots.fill_alike([torch.tensor([5])])
-        for _ in range(3):
-            window = place.window(slots)
-            assert [outputs[0].item() for outputs in slots.read(window.snapshot)] == [6, 6]
-            place.relocate(slots, 1 << 20)
-        window = place.window(slots, meanwhile=lambda: slots.fill_alike([torch.tensor([2])]))
-        assert [outputs[0].item() for outputs in slots.read(window.snapshot)] == [3, 3]
-    finally:
-        session.close()
-        zygote.close()
+    kernel = Kernel(counts, KernelType.TORCH, None, {"function_name": "f"})
+    session.load(kernel, Artifact(), None, 0)
+    place, slots = Range(session, Device("cpu")), Slots(2, [torch.tensor([5])], (0,), [], "cpu")
+    slots.fill_alike([torch.tensor([5])])
+    for _ in range(3):
+        window = place.window(slots)
+        assert [outputs[0].item() for outputs in slots.read(window.snapshot)] == [6, 6]
+        place.relocate(slots, 1 << 20)
+    window = place.window(slots, meanwhile=lambda: slots.fill_alike([torch.tensor([2])]))
+    assert [outputs[0].item() for outputs in slots.read(window.snapshot)] == [3, 3]
 
 
-def test_what_marks_say_is_told_to_who_wants_it(tmp_path: Path) -> None:
-    zygote = Zygote(tmp_path, arch=None, memory_limit=1 << 30)
-    folder = zygote.private_folder(tmp_path / "own")
-    runner = zygote.runner(folder, gpu=False, deadline=time.monotonic() + 60, cancelled=lambda: False)
-    session = Session(runner, Target("cpu", None), 1 << 20)
-    try:
-        doubles = "def f(x):\n    return 2 * x\n"
-        session.load(Kernel(doubles, KernelType.TORCH, None, {"function_name": "f"}), Artifact(), None, 0)
-        one = torch.tensor([5])
-        place, slots = Range(session, Device("cpu")), Slots(3, [one], (), [one], "cpu")
-        slots.fill_alike([one])
-        told = [len(place.window(slots, marked=marked, read=read).call_ms) for marked, read in WAYS]
-        assert told == [3, 0, 0]
-    finally:
-        session.close()
-        zygote.close()
+def test_what_marks_say_is_told_to_who_wants_it(session: Session) -> None:
+    doubles = "def f(x):\n    return 2 * x\n"
+    session.load(Kernel(doubles, KernelType.TORCH, None, {"function_name": "f"}), Artifact(), None, 0)
+    one = torch.tensor([5])
+    place, slots = Range(session, Device("cpu")), Slots(3, [one], (), [one], "cpu")
+    slots.fill_alike([one])
+    told = [len(place.window(slots, marked=marked, read=read).call_ms) for marked, read in WAYS]
+    assert told == [3, 0, 0]
 
 
 def _descriptors() -> int:

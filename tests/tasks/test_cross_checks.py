@@ -14,7 +14,7 @@ from domain.result import CANDIDATE, REFERENCE, Report, Status
 from profiling.record import TimeRecord
 from profiling.slots import Slots
 from profiling.window import Clock, HeldBack, Window
-from tasks.cross_checks import NO_TIME, NOT_KEPT, OTHER_ANSWERS, RESERVE_S, CrossChecks, _null_alone
+from tasks.cross_checks import NO_TIME, NOT_KEPT, OTHER_ANSWERS, RESERVE_S, CrossChecks
 from tasks.pipeline import run
 from tasks.rounds import CHANGES_OTHERWISE
 from tasks.shooting import Shooting
@@ -319,9 +319,9 @@ def test_a_null_window_alone_is_one_of_a_row_too() -> None:
     clocks = iter([Clock(1.0, 0.1), Clock(0.1, 0.1), Clock(1.0, 0.1)])
     job.null_window = lambda *_, **__: next(clocks)  # type: ignore[assignment, method-assign]
     record = TimeRecord(50, is_cuda=True, gated=False)
-    usual = job.slots(50)[CANDIDATE]
-    taken = [_null_alone(cast(Any, job), record, usual, usual, count).elapsed_ms for count in (8, 1)]
-    assert taken == [0.1, 1.0]
+    checks = CrossChecks(cast(Any, job), {role: record for role in (REFERENCE, CANDIDATE)}, 0.01)
+    usual = job.slots(50)
+    assert [checks._null_alone(usual[CANDIDATE], usual, count).elapsed_ms for count in (8, 1)] == [0.1, 1.0]
 
 
 @pytest.mark.parametrize(("left_s", "in_a_row"), [(20.0, 8), (12.0, 4), (6.0, 1), (3.0, 0)])

@@ -22,6 +22,7 @@ from domain.request import Request
 from domain.result import Report, Status
 from domain.settings import settings
 from profiling.card_errors import CardError
+from profiling.slots import Slots
 from sandbox.arena import HostArena
 from tasks import rounds
 from tasks.alone import Alone
@@ -539,6 +540,16 @@ def test_numbers_are_no_memory_that_comes_again(bench: Workbench) -> None:
     report = judged(bench, forward("return float(x.sum())"), reference)
     assert report.outcome.status is Status.PASSED
     assert report.outcome.timing is not None and report.outcome.timing.method == "host_window"
+
+
+def test_between_jobs_nothing_of_the_last_one_takes_memory(bench: Workbench) -> None:
+    def layouts() -> list[Slots]:
+        gc.collect()
+        return [kept for kept in gc.get_objects() if type(kept) is Slots]
+
+    before = layouts()
+    assert judged(bench, kernel(SOFTMAX)).outcome.status is Status.PASSED
+    assert not [kept for kept in layouts() if all(kept is not other for other in before)]
 
 
 LARGE = 1 << 20
