@@ -56,8 +56,8 @@ test-all: $(ready) ## Every test that needs no GPU.
 	$(one_thread) $(PY) -m pytest -m "not gpu" $(at_once)
 
 .PHONY: test-gpu
-test-gpu: $(ready) ## The tests that need an NVIDIA GPU.
-	$(PY) -m pytest -m gpu
+test-gpu: $(ready) ## The tests that need an NVIDIA GPU: a process for each one that is there.
+	$(PY) -m pytest -m gpu $(if $(ready),-n auto --dist loadfile --no-loadscope-reorder)
 
 .PHONY: frameworks
 frameworks: $(FRAMEWORKS)/.installed ## examples/rl, each called by the real trl, verl, verifiers and openenv-core.

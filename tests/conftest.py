@@ -17,6 +17,7 @@ from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from domain.settings import settings
+from stack.devices import Gpu, chosen, installed
 from stack.redis_server import binary
 from tasks.device import detect
 from tests.tasks.broker import published_to
@@ -24,6 +25,24 @@ from tests.tasks.broker import published_to
 PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
 START_S = 10.0
+
+
+def cards() -> list[Gpu]:
+    """What the tests may use of this machine."""
+    return chosen(installed(), None, os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """`-n auto`: a process for each card, as two on one would disturb each other's windows; without a card this one."""
+    return len(cards())
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Of several processes each has a card to itself."""
+    worker = getattr(config, "workerinput", None)
+    if worker is not None and (there := cards()):
+        own = int(worker["workerid"].removeprefix("gw")) % len(there)
+        os.environ["CUDA_VISIBLE_DEVICES"] = there[own].uuid
 
 
 def die_with_parent() -> None:
