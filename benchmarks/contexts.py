@@ -1,8 +1,8 @@
 """`python -m benchmarks.contexts`: what windows cost beside another process that makes and ends contexts all the while.
 
-A service's windows wait for that (`tasks.lease.quiet`); these do not. In turn: jobs with the device to themselves, and
-jobs beside the other process. Told are the times, which should not differ, and how often a kernel was told apart from
-itself.
+A service's windows wait for that (`tasks.lease.quiet`); these do not, or for some of its steps only. In turn: jobs
+with the device to themselves, and jobs beside the other process. Told are the times, which should not differ, and how
+often a kernel was told apart from itself.
 """
 
 from __future__ import annotations
@@ -32,13 +32,21 @@ STEPS = (200, 400, 5_000)
 TURNS = 2
 MADE = "made"
 DISTURBED = "disturbed from outside"
+CREATION = ("opened", "libraries", "launches")
+"""Of a context, in quiet each by itself (`tasks.standbys.Standbys.make`)."""
+ENDED = "ended"
 
 
 class Unquiet(Workbench):
-    """A workbench that waits for nobody's contexts, and nobody for its own."""
+    """A workbench that waits for nobody's windows in those steps of a context, one after the other."""
+
+    def __init__(self, unquiet: list[str]) -> None:
+        self._unquiet = unquiet
+        self._next = itertools.cycle((*CREATION, ENDED))
+        super().__init__()
 
     def quiet(self, cancelled: Callable[[], bool], yields_s: float = 0.0) -> AbstractContextManager[None]:
-        return nullcontext()
+        return nullcontext() if next(self._next) in self._unquiet else super().quiet(cancelled, yields_s)
 
 
 @dataclass
@@ -82,28 +90,30 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.contexts", description=__doc__)
     parser.add_argument("--jobs", type=int, default=9, help="of each kernel in each turn")
     parser.add_argument("--budget", default="quick", help="of each job: quick, default or precise")
+    every = [*CREATION, ENDED]
+    parser.add_argument("--beside", nargs="+", choices=every, default=every, help="steps for which no window waits")
     parser.add_argument("--make", action="store_true", help="the other process: make and end contexts until killed")
     options = parser.parse_args()
-    bench = Unquiet()
+    bench = Unquiet(options.beside) if options.make else Workbench()
     try:
         if not bench.target.is_cuda:
             raise SystemExit("needs an NVIDIA GPU: there are no contexts without one")
-        if options.make:
+        if isinstance(bench, Unquiet):
             _make(bench)
         else:
-            _measure(bench, options.jobs, options.budget)
+            _measure(bench, options.jobs, options.budget, options.beside)
     finally:
         bench.close()
     return 0
 
 
-def _measure(bench: Workbench, jobs: int, budget: str) -> None:
+def _measure(bench: Workbench, jobs: int, budget: str, unquiet: list[str]) -> None:
     seen = {(steps, beside): Seen() for steps in STEPS for beside in (False, True)}
     contexts, seconds = 0, 0.0
     judged(bench, spin(STEPS[0]), spin(STEPS[0]), budget=budget)
     for _ in range(TURNS):
         for beside in (False, True):
-            other: AbstractContextManager[list[str]] = _other() if beside else nullcontext([])
+            other: AbstractContextManager[list[str]] = _other(unquiet) if beside else nullcontext([])
             with other as made:
                 began = time.monotonic()
                 for steps in STEPS:
@@ -123,25 +133,29 @@ def _measure(bench: Workbench, jobs: int, budget: str) -> None:
         "undecided",
         "device s",
     ]
-    rows = Rows(Console(width=120), f"{contexts / seconds:.1f} contexts a second beside the jobs", *columns)
+    said = f"{contexts / seconds:.1f} contexts a second beside the jobs, unquiet: {', '.join(unquiet)}"
+    rows = Rows(Console(width=120), said, *columns)
     for (steps, beside), found in seen.items():
         rows.add(str(steps), "meanwhile" if beside else "-", str(len(found.ratios)), *found.figures())
     rows.end()
 
 
-def _make(bench: Workbench) -> None:
+def _make(bench: Unquiet) -> None:
     """Contexts, one after the other, and a line for each."""
     die_with_parent(os.getppid())
-    for number in itertools.count():
-        end(bench.warm([bench.private_folder(bench.folder / f"unused-{number}")], lambda: False))
+    bench.start_zygote()
+    while True:
+        made = bench.standbys.make(1, lambda: False)
+        with bench.quiet(lambda: False):
+            end(made)
         print(MADE, flush=True)
 
 
 @contextmanager
-def _other() -> Iterator[list[str]]:
+def _other(unquiet: list[str]) -> Iterator[list[str]]:
     """The other process, once it has made its first context; in the list, when it is gone, a line for each since."""
     made: list[str] = []
-    command = [sys.executable, "-m", "benchmarks.contexts", "--make"]
+    command = [sys.executable, "-m", "benchmarks.contexts", "--make", "--beside", *unquiet]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             if process.stdout is None or process.stdout.readline().strip() != MADE:
