@@ -16,10 +16,10 @@ import tempfile
 from itertools import pairwise
 from pathlib import Path
 
-from backends import assembler_report
+from backends import assembler_report, lean_tensor
 from backends.device_passes import Steps, UnknownSteps
 from backends.lean_headers import HOST, NAMED
-from backends.lean_source import includes_for
+from backends.lean_source import includes_for, named_in
 from backends.precompiled import INCLUDED, variant
 
 NOTE = ".headers"
@@ -79,6 +79,8 @@ def _lean(
     (named / NAMED).write_text("".join(f"#include <{name}>\n" for name in needed), encoding="utf-8")
     folders = [f"-I{named}", f"-I{headers}"]
     if tool == "nvcc":
+        methods = lean_tensor.methods(named_in(source, _folders(arguments)))
+        (named / lean_tensor.METHODS).write_text(methods, encoding="utf-8")
         return LEAN, _compiled(*_with_passes([config[tool], *folders, *arguments], target))
     precompiled = toolchain / "pch" / variant(arguments)
     ahead = [f"-I{precompiled}"] if (precompiled / f"{INCLUDED}.gch").is_file() else []

@@ -24,6 +24,12 @@ TYPES = "torch/csrc/api/include/torch/types.h"
 FACTORIES = "torch/csrc/autograd/generated/variable_factories.h"
 
 GUARD = "ATen/DeviceGuard.h"
+CONTEXT = f"{OWN}/context.h"
+"""torch's own `ATen/Context.h`, with the hooks of every kind of device behind it."""
+_CONTEXT = "ATen/Context.h"
+_INCLUDE = re.compile(r"^#include <([^>]+)>\n", re.MULTILINE)
+_OF_CONTEXT = re.compile(r"ATen/(?:detail/\w+Hooks\w*|CPUGeneratorImpl|DeviceAccelerator|\w+Backend)\.h")
+
 _LISTS = "#include <ATen/core/IListRef.h>\n"
 _DEVICE_OF_LISTS = re.compile(r"^inline [^\n]+ device_of\(ITensorListRef t\) \{$.*?^\}\n", re.MULTILINE | re.DOTALL)
 
@@ -83,6 +89,7 @@ def write(folder: Path, torch_include: Path) -> None:
     named = f"#ifndef {HOST}\n#include <{NAMED}>\n#endif\n"
     _write(own / "types.h", f"#include <{OWN}/core.h>\n{aliases}\n{named}")
     _write_guard(folder, (torch_include / GUARD).read_text(encoding="utf-8"))
+    _write_context(folder, (torch_include / _CONTEXT).read_text(encoding="utf-8"))
     _write(own / "host.h", f"#include <{OWN}/types.h>\n#include <{OWN}/python.h>\n")
     for umbrella in UMBRELLAS:
         _write(folder / umbrella, f"#include <{OWN}/types.h>\n")
@@ -100,6 +107,13 @@ def _write_guard(folder: Path, torchs: str) -> None:
         return
     _write(folder / GUARD, guard.replace(_LISTS, ""))
     _write(folder / LISTS, f"#include <{GUARD}>\n{_LISTS}namespace at {{\n{overload[0]}}}\n")
+
+
+def _write_context(folder: Path, torchs: str) -> None:
+    """torch's own header, which every operator's includes, without what it is for: some of what else it includes."""
+    kept = [name for name in _INCLUDE.findall(torchs) if not _OF_CONTEXT.fullmatch(name)]
+    _write(folder / _CONTEXT, "".join(f"#include <{name}>\n" for name in kept))
+    _write(folder / CONTEXT, torchs)
 
 
 def _core(torch_include: Path) -> str:

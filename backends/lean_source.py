@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from backends.lean_headers import LISTS, OWN, UMBRELLAS
+from backends.lean_headers import CONTEXT, LISTS, OWN, UMBRELLAS
 
 MAX_OWN_HEADERS = 64
 
@@ -41,6 +41,8 @@ _WHERE_NAMED = {
     r"\b(?:TensorArg|CheckedFrom|checkAllSame\w+|checkSame\w+|checkDim|checkContiguous)\b": "ATen/TensorUtils.h",
     r"\b(?:IValue|ivalue)\b": "ATen/core/ivalue.h",
     r"\bTensorGeometry\b": "ATen/TensorGeometry.h",
+    r"ATen/Context\.h|\b(?:Context|globalContext|getNumGPUs|manual_seed|NoTF32Guard|\w+GeneratorImpl)\b": CONTEXT,
+    r"\b(?:at|torch)\s*::\s*(?:(?:has|is|get)[A-Z]\w*|init|CPU|CUDA|\w+Backend|Float32\w+|detail)\b": CONTEXT,
     r"\b(?:infer_size|expand_inplace|expand_outplace|expand_size)\b": "ATen/ExpandUtils.h",
     r"(?<!<)<<(?!<)": "ATen/Formatting.h",
     r"\bVariable\b": "torch/csrc/autograd/variable.h",
@@ -88,6 +90,12 @@ def includes_for(source: Path, folders: list[Path], lean: Path, torch_include: P
     if LISTS not in needed and any(_take_lists(torch_include / name) for name in operators):
         needed.append(LISTS)
     return [*needed, *operators]
+
+
+def named_in(source: Path, folders: list[Path]) -> set[str]:
+    """Every name in it and in headers of its own."""
+    text, _ = _with_own_headers(source, [source.parent, *folders])
+    return set(_ANY.findall(text))
 
 
 def _take_lists(header: Path) -> bool:

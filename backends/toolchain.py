@@ -25,7 +25,7 @@ from pathlib import Path
 import torch
 from torch.utils import cpp_extension
 
-from backends import assembler_report, compiler, device_passes, lean_headers, lean_source, precompiled
+from backends import assembler_report, compiler, device_passes, lean_headers, lean_source, lean_tensor, precompiled
 from backends.cuda_home import cuda_home
 from backends.precompiled import OPTIMISATION, precompile
 
@@ -33,7 +33,7 @@ UNUSED_S = 30 * 86_400.0
 
 log = logging.getLogger(__name__)
 
-_PARTS = (assembler_report, compiler, device_passes, lean_headers, lean_source, precompiled)
+_PARTS = (assembler_report, compiler, device_passes, lean_headers, lean_source, lean_tensor, precompiled)
 _DRIVER = """#!{python} -IS
 import sys
 sys.path.insert(0, {library!r})
@@ -61,6 +61,7 @@ def prepared(parent: Path) -> Path | None:
     try:
         draft.chmod(0o755)
         lean_headers.write(draft / "include", torch_include())
+        lean_tensor.write(draft / "include", torch_include())
         # Their own copy: a submission's processes need not see the service's folder.
         (draft / "lib" / "backends").mkdir(parents=True)
         for part in _PARTS:

@@ -65,6 +65,10 @@ def test_every_name_of_a_namespace_that_is_used_whole(lean: Path, tmp_path: Path
         ("at::meshgrid(parts); IValue v;", "kernel_eval/lists.h"),
         ("auto y = x.index({mask});", "kernel_eval/lists.h"),
         ("x.index_put_({mask}, 0);", "ATen/TensorIndexing.h"),
+        ("at::globalContext().allowTF32CuBLAS();", "kernel_eval/context.h"),
+        ("if (torch::hasCUDA()) f();", "kernel_eval/context.h"),
+        ("at::CPUGeneratorImpl* g;", "kernel_eval/context.h"),
+        ("#include <ATen/Context.h>\n", "kernel_eval/context.h"),
         ("c10::OptionalStreamGuard guard;", "c10/core/StreamGuard.h"),
         ("c10::Event event(kind);", "c10/core/Event.h"),
         ("std::cout << x;", "ATen/Formatting.h"),
@@ -84,10 +88,16 @@ def test_lists_are_left_out_of_what_every_operator_includes(lean: Path) -> None:
     assert "#include <ATen/core/IListRef.h>" in lists and "device_of(ITensorListRef t)" in lists
 
 
+def test_hooks_are_left_out_of_what_every_operator_includes(lean: Path) -> None:
+    context, torchs = ((lean / name).read_text() for name in ("ATen/Context.h", lean_headers.CONTEXT))
+    assert "HooksInterface.h" in torchs and "class TORCH_API Context" in torchs
+    assert "Hooks" not in context and "#include <c10/util/irange.h>\n" in context
+
+
 def test_a_guard_that_looks_otherwise_stays_as_torch_has_it(tmp_path: Path) -> None:
     torchs = toolchain.torch_include()
     other = tmp_path / "include"
-    for name in (lean_headers.GUARD, lean_headers.TYPES, lean_headers.FACTORIES):
+    for name in (lean_headers.GUARD, lean_headers.TYPES, lean_headers.FACTORIES, "ATen/Context.h"):
         (other / name).parent.mkdir(parents=True, exist_ok=True)
         (other / name).write_text((torchs / name).read_text().replace("ITensorListRef t)", "ITensorListRef tensors)"))
     lean_headers.write(tmp_path / "lean", other)
