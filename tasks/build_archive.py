@@ -21,6 +21,7 @@ from domain.fault import KernelFault
 from domain.result import Status
 from sandbox.replies import facts
 from sandbox.scratch import MAX_DEPTH
+from tasks.folder_digest import permissions
 
 MAX_BYTES = 256 << 20
 MAX_FILES = 4096
@@ -39,6 +40,8 @@ _NOTE = "build.json"
 _FILES = "files"
 _TYPES = (tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.GNUTYPE_LONGNAME)
 _ENCODING = "utf-8"
+_NEEDED = {stat.S_IFREG: stat.S_IRUSR, stat.S_IFDIR: stat.S_IRWXU}
+"""What the owner has to be allowed, by what it is: to read a file, and to make and find files in a folder."""
 
 T = TypeVar("T")
 
@@ -79,14 +82,17 @@ class _Member(tarfile.TarInfo):
 
 
 def plain(folder: Path) -> list[Path] | None:
-    """Every file and folder of a folder; None where something else is in it, or too much."""
+    """Every file and folder of a folder; None where something else is in it, too much, or what is closed to its owner.
+
+    That could be copied by a referee that is root alone, and a copy of it read by no other.
+    """
     paths, size = sorted(folder.rglob("*")), 0
     for path in paths:
-        mode = path.lstat().st_mode
-        if stat.S_ISREG(mode):
-            size += path.lstat().st_size
-        elif not stat.S_ISDIR(mode):
+        found = path.lstat()
+        needed = _NEEDED.get(stat.S_IFMT(found.st_mode))
+        if needed is None or needed & ~found.st_mode:
             return None
+        size += found.st_size if stat.S_ISREG(found.st_mode) else 0
     return paths if len(paths) <= MAX_FILES and size <= MAX_BYTES else None
 
 
@@ -119,6 +125,7 @@ def unpack(archive: tarfile.TarFile, folder: Path) -> None:
     By hand, as tarfile's filters are not in every Python 3.11 (Debian 12 has 3.11.2).
     """
     size = count = 0
+    folders: list[tuple[Path, int]] = []
     for member in islice(archive, 1, None):  # Behind the note.
         size, count = size + member.size, count + 1
         if size > MAX_BYTES or count > MAX_FILES:
@@ -127,9 +134,13 @@ def unpack(archive: tarfile.TarFile, folder: Path) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         if member.isdir():
             place.mkdir(exist_ok=True)
+            folders.append((place, member.mode))
         elif (content := archive.extractfile(member)) is not None:
             with content, place.open("xb") as file:
                 shutil.copyfileobj(content, file)
+                os.fchmod(file.fileno(), permissions(member.mode))
+    for place, mode in reversed(folders):  # At the end: a folder may be closed to who would fill it.
+        place.chmod(permissions(mode))
 
 
 def _names(member: tarfile.TarInfo) -> list[str]:
@@ -139,21 +150,22 @@ def _names(member: tarfile.TarInfo) -> list[str]:
     return names
 
 
-def _member(name: str, size: int) -> tarfile.TarInfo:
+def _member(name: str, size: int, mode: int = 0o644) -> tarfile.TarInfo:
     member = tarfile.TarInfo(name)
-    member.size, member.mode = size, 0o644
+    member.size, member.mode = size, permissions(mode)
     return member
 
 
 def _copy(archive: tarfile.TarFile, path: Path, folder: Path) -> None:
     name = f"{_FILES}/{path.relative_to(folder)}"
     if path.is_dir() and not path.is_symlink():
-        member = _member(name, 0)
-        member.type, member.mode = tarfile.DIRTYPE, 0o755
+        member = _member(name, 0, path.stat().st_mode)
+        member.type = tarfile.DIRTYPE
         archive.addfile(member)
         return
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        archive.addfile(_member(name, os.fstat(file.fileno()).st_size), file)
+        found = os.fstat(file.fileno())
+        archive.addfile(_member(name, found.st_size, found.st_mode), file)
 
 
 def _wire(note: Note) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import stat
+from contextlib import suppress
 from pathlib import Path
 
 from domain.fault import KernelFault
@@ -18,9 +20,15 @@ _OUT_OF_REACH = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ENOENT, er
 """What its maker made so: the files of a worker that is not root may be closed to it, a path longer than any may be."""
 
 
-def digest(folder: Path) -> bytes:
-    """Of every file in a folder, by name and content. What is no plain file counts by its name alone.
+def permissions(mode: int) -> int:
+    """What of a file's mode belongs to a build: who may do what with it, and nothing that lends a user's rights."""
+    return stat.S_IMODE(mode) & 0o777
 
+
+def digest(folder: Path) -> bytes:
+    """Of every file in a folder, by name, permissions and content; of folders without content.
+
+    What is neither counts by its name alone. A program that may not be run any more is another build.
     Raises KernelFault (UNSUPPORTED) for a folder that is too large to be read, or has what cannot be read.
     """
     found = hashlib.blake2b(digest_size=32)
@@ -32,8 +40,13 @@ def digest(folder: Path) -> bytes:
     try:
         for entry in left:
             found.update(os.fsencode(os.path.relpath(entry.path, folder)) + b"\0")
+            if entry.is_dir(follow_symlinks=False):
+                with suppress(OSError):  # What no path reaches cannot be read, and then is not kept.
+                    found.update(b"%03o" % permissions(entry.stat(follow_symlinks=False).st_mode))
             if entry.is_file(follow_symlinks=False):
-                size += entry.stat(follow_symlinks=False).st_size
+                status = entry.stat(follow_symlinks=False)
+                found.update(b"%03o" % permissions(status.st_mode))
+                size += status.st_size
                 if size > MAX_FOLDER_BYTES:
                     raise KernelFault(
                         Status.UNSUPPORTED,

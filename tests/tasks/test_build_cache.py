@@ -89,6 +89,35 @@ def test_a_build_comes_back_as_it_was(cache: BuildCache, built: Path, tmp_path: 
     assert group["child_paths"]["k.cubin"] == f"{other}/triton/abc/k.cubin"
 
 
+def test_permissions_come_back_and_nothing_that_lends_rights(cache: BuildCache, built: Path, tmp_path: Path) -> None:
+    modes = {"tool": 0o755, "closed": 0o400, "lends": 0o755, "nothing": 0o700, "triton": 0o750}
+    for name in ("tool", "closed", "lends"):
+        (built / name).write_text("#!/bin/sh\n")
+    for name, mode in modes.items():
+        (built / name).chmod(mode)
+    (built / "lends").chmod(0o6755)
+    assert cache.store(KEY, built, digest(built), finished())
+    (entry,) = (tmp_path / "builds" / "entries").glob("*.tar")
+    with tarfile.open(entry) as archive:
+        assert {member.mode & ~0o777 for member in archive} == {0}
+    other = new(tmp_path, "other")
+    assert cache.restore(KEY, other) is not None
+    assert {name: (other / name).stat().st_mode & 0o7777 for name in modes} == modes
+
+
+def test_what_may_be_done_with_a_file_is_part_of_its_build(cache: BuildCache, built: Path, tmp_path: Path) -> None:
+    before = digest(built)
+    (built / "ext" / "name" / "name.so").chmod(0o755)
+    assert digest(built) != before
+    assert not cache.store(KEY, built, before, finished())
+
+
+@pytest.mark.parametrize(("name", "mode"), [("ext/name/name.so", 0o044), ("nothing", 0o055)])
+def test_what_only_root_could_copy_is_not_kept(name: str, mode: int, cache: BuildCache, built: Path) -> None:
+    (built / name).chmod(mode)
+    assert build_archive.plain(built) is None
+
+
 def test_a_job_that_changes_its_copy_changes_nothing_here(cache: BuildCache, built: Path, tmp_path: Path) -> None:
     cache.store(KEY, built, digest(built), finished())
     first, second = new(tmp_path, "first"), new(tmp_path, "second")
