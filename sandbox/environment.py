@@ -11,6 +11,12 @@ ROOT = Path(__file__).resolve().parent.parent
 NVML_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
 INHERITED = ("PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "LANG", "TZ")
 
+ALIKE_FROM_THE_START = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
+"""For glibc, which reads them when the zygote's process starts: how large a block has pages of its own, and how much
+free memory is kept. Left alone it raises both with the blocks that a process frees. A runner that draws inputs for both
+sides frees large ones, and has its temporaries out of memory that it holds; the other would have them mapped anew, page
+for page, in each call. Set, they stay as they are; 32 MiB is the most that glibc takes."""
+
 
 def clean_environment(folder: Path, *, interpret: bool) -> dict[str, str]:
     """What is kept of the worker's, and what makes libraries behave in a runner; `folder` is for temporary files."""
@@ -31,7 +37,7 @@ def clean_environment(folder: Path, *, interpret: bool) -> dict[str, str]:
     if interpret:
         environment["TRITON_INTERPRET"] = "1"
         # One thread: on the host's few cores, threads that wait for each other measure what else the machine does.
-        environment |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        environment |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", **ALIKE_FROM_THE_START}
     return environment
 
 
