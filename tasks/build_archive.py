@@ -5,6 +5,7 @@ What is read is believed in nothing: an archive may come from a file that has be
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
@@ -38,6 +39,7 @@ UNREADABLE = (
 
 _NOTE = "build.json"
 _FILES = "files"
+_SEAL = "note"
 _TYPES = (tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.GNUTYPE_LONGNAME)
 _ENCODING = "utf-8"
 _NEEDED = {stat.S_IFREG: stat.S_IRUSR, stat.S_IFDIR: stat.S_IRWXU}
@@ -62,8 +64,12 @@ class Finished:
 
 @dataclass(frozen=True)
 class Note:
-    """What an archive says before its files: their digest, and the folder that they were made in."""
+    """What an archive says before its files: the build's key, their digest, and the folder that they were made in.
 
+    A digest of its own covers all of that: a damaged word in it would be told as the builder's.
+    """
+
+    key: str
     finished: Finished
     digest: str
     folder: str
@@ -103,20 +109,31 @@ def opened(path: Path) -> tarfile.TarFile:
 
 def write(file: IO[bytes], note: Note, folder: Path, paths: list[Path]) -> None:
     """An archive of those files and folders of `folder`, behind the note. Raises OSError."""
-    text = json.dumps(_wire(note)).encode()
+    text = sealed(_wire(note))
     with tarfile.open(fileobj=file, mode="w:", format=tarfile.GNU_FORMAT, encoding=_ENCODING) as archive:
         archive.addfile(_member(_NOTE, len(text)), io.BytesIO(text))
         for path in paths:
             _copy(archive, path, folder)
 
 
-def read_note(archive: tarfile.TarFile) -> Note:
-    """The first of what is read. Raises one of UNREADABLE."""
+def sealed(wire: dict[str, Any]) -> bytes:
+    """A note as it is written, with its own digest."""
+    return json.dumps({**wire, _SEAL: _digest(wire)}).encode()
+
+
+def read_note(archive: tarfile.TarFile, key: str) -> Note:
+    """The first of what is read; raises one of UNREADABLE, also for one that is not whole or not `key`'s."""
     first = archive.next()
     if first is None or first.name != _NOTE or not first.isreg() or first.size > MAX_NOTE_BYTES:
         raise ValueError("it does not begin with its note")
     file = archive.extractfile(first)
-    return _note(json.loads(file.read() if file is not None else b""))
+    wire = _a(dict, json.loads(file.read() if file is not None else b""))
+    if wire.pop(_SEAL) != _digest(wire):
+        raise ValueError("its note is not the one that was written")
+    note = _note(wire)
+    if note.key != key:
+        raise ValueError("it is another build's")
+    return note
 
 
 def unpack(archive: tarfile.TarFile, folder: Path) -> None:
@@ -168,9 +185,14 @@ def _copy(archive: tarfile.TarFile, path: Path, folder: Path) -> None:
         archive.addfile(_member(name, found.st_size, found.st_mode), file)
 
 
+def _digest(wire: dict[str, Any]) -> str:
+    return hashlib.blake2b(json.dumps(wire, sort_keys=True).encode(), digest_size=32).hexdigest()
+
+
 def _wire(note: Note) -> dict[str, Any]:
     finished, fault = note.finished, note.finished.fault
     return {
+        "key": note.key,
         "artifact": asdict(finished.artifact) if finished.artifact is not None else None,
         "fault": [fault.status.value, fault.message, fault.log, fault.compiled] if fault is not None else None,
         "output": finished.output,
@@ -196,7 +218,7 @@ def _note(wire: dict[str, Any]) -> Note:
     if (artifact is None) == (fault is None):
         raise ValueError("a build has an artifact or a fault")
     finished = Finished(artifact, fault, _a(str, wire["output"]), float(wire["at"]), _a(str, wire["by"])[:MAX_NAME])
-    return Note(finished, _a(str, wire["digest"]), _a(str, wire["folder"]))
+    return Note(_a(str, wire["key"]), finished, _a(str, wire["digest"]), _a(str, wire["folder"]))
 
 
 def _a(kind: type[T], value: Any) -> T:

@@ -69,7 +69,7 @@ class BuildCache:
         path = self.archive(key)
         try:
             with build_archive.opened(path) as archive:
-                note = build_archive.read_note(archive)
+                note = build_archive.read_note(archive, key)
                 if note.finished.fault is not None and not abs(time.time() - note.finished.at) <= FAULT_S:
                     return None
                 build_archive.unpack(archive, folder)
@@ -93,7 +93,7 @@ class BuildCache:
 
         `sealed` is the folder's digest as it was at the builder's end: a copy that has another is none.
         """
-        note = Note(finished, sealed.hex(), str(folder))
+        note = Note(key, finished, sealed.hex(), str(folder))
         try:
             paths = build_archive.plain(folder)
             if paths is None:
@@ -119,7 +119,7 @@ class BuildCache:
         try:
             with os.fdopen(descriptor, "wb") as file:
                 write(file)
-            if not _holds(draft, sealed, self._entries):
+            if not _holds(draft, key, sealed, self._entries):
                 return False
             draft.chmod(0o400)
             draft.rename(self.archive(key))
@@ -156,10 +156,10 @@ def _locked(file: int, byte: int) -> bool:
     return True
 
 
-def _holds(draft: Path, sealed: str | None, beside: Path) -> bool:
+def _holds(draft: Path, key: str, sealed: str | None, beside: Path) -> bool:
     """Whether the archive has the files that were sealed: what was copied may have been changed meanwhile."""
     with tempfile.TemporaryDirectory(prefix=".check-", dir=beside) as name, build_archive.opened(draft) as archive:
-        note = build_archive.read_note(archive)
+        note = build_archive.read_note(archive, key)
         build_archive.unpack(archive, Path(name))
         return digest(Path(name)).hex() == (sealed or note.digest)
 

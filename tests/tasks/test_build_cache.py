@@ -196,6 +196,38 @@ def test_a_damaged_build_is_made_anew(cache: BuildCache, built: Path, tmp_path: 
     assert not entry.exists()
 
 
+FAULT = KernelFault(Status.COMPILE_ERROR, "message", "log")
+
+
+@pytest.mark.parametrize(
+    ("fault", "word", "other"),
+    [
+        (None, b"printed", b"pr1nted"),
+        (None, b"class Model", b"class Mode1"),
+        (FAULT, b"message", b"messag3"),
+        (FAULT, b'"compile_error"', b'"unsupported"  '),
+    ],
+)
+def test_a_damaged_note_is_no_builders_word(
+    fault: KernelFault | None, word: bytes, other: bytes, cache: BuildCache, built: Path, tmp_path: Path
+) -> None:
+    assert cache.store(KEY, built, digest(built), finished(fault))
+    entry = cache.archive(KEY)
+    whole = entry.read_bytes()
+    assert word in whole
+    entry.unlink()
+    entry.write_bytes(whole.replace(word, other, 1))
+    assert cache.restore(KEY, new(tmp_path, "other")) is None
+    assert not entry.exists()
+
+
+def test_anothers_build_under_this_name_is_none(cache: BuildCache, built: Path, tmp_path: Path) -> None:
+    other = key_of(["another source"])
+    assert cache.store(other, built, digest(built), finished())
+    cache.archive(other).rename(cache.archive(KEY))
+    assert cache.restore(KEY, new(tmp_path, "other")) is None
+
+
 def test_what_was_used_longest_ago_goes_first(built: Path, tmp_path: Path) -> None:
     (built / "large").write_bytes(bytes(MIB))
     cache = BuildCache(tmp_path / "builds", int(2.5 * MIB))

@@ -164,10 +164,10 @@ def test_what_is_too_large_is_not_shipped(
         assert (turn.packed, turn.mine) == (None, False)
 
 
-def tar_of(note: dict[str, Any], *members: tuple[tarfile.TarInfo, bytes]) -> bytes:
+def tar_of(note: dict[str, Any] | bytes, *members: tuple[tarfile.TarInfo, bytes]) -> bytes:
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w:") as archive:
-        text = json.dumps(note).encode()
+        text = note if isinstance(note, bytes) else build_archive.sealed(note)
         info = tarfile.TarInfo("build.json")
         info.size = len(text)
         archive.addfile(info, io.BytesIO(text))
@@ -185,13 +185,14 @@ def member(name: str, content: bytes = b"", **more: Any) -> tuple[tarfile.TarInf
 
 
 NOTE = {
+    "key": KEY,
     **{"artifact": {"facts": {}, "deferred": None, "log": ""}, "fault": None, "output": "", "at": 0.0, "by": "evil"},
     # Of an empty folder.
     **{"digest": "0e5751c026e543b2e8ab2eb06099daa1d1e5df47778f7787faab45cdf12fe3a8", "folder": "/job"},
 }
 
 
-def packed(note: dict[str, Any], *members: tuple[tarfile.TarInfo, bytes]) -> bytes:
+def packed(note: dict[str, Any] | bytes, *members: tuple[tarfile.TarInfo, bytes]) -> bytes:
     return zlib.compress(tar_of(note, *members))
 
 
@@ -208,7 +209,7 @@ def header(member: tarfile.TarInfo, size: int | None = None) -> bytes:
 def behind_the_note(*blocks: bytes) -> bytes:
     """An archive whose headers no library would write."""
     note = tar_of(NOTE)
-    end = len(header(tarfile.TarInfo("build.json"))) + -(-len(json.dumps(NOTE)) // 512) * 512
+    end = len(header(tarfile.TarInfo("build.json"))) + -(-len(build_archive.sealed(NOTE)) // 512) * 512
     return zlib.compress(note[:end] + b"".join(blocks) + bytes(1024))
 
 
@@ -224,6 +225,10 @@ POISON: dict[str, Callable[[], bytes]] = {
     "no note": lambda: zlib.compress(b""),
     "another digest": lambda: packed({**NOTE, "digest": "00"}),
     "a digest that is none": lambda: packed({**NOTE, "digest": None}),
+    "a note without its digest": lambda: packed(json.dumps(NOTE).encode()),
+    "a note that was changed": lambda: packed(build_archive.sealed(NOTE).replace(b"evil", b"good")),
+    "another's": lambda: packed({**NOTE, "key": key_of(["another source"])}),
+    "no key": lambda: packed({name: value for name, value in NOTE.items() if name != "key"}),
     "files that it does not name": lambda: packed(NOTE, member("files/name.so", b"code")),
     "a place outside": lambda: packed(NOTE, member("files/../../name.so", b"code")),
     "an absolute place": lambda: packed(NOTE, member("/files/name.so", b"code")),
@@ -235,7 +240,7 @@ POISON: dict[str, Callable[[], bytes]] = {
     "a verdict": lambda: packed({**NOTE, "artifact": None, "fault": ["passed", "", "", True]}),
     "neither end": lambda: packed({**NOTE, "artifact": None}),
     "a time beyond all numbers": lambda: packed({**NOTE, "at": 10**400}),
-    "a note without an end": lambda: zlib.compress(tar_of([[]]).replace(b"[[]]", b"[" * 4)),
+    "a note without an end": lambda: zlib.compress(tar_of(b"[[[[")),
     "a bomb": lambda: zlib.compress(bytes(shipped_builds.MAX_TAR_BYTES + MIB), 9),
     "a file of more than all": lambda: packed(NOTE, member("files/large", size=1 << 40)),
     "a note that follows itself": lambda: behind_the_note(header(tarfile.TarInfo("build.json"), -512)),
