@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any
@@ -13,6 +13,9 @@ from torch import nn
 from domain.fault import KernelFault
 from domain.kernel import Kernel
 from domain.result import Status
+
+CLASS_NAMES = ("ModelNew", "Model")
+"""A candidate often carries the reference's `Model` along; of a reference it is the first that is meant."""
 
 DEFAULT_FUNCTION = "kernel_fn"
 DEFAULT_METHODS = ("forward", "__call__")
@@ -28,8 +31,8 @@ class Entry:
     method: str | None = None
 
 
-def resolve(module: ModuleType, kernel: Kernel, class_names: Sequence[str]) -> Entry:
-    """The entry that the metadata names, else the first of `class_names`, else `kernel_fn`, else the only function.
+def resolve(module: ModuleType, kernel: Kernel) -> Entry:
+    """The entry that the metadata names, else the first of its class names, else `kernel_fn`, else the only function.
 
     Raises KernelFault (COMPILE_ERROR) naming what is missing and what is there.
     """
@@ -38,16 +41,16 @@ def resolve(module: ModuleType, kernel: Kernel, class_names: Sequence[str]) -> E
         return named(module, function, kernel)
     if wanted:
         return _class(module, wanted, kernel)
-    for name in class_names:
+    for name in reversed(CLASS_NAMES) if kernel.is_reference else CLASS_NAMES:
         if isinstance(getattr(module, name, None), type):
             return _class(module, name, kernel)
     functions = [DEFAULT_FUNCTION] if callable(getattr(module, DEFAULT_FUNCTION, None)) else _own_functions(module)
     if len(functions) == 1:
         return Entry(f"function {functions[0]}", getattr(module, functions[0]))
     raise _missing(
-        class_names[0],
+        "Model",
         module,
-        f"define class {' or '.join(class_names)} or function {DEFAULT_FUNCTION}, or name another in metadata "
+        f"define class Model or ModelNew or function {DEFAULT_FUNCTION}, or name another in metadata "
         "(class_name, function_name)",
     )
 

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch.nn.parameter import is_lazy
@@ -35,11 +35,9 @@ from domain.value import replace
 class PythonBackend(Backend):
     """A source in Python. It is executed as it is, once in the builder and once in the runner."""
 
-    class_names: ClassVar[tuple[str, ...]] = ("Model",)
-
     def entry(self, module: ModuleType, kernel: Kernel) -> Entry:
         """What to call; raises KernelFault (COMPILE_ERROR) when it is not there."""
-        return resolve(module, kernel, self.class_names)
+        return resolve(module, kernel)
 
     def facts(self, entry: Entry, kernel: Kernel, target: Target) -> dict[str, Any]:
         """What a kernel type has to say about its entry after the import, while still in the builder."""

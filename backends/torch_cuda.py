@@ -7,7 +7,6 @@ from domain.kernel import KernelType
 
 
 class TorchCudaBackend(PythonBackend):
-    """`ModelNew` first: a candidate often carries the reference's `Model` along. `backends.extension` does the rest."""
+    """Called as `torch` is: `backends.extension` does the rest."""
 
     kernel_type = KernelType.TORCH_CUDA
-    class_names = ("ModelNew", "Model")

@@ -7,7 +7,6 @@ from domain.kernel import KernelType
 
 
 class TorchBackend(PythonBackend):
-    """`Model` (or `ModelNew`), else a function; named in the metadata where the source has several."""
+    """`ModelNew` or `Model`, else a function; named in the metadata where the source has several."""
 
     kernel_type = KernelType.TORCH
-    class_names = ("Model", "ModelNew")

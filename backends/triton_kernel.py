@@ -33,7 +33,6 @@ class TritonBackend(PythonBackend):
     """
 
     kernel_type: ClassVar[KernelType] = KernelType.TRITON
-    class_names: ClassVar[tuple[str, ...]] = ("Model", "ModelNew")
 
     def entry(self, module: ModuleType, kernel: Kernel) -> Entry:
         kernels = _kernels(module)
@@ -66,7 +65,7 @@ class TritonBackend(PythonBackend):
 
     def _python_entry(self, module: ModuleType, kernel: Kernel, kernels: dict[str, Any]) -> Entry:
         try:
-            return entry.resolve(module, kernel, self.class_names)
+            return entry.resolve(module, kernel)
         except KernelFault as fault:
             if kernels:
                 raise
@@ -77,12 +76,12 @@ class TritonBackend(PythonBackend):
         """Whether a Python function or class is meant: named, or the only thing that can be launched as it is."""
         if not kernels or any(kernel.metadata.get(key) for key in _PYTHON_ENTRY_KEYS):
             return True
-        if any(isinstance(getattr(module, name, None), type) for name in self.class_names):
+        if any(isinstance(getattr(module, name, None), type) for name in entry.CLASS_NAMES):
             return True
         if kernel.io is not None and kernel.io.launch.grid is not None:
             return False
         try:
-            found = entry.resolve(module, kernel, self.class_names)
+            found = entry.resolve(module, kernel)
         except KernelFault:
             return False
         # A kernel may be called kernel_fn itself, and looks callable.

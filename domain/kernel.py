@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Self
 
@@ -23,17 +23,21 @@ class KernelType(StrEnum):
 
 @dataclass(frozen=True)
 class Kernel:
-    """One submitted kernel. `metadata` is free-form; each backend reads the keys it knows."""
+    """One submitted kernel. `metadata` is free-form; each backend reads the keys it knows.
+
+    `is_reference` is what the request has it as, and decides which class is called where the source has two.
+    """
 
     source_code: str
     kernel_type: KernelType
     io: IOContract | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
+    is_reference: bool = False
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all that it is: equal for two submissions of the same kernel, whoever sent them."""
-        text = json.dumps(self.to_wire(), sort_keys=True, separators=(",", ":"))
+        """SHA-256 of all that it is: equal for two submissions of the same kernel, whoever sent them as whatever."""
+        text = json.dumps(replace(self, is_reference=False).to_wire(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
     @classmethod
@@ -45,13 +49,15 @@ class Kernel:
             kernel_type=KernelType(wire["kernel_type"]),
             io=IOContract.from_wire(io) if io is not None else None,
             metadata=dict(wire.get("metadata") or {}),
+            is_reference=wire.get("is_reference", False),
         )
 
     def to_wire(self) -> dict[str, Any]:
         """The request's form again: `from_wire(k.to_wire()) == k`."""
-        return {
+        wire = {
             "source_code": self.source_code,
             "kernel_type": self.kernel_type.value,
             "io": self.io.to_wire() if self.io is not None else None,
             "metadata": self.metadata,
         }
+        return wire | {"is_reference": True} if self.is_reference else wire

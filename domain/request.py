@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from domain.budget import Budget
@@ -68,7 +68,9 @@ class Request:
     def kernels(self) -> dict[str, Kernel]:
         """By role: the reference, where there is one, and the candidate."""
         candidate = {CANDIDATE: self.kernel}
-        return candidate if self.reference is None else {REFERENCE: self.reference, **candidate}
+        if self.reference is None:
+            return candidate
+        return {REFERENCE: replace(self.reference, is_reference=True), **candidate}
 
     @property
     def processes(self) -> int:

@@ -75,7 +75,7 @@ class LookAhead:
 
 def kernels_of(request: Request) -> list[Kernel]:
     """In the order in which they are built."""
-    return [kernel for kernel in (request.reference, request.kernel) if kernel is not None]
+    return list(request.kernels.values())
 
 
 def _served(archs: set[str], judges: list[WorkerView]) -> dict[str, set[str]]:

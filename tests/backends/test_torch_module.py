@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,13 @@ def test_entries(source: str, metadata: dict[str, str], entry: str, answer: int,
     executable = loaded(kernel(source, **metadata), tmp_path)
     assert executable.entry == entry
     assert executable.call([torch.ones(1)]).tolist() == [answer]
+
+
+@pytest.mark.parametrize("kernel_type", ["torch", "torch_cuda", "triton"])
+@pytest.mark.parametrize(("is_reference", "entry"), [(False, "class ModelNew"), (True, "class Model")])
+def test_of_two_classes_the_role_decides(kernel_type: str, is_reference: bool, entry: str, tmp_path: Path) -> None:
+    source = RELU + RELU.replace("Model", "ModelNew")
+    assert loaded(replace(kernel(source, kernel_type), is_reference=is_reference), tmp_path).entry == entry
 
 
 @pytest.mark.parametrize(

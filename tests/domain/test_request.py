@@ -34,3 +34,10 @@ def test_records_of_earlier_versions_are_read(recorded: bool | None, read: Count
     wire = {**PLAIN.to_wire(), "device_metrics": recorded}
     del wire["sanitize"]
     assert Request.from_wire(wire) == replace(PLAIN, device_metrics=read)
+
+
+def test_a_reference_is_built_as_one_and_is_the_same_kernel() -> None:
+    reference, candidate = replace(PLAIN, reference=PLAIN.kernel).kernels.values()
+    assert reference.is_reference and not candidate.is_reference
+    assert reference.digest == candidate.digest and reference.to_wire() != candidate.to_wire()
+    assert Kernel.from_wire(reference.to_wire()) == reference

@@ -74,6 +74,11 @@ def tensor(name: str, shape: list[int], role: str = "input", dtype: str = "float
     return {"name": name, "type": "tensor", "role": role, "tensor_spec": spec}
 
 
+def test_a_candidate_that_carries_the_reference_along_is_judged_by_its_own_class(bench: Workbench) -> None:
+    report = judged(bench, kernel(SOFTMAX + forward("return x")["source_code"]), kernel(SOFTMAX))
+    assert report.outcome.status is Status.WRONG_RESULT and report.outcome.entry == "class ModelNew"
+
+
 def test_stages_come_in_order(bench: Workbench) -> None:
     stages: list[Stage] = []
     wire = {"kernel": kernel(SOFTMAX), "num_trials": 5, "timeout": 30, "atol": 1e-2, "rtol": 1e-2}
