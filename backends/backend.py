@@ -52,6 +52,13 @@ class Executable(ABC):
         source returned; None means that the contract's output arguments hold the answer.
         """
 
+    def resume(self) -> None:
+        """Before first calls: puts the random generators where the constructor left them.
+
+        What they draw (a lazy layer's weights) is then alike in all contenders, whatever each was asked before.
+        """
+        return
+
     def call_double(self, args: list[Any]) -> Any:
         """One call in float64, inputs and weights doubled, on a copy; None where the kernel has no such form."""
         return None
@@ -77,7 +84,10 @@ class Executable(ABC):
         return []
 
     def load_state(self, state: dict[str, Any]) -> bool:
-        """Copies those weights in where every name and shape matches and says whether it did."""
+        """Copies those weights in, where each has one of its name, shape and kind of dtype, and says whether it did.
+
+        What the kernel has beside them is left as it is.
+        """
         return False
 
 

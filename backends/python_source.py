@@ -23,7 +23,7 @@ from backends.arguments import (
 from backends.backend import Artifact, Backend, Executable, Target
 from backends.entry import Entry, resolve
 from backends.inference import Plan, find_plan
-from backends.randomness import seed_everything
+from backends.randomness import resumption, seed_everything
 from backends.source import imported
 from backends.trace import asks_for_gpu, fault, reached_source, summary
 from domain.fault import KernelFault
@@ -119,12 +119,16 @@ class PythonExecutable(Executable):
             # The instance itself for forward, so that hooks and torch.compile's wrapper run.
             through_call = isinstance(self._instance, torch.nn.Module) and entry.method == "forward"
             self._callable = self._instance if through_call else getattr(self._instance, entry.method)
+        self._resume = resumption()
         self._signature = signature_of(getattr(self._instance, entry.method) if entry.method else entry.target)
         holders = [holder for holder in (module, self._instance, entry.target) if holder is not None]
         # Looked for once: as many sets are drawn as there are calls.
         self._get_inputs = input_maker("get_inputs", holders)
         self._passed = contract_arguments(self._signature, kernel.io)
         self._is_guest = kernel.io is None and self._get_inputs is None
+
+    def resume(self) -> None:
+        self._resume()
 
     def call(self, args: list[Any]) -> Any:
         if self._is_guest:
@@ -170,16 +174,22 @@ class PythonExecutable(Executable):
     def inferred_inputs(self, seed: int) -> tuple[list[Any], str] | None:
         try:
             if self._plan is None:
-                self._plan = find_plan(self._callable, self._signature, self._instance, self._target, seed, self.entry)
+                self._plan = find_plan(
+                    self._first_call, self._signature, self._instance, self._target, seed, self.entry
+                )
             return self._plan.draw(seed, self._target), f"inputs were inferred: {self._plan.described()}"
         except (Exception, SystemExit) as error:
             advice = "if those are at fault, give others in `io` or by get_inputs()"
             doing = f"calling {self.entry} with guessed inputs ({advice})"
             raise fault(error, doing, self._folder, self._target) from error
 
+    def _first_call(self, *args: Any) -> Any:
+        self._resume()
+        return self._callable(*args)
+
     def state(self) -> dict[str, Any]:
         own = self._weights()
-        # A lazy module has none yet: its first call draws them, from where its constructor left the generator.
+        # A lazy module has none yet: its first call draws them, from where its constructor left the generators.
         return {} if any(is_lazy(value) for value in own.values()) else own
 
     def parameters(self) -> list[str]:
@@ -189,16 +199,16 @@ class PythonExecutable(Executable):
 
     def load_state(self, state: dict[str, Any]) -> bool:
         own = self._weights()
-        fitting = (
-            name in state and (is_lazy(value) or value.shape == state[name].shape) for name, value in own.items()
-        )
-        if len(own) != len(state) or not all(fitting):
+        # A lazy layer that has some of its tensors can neither make the others nor be called.
+        waiting = any(is_lazy(value) and name not in state for name, value in own.items())
+        if waiting or not all(name in own and _takes(own[name], given) for name, given in state.items()):
             return False
         with torch.no_grad():
-            for name, value in own.items():
+            for name, given in state.items():
+                value = own[name]
                 if is_lazy(value):
-                    value.materialize(state[name].shape)
-                _once(value).copy_(_once(state[name], like=value))
+                    value.materialize(given.shape)
+                _once(value).copy_(_once(given, like=value))
         return True
 
     def _weights(self) -> dict[str, Any]:
@@ -237,6 +247,14 @@ def _prepared(folder: Path, target: Target) -> extension.Extensions:
 
         install()
     return extension.install(folder, target)
+
+
+def _takes(own: torch.Tensor, given: Any) -> bool:
+    """Whether the one can be a copy of the other. What was quantised to integers when it was made cannot."""
+    if not isinstance(given, torch.Tensor):
+        return False
+    alike = own.is_floating_point() == given.is_floating_point() and own.is_complex() == given.is_complex()
+    return alike and (is_lazy(own) or own.shape == given.shape)
 
 
 def _once(tensor: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tensor:

@@ -143,7 +143,7 @@ class Runner:
         return {"op": "ok"}
 
     def load_state(self, message: Message) -> Message:
-        """Weights out of the arena into the model, where names and shapes match."""
+        """Weights out of the arena into the model, where all of them fit."""
         state = self._placed(message["state"])
         loaded = self._loaded.load_state(state) if isinstance(state, dict) else False
         self._synchronize()
@@ -174,6 +174,7 @@ class Runner:
         results: list[Any] = []
         places = AnswerMemory(self._memory)
         elapsed_ms: list[float] = []
+        self._loaded.resume()
         for _ in range(int(message["calls"])):
             start = mark(self.target)
             results.append(self._loaded.call(args))

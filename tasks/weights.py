@@ -38,7 +38,7 @@ class Weights:
         self.summary: str | None = None
 
     def share(self) -> None:
-        """Gives the candidate what the reference has, where every name and shape matches."""
+        """Gives the candidate what the reference has, where it has each by name, shape and kind of dtype."""
         if self._reference.session is None or self._candidate.session is None:
             raise ValueError("not loaded")
         with self._reference.answerable():
@@ -56,8 +56,9 @@ class Weights:
             return None
         which = _listed([f"{name} {list(weight.shape)}" for name, weight in self._state.weights.items()])
         return (
-            "its weights are its own, as their names or shapes are not the reference's: with the same state_dict "
-            f"({which}) it would be given those; else make them in the same order, as both start from the same seed"
+            "its weights are its own, as not all of the reference's fit by name, shape and kind of dtype: with "
+            f"the same state_dict ({which}) it would be given those; else make them in the same order, as both "
+            "start from the same seed"
         )
 
     @property

@@ -194,6 +194,26 @@ def test_weights_are_copied_where_all_names_and_shapes_match(tmp_path: Path) -> 
     assert not other.load_state(weights)
 
 
+def test_weights_are_copied_beside_what_a_module_has_of_its_own(tmp_path: Path) -> None:
+    own = "\n        self.register_buffer('mine', torch.zeros(3))\n        self.more = nn.Parameter(torch.ones(2))\n"
+    source = LINEAR.replace("out)\n", f"out){own}") + "\ndef get_init_inputs():\n    return [4]"
+    executable = loaded(kernel(source), tmp_path)
+    assert executable.load_state({"linear.weight": torch.full((3, 4), 2.0), "linear.bias": torch.full((3,), 2.0)})
+    assert executable.call([torch.ones(1, 4)]).tolist() == [[10.0] * 3]
+    assert executable.state()["mine"].tolist() == [0.0] * 3 and executable.state()["more"].tolist() == [1.0] * 2
+
+
+@pytest.mark.parametrize(
+    ("own", "copied"), [("int8", False), ("bool", False), ("complex64", False), ("bfloat16", True), ("float64", True)]
+)
+def test_weights_of_another_kind_of_dtype_are_not_copied(own: str, copied: bool, tmp_path: Path) -> None:
+    buffers = f"self.a = nn.Parameter(torch.ones(2)); self.register_buffer('b', torch.ones(2, dtype=torch.{own}))"
+    source = f"class Model(nn.Module):\n    def __init__(self):\n        super().__init__(); {buffers}\n"
+    executable = loaded(kernel(source + "    def forward(self, x): return x"), tmp_path)
+    assert executable.load_state({"a": torch.full((2,), 0.5), "b": torch.full((2,), 0.5)}) is copied
+    assert executable.state()["a"].tolist() == [0.5 if copied else 1.0] * 2
+
+
 def test_weights_are_copied_into_expanded_buffers_and_lazy_modules(tmp_path: Path) -> None:
     expanded = "self.register_buffer('mask', torch.ones(1, 3).expand(2, 3))"
     module = "import torch\nfrom torch import nn\nclass Model(nn.Module):\n"

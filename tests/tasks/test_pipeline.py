@@ -292,6 +292,19 @@ def test_random_weights_agree_and_it_is_said_how(bench: Workbench) -> None:
     assert "its weights are its own" in (apart.outcome.message or "")
 
 
+@pytest.mark.parametrize("inputs", [INPUTS, ""])
+@pytest.mark.parametrize("layer", ["nn.LazyLinear(8)", "nn.Linear(32, 8)"])
+def test_weights_that_a_first_call_makes_are_alike(bench: Workbench, layer: str, inputs: str) -> None:
+    model = (
+        "class {}(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.a = nn.Linear(32, 32)\n        self.b = {}\n"
+        "    def forward(self, x):\n        return self.b(self.a(x))\n"
+    )
+    reference = kernel(model.format("Model", "nn.LazyLinear(8)") + inputs)
+    report = judged(bench, kernel(model.format("ModelNew", layer)), reference)
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+
+
 TRITON_ADD = """
 import triton
 import triton.language as tl
