@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 from threading import Thread
@@ -21,6 +22,7 @@ from celery.signals import (
     worker_process_shutdown,
     worker_ready,
     worker_shutdown,
+    worker_shutting_down,
 )
 from redis.exceptions import RedisError
 
@@ -142,6 +144,20 @@ def look_at_sandbox(**_: Any) -> None:
     _layers.update(held(gpu=device.detect().is_gpu))
 
 
+def outlive_reader(**_: Any) -> None:
+    """Before signals are handled: whoever reads what this process says may have died, which is why it is asked to stop.
+
+    Celery's handlers write to the descriptor of this stream before they do what they are for; a broken pipe ends them.
+    """
+    sys.__stdout__ = open(os.devnull, "w", encoding="utf-8")  # type: ignore[misc]  # noqa: SIM115 - for good
+
+
+def say_stop(how: str, **_: Any) -> None:
+    """In a signal's handler, where nothing may be locked: what Celery would say there."""
+    with suppress(OSError):
+        os.write(1, f"worker: {how} shutdown (MainProcess)\n".encode())
+
+
 def own_queues(name: str) -> tuple[str, str]:
     """Beside the common one: for jobs that ask for its GPU, and for those that another worker has failed."""
     return line_of_gpu(device.detect().model), line_of_worker(name)
@@ -207,11 +223,13 @@ def note_lost_child(exception: BaseException, task_id: str, **_: Any) -> None:
 
 after_setup_logger.connect(write_json)
 after_setup_task_logger.connect(write_json)
+worker_init.connect(outlive_reader)
 worker_init.connect(look_for_telemetry)
 worker_init.connect(pin_device)
 worker_init.connect(look_at_sandbox)
 celeryd_after_setup.connect(add_own_queues)
 worker_ready.connect(start_attendants)
+worker_shutting_down.connect(say_stop)
 worker_shutdown.connect(stop_attendants)
 worker_process_init.connect(set_up_child)
 worker_process_shutdown.connect(close_workbench)

@@ -19,6 +19,7 @@ from domain.kernel import Kernel, KernelType
 from domain.request import Request
 from stack.container import Output
 from stack.environment import ROOT
+from tasks.heartbeat import workers
 from tasks.records import JobRecords
 from tasks.submission import submit
 from tests.chaos.load import SLOW_RUN
@@ -65,6 +66,19 @@ def test_healthy_while_they_live_and_nothing_is_left_when_asked_to_stop(
     assert not [child for child in below if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
     assert check(own).returncode == 1
     assert "cpu0   | " in (tmp_path / "log").read_text()
+
+
+def test_they_end_with_a_killed_supervisor(on_the_cpu: tuple[psutil.Popen, dict[str, str]], redis: Redis) -> None:
+    process, _ = on_the_cpu
+    wait_for(lambda: bool(workers(redis)), READY_S, "the worker is heard of")
+    below = process.children(recursive=True)
+    # They are asked to stop by the kernel, and nobody reads what they say any more. The broker is still there.
+    process.kill()
+    process.wait()
+    gone, left = psutil.wait_procs(below, STOP_S)
+    for each in left:
+        each.kill()
+    assert gone and not left
 
 
 def test_a_job_that_runs_is_finished_when_asked_to_stop(redis_url: str, redis: Redis, tmp_path: Path) -> None:
