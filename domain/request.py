@@ -112,7 +112,9 @@ class Request:
     @property
     def kind(self) -> str:
         """Requests of one kind take about as long, as far as can be told beforehand."""
-        return f"{self.operation}:{self.kernel.kernel_type}:{self.budget}"
+        asked = [f"counters-{self.device_metrics.level}"] if self.device_metrics is not None else []
+        asked += ["sanitize"] if self.sanitize else []
+        return ":".join([self.operation, self.kernel.kernel_type, self.budget, *asked])
 
     @property
     def work(self) -> str:

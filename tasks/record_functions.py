@@ -97,7 +97,7 @@ local function note(stage, at, attempt, reason)
   redis.call('HSET', job, 'timeline', before .. entry .. '}')
 end
 
-local on_the_device = {load = true, validate = true, time = true}
+local on_the_device = {load = true, validate = true, time = true, inspect = true}
 
 local function move(state, stage, at)
   local before, took = get('stage'), text(math.max(0, at - get('since')))
@@ -120,6 +120,15 @@ local function spent(...)
   return total
 end
 
+-- For how long it held the device; nil where it did not: 'inspect' is entered where there is nothing to look into, too.
+local function ran()
+  local judged = spent('load', 'validate', 'time')
+  return judged and judged + (spent('inspect') or 0)
+end
+
+-- What of a worker it took.
+local function worked() return (spent('build') or 0) + (ran() or 0) end
+
 """
 )
 
@@ -136,7 +145,7 @@ local function finish(state, cause, ttl)
   move(state, 'done', now)
   leave()
   release()
-  settle(spent('build', 'load', 'validate', 'time') or 0)
+  settle(worked())
   redis.call('ZREM', 'jobs:deadlines', id)
   redis.call('ZADD', 'jobs:finished', text(now), id)
   redis.call('DEL', job .. ':request', job .. ':owner')

@@ -150,10 +150,10 @@ if ARGV[6] ~= '' then keep_answer(ARGV[3]) end
 for _, name in ipairs(cjson.decode(ARGV[5])) do count(name) end
 observe('queue_seconds', spent('queued'))
 observe('build_seconds', spent('build'))
-learn(spent('build', 'load', 'validate', 'time'), ARGV[3])
-local waited, ran = spent('wait_for_device'), spent('load', 'validate', 'time')
+learn(worked(), ARGV[3])
+local waited, held_s = spent('wait_for_device'), ran()
 if waited then observe('device_wait_seconds', waited) end
-if ran then observe('run_seconds', ran) end
+if held_s then observe('run_seconds', held_s) end
 observe('end_to_end_seconds', now - get('submitted_at'))
 if ARGV[8] ~= '' then rank(ARGV[8], ARGV[9], ARGV[10], ARGV[3]) end
 return 1

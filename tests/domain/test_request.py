@@ -29,6 +29,12 @@ def test_each_is_other_work() -> None:
     assert len({request.work for request in ASKED}) == len(ASKED)
 
 
+def test_what_is_looked_into_takes_longer() -> None:
+    kinds = [request.kind for request in ASKED]
+    assert len(set(kinds)) == 4, "metrics by name are read with the others"
+    assert kinds[1] == kinds[3]
+
+
 @pytest.mark.parametrize(("recorded", "read"), [(True, CountersAsked()), (False, None), (None, None)])
 def test_records_of_earlier_versions_are_read(recorded: bool | None, read: CountersAsked | None) -> None:
     wire = {**PLAIN.to_wire(), "device_metrics": recorded}

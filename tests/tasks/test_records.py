@@ -331,6 +331,25 @@ def test_the_device_is_counted_for_whoever_held_it(records: JobRecords) -> None:
     assert records.counters()["run_seconds_by_worker:w"] == held > 0
 
 
+def test_looking_into_a_kernel_is_counted_as_what_it_is(records: JobRecords, redis: Redis) -> None:
+    owner = Key("k", "k", frozenset(), "", 0.0, 60, 1000)
+    records.create("a", EVALUATE, key=owner)
+    attempt = run_to(records, "a", Stage.LOAD, Stage.TIME, Stage.INSPECT)
+    redis.hset("job:a", "since", records.now() - 30)
+    records.complete("a", attempt, body("a"))
+    counters = records.counters()
+    for counted in (
+        *(counters["run_seconds_by_worker:w"], counters["run_seconds:sum"]),
+        float(redis.hget("jobs:expected", EVALUATE.kind) or 0),
+        *map(float, redis.hvals("jobs:shares")),
+    ):
+        assert 30 <= counted < 40
+    # Where there was nothing to look into the device was not held.
+    records.create("b", EVALUATE)
+    records.complete("b", run_to(records, "b", Stage.INSPECT), body("b", Status.COMPILE_ERROR))
+    assert records.counters()["run_seconds:count"] == 1
+
+
 def test_counters_are_true_under_threads(records: JobRecords) -> None:
     def live(name: str) -> None:
         for number in range(25):
