@@ -149,13 +149,16 @@ class Range:
                 clock, heard = self._by_device(gate, taking, shot)
             else:
                 clock, heard = self._by_host(gate, taking)
+        changed = None
+        if not self._null and held_back is None:  # Before it may go on, and put back what it has changed.
+            # In words: in bytes it takes eight times as long.
+            now, drawn = (each[: slots.inputs_end].view(torch.int64) for each in (arena.bytes, slots.image))
+            changed = not torch.equal(now, drawn)
+        runner.check_frozen()
         runner.thaw()
         if heard:
             self._expect("done")
         call_ms = finite_numbers(self._expect("times").get("call_ms"))
-        changed = None
-        if not self._null and held_back is None:
-            changed = _differ(arena.bytes[: slots.inputs_end], slots.image[: slots.inputs_end])
         return Window(clock.elapsed_ms, call_ms, snapshot, changed, clock.ready_ms, overwritten)
 
     def relocate(self, slots: Slots, size: int) -> None:
@@ -233,6 +236,7 @@ class Range:
         begun = time.perf_counter_ns()
         taking.make_ready()
         self.device.synchronize()
+        runner.check_frozen()
         start = time.perf_counter_ns()
         runner.send({"op": "go", "seed": taking.slots.seed})
         runner.thaw()
@@ -283,11 +287,6 @@ class Range:
             self.session.runner.kill()
             raise KernelFault(Status.CRASHED, f"the runner answered {answer['op'][:32]!r} instead of {op!r}")
         return answer
-
-
-def _differ(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two stretches of memory do; word by word, as byte by byte takes eight times as long."""
-    return not torch.equal(one.view(torch.int64), other.view(torch.int64))
 
 
 @contextmanager

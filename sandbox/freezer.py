@@ -7,11 +7,13 @@ they are being written, or from writing answers while they are being read, but t
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from sandbox.census import family
 
@@ -27,10 +29,17 @@ class NotFrozen(Exception):
 
 @dataclass(frozen=True)
 class Frozen:
-    """Those that were stopped, and from when on (time.perf_counter_ns) none of them ran."""
+    """Who was stopped, from when on (time.perf_counter_ns) none of them ran, and how long they had until then."""
 
     pids: frozenset[int]
     since_ns: int
+    ran_ns: int
+
+    @property
+    def stayed(self) -> bool:
+        """Whether none of them has run since: there may be ways to go on that `sandbox.seccomp` does not know."""
+        # Of one that runs just now the time is told as it was at the last tick.
+        return all(map(_at_rest, self.pids)) and _ran_ns(self.pids) <= self.ran_ns
 
 
 def freeze(pid: int, within_s: float) -> Frozen:
@@ -38,14 +47,16 @@ def freeze(pid: int, within_s: float) -> Frozen:
 
     Its children stay its own (`sandbox.confinement`), and whoever is at rest starts no new ones: when one round over
     the family finds nobody awake and nobody new, there is nobody else but whom somebody was starting as it was stopped,
-    behind that look at the family: so there is another. A process alone is stopped by the signal, a few
-    microseconds after it was sent; to look for others takes longer, which those who have some are charged.
+    behind that look at the family: so there is another. A process alone that is at rest at the first look was stopped
+    by the signal, a few microseconds after it was sent. One that is not waits for a processor to be stopped on, or is
+    in a system call, which goes on to its end and may write answers: it is charged what it still ran. To look for
+    others takes longer, which those who have some are charged.
     """
     _signal(pid, signal.SIGSTOP)
-    since_ns = time.perf_counter_ns()
+    since_ns, before_ns = time.perf_counter_ns(), _ran_ns([pid])
     until = time.monotonic() + within_s
     stopped = {pid}
-    while True:
+    for looks in itertools.count(1):
         members = family(pid)
         new = members - stopped
         awake = new | {one for one in members if not _at_rest(one)}
@@ -53,11 +64,16 @@ def freeze(pid: int, within_s: float) -> Frozen:
             _signal(one, signal.SIGSTOP)  # Again where it was told before: whoever else may signal it might undo it.
         stopped |= new
         if not awake and family(pid) <= stopped:
-            return Frozen(frozenset(stopped), since_ns if len(stopped) == 1 else time.perf_counter_ns())
+            now_ns, ran_ns = time.perf_counter_ns(), _ran_ns(stopped)
+            if len(stopped) == 1:
+                # Of who was on a processor, `before_ns` may be a tick old: he is charged too much then.
+                now_ns = min(now_ns, since_ns + (ran_ns - before_ns if looks > 1 else 0))
+            return Frozen(frozenset(stopped), now_ns, ran_ns)
         if time.monotonic() > until:
             thaw(stopped)
             raise NotFrozen
         time.sleep(POLL_S)
+    raise AssertionError("unreachable")
 
 
 def thaw(pids: Iterable[int]) -> None:
@@ -69,6 +85,17 @@ def thaw(pids: Iterable[int]) -> None:
 def _signal(pid: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
+
+
+def _ran_ns(pids: Iterable[int]) -> int:
+    """The time on a processor of all their threads that live (the first word of schedstat)."""
+    ran = 0
+    for pid in pids:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                    ran += int(Path(f"/proc/{pid}/task/{thread}/schedstat").read_bytes().split()[0])
+    return ran
 
 
 def _at_rest(pid: int) -> bool:

@@ -15,7 +15,7 @@ from domain.result import Status
 from sandbox import census, memory_kills
 from sandbox.cgroup import Cgroup
 from sandbox.channel import Channel, ChannelClosed, Message, ProtocolError
-from sandbox.freezer import NotFrozen, freeze, thaw
+from sandbox.freezer import Frozen, NotFrozen, freeze, thaw
 from sandbox.output import Output
 from sandbox.reported_fault import reported
 from sandbox.usage import Usage
@@ -57,7 +57,7 @@ class Runner:
         self._entered = False
         self._posted = 0
         self._memory_kills: int | None = None
-        self._frozen: frozenset[int] = frozenset()
+        self._frozen: Frozen | None = None
         self._pidfd = os.pidfd_open(pid)
 
     def lend(self, descriptor: int) -> None:
@@ -212,13 +212,20 @@ class Runner:
         except NotFrozen:
             self.kill()
             raise KernelFault(Status.CRASHED, "the kernel's processes could not be stopped for a moment") from None
-        self._frozen = frozen.pids
+        self._frozen = frozen
         return frozen.since_ns
+
+    def check_frozen(self) -> None:
+        """Raises KernelFault where it was to stand still, and has run."""
+        if self._frozen is not None and not self._frozen.stayed:
+            self.kill()
+            raise KernelFault(Status.CRASHED, "the kernel's processes did not stay stopped while they were to")
 
     def thaw(self) -> None:
         """Lets what was frozen go on."""
-        thaw(self._frozen)
-        self._frozen = frozenset()
+        if self._frozen is not None:
+            thaw(self._frozen.pids)
+            self._frozen = None
 
     def hang_up(self) -> None:
         """Closes the conversation and waits for the process to come to its own end; at the deadline it is killed.
@@ -257,6 +264,7 @@ class Runner:
         if self._status is None:
             self.stop()
             self._status = self._zygote.reap(self.pid, self._usage.user)
+            self._frozen = None  # Its numbers may be others' from now on.
             os.close(self._pidfd)
             if self._group is not None:
                 self._group.close()

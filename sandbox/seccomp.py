@@ -39,6 +39,9 @@ _OF_PROCESSES = {
 _SIGNALS_BY_PID = {"kill": 1, "tgkill": 2, "tkill": 1, "rt_sigqueueinfo": 1, "rt_tgsigqueueinfo": 2}
 """Calls whose first argument says who is signalled, and which argument says by what."""
 _SET_SIGNAL, _EXIT_SIGNAL = 10, 0xFF  # what a descriptor signals with; of clone's flags, what a child does as it ends
+_NOBODYS = (signal.SIGKILL, signal.SIGCONT)
+"""Signals that the kernel does not send for a stranger: by the second, whoever looks at a process that the referee has
+stopped would let it go on (inotify on its own files in /proc, whose descriptor signals)."""
 _TIME_LIMITS = (0, 15)  # RLIMIT_CPU and RLIMIT_RTTIME: who is over them is killed
 _ALL_BITS = 0xFFFFFFFF
 
@@ -94,7 +97,7 @@ def rules(*, own_user: bool, truncation_elsewhere: bool) -> bytes:
         "clone",
         [
             *_guard(([_load(0)], _IF_ANY_BIT, [_NEW_NAMESPACES | _SIBLING])),
-            *_guard((exit_signal, _IF_EQUAL, [signal.SIGKILL])),
+            *_guard((exit_signal, _IF_EQUAL, _NOBODYS)),
             _instruction(_RETURN, _ALLOW),
         ],
     )
@@ -138,7 +141,7 @@ def install(filter_rules: bytes, *, own_user: bool, signals_elsewhere: bool) -> 
         program += _rule(name, before + (anybody if signals_elsewhere else _only(0, itself)))
     by_descriptor = _unless(1, [signal.SIGKILL]) if signals_elsewhere else [_give(errno.EPERM)]
     program += _rule("pidfd_send_signal", by_descriptor)
-    before = _guard(([_load(1)], _IF_EQUAL, [_SET_SIGNAL]), ([_load(2)], _IF_EQUAL, [signal.SIGKILL]))
+    before = _guard(([_load(1)], _IF_EQUAL, [_SET_SIGNAL]), ([_load(2)], _IF_EQUAL, _NOBODYS))
     program += _rule("fcntl", before + (anybody if signals_elsewhere else _unless(1, _SET_OWNER)))
     if not signals_elsewhere:
         program += _rule("ioctl", _unless(1, _IOCTL_SET_OWNER))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TypedDict, Unpack
 
 from profiling.device import Device
 from profiling.slots import Slots
 from profiling.window import HeldBack, Window
+from sandbox.runner_process import Runner
 from tasks.contender import Contender
 
 
@@ -16,19 +17,21 @@ from tasks.contender import Contender
 def at_rest(contenders: Iterable[Contender], device: Device) -> Iterator[None]:
     """Inside, none of their processes runs. On a GPU, where contexts take turns, nothing is done.
 
-    Raises Stopped for processes that cannot be stopped.
+    Raises Stopped for processes that cannot be stopped, or have run.
     """
-    stopped = []
-    try:
+    with ExitStack() as stopped:
         for contender in () if device.is_cuda else contenders:
             if contender.session is not None and contender.session.runner.alive:
                 with contender.answerable():
                     contender.session.runner.freeze()
-                stopped.append(contender.session.runner)
+                stopped.callback(_let_go_on, contender, contender.session.runner)
         yield
-    finally:
-        for runner in stopped:
-            runner.thaw()
+
+
+def _let_go_on(contender: Contender, runner: Runner) -> None:
+    with contender.answerable():
+        runner.check_frozen()
+        runner.thaw()
 
 
 class How(TypedDict, total=False):

@@ -291,6 +291,7 @@ assert os.read(read_end, 99).count(b'not permitted') == 3
 raise PermissionError('a child may not either')""",
     "by a child's end": "call(56, 9, 0, 0, 0, 0) or os._exit(0)",
     "by what a descriptor signals with": "fcntl.fcntl(os.pipe()[0], fcntl.F_SETSIG, 9)",
+    "going on by what a descriptor signals with": "fcntl.fcntl(os.pipe()[0], fcntl.F_SETSIG, 18)",
     "by its time": "resource.prlimit(0, resource.RLIMIT_CPU, (1, 1))",
     "by its time, by the older call": "call(160, 0, struct.pack('QQ', 1, 1))",
     "by its time, from a place that looks like none": """

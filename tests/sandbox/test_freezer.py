@@ -125,7 +125,10 @@ def test_who_was_being_started_as_the_family_was_looked_at_stands_still_too(
 
 
 def test_who_has_started_others_is_charged_the_search_for_them(counters: mmap.mmap, tmp_path: Path) -> None:
-    alone = started("alone", counters, tmp_path, {0})
+    # Asleep, as a runner that has said that it is done.
+    alone = subprocess.Popen(["sleep", "1000"], preexec_fn=die_with_parent)
+    while Path(f"/proc/{alone.pid}/stat").read_text().split()[1:3] != ["(sleep)", "S"]:
+        time.sleep(0.001)
     before = time.perf_counter_ns()
     frozen = freeze(alone.pid, WITHIN_S)
     alone_ns, whole_alone_ns = frozen.since_ns - before, time.perf_counter_ns() - before
@@ -138,3 +141,38 @@ def test_who_has_started_others_is_charged_the_search_for_them(counters: mmap.mm
     # Stamped before the search in one, after it in the other.
     assert alone_ns < whole_alone_ns / 2
     assert family_ns > whole_family_ns / 2
+
+
+def test_who_has_run_meanwhile_has_not_stayed(counters: mmap.mmap, tmp_path: Path) -> None:
+    process = started("alone", counters, tmp_path, {0})
+    frozen = freeze(process.pid, WITHIN_S)
+    try:
+        assert frozen.stayed
+        os.kill(process.pid, signal.SIGCONT)  # As by a descriptor, where there is no filter.
+        moves(counters, {0})
+        assert not frozen.stayed
+    finally:
+        end(process, frozen)
+
+
+WRITING = """
+import mmap, os, sys
+file = os.open(sys.argv[1], os.O_RDWR)
+begun = mmap.mmap(file, 4)
+large = b"\\1" * (256 << 20)
+memory = os.memfd_create("x")
+begun[0] = 1
+while True:
+    os.pwrite(memory, large, 0)
+"""
+
+
+def test_who_is_in_a_system_call_is_charged_until_its_end(counters: mmap.mmap, tmp_path: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", WRITING, str(tmp_path / "shared")], preexec_fn=die_with_parent)
+    moves(counters, {0})
+    before = time.perf_counter_ns()
+    frozen = freeze(process.pid, WITHIN_S)
+    whole_ns = time.perf_counter_ns() - before
+    end(process, frozen)
+    # The call takes some tens of milliseconds, and the stop one look where it came in between two of them.
+    assert frozen.since_ns - before > whole_ns / 2 or whole_ns < 5e6
