@@ -24,12 +24,19 @@ REPORT_S = 0.1
 OF_A_CARD = re.compile(
     r"uncorrectable|ECCUncorrectable|fallen off the bus|GPU[ _]is[ _]lost|busy or unavailable|Devices?_?Unavailable"
     r"|no CUDA-capable device|No CUDA GPUs are available|CUDA_ERROR_NO_DEVICE|cudaErrorNoDevice|Found no NVIDIA driver"
-    r"|CUDA[^\n]*initialization error|cudaErrorInitializationError|CUDA_ERROR_NOT_INITIALIZED"
-    r"|CUDA[^\n]*unknown error|cudaErrorUnknown|CUDA_ERROR_UNKNOWN|hardware error|cudaErrorSystemNotReady"
+    r"|CUDA[^\n]{0,40}initialization error|cudaErrorInitializationError|CUDA_ERROR_NOT_INITIALIZED"
+    r"|CUDA[^\n]{0,40}unknown error|cudaErrorUnknown|CUDA_ERROR_UNKNOWN|hardware error|cudaErrorSystemNotReady"
     r"|CUDA_ERROR_SYSTEM_NOT_READY|system not yet initialized|SystemDriverMismatch|SYSTEM_DRIVER_MISMATCH",
     re.IGNORECASE,
 )
-"""What a wrong kernel on a sound card does not cause; a launch that failed and an illegal address are not among it."""
+"""What a wrong kernel on a sound card does not cause; a launch that failed and an illegal address are not among it.
+
+Looked for in a submission's own words: nothing in it may be of any length, or to look takes the square of theirs.
+"""
+LOOKED_THROUGH = 1 << 15
+"""Characters at either end of each text: nobody is to wait for a mebibyte to be searched."""
+
+_FIRST, _LAST = slice(LOOKED_THROUGH), slice(-LOOKED_THROUGH, None)
 
 log = logging.getLogger(__name__)
 
@@ -52,8 +59,10 @@ def blame_tested(contenders: Iterable[Contender], bench: Workbench, cancelled: C
     The text is the submission's own word, so that it never counts by itself. Needs the device's lease; ends the
     contenders' runners where it tests, as they may hold all of the memory. Raises JobCancelled.
     """
+    if not bench.device.is_cuda:
+        return
     suspects = [contender for contender in contenders if _names_a_card(contender)]
-    if not suspects or not bench.device.is_cuda:
+    if not suspects:
         return
     for contender in contenders:
         contender.close()
@@ -82,4 +91,5 @@ def _names_a_card(contender: Contender) -> bool:
     if fault is None or fault.status not in (Status.RUNTIME_ERROR, Status.CRASHED):
         return False
     printed = contender.session.runner.output.text() if contender.session is not None else contender.output
-    return OF_A_CARD.search("\n".join((fault.message, fault.log, printed))) is not None
+    ends = (text[place] for text in (fault.message, fault.log, printed) for place in (_FIRST, _LAST))
+    return any(OF_A_CARD.search(text) for text in ends)
