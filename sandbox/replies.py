@@ -12,6 +12,7 @@ import torch
 from backends.listings import MAX_CHARS, MAX_CODES, Found, Lacking
 from domain.listing import Form
 from domain.value import MAX_BYTES, TensorRef
+from sandbox.answers import repeats
 from sandbox.arena import describe
 
 MAX_FACTS = 64
@@ -110,8 +111,14 @@ def _is_dense(answer: torch.Tensor) -> bool:
 
 
 def tensors(value: Any) -> list[torch.Tensor] | None:
-    """A list of tensors; None for whatever else a runner may send in its place."""
-    return value if isinstance(value, list) and all(isinstance(one, torch.Tensor) for one in value) else None
+    """A list of tensors; None for whatever else a runner may send in its place.
+
+    Nor one whose elements are one in memory: ours sends none, and whoever writes into such a one fails, be it the null
+    runner.
+    """
+    if not isinstance(value, list) or not all(isinstance(one, torch.Tensor) and not repeats(one) for one in value):
+        return None
+    return value
 
 
 def views(wire: Any, outputs: list[torch.Tensor]) -> tuple[ArgumentView | None, ...]:

@@ -153,7 +153,7 @@ class Session:
         elapsed = finite_numbers(answer.get("elapsed_ms"))
         outputs = tensors(self._fetch(answer))
         if outputs is None:
-            raise KernelFault(Status.CRASHED, "the runner's answer has no outputs")
+            raise KernelFault(Status.CRASHED, "the runner's answer has no outputs of their own")
         return Probe(
             outputs,
             answer.get("returned") is True,

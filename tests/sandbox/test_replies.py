@@ -12,7 +12,7 @@ import torch
 from backends.listings import MAX_CHARS, MAX_CODES, Found, Lacking
 from domain.listing import Form
 from sandbox import replies
-from sandbox.replies import MAX_FACT_CHARS, MAX_FACTS_CHARS, Code, Probe, facts
+from sandbox.replies import MAX_FACT_CHARS, MAX_FACTS_CHARS, Code, Probe, facts, tensors
 
 
 @pytest.mark.parametrize(
@@ -108,3 +108,9 @@ def test_answers_that_are_not_alike_or_have_gaps_are_copied_one_by_one(
     outputs: list[torch.Tensor], copies: float
 ) -> None:
     assert Probe(outputs, True, 0.01, launches=1).entries == pytest.approx(1 + copies)
+
+
+def test_answers_whose_elements_are_one_in_memory_are_none() -> None:
+    plain = torch.ones(2, 3)
+    assert tensors([plain, plain.t()]) is not None
+    assert tensors([plain, torch.ones(3).expand(2, 3)]) is None
