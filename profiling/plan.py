@@ -14,6 +14,8 @@ TARGET_MS = {"cuda": 3.0, "cpu": 10.0}
 
 # More calls do not make a better figure: what is left then differs from call to call, on a device by its launches.
 MAX_CALLS = {"cuda": 400, "cpu": 100}
+MAX_TENSORS = 1 << 15
+"""Outputs of a window: each costs the null runner, which the job waits for, some microseconds of its own."""
 QUEUE = 960
 """Entries of the device's launch queue that calls may take: it holds 1015 launches between two words, and 1020 wait for
 the device (docs/measurements.md)."""
@@ -83,13 +85,16 @@ class Plan:
         return Stop.DEVICE_TIME if spent_s >= budget_s else None
 
 
-def calls_that_fit(slowest_ms: float, *, bytes_per_call: int, memory: int, is_cuda: bool) -> int:
-    """At most so many calls a window: for the memory, and the patience with the slowest contender.
+def calls_that_fit(
+    slowest_ms: float, *, bytes_per_call: int, memory: int, is_cuda: bool, tensors_per_call: int = 1
+) -> int:
+    """At most so many calls a window: for the memory, the patience with the slowest contender, and MAX_TENSORS.
 
     `slowest_ms` is in part the contenders' own word: one that calls itself fast only changes how finely it is measured.
     """
     most = MAX_CALLS["cuda" if is_cuda else "cpu"]
-    return max(min(most, int(MAX_SLOWEST_MS / max(slowest_ms, 1e-4)), memory // max(bytes_per_call, 1)), 1)
+    most = min(most, MAX_TENSORS // max(tensors_per_call, 1), memory // max(bytes_per_call, 1))
+    return max(min(most, int(MAX_SLOWEST_MS / max(slowest_ms, 1e-4))), 1)
 
 
 def calls_that_queue(entries: float) -> int:

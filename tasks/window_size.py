@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from profiling.plan import calls_that_fill, calls_that_fit
 from profiling.record import TimeRecord
+from profiling.slots import bytes_per_call
 from tasks.contender import Contender
 from tasks.gating import Rehearsal, rehearse
 from tasks.rounds import Rounds
@@ -26,9 +27,10 @@ class WindowSize:
         self._window = window
         self._device = rounds.bench.device
         self._enlarged = 0
+        fitting = self._fitting(0.0, rounds.bytes_per_call())
         self._rehearsals: dict[str, Rehearsal | None] = {
             # With no patience for any estimate: who calls itself slow would have few calls tried.
-            c.role: rehearse(c, rounds.example[c.role], self._fitting(0.0), self._device, window=window)
+            c.role: rehearse(c, rounds.example[c.role], fitting, self._device, window=window)
             for c in rounds.contenders
         }
 
@@ -43,8 +45,8 @@ class WindowSize:
     @property
     def calls(self) -> int:
         """Of every window, the same for all contenders."""
-        contenders = self._rounds.contenders
-        return self._filling(min(map(self._call_ms, contenders)), self._limit(contenders))
+        contenders, needed = self._rounds.contenders, self._rounds.bytes_per_call()
+        return self._filling(min(map(self._call_ms, contenders)), self._limit(contenders, needed))
 
     def kept_few(self, record: TimeRecord) -> bool:
         """Whether windows held only a few short calls by the candidate's doing, be it as no more could be queued."""
@@ -52,7 +54,7 @@ class WindowSize:
         if not self._device.is_cuda or record.calls >= FEW or record.calls * call_ms >= FEW_MS:
             return False
         others = [contender for contender in self._rounds.contenders if contender is not self._rounds.candidate]
-        return self._filling(call_ms, self._limit(others)) > record.calls
+        return self._filling(call_ms, self._limit(others, self._asked(others))) > record.calls
 
     def enlarge(self, record: TimeRecord) -> bool:
         """Has windows that are taken anew hold more calls, by what these took; False where that has not helped."""
@@ -67,21 +69,28 @@ class WindowSize:
         rehearsal = self._rehearsals[contender.role]
         return rehearsal.call_ms if rehearsal is not None else contender.estimate_ms
 
-    def _limit(self, contenders: Sequence[Contender]) -> int:
-        """What those have room, patience and a queue for."""
-        found = [self._rehearsals[contender.role] for contender in contenders]
+    def _asked(self, others: Sequence[Contender]) -> int:
+        """Bytes of a call that the candidate has no say in: what it is given, and what the others need."""
+        example = self._rounds.example
+        given = bytes_per_call(example[self._rounds.candidate.role], [])
+        return max([given, *(bytes_per_call(example[other.role], other.returned) for other in others)])
+
+    def _limit(self, contenders: Sequence[Contender], needed: int) -> int:
+        """What those have patience and a queue for, and calls of so many bytes room."""
+        found = filter(None, (self._rehearsals[contender.role] for contender in contenders))
         slowest_ms = max(map(self._call_ms, contenders), default=0.0)
-        return min([self._fitting(slowest_ms), *(rehearsal.calls for rehearsal in found if rehearsal is not None)])
+        return min([self._fitting(slowest_ms, needed), *(rehearsal.calls for rehearsal in found)])
 
     def _filling(self, call_ms: float, limit: int) -> int:
         return calls_that_fill(call_ms, limit, is_cuda=self._device.is_cuda, window=self._window)
 
-    def _fitting(self, slowest_ms: float) -> int:
+    def _fitting(self, slowest_ms: float, needed: int) -> int:
         return calls_that_fit(
             slowest_ms,
-            bytes_per_call=self._rounds.bytes_per_call(),
+            bytes_per_call=needed,
             memory=self._rounds.memory(),
             is_cuda=self._device.is_cuda,
+            tensors_per_call=max(len(contender.returned) for contender in self._rounds.contenders),
         )
 
 

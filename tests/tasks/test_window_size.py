@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import torch
 
 from domain.result import CANDIDATE, REFERENCE
 from profiling.plan import coarse
@@ -24,14 +25,21 @@ GIB = 1 << 30
 
 
 def size(
-    monkeypatch: pytest.MonkeyPatch, *, estimates_ms: dict[str, float], memory: int = GIB, **found: Rehearsal | None
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    estimates_ms: dict[str, float],
+    memory: int = GIB,
+    given: int = 1,
+    **found: Rehearsal | None,
 ) -> WindowSize:
     """Of contenders with such estimates, for which rehearsals found that."""
-    contenders = [SimpleNamespace(role=role, estimate_ms=ms, at_most_ms=ms) for role, ms in estimates_ms.items()]
+    contenders = [
+        SimpleNamespace(role=role, estimate_ms=ms, at_most_ms=ms, returned=[]) for role, ms in estimates_ms.items()
+    ]
     rounds: Any = SimpleNamespace(
         contenders=contenders,
         candidate=contenders[-1],
-        example={role: [] for role in estimates_ms},
+        example={role: [torch.empty(given, dtype=torch.uint8)] for role in estimates_ms},
         bench=SimpleNamespace(device=SimpleNamespace(is_cuda=True)),
         bytes_per_call=lambda: 1 << 20,
         memory=lambda: memory,
@@ -85,8 +93,20 @@ def test_few_by_the_references_doing_or_for_want_of_memory_stay_few(monkeypatch:
     both = {REFERENCE: 1.6, CANDIDATE: 0.02}
     of = size(monkeypatch, estimates_ms=both, reference=Rehearsal(1, 1.6), candidate=Rehearsal(250, 0.012))
     assert of.calls == 1 and not of.kept_few(record(1, 0.012))
-    of = size(monkeypatch, estimates_ms={CANDIDATE: 0.1}, memory=2 << 20, candidate=Rehearsal(2, 0.3))
+    of = size(monkeypatch, estimates_ms={CANDIDATE: 0.1}, memory=2 << 20, given=1000 << 10, candidate=Rehearsal(2, 0.3))
     assert of.calls == 2 and not of.kept_few(record(2, 0.012))
+
+
+def test_who_has_his_answers_take_the_memory_has_kept_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = size(monkeypatch, estimates_ms={CANDIDATE: 0.1}, memory=2 << 20, candidate=Rehearsal(2, 0.3))
+    of._rounds.candidate.returned.append(torch.empty(1000 << 10, dtype=torch.uint8))
+    assert of.calls == 2 and of.kept_few(record(2, 0.012))
+
+
+def test_windows_of_many_answers_hold_few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = size(monkeypatch, estimates_ms={CANDIDATE: 0.1}, candidate=Rehearsal(400, 0.012))
+    of._rounds.candidate.returned.extend([torch.empty(1)] * 8000)
+    assert of.calls == 4
 
 
 @pytest.mark.parametrize("left_s", [100.0, 0.0])
