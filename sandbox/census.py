@@ -5,8 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
+from typing import NoReturn
 
 _EXITING = 0x4  # PF_EXITING of a thread's flags (proc_pid_stat(5))
+
+HELPERS, HELPER_S, POLL_S = 20, 1.0, 0.0005
+"""So many, one after the other, may be kept from their work, each for so long."""
 
 
 def children(pid: int) -> set[int]:
@@ -66,12 +71,30 @@ def exiting(pid: int) -> bool:
 def end_all_of(user: int) -> None:
     """Kills every process of that user at once, from one that becomes that user to do it. Needs to be root.
 
-    No other way is sure to end those that start new ones all the time.
+    No other way is sure to end those that start new ones all the time. Once it has become that user, they may signal it
+    too: one that they have stopped is killed, and another does it.
     """
-    helper = os.fork()
-    if helper:
+    for _ in range(HELPERS):
+        helper = os.fork()
+        if not helper:
+            _end_all_as(user)
+        if _ends(helper):
+            return
+        os.kill(helper, signal.SIGKILL)
         os.waitpid(helper, 0)
-        return
+
+
+def _ends(child: int) -> bool:
+    """Whether it does within HELPER_S."""
+    until = time.monotonic() + HELPER_S
+    while time.monotonic() < until:
+        if os.waitpid(child, os.WNOHANG)[0]:
+            return True
+        time.sleep(POLL_S)
+    return False
+
+
+def _end_all_as(user: int) -> NoReturn:
     try:
         os.setresuid(user, user, user)
         os.kill(-1, signal.SIGKILL)  # Everybody that this user may signal but the caller, in one go.

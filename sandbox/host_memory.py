@@ -83,9 +83,20 @@ def _changed(before: Mapping[int, int], everything: int) -> int:
 def at_most(pid: int) -> int:
     """What it maps, shared or not, whoever else has it; 0 for one that is gone."""
     try:
-        return _sum(f"/proc/{pid}/status", _OF_A_PROCESS)
+        return _sum(f"{_place(pid)}/status", _OF_A_PROCESS)
     except OSError:
         return 0
+
+
+def _place(pid: int) -> str:
+    """Where a thread of it tells of its memory: the first one, unless that has ended and left the others behind."""
+    with contextlib.suppress(OSError):
+        for thread in sorted(map(int, os.listdir(f"/proc/{pid}/task")), key=lambda thread: thread != pid):
+            place = f"/proc/{pid}/task/{thread}"
+            with contextlib.suppress(OSError):
+                _sum(f"{place}/status", _OF_A_PROCESS)
+                return place
+    return f"/proc/{pid}"
 
 
 def _exactly(pids: Collection[int], held: dict[Inode, int], lent: Lent) -> int:
@@ -94,7 +105,7 @@ def _exactly(pids: Collection[int], held: dict[Inode, int], lent: Lent) -> int:
     mapped: dict[Inode, int] = defaultdict(int)
     for pid in pids:
         try:
-            total += _sum(f"/proc/{pid}/smaps_rollup", _SHARES)
+            total += _sum(f"{_place(pid)}/smaps_rollup", _SHARES)
             for (device, number), share in _mapped(pid):
                 mapped[device, number] += share
                 mapped[device, 0] += share
@@ -110,7 +121,7 @@ def _exactly(pids: Collection[int], held: dict[Inode, int], lent: Lent) -> int:
 def _mapped(pid: int) -> Iterator[tuple[Inode, int]]:
     """Its share of each file that it maps, without what it has changed for itself."""
     inode, share = (0, 0), 0
-    with open(f"/proc/{pid}/smaps", encoding="utf-8", errors="replace") as mappings:
+    with open(f"{_place(pid)}/smaps", encoding="utf-8", errors="replace") as mappings:
         for line in mappings:
             if line.startswith("Pss:"):
                 share = _kib(line)
@@ -135,7 +146,7 @@ def _held(pids: Collection[int], named: Mapping[Inode, int], lent: Lent) -> dict
             if shared := _own_shared_memory(pid):
                 own.add(shared[0][0])
                 held[shared[0]] = shared[1]
-        with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/fd") as opened:
+        with contextlib.suppress(OSError), os.scandir(f"{_place(pid)}/fd") as opened:
             for entry in opened:
                 with contextlib.suppress(OSError):
                     found = entry.stat()
@@ -146,7 +157,7 @@ def _held(pids: Collection[int], named: Mapping[Inode, int], lent: Lent) -> dict
 
 def _own_shared_memory(pid: int) -> tuple[Inode, int] | None:
     """All of its /dev/shm, where that is another than ours. Raises OSError."""
-    place = f"/proc/{pid}/root{SHARED_MEMORY}"
+    place = f"{_place(pid)}/root{SHARED_MEMORY}"
     device = os.stat(place).st_dev
     if device == os.stat(SHARED_MEMORY).st_dev:
         return None

@@ -200,14 +200,15 @@ class Contender:
         status, message, log = Status.PASSED, None, ""
         if self.fault is not None:
             status, message, log = self.fault.status, self.fault.message, self.fault.log
+        elif self.comparison is not None and not self.comparison.passed:
+            # First: a wrong answer stands, whatever becomes of the reference after it.
+            status, message = Status.WRONG_RESULT, self.comparison.message
         elif failed_reference is not None:
             status = Status.REFERENCE_FAILED
             message = (
                 f"validation was skipped: the reference failed ({failed_reference.status}): {failed_reference.message}"
             )
             log = failed_reference.log
-        elif self.comparison is not None and not self.comparison.passed:
-            status, message = Status.WRONG_RESULT, self.comparison.message
         return Outcome(
             status=status,
             kernel_type=self.kernel.kernel_type.value,

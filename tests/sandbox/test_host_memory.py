@@ -26,7 +26,7 @@ SIZE = 64 * MIB
 ENDLESS = 1 << 50
 
 HAS = """
-import mmap, os, sys
+import ctypes, mmap, os, sys, threading
 size = 64 << 20
 
 def filled(descriptor):
@@ -47,6 +47,16 @@ def shared_by_four(memory):
             sys.stdin.read()
             os._exit(0)
     return memory
+
+def left_by_its_first_thread(memory):
+    def last():
+        while b"Z (zombie)" not in open(f"/proc/self/task/{os.getpid()}/status", "rb").read():
+            pass
+        os.write(1, b"ready\\n")
+        sys.stdin.read()
+        os._exit(0)
+    threading.Thread(target=last).start()
+    ctypes.CDLL(None).syscall(60 if os.uname().machine == "x86_64" else 93, 0)  # exit, of this thread alone
 
 held = {what}
 os.write(1, b"ready\\n")
@@ -84,6 +94,8 @@ def used(pids: set[int], *, enough: int = 0, lent: Lent | None = None) -> int:
 @pytest.mark.parametrize(
     "what",
     [
+        "left_by_its_first_thread(touched(bytearray(size)))",
+        "left_by_its_first_thread(filled(os.memfd_create('x')))",
         "touched(bytearray(size))",
         "touched(mmap.mmap(-1, size))",
         "filled(os.memfd_create('x'))",

@@ -1,0 +1,26 @@
+"""Whoever is to end a user's processes may be stopped by them: then another does it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from sandbox import census
+
+
+def test_a_helper_that_is_stopped_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped_at_first(user: int) -> None:
+        (tmp_path / str(os.getpid())).touch()
+        if len(os.listdir(tmp_path)) == 1:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        os._exit(0)
+
+    monkeypatch.setattr(census, "_end_all_as", stopped_at_first)
+    monkeypatch.setattr(census, "HELPER_S", 0.2)
+    census.end_all_of(os.getuid())
+    helpers = os.listdir(tmp_path)
+    assert len(helpers) == 2
+    assert not any(Path(f"/proc/{pid}").exists() for pid in helpers), "nothing of it is left"
