@@ -59,6 +59,8 @@ def _wrong(compared: _Compared, sizes: torch.Tensor, tolerance: Tolerance) -> to
         # 0 where float64 cannot hold the squares: no scale excuses any.
         mean = sizes / _count(finite).clamp_(min=1)
         limit = torch.maximum(size, mean.sqrt_().nan_to_num_(posinf=0.0).unsqueeze(-1)).mul_(tolerance.rtol)
+        if tolerance.of_element:
+            limit = torch.maximum(limit, size * tolerance.of_element)
     else:
         limit = size * tolerance.rtol
     close = difference <= limit.add_(tolerance.atol)

@@ -4,7 +4,8 @@ The request's tolerance decides the verdict, element by element, as torch.allclo
 gets the original service's 1e-2 and 1e-2, the relative part counted from the output's scale: over hundreds of fresh
 input sets an honest TF32 product would else miss it in a few elements near zero (16 of 40 sets of a 64x128 @ 128x256
 product on an H200). The strict one of the dtype is applied beside it and reported. Integers and bools are exact under
-both.
+both. What is right by the strict one is right where the request names none: two neighbouring float8 differ by more than
+1e-2 of the scale.
 
 Strict values: torch.testing.assert_close's defaults. float8 has none there (it would be exact); like float16's rtol it
 gets one unit in the last place (2**-3, 2**-2), so that two neighbours of the true value agree, and as atol the smallest
@@ -13,7 +14,7 @@ subnormal (2**-9, 2**-16).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -27,11 +28,13 @@ class Tolerance:
     `of_scale`: the relative part counts from the output's root mean square where that is more than the element. A
     sum's rounding error goes with its terms, not with what is left of them, and an element near zero is compared with
     what a reader would call the size of the answer.
+    `of_element`: as much of the element itself is allowed in any case, where that is more.
     """
 
     atol: float = DEFAULT_TOLERANCE
     rtol: float = DEFAULT_TOLERANCE
     of_scale: bool = False
+    of_element: float = 0.0
 
     def __str__(self) -> str:
         return f"atol={self.atol:g}, rtol={self.rtol:g}" + (" of the output's scale" if self.of_scale else "")
@@ -64,5 +67,10 @@ def strict(dtype: torch.dtype) -> Tolerance:
 
 
 def applied(dtype: torch.dtype, tolerance: Tolerance) -> Tolerance:
-    """What decides the verdict: the request's tolerance, EXACT for integers and bools."""
-    return tolerance if dtype.is_floating_point or dtype.is_complex else EXACT
+    """What decides the verdict: the request's, by default no less than the strict one; EXACT for integers and bools."""
+    if not (dtype.is_floating_point or dtype.is_complex):
+        return EXACT
+    least = strict(dtype)
+    if not tolerance.of_scale or (least.rtol <= tolerance.rtol and least.atol <= tolerance.atol):
+        return tolerance
+    return replace(tolerance, atol=max(tolerance.atol, least.atol), of_element=least.rtol)

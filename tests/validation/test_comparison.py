@@ -545,6 +545,17 @@ def test_without_a_tolerance_of_its_own_a_request_is_judged_by_the_scale_of_the_
     assert not compare([small], [small + 0.011], requested(None, None)).passed
 
 
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2", "bfloat16"])
+def test_without_a_tolerance_of_its_own_a_neighbouring_number_is_right(name: str) -> None:
+    dtype = torch_dtype(name)
+    bits = {1: torch.uint8, 2: torch.int16}[dtype.itemsize]
+    expected = (torch.rand(256) * 8 - 4).to(dtype)
+    neighbours = (expected.view(bits) ^ 1).view(dtype)
+    assert compare([expected], [neighbours], requested(None, None)).passed
+    further = expected.to(torch.float32) * (1 + 3 * torch.finfo(dtype).eps)
+    assert not compare([expected], [further.to(dtype)], requested(None, None)).passed
+
+
 def test_a_nan_or_an_infinity_does_not_widen_the_scale() -> None:
     expected = torch.tensor([0.0, torch.inf, torch.nan, 1.0])
     actual = torch.tensor([0.5, torch.inf, torch.nan, 1.0])
