@@ -12,6 +12,11 @@ NOTHING_RAN = frozenset({Status.COMPILE_ERROR, Status.CONTRACT_MISMATCH})
 """A crash, a timeout, a lack of memory may have been the moment's: they are in neither."""
 
 
+STOPPED = "timeout"
+CUT_SHORT = "the timeout was near"
+"""What flags and reasons say of what was left out for want of time: who allows more of it gets more."""
+
+
 def reusable(answer: Mapping[str, Any]) -> bool:
     """Of a whole answer. One that lacks what was asked for is none to who asks again, unless nothing could be run."""
     verdict = answer["verdict"]
@@ -22,4 +27,12 @@ def reusable(answer: Mapping[str, Any]) -> bool:
     sanitizer = kernel.get("sanitizer") or {}
     sides = [metrics.get("candidate"), metrics.get("reference"), *sanitizer.get("tools", {}).values()]
     lacking = any(part.get("status") == "unavailable" for part in [metrics, sanitizer, *sides] if part)
-    return verdict in RAN and not lacking
+    return verdict in RAN and not lacking and not any(map(_cut_short, (kernel, answer.get("ref_result") or {})))
+
+
+def _cut_short(side: Mapping[str, Any]) -> bool:
+    """Whether the request's `timeout` ended something of a kernel's judging: another request may give more."""
+    timing = side.get("timing") or {}
+    tried = (side.get("inputs") or {}).get("distributions") or {}
+    said = [*timing.get("flags", ()), *(tried.get("left_out") or {}).values()]
+    return timing.get("stopped_by") == STOPPED or any(CUT_SHORT in each for each in said)

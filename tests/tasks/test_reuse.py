@@ -13,11 +13,16 @@ from domain.job import State
 from domain.kernel import Kernel, KernelType
 from domain.request import Request
 from domain.result import Status
+from profiling.plan import Stop
 from tasks.admission import Recorded
+from tasks.cross_checks import NO_TIME, NO_TIME_FOR_ONE
 from tasks.device import CPU, Device
 from tasks.heartbeat import Heartbeat
+from tasks.processes import IN_FEWER
 from tasks.records import JobRecords
+from tasks.reusable import reusable
 from tasks.submission import submit, submit_many
+from tasks.timekeeper import FEW_CALLS
 from tests.tasks.jobs import EVALUATE, report, seen
 
 AGAIN = replace(EVALUATE, reuse=True)
@@ -146,6 +151,28 @@ def test_an_answer_that_lacks_what_was_asked_for_is_not_given_again(
     body["kernel_exec_result"]["metadata"]["device_metrics"] = metrics
     assert claim is not None and records.complete("first", claim.attempt, body)
     assert asked(records) == ("first" if again else None)
+
+
+@pytest.mark.parametrize("side", ["kernel_exec_result", "ref_result"])
+@pytest.mark.parametrize(
+    ("found", "again"),
+    [
+        ({"timing": {"stopped_by": Stop.PRECISION, "flags": ["a flag"]}}, True),
+        ({"timing": {"stopped_by": Stop.TIMEOUT, "flags": []}}, False),
+        *(
+            ({"timing": {"stopped_by": Stop.PRECISION, "flags": [flag]}}, False)
+            for flag in (NO_TIME, NO_TIME_FOR_ONE, IN_FEWER.format(done=2, asked=5), FEW_CALLS)
+        ),
+        ({"inputs": {"distributions": {"left_out": {"tiny": "the others had taken 10 s"}}}}, True),
+        ({"inputs": {"distributions": {"left_out": {"tiny": "the timeout was near"}}}}, False),
+    ],
+)
+def test_what_a_timeout_cut_short_is_not_given_to_who_allows_more(
+    side: str, found: dict[str, object], again: bool
+) -> None:
+    body = {"ref_result": None, **report(Status.PASSED).body("first")}
+    body[side] = {**(body[side] or {}), **found}
+    assert reusable(body) is again
 
 
 def test_only_while_it_is_kept_and_a_worker_lives_that_would_answer_alike(records: JobRecords, redis: Redis) -> None:
