@@ -57,6 +57,9 @@ end
 if batch ~= '' then
   redis.call('ZADD', 'batch:' .. batch, at, id)
   redis.call('INCR', 'batch:' .. batch .. ':open')
+  -- Where one was answered at once, both were to expire: not while a job is open.
+  redis.call('PERSIST', 'batch:' .. batch)
+  redis.call('PERSIST', 'batch:' .. batch .. ':open')
 end
 take_place(ARGV[14], expected(ARGV[16], ARGV[17]), at)
 enter(ARGV[18])

@@ -85,6 +85,18 @@ def test_an_answer_is_given_again_and_says_where_from(records: JobRecords, redis
     assert redis.llen("evaluate") == 0
 
 
+def test_a_batch_whose_first_is_answered_at_once_is_listed_while_another_is_open(
+    records: JobRecords, redis: Redis
+) -> None:
+    judged(records, "first")
+    other = replace(EVALUATE, num_trials=7)
+    submit_many(records, [("again", AGAIN), ("open", other)], key=key("k"), batch_id="b")
+    assert seen(records, "again").state is State.COMPLETED
+    assert redis.ttl("batch:b") == redis.ttl("batch:b:open") == -1
+    records.cancel("open")
+    assert 0 < redis.ttl("batch:b") <= 60 and 0 < redis.ttl("batch:b:open") <= 60
+
+
 def test_only_who_asks_and_only_for_the_same(records: JobRecords) -> None:
     judged(records, "first")
     assert asked(records, EVALUATE) is None, "never by itself"
