@@ -20,6 +20,7 @@ from tasks.at_rest import How, undisturbed_window
 from tasks.conduct import check_guards, check_inputs, check_written, never_written
 from tasks.contender import Contender
 from tasks.drawn_sets import Arguments
+from tasks.sampled_call import SampledCall
 from tasks.trial_inputs import TrialInputs
 from tasks.workbench import Workbench
 from validation.call_comparison import CallComparison, Tally
@@ -84,6 +85,7 @@ class Rounds:
         self._compared = Tally()
         self._first_outputs: dict[str, list[Outputs]] = {}
         self._first_call: Arguments = []
+        self._sample = SampledCall()
 
     @property
     def doubts(self) -> list[str]:
@@ -173,6 +175,7 @@ class Rounds:
         if known and windows[reference.role].inputs_changed and not self._changes_otherwise:
             self._changes_otherwise = self._left_otherwise(slots)
         expected, actual = (slots[c.role].read_stacked(windows[c.role].snapshot) for c in (reference, candidate))
+        self._sample.offer(slots[reference.role], expected, actual)
         found = compare_stacked(expected, actual, self.tolerance)
         self._compared.add(found)
         first = next((call for call, said in enumerate(found) if not said.passed), None)
@@ -204,8 +207,7 @@ class Rounds:
     def look_at_precision(self) -> None:
         """Both answers to one call against the same call in float64, where the reference is torch and can be run so.
 
-        Nothing is known where that fails or takes too long; whoever asks the reference's runner for more sets its
-        deadline anew.
+        Nothing is known where that fails or takes too long; whoever asks its runner for more sets the deadline anew.
         """
         reference = self.contenders[0]
         if len(self.contenders) == 1 or reference.session is None or reference.kernel.kernel_type != KernelType.TORCH:
@@ -214,13 +216,11 @@ class Rounds:
             return
         reference.session.runner.deadline = min(self.deadline, time.monotonic() + PRECISION_S)
         try:
-            exact = reference.session.double(self._first_call)
+            exact = reference.session.double(self._sample.arguments)
         except KernelFault:
             return
-        if exact is None:
-            return
-        ours, theirs = self._first_outputs[self.candidate.role][0], self._first_outputs[reference.role][0]
-        if len(exact) == len(ours) == len(theirs):
+        ours, theirs = self._sample.actual, self._sample.expected
+        if exact is not None and len(exact) == len(ours) == len(theirs):
             found = precision_finding(exact, theirs, ours)
             self._precision = dataclasses.asdict(found) if found is not None else None
             self._note_comparison()
