@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from domain.contract import IOContract
+from domain.value import Stranger, leaves
 
 
 def contract_arguments(signature: inspect.Signature | None, io: IOContract | None) -> list[int] | None:
@@ -59,12 +60,14 @@ def input_maker(name: str, holders: Sequence[Any]) -> Callable[[], Any] | None:
 def construct(target: Callable[..., Any], own: list[Any] | None, given: list[Any] | None) -> Any:
     """An instance from the source's own constructor arguments, else from those given if it takes them, else from none.
 
+    Those given are no use where one of them could not come along.
+
     Arguments are `[a, b]`, or one dict of keyword arguments, or `[[a, b], {"c": d}]`.
     """
     if own is not None:
         args, keywords = _arguments(target, own)
         return target(*args, **keywords)
-    if given is not None:
+    if given is not None and not leaves(given, Stranger):
         args, keywords = _arguments(target, given)
         if _fits(target, args, keywords):
             return target(*args, **keywords)

@@ -29,7 +29,7 @@ from backends.trace import asks_for_gpu, fault, reached_source, summary
 from domain.fault import KernelFault
 from domain.kernel import Kernel
 from domain.result import Status
-from domain.value import replace
+from domain.value import Stranger, leaves, replace
 
 
 class PythonBackend(Backend):
@@ -80,9 +80,7 @@ class PythonBackend(Backend):
             doing = f"constructing {entry.label}"
             own = input_maker("get_init_inputs", [module, entry.target])
             if isinstance(error, TypeError) and own is None and not reached_source(error):
-                # Objects of the reference's own classes never come here.
-                others = "none of a reference's came" if init is None else f"the reference's {len(init)} do not fit"
-                doing += f" (the source has no get_init_inputs() to give its arguments, and {others})"
+                doing += f" (the source has no get_init_inputs() to give its arguments, and {_others(init)})"
             raise fault(error, doing, folder, target) from error
         extensions.require_device()
         return executable
@@ -247,6 +245,16 @@ def _prepared(folder: Path, target: Target) -> extension.Extensions:
 
         install()
     return extension.install(folder, target)
+
+
+def _others(init: list[Any] | None) -> str:
+    """Why a reference's constructor arguments did not do either."""
+    if init is None:
+        return "none of a reference's came"
+    strangers = ", ".join(stranger.words for stranger in leaves(init, Stranger))
+    if strangers:
+        return f"of the reference's some cannot cross to another process ({strangers}): define it here too"
+    return f"the reference's {len(init)} do not fit"
 
 
 def _takes(own: torch.Tensor, given: Any) -> bool:

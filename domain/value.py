@@ -1,7 +1,8 @@
 """Values that cross between processes: a strict, size-capped tree, never pickle.
 
 Leaves are None, bool, int, float, str and tensors; nodes are tuple, list and dict with string keys. A tensor crosses as
-a `TensorRef`: where its bytes lie in a shared arena and how to read them.
+a `TensorRef`: where its bytes lie in a shared arena and how to read them. Among constructor arguments a dtype crosses
+by its name, and in place of what does not cross a word for it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ Leaf = TypeVar("Leaf")
 MAX_DEPTH = 16
 MAX_NODES = 65_536
 MAX_TEXT = 65_536
+MAX_WORDS = 128
 MAX_RANK = 32
 MAX_BYTES = 1 << 40
 
@@ -52,7 +54,33 @@ class TensorRef:
         return TensorRef(self.dtype, (count, *self.shape), (step // ITEM_BYTES[self.dtype], *self.strides), self.offset)
 
 
-Value = None | bool | int | float | str | TensorRef | tuple["Value", ...] | list["Value"] | dict[str, "Value"]
+@dataclass(frozen=True)
+class DtypeName:
+    """A dtype, by the name that it has in a contract."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Stranger:
+    """In place of something that does not cross: what it is, in words."""
+
+    words: str
+
+
+Value = (
+    None
+    | bool
+    | int
+    | float
+    | str
+    | TensorRef
+    | DtypeName
+    | Stranger
+    | tuple["Value", ...]
+    | list["Value"]
+    | dict[str, "Value"]
+)
 
 
 def encode(value: Any) -> Any:
@@ -66,16 +94,8 @@ def encode(value: Any) -> Any:
             return value
         case float():
             return value if math.isfinite(value) else {"$": "float", "text": repr(value)}
-        case TensorRef():
-            return {
-                "$": "tensor",
-                "dtype": value.dtype,
-                "shape": list(value.shape),
-                "strides": list(value.strides),
-                "offset": value.offset,
-            }
-        case tuple():
-            return {"$": "tuple", "items": [encode(item) for item in value]}
+        case tuple() | TensorRef() | DtypeName() | Stranger():
+            return _tag(value)
         case list():
             return [encode(item) for item in value]
         case dict():
@@ -86,6 +106,23 @@ def encode(value: Any) -> Any:
         f"an object of type {type(value).__name__} does not cross; tensors, numbers, strings and their tuples, lists, "
         "dicts do"
     )
+
+
+def _tag(value: tuple[Any, ...] | TensorRef | DtypeName | Stranger) -> dict[str, Any]:
+    match value:
+        case TensorRef():
+            return {
+                "$": "tensor",
+                "dtype": value.dtype,
+                "shape": list(value.shape),
+                "strides": list(value.strides),
+                "offset": value.offset,
+            }
+        case DtypeName():
+            return {"$": "dtype", "name": value.name}
+        case Stranger():
+            return {"$": "stranger", "words": value.words}
+    return {"$": "tuple", "items": [encode(item) for item in value]}
 
 
 def decode(wire: Any, copies: int = 1) -> Value:
@@ -125,6 +162,10 @@ def _tagged(wire: dict[str, Any], depth: int, budget: list[int]) -> Value:
             return float(text)
         case {"$": "tensor"}:
             return _tensor(wire)
+        case {"$": "dtype", "name": str(name)} if name in ITEM_BYTES:
+            return DtypeName(name)
+        case {"$": "stranger", "words": str(words)}:
+            return Stranger(words[:MAX_WORDS])
     raise CodecError("not a value")
 
 

@@ -7,7 +7,6 @@ say how far it has come, and where they are wrong they can only harm its own sub
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from backends.registry import backend
 from domain import value as values
 from domain.value import TensorRef
 from sandbox import arena as arenas
+from sandbox import constructor_arguments
 from sandbox.answer_memory import AnswerMemory
 from sandbox.answers import outside, portable, put, tensors_of
 from sandbox.arena import Arena, argument, copy_all, lies_in
@@ -94,17 +94,13 @@ class Runner:
         """Makes the kernel callable."""
         kernel, self.target = assignment(message)
         artifact = Artifact(**message["artifact"])
-        init = values.decode(message["init"])
-        if init is not None and not isinstance(init, list):
-            raise ValueError("init is a list of constructor arguments")
+        init = constructor_arguments.taken(values.decode(message["init"]))
         self._open_device()
         self.executable = backend(kernel.kernel_type).load(
             kernel, self.folder, self.target, artifact, init, int(message["seed"])
         )
         self.output_arguments = kernel.io.outputs if kernel.io is not None else ()
-        told = None
-        with suppress(values.CodecError):
-            told = values.encode(self.executable.init_inputs())
+        told = constructor_arguments.told(self.executable.init_inputs())
         return {"op": "loaded", "entry": self.executable.entry, "init": told, "facts": artifact.facts}
 
     def load_null(self, message: Message) -> Message:

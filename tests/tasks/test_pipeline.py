@@ -305,6 +305,28 @@ def test_weights_that_a_first_call_makes_are_alike(bench: Workbench, layer: str,
     assert report.outcome.status is Status.PASSED, report.outcome.message
 
 
+BY_ITS_ARGUMENTS = """
+class {}(nn.Module):
+    def __init__(self, n, dtype, act):
+        super().__init__()
+        self.l, self.act = nn.Linear(n, n, dtype=dtype), act
+    def forward(self, x):
+        return self.l(x) if self.act is None else self.act(self.l(x))
+def get_inputs():
+    return [torch.randn(4, 8).bfloat16()]
+"""
+
+
+def test_a_reference_gives_a_candidate_dtypes_too_and_what_cannot_cross_is_named(bench: Workbench) -> None:
+    candidate = kernel(BY_ITS_ARGUMENTS.format("ModelNew"))
+    reference = BY_ITS_ARGUMENTS.format("Model") + "def get_init_inputs():\n    return [8, torch.bfloat16, {}]\n"
+    report = judged(bench, candidate, kernel(reference.format("None")))
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+    fault = judged(bench, candidate, kernel(reference.format("F.gelu"))).outcome
+    assert fault.status is Status.RUNTIME_ERROR
+    assert "get_init_inputs()" in str(fault.message) and "gelu): define it here too" in str(fault.message)
+
+
 TRITON_ADD = """
 import triton
 import triton.language as tl
