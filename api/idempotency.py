@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import Any
 from uuid import UUID, uuid4, uuid5
@@ -37,3 +38,10 @@ def chosen_id(headers: dict[str, Any], place: str = "") -> str:
     if (given := headers.get("idempotency_key")) is None:
         return str(uuid4())
     return str(uuid5(_NAMES, json.dumps([caller_id() or "", given, place])))
+
+
+def fingerprint(headers: dict[str, Any], bodies: list[Any]) -> str:
+    """Of all bodies of a batch; empty where no key was given, by which it could come again."""
+    if headers.get("idempotency_key") is None:
+        return ""
+    return hashlib.sha256(json.dumps(bodies, sort_keys=True).encode()).hexdigest()[:32]

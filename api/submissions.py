@@ -17,7 +17,7 @@ from api import answers, examples, tracing
 from api.access import caller
 from api.desk import desk
 from api.draining import refuse_when_draining
-from api.idempotency import IdempotencySchema, chosen_id
+from api.idempotency import IdempotencySchema, chosen_id, fingerprint
 from api.problems import CONTENT_TYPE, RETRY_AFTER_S, Kind, Problem, invalid_fields
 from api.schemas.batch import BatchAnswerSchema, line, progress
 from api.schemas.fields import WireSchema
@@ -133,21 +133,23 @@ def batch(json_data: Json, query_data: Json, headers_data: Json) -> Response:
     valid: list[tuple[str, Request]] = []
     hooks: dict[str, Webhook] = {}
     bodies = read_batch(json_data)
+    said: list[Any] = []
     for index, body in enumerate(bodies):
         try:
             job_id, request, webhook = chosen_id(headers_data, f"{index}"), read_job(body), read_webhook(body)
             _check_priority(request)
             valid.append((job_id, request))
             answers_.append(job_id)
+            said.append(request.to_wire())
             if webhook is not None:
                 hooks[job_id] = webhook
         except ValidationError as error:
             answers_.append(invalid_fields(error))
+            said.append(body)
     refuse_when_draining()
     batch_id = chosen_id(headers_data, "batch")
-    attached = _attach(hooks)
     indexes = [index for index, answer in enumerate(answers_) if isinstance(answer, str)]
-    refused = _submit_many(valid, batch_id, attached, indexes)
+    refused = _submit_many(valid, batch_id, indexes, hooks, fingerprint(headers_data, said))
     entries = [
         _entry(index, body, refused.get(answer, answer) if isinstance(answer, str) else answer)
         for index, (body, answer) in enumerate(zip(bodies, answers_, strict=True))
@@ -186,21 +188,26 @@ def _waited(job_ids: list[str], query: Json) -> tuple[list[JobView], dict[str, s
 
 
 def _submit_many(
-    jobs: list[tuple[str, Request]], batch_id: str, attached: set[str], indexes: list[int]
+    jobs: list[tuple[str, Request]], batch_id: str, indexes: list[int], hooks: dict[str, Webhook], bodies: str
 ) -> dict[str, Problem]:
-    """The problems that kept jobs out, by their ids; raises Problem when none of them got in.
-
-    Of those that did not get in, the webhooks that were `attached` are forgotten.
-    """
+    """The problems that kept jobs out, by their ids; raises Problem when none of them got in."""
     if not jobs:
         return {}
     key, limits = caller(), _limits()
-    admitted = submit_many(desk().records, jobs, batch_id=batch_id, key=key, limits=limits, indexes=indexes)
+    admitted = submit_many(
+        desk().records,
+        jobs,
+        batch_id=batch_id,
+        key=key,
+        limits=limits,
+        indexes=indexes,
+        webhooks=hooks,
+        bodies=bodies,
+    )
     tracing.note(job_id for (job_id, _), one in zip(jobs, admitted, strict=True) if one)
     refused = {
         job_id: _not_recorded(one) for (job_id, _), one in zip(jobs, admitted, strict=True) if isinstance(one, Refusal)
     }
-    desk().webhooks.detach(attached & refused.keys())
     if len(refused) == len(jobs):
         raise next(iter(refused.values()))
     return refused
@@ -226,11 +233,9 @@ def _submit(request: Request, body: Json, query: Json, headers: Json) -> Respons
     _check_priority(request)
     refuse_when_draining()
     job_id = chosen_id(headers)
-    attached = _attach({job_id: webhook} if webhook is not None else {})
     try:
-        submit(desk().records, request, job_id=job_id, key=caller(), limits=_limits())
+        submit(desk().records, request, job_id=job_id, key=caller(), limits=_limits(), webhook=webhook)
     except NotRecorded as error:
-        desk().webhooks.detach(attached)
         raise _not_recorded(error.refusal) from error
     tracing.note([job_id])
     try:
@@ -247,11 +252,6 @@ def _submit(request: Request, body: Json, query: Json, headers: Json) -> Respons
             {"Retry-After": str(RETRY_AFTER_S)},
         )
     return answers.submitted(view, query, ignored(body, request.operation))
-
-
-def _attach(hooks: dict[str, Webhook]) -> set[str]:
-    """The jobs that have a webhook by this request: one that sends another's idempotency key again changes nothing."""
-    return {job_id for job_id, webhook in hooks.items() if desk().webhooks.attach(job_id, webhook)}
 
 
 def _limits() -> Limits:

@@ -12,6 +12,7 @@ from domain.access import Key
 from domain.request import Request
 from tasks.job_view import text
 from tasks.lines import line_of_gpu
+from tasks.webhooks import KEPT_S, Webhook
 
 
 class Refusal(StrEnum):
@@ -23,7 +24,7 @@ class Refusal(StrEnum):
     MEMORY_IS_FULL = "memory"
     """The records hold as many bytes as they may."""
     OTHER_REQUEST = "other"
-    """Under this id, which follows from an idempotency key, another request is recorded."""
+    """Under this id, which follows from an idempotency key, another request is recorded, or in a batch other bodies."""
     NO_SUCH_GPU = "gpu"
     """No worker ever had the GPU which the request names."""
     GPU_IS_AWAY = "gpu away"
@@ -66,8 +67,11 @@ def arguments(
     limits: Limits,
     ttl_s: int,
     index: int | None = None,
+    *,
+    webhook: Webhook | None = None,
+    bodies: str = "",
 ) -> list[str | int | float]:
-    """CREATE's; `index` is the place in its batch."""
+    """CREATE's; `index` is the place in its batch, `bodies` a fingerprint of all that came with it under one key."""
     stored = json.dumps(request.to_wire(), separators=(",", ":"))
     fingerprint = hashlib.sha256(stored.encode()).hexdigest()[:32]
     return [
@@ -78,6 +82,7 @@ def arguments(
         *(request.priority, request.gpu or "", request.kind, request.work, line_of_gpu(request.gpu)),
         *("1" if request.reuse and request.replay_seed is None else "", ttl_s),
         "" if index is None else index,
+        *("" if webhook is None else webhook.stored, KEPT_S, bodies),
     ]
 
 

@@ -4,8 +4,9 @@ Keys (none of them shared with Celery's): `job:<id>` the record, a hash; `job:<i
 `job:<id>:result` once it is completed, and with it `job:<id>:artifacts`, a hash of compressed texts, where any were
 asked for; `job:<id>:owner` while somebody works on it, expiring when he stops saying so;
 `jobs:all`, `jobs:state:<state>` and `batch:<id>` by time of submission; `jobs:finished` by time of finishing;
-`jobs:counters`, a hash. Of jobs that came with an API key: `jobs:key:<key>` by time of submission, `jobs:open:<key>`
-those that are not terminal, `jobs:key_of` whose each is, until cleanup.
+`batch:<id>:open` how many of it are not terminal, `batch:<id>:bodies` a fingerprint of all its bodies where they came
+under an idempotency key; `jobs:counters`, a hash. Of jobs that came with an API key: `jobs:key:<key>` by time of
+submission, `jobs:open:<key>` those that are not terminal, `jobs:key_of` whose each is, until cleanup.
 `jobs:deadlines` has the queued jobs that have one, by the time at which it passes. `jobs:bytes` has about what each
 job takes, its request or its result, until cleanup, and `jobs:bytes:kept` the sum. Those of the queue are in
 `tasks/line_functions.py`. Of `tasks/heartbeat.py`'s, `workers`, `workers:gpu`, `gpus` and `worker:<name>` are read; of
@@ -163,6 +164,7 @@ local function finish(state, cause, ttl)
   if batch ~= '' and redis.call('DECR', 'batch:' .. batch .. ':open') <= 0 then
     redis.call('EXPIRE', 'batch:' .. batch, ttl)
     redis.call('EXPIRE', 'batch:' .. batch .. ':open', ttl)
+    redis.call('EXPIRE', 'batch:' .. batch .. ':bodies', ttl)
   end
   if redis.call('EXISTS', 'traces:wanted') == 1 then
     redis.call('RPUSH', 'traces:due', cjson.encode({job = id}))

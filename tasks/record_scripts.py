@@ -16,11 +16,13 @@ COUNTERS = "jobs:counters"
 # id, operation, kernel type, timeout, batch id or '', request, key id or '', open jobs that the key may have,
 # fingerprint of the request, jobs that may be queued, bytes that may be kept, build timeout or '', queue timeout or '',
 # priority, GPU model or '', kind of work, digest of the work, line, '1' where an earlier answer may be given or '',
-# ttl, place in the batch or ''
+# ttl, place in the batch or '', webhook or '', seconds that it is kept, fingerprint of all of the batch's bodies or ''
 # Says what tasks/admission.py reads.
 CREATE = (
     FUNCTIONS
     + """
+local batch, bodies = ARGV[5], 'batch:' .. ARGV[5] .. ':bodies'
+if ARGV[24] ~= '' and (redis.call('GET', bodies) or ARGV[24]) ~= ARGV[24] then return {'other'} end
 if redis.call('EXISTS', job) == 1 then
   if get('fingerprint') ~= ARGV[9] then return {'other'} end
   return {'known', get('submitted_at')}
@@ -32,12 +34,13 @@ if kept_bytes() + size + record_bytes > tonumber(ARGV[11]) then return {'memory'
 if ARGV[15] ~= '' and not somebody_has(ARGV[15]) then
   return {redis.call('SISMEMBER', 'gpus', ARGV[15]) == 1 and 'gpu away' or 'gpu'}
 end
-local at, batch = stamp(), ARGV[5]
+local at = stamp()
 redis.call('HSET', job, 'operation', ARGV[2], 'kernel_type', ARGV[3], 'timeout', ARGV[4], 'batch_id', batch,
            'state', 'queued', 'stage', 'queued', 'attempt', 0, 'submitted_at', at, 'since', at,
            'fingerprint', ARGV[9], 'priority', ARGV[14], 'kind', ARGV[16], 'work', ARGV[17])
 if ARGV[15] ~= '' then redis.call('HSET', job, 'gpu', ARGV[15]) end
 redis.call('SET', job .. ':request', ARGV[6])
+if ARGV[22] ~= '' then redis.call('SET', job .. ':webhook', ARGV[22], 'EX', ARGV[23]) end
 weigh(size)
 if ARGV[21] ~= '' then redis.call('HSET', job, 'batch_index', ARGV[21]) end
 if ARGV[12] ~= '' then redis.call('HSET', job, 'build_timeout', ARGV[12]) end
@@ -60,6 +63,7 @@ if batch ~= '' then
   -- Where one was answered at once, both were to expire: not while a job is open.
   redis.call('PERSIST', 'batch:' .. batch)
   redis.call('PERSIST', 'batch:' .. batch .. ':open')
+  if ARGV[24] ~= '' then redis.call('SET', bodies, ARGV[24]) end
 end
 take_place(ARGV[14], expected(ARGV[16], ARGV[17]), at)
 enter(ARGV[18])
@@ -234,7 +238,10 @@ local old = redis.call('ZRANGEBYSCORE', 'jobs:finished', '-inf', '(' .. ARGV[2],
 for _, each in ipairs(old) do
   local record = 'job:' .. each
   local batch = redis.call('HGET', record, 'batch_id')
-  if batch and batch ~= '' then redis.call('ZREM', 'batch:' .. batch, each) end
+  if batch and batch ~= '' then
+    redis.call('ZREM', 'batch:' .. batch, each)
+    if redis.call('EXISTS', 'batch:' .. batch) == 0 then redis.call('DEL', 'batch:' .. batch .. ':bodies') end
+  end
   -- Not from the record, which may have expired: nothing else would ever take the job off its key's list.
   local key = redis.call('HGET', 'jobs:key_of', each)
   if key then

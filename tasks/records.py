@@ -19,6 +19,7 @@ from tasks.job_view import JobView, text
 from tasks.leaderboard import Summary
 from tasks.lines import Claim, Lines, Message, Unreadable
 from tasks.reusable import reusable
+from tasks.webhooks import Webhook
 
 __all__ = ["Claim", "JobRecords", "JobView", "Message", "Pulse"]
 
@@ -64,11 +65,11 @@ class JobRecords:
         batch_id: str | None = None,
         key: Key | None = None,
         limits: Limits = UNLIMITED,
+        webhook: Webhook | None = None,
     ) -> Admission:
         """Record a new job as queued, belonging to `key`, unless something is full; one that is there stays."""
-        return admission.answer(
-            self._create(args=admission.arguments(job_id, request, batch_id, key, limits, self._ttl_s))
-        )
+        arguments = admission.arguments(job_id, request, batch_id, key, limits, self._ttl_s, webhook=webhook)
+        return admission.answer(self._create(args=arguments))
 
     def create_many(
         self,
@@ -78,17 +79,20 @@ class JobRecords:
         key: Key | None = None,
         limits: Limits = UNLIMITED,
         indexes: Sequence[int] = (),
+        webhooks: Mapping[str, Webhook] | None = None,
+        bodies: str = "",
     ) -> list[Admission]:
         """Record many jobs, in their order, in one round trip; for each what `create` says.
 
-        `indexes` are their places in the batch, where some of its bodies were refused: 0, 1, 2, … without.
+        `indexes` are their places in the batch, where some of its bodies were refused: 0, 1, 2, … without. `bodies` is
+        a fingerprint of all of them, where the batch can come again; `webhooks` are by job.
         """
         places = (indexes or range(len(jobs))) if batch_id else [None] * len(jobs)
         with self._redis.pipeline(transaction=False) as pipe:
             for (job_id, request), index in zip(jobs, places, strict=True):
-                self._create(
-                    args=admission.arguments(job_id, request, batch_id, key, limits, self._ttl_s, index), client=pipe
-                )
+                own = (job_id, request, batch_id, key, limits, self._ttl_s, index)
+                hook = (webhooks or {}).get(job_id)
+                self._create(args=admission.arguments(*own, webhook=hook, bodies=bodies), client=pipe)
             return [admission.answer(said) for said in pipe.execute()]
 
     def get(self, job_id: str) -> JobView | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from uuid import uuid4
 
 from kombu.exceptions import OperationalError
@@ -17,6 +17,7 @@ from tasks.lines import line_of_gpu
 from tasks.log_lines import about
 from tasks.records import JobRecords
 from tasks.task_events import label
+from tasks.webhooks import Webhook
 
 TASK = "evaluate"
 
@@ -39,13 +40,14 @@ def submit(
     batch_id: str | None = None,
     key: Key | None = None,
     limits: Limits = UNLIMITED,
+    webhook: Webhook | None = None,
 ) -> str:
     """Record a job and publish it; the job's id. Raises redis' errors when it could not be recorded, NotRecorded.
 
     A job of that id that is recorded already, for the same request, is left as it is.
     """
     job_id = job_id or str(uuid4())
-    admitted = records.create(job_id, request, batch_id=batch_id, key=key, limits=limits)
+    admitted = records.create(job_id, request, batch_id=batch_id, key=key, limits=limits, webhook=webhook)
     if isinstance(admitted, Refusal):
         raise NotRecorded(admitted)
     if admitted.new:
@@ -64,9 +66,13 @@ def submit_many(
     key: Key | None = None,
     limits: Limits = UNLIMITED,
     indexes: Sequence[int] = (),
+    webhooks: Mapping[str, Webhook] | None = None,
+    bodies: str = "",
 ) -> list[Admission]:
     """Record many jobs under these ids and publish them, in their order; what became of each."""
-    admitted = records.create_many(jobs, batch_id=batch_id, key=key, limits=limits, indexes=indexes)
+    admitted = records.create_many(
+        jobs, batch_id=batch_id, key=key, limits=limits, indexes=indexes, webhooks=webhooks, bodies=bodies
+    )
     reachable = True
     for (job_id, request), one in zip(jobs, admitted, strict=True):
         if isinstance(one, Recorded) and one.new:

@@ -1,6 +1,6 @@
 """Who wants to be told of a job's end, and which of them have not been told yet: in Redis, so that restarts lose none.
 
-Keys: `job:<id>:webhook`, address and secret as JSON, from before the job is recorded until it is told or given up;
+Keys: `job:<id>:webhook`, address and secret as JSON, recorded with the job, until it is told or given up;
 `webhooks:due`, the jobs that have ended and are to be told, by the time of the next try; `finish` in
 `tasks/record_functions.py`, which is every job's end, adds to it. What has become of it is in
 the job's record, without the secret.
@@ -9,7 +9,6 @@ the job's record, without the secret.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from redis import Redis
@@ -65,6 +64,10 @@ class Webhook:
     url: str
     secret: str | None
 
+    @property
+    def stored(self) -> str:
+        return json.dumps({"url": self.url, "secret": self.secret})
+
     def __repr__(self) -> str:
         return f"Webhook({self.url!r})"
 
@@ -82,19 +85,8 @@ class Webhooks:
     """Every method is one round trip, safe from any thread and process. A try may be made twice, none is lost."""
 
     def __init__(self, redis: Redis) -> None:
-        self._redis = redis
         self._take = redis.register_script(_TAKE)
         self._settle = redis.register_script(_SETTLE)
-
-    def attach(self, job_id: str, webhook: Webhook) -> bool:
-        """Before the job is recorded, so that it cannot end before. False where there is one, which stays."""
-        stored = json.dumps({"url": webhook.url, "secret": webhook.secret})
-        return bool(self._redis.set(f"job:{job_id}:webhook", stored, ex=KEPT_S, nx=True))
-
-    def detach(self, job_ids: Iterable[str]) -> None:
-        """The jobs were not recorded."""
-        if keys := [f"job:{job_id}:webhook" for job_id in job_ids]:
-            self._redis.delete(*keys)
 
     def take(self) -> Due | None:
         """The next that is to be told, held for this caller; None where nothing is due."""

@@ -304,6 +304,14 @@ def test_one_idempotency_key_is_one_job(client: FlaskClient, records: JobRecords
     assert (other.status_code, other.get_json()["type"]) == (422, "urn:kernel-eval:problem:idempotency-key-reused")
     batches = [client.post("/batch", json={"jobs": [BODY, {}, BODY]}, headers=named).get_json() for _ in range(2)]
     assert batches[0] == batches[1] and batches[0]["accepted"] == 2
+    for bodies in ([BODY, {}, BODY, BODY], [BODY, {}], [BODY, BODY, {}], [BODY, {}, {**BODY, "num_trials": 3}]):
+        other = client.post("/batch", json={"jobs": bodies}, headers=named)
+        assert (other.status_code, other.get_json()["type"]) == (422, "urn:kernel-eval:problem:idempotency-key-reused")
+    assert records.counters()["submitted"] == 4, "a batch is all of its bodies"
+    for view in records.list(batch_id=batches[0]["batch_id"]):
+        records.cancel(view.job_id)
+    records.cleanup(records.now() + 1)
+    assert client.post("/batch", json={"jobs": [BODY]}, headers=named).status_code == 202, "it is kept no longer"
     for bad in ("", "two words", "x" * 256):
         assert client.post("/evaluate", json=BODY, headers={"Idempotency-Key": bad}).status_code == 400, bad
 

@@ -22,9 +22,11 @@ from api.desk import KEY, Desk
 from api.destinations import Forbidden, connect, destination
 from domain.settings import settings
 from tasks.records import JobRecords
+from tasks.submission import submit
 from tasks.webhooks import DUE, PAUSES_S, Webhook, Webhooks
 from tests.api import results
 from tests.api.payloads import LEGACY, RELU, Json, kernel
+from tests.tasks.jobs import EVALUATE
 
 SECRET = "a secret of sixteen or more"
 BODY: Json = {"kernel": kernel(RELU, "torch")}
@@ -199,10 +201,9 @@ def test_a_receiver_that_hangs_or_is_not_there(
     assert "ConnectionRefusedError" in state(client, job_id)["last_error"]
 
 
-def test_a_sender_that_dies_has_another_take_over(client: FlaskClient, records: JobRecords, redis: Redis) -> None:
+def test_a_sender_that_dies_has_another_take_over(records: JobRecords, redis: Redis) -> None:
     webhooks = Webhooks(redis)
-    job_id = client.post("/evaluate", json=BODY).get_json()["job_id"]
-    webhooks.attach(job_id, Webhook("https://hooks.example/", None))
+    job_id = submit(records, EVALUATE, webhook=Webhook("https://hooks.example/", None))
     complete(records, job_id)
     first = webhooks.take()
     assert first is not None and webhooks.take() is None, "held by who took it"
@@ -210,9 +211,8 @@ def test_a_sender_that_dies_has_another_take_over(client: FlaskClient, records: 
     assert webhooks.take() == first
 
 
-def test_a_job_that_is_forgotten_is_not_told(client: FlaskClient, records: JobRecords, redis: Redis) -> None:
-    job_id = client.post("/evaluate", json=BODY).get_json()["job_id"]
-    Webhooks(redis).attach(job_id, Webhook("https://hooks.example/", None))
+def test_a_job_that_is_forgotten_is_not_told(records: JobRecords, redis: Redis) -> None:
+    job_id = submit(records, EVALUATE, webhook=Webhook("https://hooks.example/", None))
     complete(records, job_id)
     records.cleanup(records.now() + 1)
     assert Webhooks(redis).take() is None and redis.keys("*webhook*") == []
@@ -323,3 +323,25 @@ def test_what_is_not_recorded_has_no_webhook(
     assert redis.keys("*:webhook") == [f"job:{entries[0]['job_id']}:webhook".encode()]
     assert client.post("/evaluate", json=other).status_code == 503
     assert len(redis.keys("*:webhook")) == 1
+
+
+@pytest.mark.parametrize("path", ["/evaluate", "/batch"])
+def test_who_sends_a_request_again_changes_no_webhook(
+    client: FlaskClient, records: JobRecords, courier: Courier, listed: Receiver, redis: Redis, path: str
+) -> None:
+    def post(body: Json, name: str) -> str:
+        whole = body if path == "/evaluate" else {"jobs": [body]}
+        answer = client.post(path, json=whole, headers={"Idempotency-Key": name}).get_json()
+        return str(answer["job_id"] if path == "/evaluate" else answer["jobs"][0]["job_id"])
+
+    hooked = {**BODY, "webhook": {"url": listed.url, "secret": SECRET}}
+    job_id = post(BODY, "without")
+    assert post(hooked, "without") == job_id and redis.keys("*webhook*") == []
+    complete(records, job_id)
+    job_id = post(hooked, "with")
+    complete(records, job_id)
+    courier.turn()
+    post(hooked, "with")
+    assert records.counters()["submitted"] == 2
+    assert redis.keys("*webhook*") == [], "it has been told, and the secret is forgotten"
+    assert [json.loads(body)["job_id"] for _, _, body in listed.told] == [job_id]
