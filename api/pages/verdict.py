@@ -15,6 +15,9 @@ Result = Mapping[str, Any]
 
 GOOD, BAD, OURS, OPEN = "good", "bad", "ours", "open"
 
+UPPER_BOUND = "the time is an upper bound"
+"""In the flag of a time that was too short to be measured (`profiling.record`)."""
+
 HEADLINES = {
     Status.PASSED: "Passed",
     Status.COMPILE_ERROR: "Does not compile",
@@ -101,7 +104,8 @@ def _compared(speedup: Result) -> str:
 def _alone(timing: Result) -> str:
     precision = timing.get("precision")
     sure = f" (± {words.share(precision)})" if precision is not None else ""
-    return f"A call takes {words.duration(timing['trusted_ms'])}{sure}."
+    bounded = any(UPPER_BOUND in flag for flag in timing.get("flags") or ())
+    return f"A call takes {'at most ' if bounded else ''}{words.duration(timing['trusted_ms'])}{sure}."
 
 
 def _doubts(result: Result) -> str:

@@ -127,6 +127,12 @@ def test_one_kernel_alone(client: FlaskClient, records: JobRecords) -> None:
     assert "No flags." in page.text
 
 
+def test_a_time_too_short_to_be_measured_is_told_as_a_bound(client: FlaskClient, records: JobRecords) -> None:
+    flag = "too short for what a window can resolve here: the time is an upper bound, not a measurement"
+    page = report(client, completed(client, records, results.passed(2.0, flag, speedup=None)))
+    assert "A call takes at most 12.4 µs" in page.text
+
+
 def test_where_outputs_differ(client: FlaskClient, records: JobRecords) -> None:
     page = report(client, completed(client, records, results.wrong()))
     assert (
