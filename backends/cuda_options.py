@@ -30,7 +30,7 @@ _TAKES_VALUE = re.compile(
 _DROPPED: dict[str, str] = {
     r"-O[0-3]?|--optimize=\d": "concerns nvcc's host code; device code is optimised at -O3 always",
     r"--?expt-relaxed-constexpr": "is replaced by --device-as-default-execution-space, NVRTC's nearest",
-    r"--?(?:expt-)?extended-lambda": "is not needed: NVRTC has it for device code",
+    r"--?(?:expt-)?extended-lambda": "is left out: NVRTC has no such option; leave __device__ off the lambda",
 }
 RELAXED = "--device-as-default-execution-space"
 

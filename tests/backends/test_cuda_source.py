@@ -111,6 +111,8 @@ def test_options() -> None:
         "--maxrregcount=64",
     ]  # fmt: skip
     assert len(notes) == 1 and "-O3" in notes[0]
+    options, notes = translate({"compiler_options": ["--extended-lambda"]})
+    assert not options and "leave __device__ off the lambda" in notes[0]
     assert translate({"compile_options": "-lineinfo -DX='a b'"})[0] == ["-lineinfo", "-DX=a b"]
 
 
