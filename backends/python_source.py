@@ -25,7 +25,7 @@ from backends.entry import Entry, resolve
 from backends.inference import Plan, find_plan
 from backends.randomness import resumption, seed_everything
 from backends.source import imported
-from backends.trace import asks_for_gpu, fault, reached_source, summary
+from backends.trace import asks_for_gpu, fault, gradient_hint, reached_source, summary
 from domain.fault import KernelFault
 from domain.kernel import Kernel
 from domain.result import Status
@@ -137,7 +137,8 @@ class PythonExecutable(Executable):
             with torch.no_grad():
                 return self._callable(*args)
         except Exception as error:
-            raise fault(error, f"calling {self.entry}", self._folder, self._target) from error
+            doing = f"calling {self.entry}{gradient_hint(error)}"
+            raise fault(error, doing, self._folder, self._target) from error
 
     def call_double(self, args: list[Any]) -> Any:
         doubled = replace(args, torch.Tensor, lambda tensor: tensor.double() if tensor.is_floating_point() else tensor)
@@ -178,7 +179,7 @@ class PythonExecutable(Executable):
             return self._plan.draw(seed, self._target), f"inputs were inferred: {self._plan.described()}"
         except (Exception, SystemExit) as error:
             advice = "if those are at fault, give others in `io` or by get_inputs()"
-            doing = f"calling {self.entry} with guessed inputs ({advice})"
+            doing = f"calling {self.entry} with guessed inputs ({advice}){gradient_hint(error)}"
             raise fault(error, doing, self._folder, self._target) from error
 
     def _first_call(self, *args: Any) -> Any:

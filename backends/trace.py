@@ -38,6 +38,7 @@ _NO_GPU = (
     "libcuda.so",
     "on a CUDA device but torch.cuda.is_available() is False",
 )
+_NO_GRADIENT = "does not require grad"
 _NOT_INTERPRETED = "inline_asm_elementwise"
 _INTERPRETER_LACKS = re.compile(r"'InterpreterBuilder\W+ object has no attribute")
 _PROGRAMMING_ERRORS = (NameError, AttributeError, TypeError, ImportError, SyntaxError)
@@ -124,6 +125,13 @@ def asks_for_gpu(error: BaseException) -> bool:
 def _raised_in_torch_cuda(error: BaseException) -> bool:
     frames = traceback.extract_tb(error.__traceback__)
     return torch.version.cuda is None and bool(frames) and Path(frames[-1].filename).parent == _TORCH_CUDA
+
+
+def gradient_hint(error: BaseException) -> str:
+    """What to add about a call of a source that asks for gradients and has none."""
+    if _NO_GRADIENT not in text_of(error):
+        return ""
+    return " (calls are made under torch.no_grad(): what needs gradients goes into `with torch.enable_grad():`)"
 
 
 def reached_source(error: BaseException) -> bool:

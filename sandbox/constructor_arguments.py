@@ -24,8 +24,8 @@ def taken(init: Value) -> list[Any] | None:
 
 
 def _crossing(value: Any, depth: int) -> Any:
-    if isinstance(value, torch.dtype) and (name := str(value).removeprefix("torch.")) in ITEM_BYTES:
-        return DtypeName(name)
+    if isinstance(value, torch.dtype) and (dtype := str(value).removeprefix("torch.")) in ITEM_BYTES:
+        return DtypeName(dtype)
     if type(value) in (tuple, list) and depth:
         return type(value)(_crossing(item, depth - 1) for item in value)
     if type(value) is dict and depth and all(isinstance(key, str) for key in value):

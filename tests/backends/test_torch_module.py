@@ -229,6 +229,14 @@ def test_weights_are_copied_into_expanded_buffers_and_lazy_modules(tmp_path: Pat
     assert lazy.call([torch.ones(1, 2)]).tolist() == [[3] * 3]
 
 
+def test_a_call_that_differentiates_is_told_how(tmp_path: Path) -> None:
+    source = "def kernel_fn(x):\n    x.requires_grad_()\n    return torch.autograd.grad((x * x).sum(), x)[0]"
+    with pytest.raises(KernelFault, match=r"under torch.no_grad\(\): .*torch.enable_grad\(\)"):
+        loaded(kernel(source), tmp_path).call([torch.ones(3)])
+    inside = source.replace("\n    ", "\n        ").replace("(x):", "(x):\n    with torch.enable_grad():")
+    assert loaded(kernel(inside), tmp_path).call([torch.ones(3)]).tolist() == [2.0] * 3
+
+
 def test_own_inputs_follow_the_seed(tmp_path: Path) -> None:
     source = f"import random\n{RELU}\ndef get_inputs():\n    return torch.rand(3), random.random()"
     executable = loaded(kernel(source), tmp_path)
