@@ -10,6 +10,7 @@ from domain.result import Status
 from profiling.slots import bytes_per_call
 from profiling.window import Range
 from sandbox.session import Session
+from tasks.at_rest import at_rest
 from tasks.contender import Contender
 from tasks.drawn_sets import Arguments
 from tasks.workbench import Workbench
@@ -42,11 +43,20 @@ class Preparation:
             self._load(contender, seed)
 
     def first_calls(self, example: dict[str, Arguments]) -> None:
-        """Of all contenders at once: what they make the libraries load takes the longer of both times."""
-        for contender in self.contenders:
+        """Of all contenders at once: what they make the libraries load takes the longer of both times.
+
+        On the host in turn, as one with many processes would take the other's time.
+        """
+        turns = [self.contenders] if self.bench.device.is_cuda else [[contender] for contender in self.contenders]
+        for turn in turns:
+            with at_rest((other for other in self.contenders if other not in turn), self.bench.device):
+                self._first_calls(turn, example)
+
+    def _first_calls(self, contenders: list[Contender], example: dict[str, Arguments]) -> None:
+        for contender in contenders:
             with contender.answerable():
                 _session(contender).start_probe(example[contender.role], PROBE_CALLS)
-        for contender in self.contenders:
+        for contender in contenders:
             with contender.answerable():
                 contender.probe = _session(contender).probed()
                 if len(self.contenders) > 1 and not contender.probe.outputs:

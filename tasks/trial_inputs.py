@@ -14,6 +14,8 @@ from domain import value as values
 from domain.contract import IOContract
 from domain.fault import KernelFault
 from domain.result import Status
+from profiling.device import Device
+from tasks.at_rest import at_rest
 from tasks.contender import Contender
 from tasks.drawn_sets import Arguments, SeparateSets, StackedSets
 from tasks.mixed_inputs import MixedInputs
@@ -229,7 +231,9 @@ class TrialInputs:
         session = self._owner.session
         if session is None:
             raise ValueError("the owner has no runner")
-        made, note = session.inputs([self._seed(fresh) for fresh in numbers], infer=infer)
+        with at_rest([self._candidate] if self._candidate is not self._owner else [], Device(self._device)):
+            # Else one with many processes would have it take so long that sets come again.
+            made, note = session.inputs([self._seed(fresh) for fresh in numbers], infer=infer)
         self._note = note or self._note
         return made
 
