@@ -122,6 +122,11 @@ def _tag(value: tuple[Any, ...] | TensorRef | DtypeName | Stranger) -> dict[str,
             return {"$": "dtype", "name": value.name}
         case Stranger():
             return {"$": "stranger", "words": value.words}
+    if _is_named(value):
+        raise CodecError(
+            f"a named tuple ({type(value).__name__}) would arrive as a plain one; give its fields as a dict, or each "
+            "as an argument of its own"
+        )
     return {"$": "tuple", "items": [encode(item) for item in value]}
 
 
@@ -213,12 +218,17 @@ def replace(value: Any, kind: type[Leaf], change: Callable[[Leaf], Any], depth: 
         raise CodecError(f"a value is at most {MAX_DEPTH} deep, and must not contain itself")
     match value:
         case tuple():
-            return tuple(replace(item, kind, change, depth - 1) for item in value)
+            changed = (replace(item, kind, change, depth - 1) for item in value)
+            return type(value)._make(changed) if _is_named(value) else tuple(changed)  # type: ignore[attr-defined]
         case list():
             return [replace(item, kind, change, depth - 1) for item in value]
         case dict():
             return {key: replace(item, kind, change, depth - 1) for key, item in value.items()}
     return value
+
+
+def _is_named(value: tuple[Any, ...]) -> bool:
+    return hasattr(value, "_fields")
 
 
 def nodes(value: Any) -> int:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import math
+from collections import namedtuple
 
 import pytest
 from hypothesis import given
@@ -34,6 +35,14 @@ def same(a, b):
     if isinstance(a, (list, tuple)):
         return len(a) == len(b) and all(map(same, a, b))
     return a == b
+
+
+def test_a_named_tuple_stays_one_and_does_not_cross():
+    batch = namedtuple("Batch", ["q", "k"])
+    changed = replace([batch(1, "a")], str, str.upper)
+    assert changed[0].k == "A" and type(changed[0]) is batch
+    with pytest.raises(CodecError, match=r"named tuple \(Batch\) would arrive as a plain one"):
+        encode(changed)
 
 
 @given(trees)
