@@ -23,8 +23,8 @@ def weak_reference(
     """One sentence for each output that a kernel doing no work would get right at that tolerance; empty if none.
 
     Tried are zeros, ones, a constant (the output's own mean) and a copy of each input of the same shape and dtype. A
-    single number is its own mean, which nobody knows beforehand: there the answers of the `others`, calls with other
-    inputs, would all have to pass.
+    single number may be near zero or one by chance, and is its own mean, which nobody knows beforehand: there zeros and
+    ones would have to pass in the `others` too, calls with other inputs, and so would all answers of those here.
     """
     findings = []
     for index, expected in enumerate(expected_outputs):
@@ -32,8 +32,8 @@ def weak_reference(
         answer = next(
             (
                 name
-                for name, answers in _trivial(expected, inputs, elsewhere)
-                if all(_passes(expected, trivial, tolerance) for trivial in answers)
+                for name, tried in _trivial(expected, inputs, elsewhere)
+                if all(_passes(right, trivial, tolerance) for right, trivial in tried)
             ),
             None,
         )
@@ -46,19 +46,22 @@ def weak_reference(
 
 def _trivial(
     expected: torch.Tensor, inputs: list[torch.Tensor], elsewhere: list[torch.Tensor]
-) -> Iterator[tuple[str, list[torch.Tensor]]]:
+) -> Iterator[tuple[str, list[tuple[torch.Tensor, torch.Tensor]]]]:
+    """Each with what it would have to be right for: pairs of expected and trivial answers."""
+    is_number = expected.numel() == 1
     # Expanded constants: no memory for the trivial answers, however large the output.
     constants: dict[str, complex] = {"all zeros": 0.0, "all ones": 1.0}
     if expected.numel() > 1:
         constants["a constant, the mean of the output,"] = _mean(expected)
     for name, value in constants.items():
         constant = torch.full((), value, dtype=torch.complex128 if expected.is_complex() else torch.float64)
-        yield name, [constant.to(expected.device, expected.dtype).expand(expected.shape)]
-    if expected.numel() == 1 and elsewhere:
-        yield "the answer of any other call", elsewhere
+        trivial = constant.to(expected.device, expected.dtype).expand(expected.shape)
+        yield name, [(right, trivial) for right in (expected, *(elsewhere if is_number else ()))]
+    if is_number and elsewhere:
+        yield "the answer of any other call", [(expected, answer) for answer in elsewhere]
     for position, given in enumerate(inputs):
         if given.shape == expected.shape and given.dtype == expected.dtype:
-            yield f"a copy of input tensor {position}", [given]
+            yield f"a copy of input tensor {position}", [(expected, given)]
 
 
 def _passes(expected: torch.Tensor, trivial: torch.Tensor, tolerance: Tolerance) -> bool:

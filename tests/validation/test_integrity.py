@@ -85,3 +85,10 @@ def test_a_single_number_is_no_constant_where_other_calls_give_others() -> None:
     assert weak_reference([loss], [], tolerance, [[torch.tensor(2.31)], [torch.tensor(2.29)]]) == [
         "output 0: the answer of any other call would pass at atol=0.01, rtol=0.01"
     ]
+
+
+@pytest.mark.parametrize(("elsewhere", "found"), [(0.004, 1), (0.7, 0)])
+def test_a_single_number_is_no_zero_where_other_calls_give_others(elsewhere: float, found: int) -> None:
+    """One of many may be near zero in one call."""
+    others = [[torch.tensor(elsewhere)]]
+    assert len(weak_reference([torch.tensor(0.005)], [], Tolerance(1e-2, 1e-2), others)) == found
