@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from domain.value import CodecError, DtypeName, Stranger, TensorRef, decode, encode, leaves, replace
 
+Batch = namedtuple("Batch", ["q", "k"])
 REF = TensorRef("float32", (2, 3), (3, 1), 512)
 
 plain = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text(max_size=20)
@@ -38,9 +39,8 @@ def same(a, b):
 
 
 def test_a_named_tuple_stays_one_and_does_not_cross():
-    batch = namedtuple("Batch", ["q", "k"])
-    changed = replace([batch(1, "a")], str, str.upper)
-    assert changed[0].k == "A" and type(changed[0]) is batch
+    changed = replace([Batch(1, "a")], str, str.upper)
+    assert changed[0].k == "A" and type(changed[0]) is Batch
     with pytest.raises(CodecError, match=r"named tuple \(Batch\) would arrive as a plain one"):
         encode(changed)
 
