@@ -84,6 +84,7 @@ def _problems() -> dict[str, Problem]:
         Kind.KEY_REQUIRED: "send `Authorization: Bearer <key>`",
         Kind.SCOPE_MISSING: "this key has not the scope `submit`",
         Kind.UNKNOWN_JOB: f"no job {JOB!r} is known",
+        Kind.BODY_LATE: "of the rest of the body nothing came for 30 s; send all that Content-Length announces",
         Kind.JOB_CANCELLED: "the job was cancelled on request",
         Kind.UNSUPPORTED_MEDIA_TYPE: "send JSON, as application/json",
         Kind.IDEMPOTENCY_KEY_REUSED: "this key was used for another request; choose a new one",

@@ -5,19 +5,29 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import accumulate
+from socket import socket
 from typing import Any, NoReturn
 
 from flask import Request
+from gunicorn.http.errors import ParseException
 from marshmallow import Schema
+from werkzeug.exceptions import ClientDisconnected
 
 MAX_DEPTH = 64
 MAX_VALUES = 1_000_000
 """Values in one body: a parsed value costs some 60 bytes, so a 64 MiB body of `[[],[],…` would take gigabytes."""
 
+BODY_TIMEOUT_S = 30.0
+"""A body of which nothing comes for so long is given up: one that is never sent whole would hold a thread for ever."""
+
 _PIECE = 1 << 20
+_READ = "kernel_eval.body_read"
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_SHOWN_CHARS = 200
 _CONTROL = "Invalid control character"
 _TEXT_TYPES = ("", "text/plain", "application/x-www-form-urlencoded", "application/octet-stream")
 
@@ -32,6 +42,10 @@ class BodyError(ValueError):
         self.path = path
 
 
+class BodyLate(Exception):
+    """The rest of the body did not come."""
+
+
 class MediaTypeError(BodyError):
     """The body is no JSON, and does not claim to be."""
 
@@ -41,8 +55,9 @@ def load(request: Request, schema: Schema) -> dict[str, Any]:
 
     The declared content type is not asked for when the body is JSON all the same: curl declares a form.
     """
+    raw = _read(request)
     try:
-        return parse(_read(request))
+        return parse(raw)
     except BodyError as error:
         if not error.path and request.mimetype not in _TEXT_TYPES and not request.is_json:
             raise MediaTypeError(
@@ -52,14 +67,44 @@ def load(request: Request, schema: Schema) -> dict[str, Any]:
 
 
 def _read(request: Request) -> bytes:
-    """The whole body; RequestEntityTooLarge beyond the app's MAX_CONTENT_LENGTH.
+    """The whole body; RequestEntityTooLarge beyond the app's MAX_CONTENT_LENGTH, BodyLate, BodyError for no chunks.
 
     Piece by piece, because `get_data` cuts a chunked body off at the cap without a word.
     """
     pieces = []
-    while piece := request.stream.read(_PIECE):
-        pieces.append(piece)
+    try:
+        with _patience(request.environ.get("gunicorn.socket")):
+            while piece := request.stream.read(_PIECE):
+                pieces.append(piece)
+    except ParseException as error:
+        raise BodyError(f"the body is not chunked as HTTP/1.1 has it: {error}"[:_SHOWN_CHARS]) from error
+    except ClientDisconnected as error:
+        if not isinstance(error.__context__, TimeoutError):
+            raise
+        told = f"of the rest of the body nothing came for {BODY_TIMEOUT_S:g} s; send all that Content-Length announces"
+        raise BodyLate(told) from error
+    request.environ[_READ] = True
     return b"".join(pieces)
+
+
+@contextmanager
+def _patience(connection: socket | None) -> Iterator[None]:
+    """Inside, reading from the client ends with TimeoutError; without Gunicorn there is no connection."""
+    if connection is None:
+        yield
+        return
+    before = connection.gettimeout()
+    connection.settimeout(BODY_TIMEOUT_S)
+    try:
+        yield
+    finally:
+        connection.settimeout(before)
+
+
+def unread(request: Request) -> bool:
+    """Whether a body was announced that is not read to its end: where the next request begins is unknown."""
+    announced = bool(request.content_length) or "Transfer-Encoding" in request.headers
+    return announced and _READ not in request.environ
 
 
 def parse(raw: bytes) -> dict[str, Any]:

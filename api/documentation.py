@@ -33,6 +33,7 @@ REFUSALS = {
 }
 OF_A_BODY = {
     "400": "The request is not valid; every field at fault is named",
+    "408": "Half of the body was sent, and then nothing for 30 s",
     "413": "The body is larger than 64 MiB",
     "415": "The body is no JSON",
 }

@@ -45,6 +45,21 @@ class Log(glogging.Logger):  # type: ignore[misc] # gunicorn has no type informa
 logger_class = Log
 
 
+class Closing:
+    """The application, whose `Connection: close` closes: Gunicorn drops that header, and keeps the connection."""
+
+    def __init__(self, application: Any) -> None:
+        self._application = application
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+        def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
+            if ("Connection", "close") in headers:
+                start_response.__self__.force_close()
+            return start_response(status, headers, *more)
+
+        return self._application(environ, start)
+
+
 def on_starting(server: Any) -> None:
     """Says who gets in; a file of keys that cannot be read stops the start."""
     own = settings()
@@ -70,5 +85,6 @@ def post_worker_init(worker: Any) -> None:
     desk: Desk = worker.wsgi.extensions[KEY]
     desk.waiters.stopping = lambda: not worker.alive
     desk.courier.start()
+    worker.wsgi = Closing(worker.wsgi)
     gc.collect()
     gc.freeze()

@@ -15,7 +15,7 @@ from marshmallow import ValidationError
 from redis.exceptions import RedisError
 from werkzeug.http import HTTP_STATUS_CODES
 
-from api.body import BodyError, MediaTypeError, Path
+from api.body import BodyError, BodyLate, MediaTypeError, Path, unread
 from api.pages.rendering import page
 from api.schemas.fields import MISSING, UNKNOWN
 from domain.settings import MIB, settings
@@ -24,6 +24,7 @@ CONTENT_TYPE = "application/problem+json"
 RETRY_AFTER_S = 5
 PAGES = frozenset({"dashboard", "report"})
 """Blueprints whose answers are pages."""
+_ABOUT_THE_BODY = (400, 408, 413)
 _SHOWN_ERRORS = 5
 _MESSAGE_CHARS = 600
 _log = logging.getLogger(__name__)
@@ -42,6 +43,7 @@ class Kind(Enum):
     UNSUPPORTED_MEDIA_TYPE = 415, "The body is no JSON"
     IDEMPOTENCY_KEY_REUSED = 422, "The idempotency key was used before"
     NO_SUCH_GPU = 422, "No worker has that GPU"
+    BODY_LATE = 408, "The body did not come"
     JOB_CANCELLED = 409, "The job was cancelled"
     TOO_MANY_REQUESTS = 429, "Too many requests"
     TOO_MANY_JOBS = 429, "Too many jobs at once"
@@ -178,6 +180,8 @@ def respond(error: HTTPError) -> Response:
         content_type = CONTENT_TYPE
     response.headers.update(error.headers)
     response.content_type = content_type
+    if error.status_code in _ABOUT_THE_BODY and unread(request):
+        response.headers["Connection"] = "close"
     return response
 
 
@@ -216,6 +220,10 @@ def register(app: APIFlask) -> None:
         if isinstance(error, MediaTypeError):
             return respond(Problem(Kind.UNSUPPORTED_MEDIA_TYPE, str(error)))
         return respond(invalid([FieldError(error.path, str(error))]))
+
+    @app.errorhandler(BodyLate)
+    def _late_body(error: BodyLate) -> Response:
+        return respond(Problem(Kind.BODY_LATE, str(error)))
 
     @app.errorhandler(RedisError)
     @app.errorhandler(OperationalError)

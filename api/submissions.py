@@ -57,6 +57,7 @@ def _problem(description: str) -> dict[str, Any]:
 
 _REFUSED: dict[int, Any] = {
     400: _problem("The request is not valid; every field at fault is named"),
+    408: _problem("Half of the body was sent, and then nothing for 30 s"),
     413: _problem("The body is larger than 64 MiB"),
     415: _problem("The body is no JSON"),
     422: _problem("The `Idempotency-Key` was used before, for another request; or no worker ever had that `gpu`"),

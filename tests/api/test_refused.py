@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
+import socket
 import zlib
 from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
+from gunicorn.http.body import Body, LengthReader
+from gunicorn.http.unreader import SocketUnreader
 
+from api import body
 from tasks.records import JobRecords
 from tests.api.payloads import CUDA_ADD, RELU, TRITON_ADD, Json, kernel, scalar, tensor
 
@@ -367,3 +371,17 @@ def test_unknown_routes_and_methods(client: FlaskClient) -> None:
     assert "POST" in client.get("/evaluate").headers["Allow"]
     error = client.get("/evaluate").get_json()["error"]
     assert error == f"GET is not allowed for /evaluate; allowed: {client.get('/evaluate').headers['Allow']}"
+
+
+def test_a_body_that_is_not_sent_whole_is_given_up(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body, "BODY_TIMEOUT_S", 0.05)
+    theirs, ours = socket.socketpair()
+    with theirs, ours:
+        theirs.sendall(b'{"kernel": ')
+        sent = {"wsgi.input": Body(LengthReader(SocketUnreader(ours), 500)), "wsgi.input_terminated": True}
+        own = {**sent, "CONTENT_LENGTH": "500", "gunicorn.socket": ours}
+        answer = client.post("/evaluate", environ_overrides=own)
+        assert ours.gettimeout() is None
+    assert (answer.status_code, answer.content_type) == (408, "application/problem+json")
+    assert answer.get_json()["type"] == "urn:kernel-eval:problem:body-late"
+    assert answer.headers["Connection"] == "close"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import socket
 import ssl
 import statistics
 import subprocess
@@ -98,6 +99,28 @@ def test_a_chunked_body_and_its_cap(server: Server) -> None:
         piece = b" " * (1 << 20)
         answer = client.post("/evaluate", content=(piece for _ in range(65)))
         assert (answer.status_code, answer.headers["Content-Type"]) == (413, "application/problem+json")
+
+
+def said(server: Server, request: bytes) -> bytes:
+    """All that is answered until the connection is closed."""
+    with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])), timeout=10) as connection:
+        connection.sendall(request)
+        return b"".join(iter(lambda: connection.recv(1 << 16), b""))
+
+
+def test_what_is_not_read_is_no_next_request(server: Server) -> None:
+    post = b"POST /evaluate HTTP/1.1\r\nHost: x\r\n"
+    smuggled = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+    for chunks in (b"zz\r\n", b"4\r\n{}  no end of a chunk\r\n", b"0\r\nno header\r\n\r\n"):
+        answer = said(server, post + b"Transfer-Encoding: chunked\r\n\r\n" + chunks + smuggled)
+        assert answer.startswith(b"HTTP/1.1 400 ") and b"\r\nConnection: close\r\n" in answer, answer
+        assert b"not chunked as HTTP/1.1 has it" in answer and b"HTTP/1.1 200" not in answer, answer
+    answer = said(server, post + b"Content-Length: 99999999\r\n\r\n" + smuggled)
+    assert answer.startswith(b"HTTP/1.1 413 ") and b"\r\nConnection: close\r\n" in answer, answer
+    # What has been read leaves the connection to the next request.
+    with httpx.Client(base_url=server.url) as client:
+        refused = client.post("/evaluate", content=b"{}")
+        assert (refused.status_code, refused.headers["Connection"]) == (400, "keep-alive")
 
 
 def test_a_body_declared_over_the_cap(server: Server) -> None:
