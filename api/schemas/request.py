@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-from itertools import islice
 from typing import Any
 
 from marshmallow import ValidationError, fields, validate
 
 from api.schemas.fields import Items, Part, Text, WireSchema, shown
+from api.schemas.ignored import strange
 from api.schemas.judging import ALLOW, JudgingSchema, LookingSchema, timeout_field, tolerance_field
 from api.schemas.kernel import KernelSchema
 from domain.budget import Budget
@@ -18,10 +17,6 @@ from domain.request import Request
 from domain.settings import settings
 
 LEGACY_TIMEOUT_S = 30
-_SHOWN_NAMES, _SHOWN_CHARS = 16, 60
-_ALIKE = 0.75
-"""Of two names, by difflib's measure: `num_trails` and `num_trials` have 0.9."""
-
 EVALUATE, COMPARE = "evaluate", "compare"
 
 
@@ -72,7 +67,7 @@ _cancel = CancelSchema()
 
 
 def ignored(body: Any, operation: str | None = None) -> list[str]:
-    """The names in a body that nothing reads, each with the field it looks like; the original's contract lets them in.
+    """The names in a body that nothing reads, in its kernels' contracts too, each with the field that it looks like.
 
     Without an operation, the body is one of a batch.
     """
@@ -82,22 +77,15 @@ def ignored(body: Any, operation: str | None = None) -> list[str]:
     schema = _evaluate if judged == EVALUATE else _legacy if _is_legacy(body) else _compare
     read = {*schema.fields, *(() if operation else ("operation",))}
     first, other = ("kernel", "ref_kernel") if judged == EVALUATE else ("ref_kernel", "kernel")
-    if first in read and first not in body:
+    if first in read and first not in body and other in body:
         read.add(other)
-    return _strange(body, read)
+        return strange({**body, first: body[other]}, read, schema)
+    return strange(body, read, schema)
 
 
 def ignored_around(batch: dict[str, Any]) -> list[str]:
     """The same of what stands around a batch's bodies."""
-    return _strange(batch, set(_batch.fields))
-
-
-def _strange(body: dict[str, Any], read: set[str]) -> list[str]:
-    told = []
-    for name in islice((name for name in body if name not in read), _SHOWN_NAMES):
-        near = get_close_matches(name, read - body.keys(), 1, _ALIKE) if len(name) <= _SHOWN_CHARS else []
-        told.append(f"{name} (did you mean {near[0]}?)" if near else name[:_SHOWN_CHARS])
-    return told
+    return strange(batch, set(_batch.fields))
 
 
 def read_evaluate(body: dict[str, Any]) -> Request:

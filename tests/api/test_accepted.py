@@ -214,6 +214,24 @@ def test_unknown_keys_around_the_kernel_are_ignored(client: FlaskClient) -> None
     accept(client, "/evaluate", body)
 
 
+def _strange_contract() -> Json:
+    x, out = tensor("x", [4], low=1.0, hihg=2.0), tensor("y", [4], "output")
+    x["tensor_spec"]["dtpye"] = "float16"
+    out["rolle"] = "output"
+    return kernel(CUDA_ADD, "cuda", [x, out], grid={"x": 1, "w": 9}, stream=3)
+
+
+def _strange_in(name: str) -> list[str]:
+    io = f"{name} -> io"
+    return [
+        f"{io} -> args -> 0 -> tensor_spec -> dtpye",
+        f"{io} -> args -> 0 -> tensor_spec -> init -> hihg (did you mean high?)",
+        f"{io} -> args -> 1 -> rolle",
+        f"{io} -> launch -> stream",
+        f"{io} -> launch -> grid -> w",
+    ]
+
+
 @pytest.mark.parametrize(
     ("path", "body", "ignored"),
     [
@@ -229,6 +247,9 @@ def test_unknown_keys_around_the_kernel_are_ignored(client: FlaskClient) -> None
         ("/compare", {"kernel": TORCH, "custom_kernel": TORCH, "Rtol": 1}, ["Rtol (did you mean rtol?)"]),
         ("/compare", {"kernel": TORCH, "ref_kernel": TORCH, "custom_kernel": TORCH}, ["kernel"]),
         ("/", {**LEGACY, "atol": 1}, ["atol"]),
+        ("/evaluate", {"kernel": _strange_contract(), "index": 0}, ["index", *_strange_in("kernel")]),
+        ("/compare", {"ref_kernel": TORCH, "custom_kernel": _strange_contract()}, _strange_in("custom_kernel")),
+        ("/compare", {"kernel": _strange_contract(), "custom_kernel": TORCH}, _strange_in("ref_kernel")),
     ],
 )
 def test_ignored_fields_are_named(client: FlaskClient, path: str, body: Json, ignored: list[str]) -> None:
