@@ -11,7 +11,7 @@ import pynvml
 
 from domain.settings import settings
 
-GPU_TYPES = ("gh200", "gb200", "b300", "b200", "h200", "h100", "a100", "l40s", "a10")
+GPU_TYPES = ("gh200", "gb300", "gb200", "b300", "b200", "h200", "h100", "a100", "l40s", "a10")
 CPU_ONLY = "cpu"
 
 
@@ -88,6 +88,12 @@ def _handle(wanted: str | None) -> Any:
     return pynvml.nvmlDeviceGetHandleByUUID(wanted)
 
 
+def type_of(gpu_name: str) -> str | None:
+    """The short name, if the card has one: a word of its own name, as an RTX A1000 is no A100."""
+    words = re.findall(r"[a-z0-9]+", gpu_name.lower())
+    return next((known for known in GPU_TYPES if known in words), None)
+
+
 def _describe(handle: Any) -> Device:
     gpu_name = _text(pynvml.nvmlDeviceGetName(handle))
     card = handle
@@ -97,7 +103,7 @@ def _describe(handle: Any) -> Device:
         name=_text(pynvml.nvmlDeviceGetUUID(handle)),
         gpu_index=pynvml.nvmlDeviceGetIndex(card),
         gpu_name=gpu_name,
-        gpu_type=next((known for known in GPU_TYPES if known in gpu_name.lower()), None),
+        gpu_type=type_of(gpu_name),
         driver=_text(pynvml.nvmlSystemGetDriverVersion()),
         capability=pynvml.nvmlDeviceGetCudaComputeCapability(card),
     )
