@@ -18,9 +18,6 @@ from tasks.build_cache import BuildCache
 from tasks.contender import Contender, Stopped
 from tasks.privacy import without_machine_paths
 
-PATIENCE_S = 45.0
-"""For other jobs' builds of a request's kernels, out of watch.SLACK_S; then they are built all the same."""
-
 HIT, MISS, OFF, SHIPPED = "hit", "miss", "off", "shipped"
 _OF_THE_MACHINE = re.compile(
     r"\bKilled\b|signal terminated|No space left|[Cc]annot allocate memory|[Oo]ut of memory|"
@@ -30,13 +27,17 @@ _OF_THE_MACHINE = re.compile(
 
 
 class Building:
-    """The builds of one request."""
+    """The builds of one request.
+
+    What another job is building is waited for as long as that one lives, and as long as building may take here; then it
+    is built all the same. Waiting is no building.
+    """
 
     def __init__(self, bench: BuildBench, request: Request, cancelled: Callable[[], bool]) -> None:
         self._bench = bench
         self._timeout: float = request.build_seconds
         self._left: float = self._timeout
-        self._patience = min(PATIENCE_S, self._timeout)
+        self._patience: float = self._timeout
         self._own_timeout = request.build_timeout is not None
         self._cancelled = cancelled
 
@@ -44,7 +45,7 @@ class Building:
         """Every one of them, also when one before it failed; raises Stopped if any did."""
         failed: Stopped | None = None
         for contender in contenders:
-            started = time.monotonic()
+            started, patience = time.monotonic(), self._patience
             try:
                 with contender.answerable():
                     self._build_in_time(contender)
@@ -52,7 +53,7 @@ class Building:
                 failed = stopped
             finally:
                 contender.close()
-                contender.build_s = time.monotonic() - started
+                contender.build_s = time.monotonic() - started - (patience - self._patience)
         if failed is not None:
             raise failed
 
@@ -72,16 +73,10 @@ class Building:
             contender.origin["compile_cache"] = OFF
             self._compile(contender)
             return
-        key = self._bench.build_key(contender.kernel)
-        began, left, until = time.monotonic(), self._left, deadline_in(self._patience)
-        try:
-            self._build_or_wait(contender, cache, key, until)
-        finally:
-            self._patience -= time.monotonic() - began - (left - self._left)
-
-    def _build_or_wait(self, contender: Contender, cache: BuildCache, key: str, until: float) -> None:
-        shipped = self._bench.shipped
+        key, shipped = self._bench.build_key(contender.kernel), self._bench.shipped
+        began = time.monotonic()
         with cache.alone(key, self._cancelled, self._patience):
+            self._has_waited(began)
             kept = cache.restore(key, contender.folder)
             if kept is not None:
                 contender.origin["compile_cache"] = HIT
@@ -90,8 +85,13 @@ class Building:
                 contender.origin["compile_cache"] = MISS
                 self.build_and_keep(contender, cache, key)
             else:
-                with shipped.turn(key, self._cancelled, until) as turn:
+                began = time.monotonic()
+                with shipped.turn(key, self._cancelled, deadline_in(self._patience)) as turn:
+                    self._has_waited(began)
                     self._take_or_build(contender, cache, key, turn.packed)
+
+    def _has_waited(self, began: float) -> None:
+        self._patience -= time.monotonic() - began
 
     def build_and_keep(self, contender: Contender, cache: BuildCache, key: str, *, faults: bool = True) -> None:
         """Builds here, for later jobs of this node, and of every node where they share their builds.

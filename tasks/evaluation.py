@@ -117,8 +117,11 @@ def _attempt(
 
 
 def allowance(request: Request) -> float:
-    """The seconds that a job of this request may take, waiting aside."""
-    return request.build_seconds + request.timeout + request.inspection_seconds
+    """The seconds that a job of this request may take, waiting for the device aside.
+
+    As long as it may build it may also wait for others that build the same.
+    """
+    return 2 * request.build_seconds + request.timeout + request.inspection_seconds
 
 
 def try_again(records: JobRecords, job_id: str, attempt: int, reason: str) -> None:

@@ -193,7 +193,7 @@ from tasks.lines import Message
 from tasks.records import JobRecords
 from domain.job import Stage
 
-watch.SLACK_S = -59.0
+watch.SLACK_S = -89.0
 records = JobRecords(Redis.from_url(sys.argv[1]), 60)
 
 def stuck(request, progress, cancelled, so_far):
