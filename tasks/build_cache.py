@@ -7,6 +7,7 @@ decides about its own builds, and nobody gets those who sends another source.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -82,11 +83,13 @@ class BuildCache:
             return note.finished
         except FileNotFoundError:
             return None
+        except OSError as error:  # Of the job's disk, which may be full: no word about the build.
+            log.warning("the build %s cannot be copied (%s): it is made anew", key, error)
         except UNREADABLE as error:
             log.warning("the build %s cannot be used (%s): it is made anew", key, error)
             path.unlink(missing_ok=True)
-            _clear(folder)
-            return None
+        _clear(folder)
+        return None
 
     def store(self, key: str, folder: Path, sealed: bytes, finished: Finished) -> bool:
         """Keeps a copy of what the dead builder left in `folder`; False where that is not kept.
@@ -104,7 +107,10 @@ class BuildCache:
             return False
 
     def receive(self, key: str, write: Callable[[BinaryIO], None]) -> None:
-        """Keeps an archive that another node has made: `write` writes it. Raises one of UNREADABLE for what is none."""
+        """Keeps an archive that another node has made: `write` writes it. Raises one of UNREADABLE for what is none.
+
+        OSError where there is no room for it here, which says nothing about it.
+        """
         if not self._keep(key, write):
             raise ValueError("its files are not those that were written")
 
@@ -119,6 +125,8 @@ class BuildCache:
         try:
             with os.fdopen(descriptor, "wb") as file:
                 write(file)
+            if draft.stat().st_size > self._limit:  # All others would go for it, and then it too.
+                raise OSError(errno.EFBIG, "it is larger than all builds together may be (BUILD_CACHE_MIB)")
             if not _holds(draft, key, sealed, self._entries):
                 return False
             draft.chmod(0o400)

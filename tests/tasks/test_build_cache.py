@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
 import tarfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -64,6 +67,17 @@ def new(parent: Path, name: str) -> Path:
     folder = parent / name
     folder.mkdir()
     return folder
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """Writing more fails, as on a disk that is full."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def waited(reached: Callable[[], bool]) -> None:
@@ -179,6 +193,33 @@ def test_one_that_goes_while_it_is_restored_is_there_all_the_same(
 def test_what_is_too_large_is_not_kept(cache: BuildCache, built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build_archive, "MAX_BYTES", 100)
     assert not cache.store(KEY, built, digest(built), finished())
+
+
+def test_what_is_larger_than_all_may_be_costs_no_other_its_place(built: Path, tmp_path: Path) -> None:
+    cache, other = BuildCache(tmp_path / "builds", MIB), key_of(["another"])
+    assert cache.store(KEY, built, digest(built), finished())
+    (built / "large").write_bytes(bytes(2 * MIB))
+    assert not cache.store(other, built, digest(built), finished())
+    large = BuildCache(tmp_path / "elsewhere", 8 * MIB)
+    assert large.store(other, built, digest(built), finished())
+
+    def write(file: BinaryIO) -> None:
+        file.write(large.archive(other).read_bytes())
+
+    with pytest.raises(OSError, match="BUILD_CACHE_MIB"):
+        cache.receive(other, write)
+    assert cache.restore(KEY, new(tmp_path, "there")) is not None
+    assert cache.restore(other, new(tmp_path, "not there")) is None
+
+
+def test_a_job_whose_disk_is_full_leaves_a_build_to_others(cache: BuildCache, built: Path, tmp_path: Path) -> None:
+    (built / "large").write_bytes(bytes(64 << 10))
+    assert cache.store(KEY, built, digest(built), finished())
+    job = new(tmp_path, "full")
+    with files_of_at_most(16 << 10):
+        assert cache.restore(KEY, job) is None
+    assert list(job.iterdir()) == []
+    assert cache.restore(KEY, new(tmp_path, "another's")) is not None
 
 
 def test_a_damaged_build_is_made_anew(cache: BuildCache, built: Path, tmp_path: Path) -> None:
