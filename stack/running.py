@@ -59,9 +59,9 @@ class Stack:
 
 @contextlib.contextmanager
 def running(settings: Settings, console: Console | None = None) -> Iterator[Stack]:
-    """Starts everything, waits until it answers, and stops it again; nothing stays but the logs, and the jobs.
+    """Starts everything, waits until it answers, and stops it again; nothing stays but the logs, jobs and builds.
 
-    The jobs stay where the service is a lasting one. Asked to stop, that one finishes those that run.
+    Jobs and builds stay where the service is a lasting one. Asked to stop, that one finishes those that run.
     Lines of the processes go to `console` as well when there is one. Raises StartError, DeviceError or NoRedisServer.
     """
     gpus = devices.chosen(devices.installed(), settings.gpu_device, environment.visible_devices())
@@ -87,6 +87,8 @@ def running(settings: Settings, console: Console | None = None) -> Iterator[Stac
         cleanup.callback(ignore_signals)
         if not environment.is_given("STATE_DIR"):
             settings = dataclasses.replace(settings, state_dir=scratch / "state")
+            if settings.lasting:
+                _keep_builds(settings, log)
         draining = scratch / "draining"
         settings = dataclasses.replace(settings, drain_file=draining)
         stack = Stack(_url(settings), gpus, settings, supervisor, log)
@@ -109,6 +111,21 @@ def running(settings: Settings, console: Console | None = None) -> Iterator[Stac
 def _queue(settings: Settings) -> Path:
     """One for each port: two services of a user have two queues, and who starts one again has that one's."""
     return environment.lasting_folder(settings) / f"redis-{settings.port}"
+
+
+def _keep_builds(settings: Settings, log: LogBook) -> None:
+    """What is built is there at the next start, of whatever port.
+
+    Not the whole of STATE_DIR: jobs' folders and compilers are also for users of the submissions' own, who cannot pass
+    through a home that is closed to others.
+    """
+    folder = environment.lasting_folder(settings) / "builds"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        settings.state_dir.mkdir(exist_ok=True)
+        (settings.state_dir / "builds").symlink_to(folder)
+    except OSError as error:
+        log.line(OURS, f"builds are not kept for the next start ({error}); name a folder with STATE_DIR")
 
 
 def _url(settings: Settings) -> str:

@@ -53,6 +53,9 @@ def kept_records(folder: Path) -> Iterator[JobRecords]:
 
 
 def test_a_restart_finishes_what_runs_and_begins_what_is_queued_afterwards(tmp_path: Path) -> None:
+    def builds() -> list[Path]:
+        return list((serving.queue.parent / "builds" / "entries").glob("*.tar"))
+
     with serve(tmp_path, piped=True, DRAIN_SECONDS="100", **ONE_AT_A_TIME) as serving:
         wait_for(serving.ready, READY_S, "it is ready")
         first, second = accepted(serving, SLOW_RUN), accepted(serving, RIGHT)
@@ -64,6 +67,7 @@ def test_a_restart_finishes_what_runs_and_begins_what_is_queued_afterwards(tmp_p
         assert_nothing_left(serving, processes)
         assert "waiting for 1 running job, at most 100 s" in serving.log()
         assert "1 queued job left in Redis" in serving.log()
+    assert len(builds()) == 1, "what was built is kept for the next start, too"
     with serve(tmp_path, serving.port, **ONE_AT_A_TIME) as again:
         wait_for(again.ready, READY_S, "it is ready again")
         finished = again.job(first)
@@ -72,6 +76,7 @@ def test_a_restart_finishes_what_runs_and_begins_what_is_queued_afterwards(tmp_p
             assert (job["state"], job["result"]["verdict"]) == ("completed", "passed")
             assert (job["attempt"], job["failed_attempts"]) == (1, [])
         assert first not in (again.logs / "cpu0.log").read_text(), "it is not begun again"
+    assert len(builds()) == 2
 
 
 def test_new_jobs_are_refused_meanwhile_and_a_second_signal_ends_what_runs(tmp_path: Path) -> None:
