@@ -89,15 +89,20 @@ class Seen:
         """The events of the job that have not been told; from now on they have."""
         steps = [step for step in view.timeline if step["stage"] != Stage.DONE]
         for step in steps[self.steps :]:
+            # What is known before the timing is told before it, also to who hears of both at once.
+            if step["stage"] == Stage.TIME and step["attempt"] == view.attempt:
+                yield from self._verdict(view, view.right_so_far)
             self.steps += 1
             yield self._event("stage", {"job_id": view.job_id, **step})
-        right = _compared(view) if view.state.terminal else view.right_so_far
-        if right is not None and not self.verdict:
-            self.verdict = True
-            yield self._event("verdict", {"job_id": view.job_id, "right": right, "final": view.state.terminal})
+        yield from self._verdict(view, _compared(view) if view.state.terminal else view.right_so_far)
         if view.state.terminal:
             self.done = True
             yield self._event("done", _end(view))
+
+    def _verdict(self, view: JobView, right: bool | None) -> Iterator[str]:
+        if right is not None and not self.verdict:
+            self.verdict = True
+            yield self._event("verdict", {"job_id": view.job_id, "right": right, "final": view.state.terminal})
 
     def _event(self, name: str, data: dict[str, Any]) -> str:
         # JSON has no line breaks of its own, so that it is one line whatever is in it.

@@ -99,6 +99,27 @@ def test_what_was_seen_is_not_told_again(client: FlaskClient, stream: Streams, r
         assert list(read(stream(job_id, event_id))) == told[number:]
 
 
+def test_a_verdict_is_told_before_the_timing_also_to_who_comes_later(
+    client: FlaskClient, stream: Streams, records: JobRecords
+) -> None:
+    job_id, attempt = claimed(client, records)
+    for stage in (Stage.VALIDATE, Stage.TIME):
+        records.advance(job_id, attempt, stage)
+    assert records.requeue(job_id, attempt, "its worker died")
+    claim = records.claim("w")
+    assert claim is not None
+    for stage in (Stage.LOAD, Stage.VALIDATE):
+        records.advance(job_id, claim.attempt, stage)
+    records.advance(job_id, claim.attempt, Stage.VALIDATE, right=True)
+    records.advance(job_id, claim.attempt, Stage.TIME)
+    coming = read(stream(job_id))
+    told = [(name, data.get("stage")) for _, name, data in (next(coming) for _ in range(10))]
+    assert [stage for _, stage in told] == [
+        *("queued", "build", "validate", "time", "queued", "build", "load", "validate", None, "time")
+    ]
+    assert told[-2][0] == "verdict"
+
+
 def test_of_what_was_not_compared_there_is_no_verdict(
     client: FlaskClient, stream: Streams, records: JobRecords
 ) -> None:
