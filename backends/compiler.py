@@ -79,7 +79,7 @@ def _lean(
     (named / NAMED).write_text("".join(f"#include <{name}>\n" for name in needed), encoding="utf-8")
     folders = [f"-I{named}", f"-I{headers}"]
     if tool == "nvcc":
-        methods = lean_tensor.methods(named_in(source, _folders(arguments)))
+        methods = lean_tensor.methods(named_in(source, _folders(arguments), Path(config["torch_include"])))
         (named / lean_tensor.METHODS).write_text(methods, encoding="utf-8")
         return LEAN, _compiled(*_with_passes([config[tool], *folders, *arguments], target))
     precompiled = toolchain / "pch" / variant(arguments)

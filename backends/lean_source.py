@@ -21,10 +21,15 @@ _USING = re.compile(r"\busing\s+namespace\s+(?:at|torch)\b")
 
 # What only the whole umbrella has, and headers that count on it.
 _STOCK = re.compile(
-    r"\btorch\s*::\s*(?:nn|optim|data|jit|serialize|save|load|fft|linalg|special|sparse|nested|python|mps|xpu)\b"
+    r"\btorch\s*::\s*(?:nn(?!\s*::\s*functional\b)|optim|data|jit|serialize|save|load|fft|linalg|special|sparse|nested|python|mps|xpu)\b"
     r"|\bbind_module\b|\bat\s*::\s*native\b|\bTORCH_ASSERT_\w+"
 )
 _STOCK_INCLUDE = re.compile(r"torch/(?:script|nn|optim|data|jit|serialize|python|library|csrc/(?:jit|api))\b")
+
+_FUNCTIONAL = re.compile(r"\btorch\s*::\s*nn\s*::\s*functional\b")
+_API = "torch/csrc/api/include/torch"
+_OF_FUNCTIONAL = ("nn/functional/*.h", "nn/options/*.h")
+"""Functions in headers, which call the operators that they are made of; modules want the whole umbrella."""
 
 _WHERE_NAMED = {
     r"\b(?:py|pybind11|PYBIND11_\w+|PyObject|wrap_pybind_function|THP\w+)\b": f"{OWN}/python.h",
@@ -82,6 +87,7 @@ def includes_for(source: Path, folders: list[Path], lean: Path, torch_include: P
         return None
     if _STOCK.search(text) or any(_STOCK_INCLUDE.match(name) for name in included):
         return None
+    text += _functional(text, torch_include)
     needed = [header for pattern, header in _WHERE_NAMED.items() if re.search(pattern, text)]
     needed = [name for name in needed if (lean / name).is_file() or (torch_include / name).is_file()]
     std = "" if _USING_STD.search(text) else r"std\s*::\s*"
@@ -89,13 +95,22 @@ def includes_for(source: Path, folders: list[Path], lean: Path, torch_include: P
     operators = _operators(text, lean, torch_include)
     if LISTS not in needed and any(_take_lists(torch_include / name) for name in operators):
         needed.append(LISTS)
-    return [*needed, *operators]
+    last = [f"{_API}/nn/functional.h"] if _FUNCTIONAL.search(text) else []
+    return [*needed, *operators, *last]
 
 
-def named_in(source: Path, folders: list[Path]) -> set[str]:
+def named_in(source: Path, folders: list[Path], torch_include: Path) -> set[str]:
     """Every name in it and in headers of its own."""
     text, _ = _with_own_headers(source, [source.parent, *folders])
-    return set(_ANY.findall(text))
+    return set(_ANY.findall(text + _functional(text, torch_include)))
+
+
+def _functional(text: str, torch_include: Path) -> str:
+    """What stands in torch's headers of functions, where a source calls some."""
+    if not _FUNCTIONAL.search(text):
+        return ""
+    headers = [header for pattern in _OF_FUNCTIONAL for header in sorted((torch_include / _API).glob(pattern))]
+    return "".join(_COMMENT.sub(" ", header.read_text(encoding="utf-8", errors="replace")) for header in headers)
 
 
 def _take_lists(header: Path) -> bool:

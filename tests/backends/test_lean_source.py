@@ -114,12 +114,19 @@ def test_a_launch_prints_nothing(lean: Path, tmp_path: Path) -> None:
     [
         "int f() { return 1; }",
         UMBRELLA + "torch::nn::Linear layer(1, 2);",
+        UMBRELLA + "namespace F = torch::nn::functional; torch::nn::ReLU relu; F::relu(x);",
         UMBRELLA + "torch::linalg::norm(x);",
         UMBRELLA + "#include <torch/script.h>\n",
     ],
 )
 def test_sources_for_the_stock_headers(text: str, lean: Path, tmp_path: Path) -> None:
     assert needed(text, lean, tmp_path) is None
+
+
+def test_functions_come_with_the_operators_that_they_call(lean: Path, tmp_path: Path) -> None:
+    found = needed(UMBRELLA + "torch::nn::functional::relu(x);", lean, tmp_path)
+    assert found is not None and found[-1] == "torch/csrc/api/include/torch/nn/functional.h"
+    assert {"ATen/ops/relu.h", "ATen/ops/layer_norm.h", "kernel_eval/context.h"} <= {*found}
 
 
 def test_names_in_headers_of_its_own(lean: Path, tmp_path: Path) -> None:
