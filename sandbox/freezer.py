@@ -7,7 +7,6 @@ they are being written, or from writing answers while they are being read, but t
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import signal
 import time
@@ -55,8 +54,8 @@ def freeze(pid: int, within_s: float) -> Frozen:
     _signal(pid, signal.SIGSTOP)
     since_ns, before_ns = time.perf_counter_ns(), _ran_ns([pid])
     until = time.monotonic() + within_s
-    stopped = {pid}
-    for looks in itertools.count(1):
+    stopped, at_once = {pid}, True
+    while True:
         members = family(pid)
         new = members - stopped
         awake = new | {one for one in members if not _at_rest(one)}
@@ -67,13 +66,13 @@ def freeze(pid: int, within_s: float) -> Frozen:
             now_ns, ran_ns = time.perf_counter_ns(), _ran_ns(stopped)
             if len(stopped) == 1:
                 # Of who was on a processor, `before_ns` may be a tick old: he is charged too much then.
-                now_ns = min(now_ns, since_ns + (ran_ns - before_ns if looks > 1 else 0))
+                now_ns = min(now_ns, since_ns + (0 if at_once else ran_ns - before_ns))
             return Frozen(frozenset(stopped), now_ns, ran_ns)
         if time.monotonic() > until:
             thaw(stopped)
             raise NotFrozen
+        at_once = False
         time.sleep(POLL_S)
-    raise AssertionError("unreachable")
 
 
 def thaw(pids: Iterable[int]) -> None:
