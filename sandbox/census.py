@@ -8,6 +8,8 @@ import signal
 import time
 from typing import NoReturn
 
+from domain.fault import InfrastructureFault
+
 _EXITING = 0x4  # PF_EXITING of a thread's flags (proc_pid_stat(5))
 
 HELPERS, HELPER_S, POLL_S = 20, 1.0, 0.0005
@@ -72,7 +74,7 @@ def end_all_of(user: int) -> None:
     """Kills every process of that user at once, from one that becomes that user to do it. Needs to be root.
 
     No other way is sure to end those that start new ones all the time. Once it has become that user, they may signal it
-    too: one that they have stopped is killed, and another does it.
+    too: one that they have stopped is killed, and another does it. Raises InfrastructureFault where none gets it done.
     """
     for _ in range(HELPERS):
         helper = os.fork()
@@ -82,6 +84,7 @@ def end_all_of(user: int) -> None:
             return
         os.kill(helper, signal.SIGKILL)
         os.waitpid(helper, 0)
+    raise InfrastructureFault(f"processes of user {user} could not be ended: they stop whoever is to do it")
 
 
 def _ends(child: int) -> bool:

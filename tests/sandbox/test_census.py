@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from domain.fault import InfrastructureFault
 from sandbox import census
 
 
@@ -24,3 +25,11 @@ def test_a_helper_that_is_stopped_is_replaced(tmp_path: Path, monkeypatch: pytes
     helpers = os.listdir(tmp_path)
     assert len(helpers) == 2
     assert not any(Path(f"/proc/{pid}").exists() for pid in helpers), "nothing of it is left"
+
+
+def test_where_none_gets_it_done_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(census, "_end_all_as", lambda user: os.kill(os.getpid(), signal.SIGSTOP))
+    monkeypatch.setattr(census, "HELPERS", 2)
+    monkeypatch.setattr(census, "HELPER_S", 0.05)
+    with pytest.raises(InfrastructureFault, match="could not be ended"):
+        census.end_all_of(os.getuid())
