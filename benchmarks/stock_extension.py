@@ -1,0 +1,68 @@
+"""An inline extension judged without a service: this interpreter builds it as torch does, calls it, times it and ends.
+
+The source on standard input, JSON on standard output, for `benchmarks.extension_stream`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from typing import Any
+
+JOB_S = 300.0
+WARM_UPS, TRIALS = 3, 100
+
+
+@dataclass(frozen=True)
+class Stock:
+    """Seconds from the start of the interpreter to its end, and those of them for which it needed the device."""
+
+    seconds: float
+    device_s: float
+
+
+def judged(source: str) -> Stock:
+    """In a fresh interpreter, with no build of an earlier one."""
+    with tempfile.TemporaryDirectory() as builds:
+        began = time.perf_counter()
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks.stock_extension"],
+            input=source,
+            env={**os.environ, "TORCH_EXTENSIONS_DIR": builds},  # noqa: TID251 - handed on
+            capture_output=True,
+            text=True,
+            timeout=JOB_S,
+            check=False,
+        )
+        seconds = time.perf_counter() - began
+    if done.returncode != 0:
+        raise RuntimeError(f"an extension that is right failed: {done.stderr[-4000:]}")
+    return Stock(seconds, json.loads(done.stdout.splitlines()[-1])["device_s"])
+
+
+def judge(source: str) -> dict[str, Any]:
+    """All in one process, the clock around each call."""
+    import torch
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    names: dict[str, Any] = {}
+    exec(source, names)
+    began = time.perf_counter()
+    model = names["ModelNew"]().to(device)
+    inputs = [each.to(device) if isinstance(each, torch.Tensor) else each for each in names["get_inputs"]()]
+    for _ in range(WARM_UPS + TRIALS):
+        model(*inputs)
+        if device == "cuda":
+            torch.cuda.synchronize()
+    return {"device_s": time.perf_counter() - began}
+
+
+if __name__ == "__main__":
+    answer = judge(sys.stdin.read())
+    print()
+    print(json.dumps(answer))
