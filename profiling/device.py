@@ -8,8 +8,9 @@ import torch
 
 HOST_CACHE = "not controlled"
 FLUSH_FACTOR = 2
-KEPT_SHARE = 128
-"""Of a GPU's memory, what the referee keeps between jobs at most: to ask the driver for it again takes milliseconds."""
+KEPT_SHARE = 40
+"""Of a GPU's memory, what each pool child keeps between jobs at most: to give 1.5 GiB back and to ask the driver for it
+again takes 15 ms of the next job (docs/measurements.md). Four of them keep a tenth."""
 
 
 class Device:
@@ -88,6 +89,11 @@ class Device:
         except RuntimeError:
             return False
         return True
+
+    @property
+    def takes_much(self) -> bool:
+        """Whether this process's tensors take more than is kept between jobs. Of the host nobody knows: they may."""
+        return not self.is_cuda or torch.cuda.memory_allocated(self.name) > self.memory // KEPT_SHARE
 
     def release_memory(self) -> None:
         """Gives cached memory back, but for a little, so that the next kernel finds the device nearly empty."""
