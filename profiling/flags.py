@@ -53,6 +53,16 @@ def events_misfit(misfits: Sequence[Misfit], windows: int) -> str | None:
     )
 
 
+def inputs_came_again(calls: int) -> str | None:
+    """So many calls' inputs were no new ones: drawing had taken too long, and what they hold cannot be mixed."""
+    if not calls:
+        return None
+    return (
+        f"{calls} calls had inputs that had come before, as drawing them takes long: a kernel that remembers its "
+        "answers would be as fast as that"
+    )
+
+
 @dataclass(frozen=True)
 class HeadStart:
     """What to add to each window in ms, 0 where it is noise, and the sentence about it."""

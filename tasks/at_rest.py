@@ -1,4 +1,4 @@
-"""On the host: whoever has no window just now does not run, so that nothing of his is in another's time."""
+"""Whoever is not asked just now does not run: on the host, so that nothing of his is in another's time."""
 
 from __future__ import annotations
 
@@ -19,12 +19,19 @@ def at_rest(contenders: Iterable[Contender], device: Device) -> Iterator[None]:
 
     Raises Stopped for processes that cannot be stopped, or have run.
     """
-    with ExitStack() as stopped:
-        for contender in () if device.is_cuda else contenders:
+    with stopped(() if device.is_cuda else contenders):
+        yield
+
+
+@contextmanager
+def stopped(contenders: Iterable[Contender]) -> Iterator[None]:
+    """The same on every device: what they have given a GPU to do goes on there."""
+    with ExitStack() as stack:
+        for contender in contenders:
             if contender.session is not None and contender.session.runner.alive:
                 with contender.answerable():
                     contender.session.runner.freeze()
-                stopped.callback(_let_go_on, contender, contender.session.runner)
+                stack.callback(_let_go_on, contender, contender.session.runner)
         yield
 
 

@@ -150,7 +150,7 @@ class Rounds:
                 for role, layout in filled.items():
                     batch.fill(role, layout, made)
                 made += len(batch)
-        self.inputs.note_reuse(calls - made)
+        self.inputs.reused += calls - made
         if not again:
             for layout in filled.values():
                 layout.fill(made, [layout.arguments(call % made) for call in range(made, calls)])

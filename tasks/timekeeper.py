@@ -267,7 +267,7 @@ class Timekeeper:
 
     def _conclude(self, contender: Contender, record: TimeRecord) -> None:
         state = card_state(self._readings, self.bench.own_pids(processes(self._readings)))
-        ceilings = self.bench.ceilings()
+        ceilings, came_again = self.bench.ceilings(), flags.inputs_came_again(self.rounds.inputs.reused)
         found = [
             *flags.windows_taken_again(self._retakes.told, self._retakes.kept, len(record.elapsed_ms)),
             flags.others_on_the_card(state),
@@ -275,7 +275,7 @@ class Timekeeper:
             RATES_UNKNOWN if self.bench.device.is_cuda and ceilings == UNKNOWN else None,
             NOT_CHOSEN if in_one_queue(contender) and not self.streams.queues.apart else None,
             REPLAYED if self.rounds.request.replay_seed is not None else None,
-            *(self.rounds.doubts if contender is self.rounds.candidate else ()),
+            *((*self.rounds.doubts, came_again) if contender is self.rounds.candidate else ()),
         ]
         record.flags += [flag for flag in found if flag is not None]
         record.card = asdict(state)

@@ -14,8 +14,7 @@ from domain import value as values
 from domain.contract import IOContract
 from domain.fault import KernelFault
 from domain.result import Status
-from profiling.device import Device
-from tasks.at_rest import at_rest
+from tasks.at_rest import stopped
 from tasks.contender import Contender
 from tasks.drawn_sets import Arguments, SeparateSets, StackedSets
 from tasks.mixed_inputs import MixedInputs
@@ -26,6 +25,8 @@ from validation.inputs import ContractInputs, arguments_for, laid_out_anew
 # past the other over the same sets again.
 DRAW_BUDGET_S = 10.0
 MIX_BUDGET_S = 5.0
+DEAR_S = 1.0
+"""Past this, drawing is so dear that a candidate is stopped meanwhile on a GPU's host too."""
 MIXED = 1 << 41
 """Numbers of mixed sets begin here, far from all others."""
 # Sets that are asked for at a time: one exchange with the runner costs as much as several small sets.
@@ -55,7 +56,8 @@ class TrialInputs:
         self._note: str | None = None
         self._batch_size = 1
         self._drawn = 0
-        self._reused = 0
+        self.reused = 0
+        """Calls that got inputs which they, or others, had had before."""
         self._mixed = 0
         self._mixing_s = 0.0
         self._mixer = MixedInputs(secret)
@@ -116,10 +118,6 @@ class TrialInputs:
         """Whether more sets should be drawn."""
         return self._spent_s < DRAW_BUDGET_S
 
-    def note_reuse(self, count: int) -> None:
-        """So many calls got inputs that they had had before; the answer says so."""
-        self._reused += count
-
     def _batch(self, count: int) -> SeparateSets | StackedSets:
         numbers = range(self._drawn, self._drawn + count)
         if self._by_contract is not None and self.shared and self._drawn > 0:
@@ -175,7 +173,7 @@ class TrialInputs:
             "inferred": self._note,
             "fresh_sets": self._drawn,
             "mixed_sets": self._mixed,
-            "reused_sets": self._reused,
+            "reused_sets": self.reused,
             "fresh_sets_equal": self._sets_equal(),
             "shapes": [list(tensor.shape) for tensor in values.leaves(self._first(), torch.Tensor)],
             "dtypes": [
@@ -231,8 +229,9 @@ class TrialInputs:
         session = self._owner.session
         if session is None:
             raise ValueError("the owner has no runner")
-        with at_rest([self._candidate] if self._candidate is not self._owner else [], Device(self._device)):
-            # Else one with many processes would have it take so long that sets come again.
+        rests = self._candidate is not self._owner and (self._device == "cpu" or self._spent_s > DEAR_S)
+        # Else one with many processes would have it take so long that sets come again.
+        with stopped([self._candidate] if rests else []):
             made, note = session.inputs([self._seed(fresh) for fresh in numbers], infer=infer)
         self._note = note or self._note
         return made

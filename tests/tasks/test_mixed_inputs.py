@@ -1,7 +1,8 @@
-"""Mixed sets are new ones, of the same spread, and what was a sum stays one."""
+"""Mixed sets are new ones, of the same spread and signs, and no sums of those that a kernel has seen."""
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from tasks.mixed_inputs import MOST, MixedInputs
@@ -34,10 +35,29 @@ def test_a_mixed_set_is_new_and_alike() -> None:
 
 
 def test_form_and_all_that_is_no_plain_random_number_stay() -> None:
-    one, integers, other = tensors(mixer(2).of(1))
+    _, integers, other = tensors(mixer(2).of(1))
     assert torch.equal(integers, torch.arange(96)) and mixer(2).of(1)[3] == 3
     assert (other.dtype, other.shape, other.stride()) == (torch.bfloat16, (96, 64), (1, 96))
-    assert torch.allclose(other.t().float(), one + 2 * one.flip(0), rtol=0.02, atol=0.02)
+
+
+def test_a_mixed_set_is_no_sum_of_drawn_ones() -> None:
+    seen = torch.stack([tensors(drawn(seed))[0].flatten() for seed in range(3)], 1).double()
+    for number in range(5):
+        new = tensors(mixer(3).of(number))[0].flatten().double()[:, None]
+        left = new - seen @ torch.linalg.lstsq(seen, new).solution
+        assert 0.3 < float(left.norm() / new.norm()) < 0.6
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-1.0, 1.0), (-5.0, -4.0)])
+def test_what_lies_in_bounds_stays_there(low: float, high: float) -> None:
+    sets = [torch.rand(64, 96) * (high - low) + low for _ in range(3)]
+    made = MixedInputs(17)
+    made.keep([each] for each in sets)
+    (mixed,) = tensors(made.of(4))
+    (other,) = tensors(made.of(5))
+    assert made.possible and not torch.equal(mixed, other)
+    assert sum(bool((mixed == each).all()) for each in sets) == 0
+    assert bool(torch.stack([mixed == each for each in sets]).any(0).all())
 
 
 def test_one_set_or_nothing_random_is_not_to_be_mixed() -> None:
