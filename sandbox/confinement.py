@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -129,6 +130,11 @@ def _settle_in(folder: Path) -> None:
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
         "CUPY_CACHE_DIR": str(folder / "cupy"),
     }
+    # CuPy 14 asks for it when it is imported, which the zygote has done long ago.
+    compiler = sys.modules.get("cupy.cuda.compiler")
+    cache = getattr(compiler, "_kernel_cache_backend", None)
+    if cache is not None:
+        compiler._kernel_cache_backend = type(cache)()  # type: ignore[union-attr]
 
 
 def _allow(rules: landlock.Ruleset, place: Path, access: int) -> None:

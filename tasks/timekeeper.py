@@ -25,6 +25,7 @@ from tasks.retakes import Retakes
 from tasks.rounds import Rounds
 from tasks.shooting import Shooting
 from tasks.streams import NOT_CHOSEN, ONE_QUEUE, Streams, in_one_queue
+from tasks.unmade_answers import left_to_readers
 from tasks.window_size import WindowSize
 
 RESERVE_S = 1.0
@@ -267,7 +268,8 @@ class Timekeeper:
 
     def _conclude(self, contender: Contender, record: TimeRecord) -> None:
         state = card_state(self._readings, self.bench.own_pids(processes(self._readings)))
-        ceilings, came_again = self.bench.ceilings(), flags.inputs_came_again(self.rounds.inputs.reused)
+        ceilings = self.bench.ceilings()
+        told = (flags.inputs_came_again(self.rounds.inputs.reused), left_to_readers(self.contenders))
         found = [
             *flags.windows_taken_again(self._retakes.told, self._retakes.kept, len(record.elapsed_ms)),
             flags.others_on_the_card(state),
@@ -275,7 +277,7 @@ class Timekeeper:
             RATES_UNKNOWN if self.bench.device.is_cuda and ceilings == UNKNOWN else None,
             NOT_CHOSEN if in_one_queue(contender) and not self.streams.queues.apart else None,
             REPLAYED if self.rounds.request.replay_seed is not None else None,
-            *((*self.rounds.doubts, came_again) if contender is self.rounds.candidate else ()),
+            *((*self.rounds.doubts, *told) if contender is self.rounds.candidate else ()),
         ]
         record.flags += [flag for flag in found if flag is not None]
         record.card = asdict(state)

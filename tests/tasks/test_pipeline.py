@@ -582,6 +582,28 @@ def test_numbers_are_no_memory_that_comes_again(bench: Workbench) -> None:
     assert report.outcome.timing is not None and report.outcome.timing.method == "host_window"
 
 
+KEEPS_A_KERNEL = """
+import cupy.cuda.compiler
+
+def kept():
+    cache = getattr(cupy.cuda.compiler, "_kernel_cache_backend", None)  # Of CuPy from 14.1 on.
+    if cache is not None:
+        cache.save("a-kernel", b"its code", "its source")
+        return cache.load("a-kernel") == b"its code"
+    return True
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        assert kept()
+        return torch.softmax(x, -1)
+"""
+
+
+def test_cupy_keeps_its_kernels_in_the_jobs_own_folder(bench: Workbench) -> None:
+    outcome = judged(bench, kernel(KEEPS_A_KERNEL), kernel(SOFTMAX)).outcome
+    assert outcome.status is Status.PASSED, outcome.message
+
+
 def test_between_jobs_nothing_of_the_last_one_takes_memory(bench: Workbench) -> None:
     def layouts() -> list[Slots]:
         gc.collect()
