@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -43,6 +44,9 @@ class Executable(ABC):
 
     entry: str
     """What is called, in words a person knows from the source: `class Model`, `function f`, `kernel vector_add`."""
+
+    compiled: Sequence[str] = ()
+    """Extensions that were not there and had to be compiled with the device in hand, so far, by name."""
 
     @abstractmethod
     def call(self, args: list[Any]) -> Any:

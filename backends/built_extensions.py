@@ -10,6 +10,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import torch
+
 INDEX = "built.json"
 
 
@@ -22,7 +24,7 @@ class BuiltExtensions:
 
     def key(self, function: str, arguments: dict[str, Any]) -> str | None:
         """A name for a call of `load` or `load_inline`; None for one whose result is not kept here."""
-        if arguments.get("build_directory") is not None or arguments.get("is_python_module") is False:
+        if arguments.get("build_directory") is not None or arguments.get("is_standalone"):
             return None
         sources = arguments.get("sources") or []
         paths = [sources] if isinstance(sources, (str, Path)) else sources
@@ -34,14 +36,22 @@ class BuiltExtensions:
             return None
         return hashlib.blake2b(text.encode(errors="replace")).hexdigest()
 
-    def load(self, key: str | None) -> ModuleType | None:
-        """The extension that this call built, imported; None where there is none yet."""
+    def has(self, key: str) -> bool:
+        """Whether this call has built its extension."""
+        return key in self._index()
+
+    def load(self, key: str | None) -> ModuleType | str | None:
+        """The extension that this call built, imported, or loaded and its path; None where there is none yet."""
         if key is None or key in self._loaded:  # A second time in one process is torch's own affair.
             return None
         found = self._index().get(key)
         if found is None:
             return None
         name, library = found
+        if name is None:
+            torch.ops.load_library(self._folder / library)  # type: ignore[no-untyped-call]
+            self._loaded.add(key)
+            return str(self._folder / library)
         spec = importlib.util.spec_from_file_location(name, self._folder / library)
         if spec is None or spec.loader is None:
             return None
@@ -52,18 +62,20 @@ class BuiltExtensions:
 
     def add(self, key: str | None, extension: Any) -> None:
         """Notes what a call built."""
-        library = getattr(extension, "__file__", None)
-        if key is None or not isinstance(extension, ModuleType) or library is None:
+        is_module = isinstance(extension, ModuleType)
+        library = getattr(extension, "__file__", None) if is_module else extension
+        if key is None or not isinstance(library, str):
             return
         self._loaded.add(key)
         with suppress(ValueError):  # A library that lies somewhere else.
             # Imported under the file's name, whatever the module calls itself.
-            index = self._index() | {key: [Path(library).stem, str(Path(library).relative_to(self._folder))]}
+            name = Path(library).stem if is_module else None
+            index = self._index() | {key: [name, str(Path(library).relative_to(self._folder))]}
             (self._folder / INDEX).write_text(json.dumps(index), encoding="utf-8")
 
-    def _index(self) -> dict[str, list[str]]:
+    def _index(self) -> dict[str, list[Any]]:
         try:
-            index: dict[str, list[str]] = json.loads((self._folder / INDEX).read_text(encoding="utf-8"))
+            index: dict[str, list[Any]] = json.loads((self._folder / INDEX).read_text(encoding="utf-8"))
         except FileNotFoundError:
             return {}
         return index

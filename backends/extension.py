@@ -50,14 +50,27 @@ _LIBRARY_HEADERS = ("cublas", "cusparse", "cusolver", "cufft", "curand", "cudnn"
 _TORCH_CUDA_HEADERS = ("ATen/cuda/", "c10/cuda/", "torch/csrc/cuda/")
 
 
+class Called(BaseException):
+    """`load` or `load_inline` was called while that was waited for; `build` does what was asked, if it is of use."""
+
+    def __init__(self, build: Callable[[], Any] | None) -> None:
+        super().__init__()
+        self.build = build
+
+
 class Extensions:
-    """The extensions that one job's source builds: their names, what was only compiled, the compilers' output."""
+    """The extensions that one job's source builds: their names, what was only compiled, the compilers' output.
+
+    `compiled` has the names of those that were not there. While it `waits`, calls that build raise Called.
+    """
 
     def __init__(self, folder: Path, target: Target) -> None:
         self.folder = folder
         self.target = target
         self.built: list[str] = []
         self.only_compiled: list[str] = []
+        self.compiled: list[str] = []
+        self.waits = False
         self.log = ""
         self._there = BuiltExtensions(folder / FOLDER)
 
@@ -90,11 +103,17 @@ class Extensions:
         def build(*args: Any, **kwargs: Any) -> Any:
             call = signature.bind(*args, **kwargs)
             _with_lines(call.arguments)
-            if _wants_cuda(call.arguments) and not self.target.is_cuda:
-                return self._compile_only(stock, call)
+            only_compiles = _wants_cuda(call.arguments) and not self.target.is_cuda
             key = self._there.key(stock.__name__, call.arguments)
+            if self.waits:
+                if key is not None and self._there.has(key):
+                    return _Unused(str(call.arguments["name"]))
+                raise Called(None if key is None or only_compiles else functools.partial(build, *args, **kwargs))
+            if only_compiles:
+                return self._compile_only(stock, call)
             extension = self._there.load(key)
             if extension is None:
+                self.compiled.append(str(call.arguments["name"]))
                 with self._console():
                     extension = stock(*call.args, **call.kwargs)
                 self._there.add(key, extension)
@@ -200,6 +219,13 @@ def _with_lines(given: dict[str, Any]) -> None:
     flags = list(given.get("extra_cuda_cflags") or [])
     if _wants_cuda(given) and not _OF_LINES.intersection(flags):
         given["extra_cuda_cflags"] = [*flags, "-lineinfo"]
+
+
+class _Unused(ModuleType):
+    """In place of an extension that is there, where the next one is waited for: nobody calls anything of it."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise Called(None)
 
 
 class _OnlyCompiled(ModuleType):

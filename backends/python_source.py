@@ -23,6 +23,7 @@ from backends.arguments import (
 from backends.backend import Artifact, Backend, Executable, Target
 from backends.entry import Entry, resolve
 from backends.inference import Plan, find_plan
+from backends.late_extensions import build_late
 from backends.randomness import resumption, seed_everything
 from backends.source import imported
 from backends.trace import asks_for_gpu, fault, gradient_hint, reached_source, summary
@@ -58,6 +59,7 @@ class PythonBackend(Backend):
             raise _import_fault(error, folder, target) from error
         entry = self.entry(module, kernel)
         extensions.require_device()
+        build_late(extensions, module, entry, kernel.source_code)
         facts: dict[str, Any] = {"entry": entry.label, "extensions": extensions.built, "headers": extensions.headers}
         if extensions.kernels:
             facts["kernels"] = extensions.kernels
@@ -83,6 +85,7 @@ class PythonBackend(Backend):
                 doing += f" (the source has no get_init_inputs() to give its arguments, and {_others(init)})"
             raise fault(error, doing, folder, target) from error
         extensions.require_device()
+        executable.compiled = extensions.compiled
         return executable
 
 

@@ -14,9 +14,11 @@ from domain.listing import Form
 from domain.value import MAX_BYTES, TensorRef
 from sandbox.answers import repeats
 from sandbox.arena import describe
+from sandbox.channel import finite_numbers
 
 MAX_FACTS = 64
 MAX_LAUNCHES = 10**6
+MAX_NAME = 64
 MAX_FACT_CHARS = 2048
 MAX_FACTS_CHARS = 1 << 20
 """Of all facts as JSON: they are sent on to the runner, and kept with the result."""
@@ -54,6 +56,7 @@ class Probe:
     `launches`: of a call, by the runner's count; None where that is not known.
     `views`: for each output where in the arguments it lies; None for one that has memory of its own.
     `several_streams`: whether a call works on more than one, by the runner's word.
+    `compiled`: the extensions that it had to compile since it was asked to load the kernel, by name.
     """
 
     outputs: list[torch.Tensor]
@@ -63,6 +66,7 @@ class Probe:
     launches: int | None = None
     views: tuple[ArgumentView | None, ...] = ()
     several_streams: bool = False
+    compiled: tuple[str, ...] = ()
 
     @property
     def one_stream(self) -> bool:
@@ -108,6 +112,21 @@ def _part(answer: torch.Tensor) -> float:
 def _is_dense(answer: torch.Tensor) -> bool:
     """Whether its elements lie side by side, in whichever order."""
     return describe(answer).span == answer.numel() * answer.element_size()
+
+
+def probe(answer: dict[str, Any], outputs: list[torch.Tensor]) -> Probe:
+    """Of a warm call that gave those outputs."""
+    compiled = answer.get("compiled")
+    return Probe(
+        outputs,
+        answer.get("returned") is True,
+        max(min(finite_numbers(answer.get("elapsed_ms")), default=0.0), 0.0),
+        answer.get("reuses_memory") is True,
+        launches(answer.get("launches")),
+        views(answer.get("views"), outputs),
+        answer.get("several_streams") is True,
+        tuple(str(name)[:MAX_NAME] for name in compiled[:MAX_FACTS]) if isinstance(compiled, list) else (),
+    )
 
 
 def tensors(value: Any) -> list[torch.Tensor] | None:

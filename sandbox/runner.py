@@ -193,6 +193,7 @@ class Runner:
             "elapsed_ms": elapsed_ms,
             "launches": count.launches,
             "several_streams": count.several_streams,
+            "compiled": list(self._loaded.compiled),
         }
 
     def double(self, message: Message) -> Message:

@@ -22,7 +22,7 @@ from sandbox import arena as arenas
 from sandbox.arena import Arena, aligned, view, write
 from sandbox.channel import Message, ProtocolError, finite_numbers
 from sandbox.launch_trace import LaunchTrace, read_trace
-from sandbox.replies import MAX_FACTS, Code, Loaded, Probe, State, code, facts, launches, tensors, views
+from sandbox.replies import MAX_FACTS, Code, Loaded, Probe, State, code, facts, probe, tensors
 from sandbox.reported_fault import MAX_LOG, MAX_MESSAGE
 from sandbox.runner_process import Runner
 
@@ -150,19 +150,10 @@ class Session:
     def probed(self) -> Probe:
         """What the started calls gave."""
         answer = self.runner.answer()
-        elapsed = finite_numbers(answer.get("elapsed_ms"))
         outputs = tensors(self._fetch(answer))
         if outputs is None:
             raise KernelFault(Status.CRASHED, "the runner's answer has no outputs of their own")
-        return Probe(
-            outputs,
-            answer.get("returned") is True,
-            max(min(elapsed, default=0.0), 0.0),
-            answer.get("reuses_memory") is True,
-            launches(answer.get("launches")),
-            views(answer.get("views"), outputs),
-            answer.get("several_streams") is True,
-        )
+        return probe(answer, outputs)
 
     def double(self, args: list[Any]) -> list[torch.Tensor] | None:
         """One call's outputs in float64, on a copy of the model and doubled inputs; None where it cannot be run so."""

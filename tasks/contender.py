@@ -52,6 +52,8 @@ class Contender:
         """By its runner's word."""
         self.origin: dict[str, str] = {}
         """Where its build came from, which is ours to say."""
+        self.compiled_late: str | None = None
+        """What was compiled with the device in hand, and how not to, where that was not known beforehand."""
         self.entry: str | None = None
         self.output = ""
         self.timing: Timing | None = None
@@ -221,7 +223,7 @@ class Contender:
             build={
                 **self.facts,
                 "seconds": self.build_s,
-                "deferred": self.artifact.deferred,
+                "deferred": self.artifact.deferred or self.compiled_late,
                 "log": self.told(self.artifact.log),
                 **self.origin,
             },

@@ -19,6 +19,12 @@ from validation.inputs import ContractInputs
 PROBE_CALLS = 4
 
 
+COMPILED_LATE = (
+    "compiled with the device held, as in every job: {names}; what `load` or `load_inline` builds where the source is "
+    "imported, and not in a build_directory, is compiled beforehand and kept"
+)
+
+
 class Preparation:
     """Of one job's contenders, each with a runner: the reference, where there is one, and the candidate."""
 
@@ -59,6 +65,8 @@ class Preparation:
         for contender in contenders:
             with contender.answerable():
                 contender.probe = _session(contender).probed()
+                if contender.probe.compiled:
+                    contender.compiled_late = COMPILED_LATE.format(names=", ".join(contender.probe.compiled))
                 if len(self.contenders) > 1 and not contender.probe.outputs:
                     raise KernelFault(
                         Status.WRONG_RESULT,

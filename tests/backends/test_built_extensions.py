@@ -58,8 +58,6 @@ def test_files_count_by_what_is_in_them_and_not_by_where_they_are(job: Path, tmp
     assert BuiltExtensions(moved / "ext").key("load", {"name": "a", "sources": [str(moved / "a.cpp")]}) != first
 
 
-@pytest.mark.parametrize(
-    "more", [{"build_directory": "/tmp/x"}, {"is_python_module": False}, {"sources": ["none.cpp"]}]
-)
+@pytest.mark.parametrize("more", [{"build_directory": "/tmp/x"}, {"is_standalone": True}, {"sources": ["none.cpp"]}])
 def test_calls_that_are_torchs_own_affair(more: dict[str, object], tmp_path: Path) -> None:
     assert BuiltExtensions(tmp_path).key("load", CALL | more) is None

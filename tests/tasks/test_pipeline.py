@@ -582,6 +582,32 @@ def test_numbers_are_no_memory_that_comes_again(bench: Workbench) -> None:
     assert report.outcome.timing is not None and report.outcome.timing.method == "host_window"
 
 
+BUILDS_IN_A_CALL = """
+from torch.utils.cpp_extension import load_inline
+
+class ModelNew(nn.Module):
+    built = None
+
+    def forward(self, x):
+        if self.built is None and CONDITION:
+            self.built = load_inline(
+                name="in_a_call", no_implicit_headers=True, is_python_module=False, cpp_sources="int f() { return 1; }"
+            )
+        return torch.softmax(x, -1)
+"""
+
+
+@pytest.mark.parametrize(("condition", "names"), [("True", []), ("x.sum() < 1e9", ["in_a_call"])])
+def test_what_is_compiled_with_the_device_in_hand_is_told(bench: Workbench, condition: str, names: list[str]) -> None:
+    source = BUILDS_IN_A_CALL.replace("CONDITION", condition)
+    outcome = judged(bench, kernel(source, "torch_cuda"), kernel(SOFTMAX)).outcome
+    assert outcome.status is Status.PASSED, outcome.message
+    told = outcome.build["deferred"]
+    assert (
+        (told is None) if not names else told.startswith(f"compiled with the device held, as in every job: {names[0]}")
+    )
+
+
 KEEPS_A_KERNEL = """
 import cupy.cuda.compiler
 

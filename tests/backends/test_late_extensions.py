@@ -1,0 +1,162 @@
+"""What a source builds where its class is constructed or called is built in the builder, and only loaded later."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from backends import late_extensions
+from domain.fault import KernelFault
+from domain.kernel import Kernel
+from tests.backends.loading import kernel
+from tests.backends.test_extension import H200, PYTHON_MODULE, in_builder, in_runner
+
+IN_CONSTRUCTOR = """
+class ModelNew(nn.Module):
+    def __init__(self, width, height):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(width, height))
+        print("constructed")
+        self.extension = load_inline(name="late", no_implicit_headers=True, cpp_sources=SOURCE)
+    def forward(self, x):
+        return x + self.extension.function(1)
+def get_init_inputs():
+    return [3, 4]
+"""
+IN_FUNCTION = """
+@functools.lru_cache
+def extension():
+    return load_inline(name="late", no_implicit_headers=True, cpp_sources=SOURCE)
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return x + extension().function(1)
+"""
+IN_CALL = """
+class ModelNew(nn.Module):
+    extension = None
+    def forward(self, x, y=None):
+        assert x.dim() == 2
+        if self.extension is None:
+            self.extension = load_inline(name="late", no_implicit_headers=True, cpp_sources=SOURCE)
+        return x + self.extension.function(1)
+"""
+TWO = """
+class ModelNew(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.one = load_inline(name="late_one", no_implicit_headers=True, cpp_sources=SOURCE)
+        self.other = load_inline(name="late", no_implicit_headers=True, cpp_sources=SOURCE)
+    def forward(self, x):
+        return x + self.one.function(0) + self.other.function(0)
+def get_init_inputs():
+    return [4]
+"""
+SLOW = """
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = x
+        for _ in range(20):
+            y = y.repeat(1 << 12, 1)[: 1 << 12] @ torch.ones(x.shape[1], x.shape[1])
+        if not hasattr(self, "extension"):
+            self.extension = load_inline(name="late", no_implicit_headers=True, cpp_sources=SOURCE)
+        return x + self.extension.function(1)
+def get_inputs():
+    return [torch.randn(1 << 17, 1 << 14)]
+"""
+
+
+def late(text: str) -> Kernel:
+    source = f'SOURCE = """{PYTHON_MODULE}\nPyObject* function(PyObject*, PyObject* argument) {{\n' + (
+        '    return PyLong_FromLong(PyLong_AsLong(argument) + 1);\n}\n"""\n'
+    )
+    head = "import functools\nfrom torch.utils.cpp_extension import load_inline\n"
+    return kernel(head + source + text, "torch_cuda")
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (IN_CONSTRUCTOR, ["late"]),
+        (IN_FUNCTION, ["late"]),
+        (IN_CALL, ["late"]),
+        (TWO, ["late_one", "late"]),
+        (SLOW, ["late"]),
+    ],
+    ids=["constructor", "function", "call", "two", "slow"],
+)
+def test_it_is_there_before_the_device_is_held(text: str, names: list[str], tmp_path: Path) -> None:
+    given = late(text)
+    artifact = in_builder(given, tmp_path, H200)
+    assert artifact.facts["extensions"] == names and artifact.deferred is None
+    if text is SLOW:  # Whose inputs are larger than this machine's memory.
+        return
+    executable = in_runner(given, tmp_path, artifact)
+    assert executable.call([torch.ones(2, 2)]).tolist() == [[3.0, 3.0], [3.0, 3.0]]
+    assert list(executable.compiled) == []
+
+
+def test_what_is_not_reached_is_compiled_later_and_told(tmp_path: Path) -> None:
+    given = late(IN_CALL.replace("x.dim() == 2", "x.sum() == 4"))  # Of what has no content nobody knows a sum.
+    artifact = in_builder(given, tmp_path, H200)
+    assert artifact.facts["extensions"] == []
+    executable = in_runner(given, tmp_path, artifact)
+    assert list(executable.compiled) == []
+    assert executable.call([torch.ones(2, 2)]).tolist() == [[3.0, 3.0], [3.0, 3.0]]
+    assert list(executable.compiled) == ["late"]
+
+
+def test_what_does_not_compile_is_the_calls_fault(tmp_path: Path) -> None:
+    given = late(IN_CALL.replace("cpp_sources=SOURCE", "cpp_sources=SOURCE + 'no C++'"))
+    artifact = in_builder(given, tmp_path, H200)
+    assert artifact.facts["extensions"] == []
+    with pytest.raises(KernelFault, match="Error building extension 'late"):
+        in_runner(given, tmp_path, artifact).call([torch.ones(2, 2)])
+
+
+def test_a_source_that_never_comes_back_is_left(tmp_path: Path) -> None:
+    given = late(IN_CALL.replace("assert x.dim() == 2", "while True: pass"))
+    assert in_builder(given, tmp_path, H200).facts["extensions"] == []
+
+
+def test_a_library_that_is_no_module_is_kept_too(tmp_path: Path) -> None:
+    text = """
+SOURCE = "int f() { return 1; }"
+library = load_inline(name="plain", no_implicit_headers=True, is_python_module=False, cpp_sources=SOURCE)
+class ModelNew(nn.Module):
+    def forward(self, x):
+        import ctypes
+        return x + ctypes.CDLL(library)._Z1fv()
+"""
+    given = kernel(f"from torch.utils.cpp_extension import load_inline\n{text}", "torch_cuda")
+    built = tmp_path / "built"
+    built.mkdir()
+    artifact = in_builder(given, built, H200)
+    moved = built.rename(tmp_path / "moved")
+    executable = in_runner(given, moved, artifact)
+    assert list(executable.compiled) == []
+    assert executable.call([torch.ones(2)]).tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("load_inline(name='x')", ["f"]),
+        ("load(name='x')", ["f"]),
+        ("cpp_extension.load(name='x')", ["f"]),
+        ("torch.utils.cpp_extension.load(name='x')", ["f"]),
+        ("other.load_inline(name='x')", ["f"]),
+        ("torch.load('x')", None),
+        ("tl.load(x)", None),
+        ("len([load])", None),
+    ],
+)
+def test_which_functions_build(line: str, found: list[str] | None) -> None:
+    assert late_extensions._that_build(f"import cpp_extension\ndef f():\n    {line}\ndef g(): pass\n") == found
+
+
+def test_a_source_without_extensions_is_not_led_anywhere() -> None:
+    assert late_extensions._that_build("def f():\n    load_inline(name='x')\n") is None
+    assert late_extensions._that_build("cpp_extension.load(name='x')\n") is None
