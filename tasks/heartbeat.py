@@ -20,6 +20,7 @@ from tasks import setup
 from tasks.device import Device
 from tasks.job_view import text
 from tasks.loop import Loop
+from tasks.machine import machine
 from tasks.quarantine import FAULTS, QUARANTINED
 from tasks.readings import Reading, key
 
@@ -152,7 +153,7 @@ class Heartbeat:
         now = {"seen_at": time.time(), "quarantined": self._quarantined(), "toolchain": self._toolchain()}
         view = WorkerView(**self._facts, **now)  # type: ignore[arg-type]
         with self._redis.pipeline(transaction=False) as pipe:
-            pipe.set(f"worker:{self._name}", json.dumps(asdict(view)), ex=TTL_S)
+            pipe.set(f"worker:{self._name}", json.dumps({**asdict(view), "machine": machine()}), ex=TTL_S)
             pipe.set(key(self._name), json.dumps(self._told()), ex=TTL_S)
             pipe.sadd(NAMES, self._name)
             pipe.hset(MODELS, self._name, self._model)

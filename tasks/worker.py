@@ -37,6 +37,7 @@ from tasks.gauges import Gauges
 from tasks.heartbeat import Heartbeat
 from tasks.held import held
 from tasks.lines import COMMON, line_of_gpu, line_of_worker
+from tasks.own_name import claim
 from tasks.own_toolchain import OwnToolchain
 from tasks.quarantine import Quarantine
 from tasks.reconciler import Reconciler
@@ -139,6 +140,14 @@ def pin_device(**_: Any) -> None:
         os.environ.pop(name, None)  # noqa: TID251 - removed, not read
 
 
+def claim_name(sender: Any, **_: Any) -> None:
+    """Before the pool starts: nobody else may live under this worker's name."""
+    try:
+        claim(connect(), sender.hostname)
+    except RedisError as error:
+        log.warning("whether another machine has a worker of this name is not known: %s", error)
+
+
 def look_at_sandbox(**_: Any) -> None:
     """Before the pool starts: what SANDBOX requires has to hold the submissions."""
     _layers.update(held(gpu=device.detect().is_gpu))
@@ -227,6 +236,7 @@ worker_init.connect(outlive_reader)
 worker_init.connect(look_for_telemetry)
 worker_init.connect(pin_device)
 worker_init.connect(look_at_sandbox)
+worker_init.connect(claim_name)
 celeryd_after_setup.connect(add_own_queues)
 worker_ready.connect(start_attendants)
 worker_shutting_down.connect(say_stop)
