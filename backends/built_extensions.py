@@ -20,7 +20,7 @@ class BuiltExtensions:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._loaded: set[str] = set()
+        self._loaded: dict[str, ModuleType | str] = {}
 
     def key(self, function: str, arguments: dict[str, Any]) -> str | None:
         """A name for a call of `load` or `load_inline`; None for one whose result is not kept here."""
@@ -42,22 +42,22 @@ class BuiltExtensions:
 
     def load(self, key: str | None) -> ModuleType | str | None:
         """The extension that this call built, imported, or loaded and its path; None where there is none yet."""
-        if key is None or key in self._loaded:  # A second time in one process is torch's own affair.
-            return None
+        if key is None or key in self._loaded:
+            return self._loaded.get(key or "")
         found = self._index().get(key)
         if found is None:
             return None
         name, library = found
         if name is None:
             torch.ops.load_library(self._folder / library)  # type: ignore[no-untyped-call]
-            self._loaded.add(key)
-            return str(self._folder / library)
+            self._loaded[key] = str(self._folder / library)
+            return self._loaded[key]
         spec = importlib.util.spec_from_file_location(name, self._folder / library)
         if spec is None or spec.loader is None:
             return None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        self._loaded.add(key)
+        self._loaded[key] = module
         return module
 
     def add(self, key: str | None, extension: Any) -> None:
@@ -66,7 +66,7 @@ class BuiltExtensions:
         library = getattr(extension, "__file__", None) if is_module else extension
         if key is None or not isinstance(library, str):
             return
-        self._loaded.add(key)
+        self._loaded[key] = extension
         with suppress(ValueError):  # A library that lies somewhere else.
             # Imported under the file's name, whatever the module calls itself.
             name = Path(library).stem if is_module else None

@@ -51,11 +51,14 @@ _TORCH_CUDA_HEADERS = ("ATen/cuda/", "c10/cuda/", "torch/csrc/cuda/")
 
 
 class Called(BaseException):
-    """`load` or `load_inline` was called while that was waited for; `build` does what was asked, if it is of use."""
+    """`load` or `load_inline` was called while that was waited for.
 
-    def __init__(self, build: Callable[[], Any] | None) -> None:
+    `build` does what was asked, under that key and name; None where it is of no use.
+    """
+
+    def __init__(self, build: Callable[[], Any] | None = None, key: str = "", name: str = "") -> None:
         super().__init__()
-        self.build = build
+        self.build, self.key, self.name = build, key, name
 
 
 class Extensions:
@@ -90,6 +93,10 @@ class Extensions:
                 found += json.loads(note.read_text(encoding="utf-8"))
         return found[:MAX_KERNELS]
 
+    def has(self, key: str) -> bool:
+        """Whether the call of that key has built its extension."""
+        return self._there.has(key)
+
     def require_device(self) -> None:
         """Raises KernelFault (UNSUPPORTED, compiled) if something was compiled that cannot run on this worker."""
         if self.only_compiled:
@@ -106,14 +113,18 @@ class Extensions:
             only_compiles = _wants_cuda(call.arguments) and not self.target.is_cuda
             key = self._there.key(stock.__name__, call.arguments)
             if self.waits:
-                if key is not None and self._there.has(key):
-                    return _Unused(str(call.arguments["name"]))
-                raise Called(None if key is None or only_compiles else functools.partial(build, *args, **kwargs))
+                name = str(call.arguments["name"])
+                if key is None or only_compiles:
+                    raise Called
+                if self.has(key):
+                    return _Unused(name)
+                raise Called(functools.partial(build, *args, **kwargs), key, name)
             if only_compiles:
                 return self._compile_only(stock, call)
             extension = self._there.load(key)
             if extension is None:
-                self.compiled.append(str(call.arguments["name"]))
+                if (name := str(call.arguments["name"])) not in self.compiled:
+                    self.compiled.append(name)
                 with self._console():
                     extension = stock(*call.args, **call.kwargs)
                 self._there.add(key, extension)
@@ -222,10 +233,16 @@ def _with_lines(given: dict[str, Any]) -> None:
 
 
 class _Unused(ModuleType):
-    """In place of an extension that is there, where the next one is waited for: nobody calls anything of it."""
+    """In place of an extension that is there, where the next one is waited for: whoever calls it is stopped."""
 
     def __getattr__(self, name: str) -> Any:
-        raise Called(None)
+        if name.startswith("__"):
+            raise AttributeError(name)
+
+        def stop(*args: Any, **kwargs: Any) -> Any:
+            raise Called
+
+        return stop
 
 
 class _OnlyCompiled(ModuleType):

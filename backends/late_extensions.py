@@ -1,76 +1,54 @@
 """Extensions that a source builds only where its class is constructed or called: built in the builder as well.
 
 There nobody waits for a compiler with the device in hand. The source is led up to its calls of `load` and `load_inline`
-with tensors that have no memory, and stopped at each. What is not reached like this is built in the runner, which says
-so.
+with tensors that have no memory, each time in a process of its own, which ends there. What is not reached like this is
+built in the runner, which says so.
 """
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import inspect
-import io
+import os
+import select
+import shutil
 import signal
+import time
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import partial
-from types import FrameType, ModuleType
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
 
-from backends.arguments import construct, input_maker, signature_of
+from backends.arguments import by_position, construct, input_maker, signature_of
 from backends.entry import Entry
-from backends.extension import Called, Extensions
+from backends.extension import FOLDER, Called, Extensions
+from backends.functions_that_build import functions_that_build
 
-MODULE, BUILDERS = "cpp_extension", ("load", "load_inline")
 PATIENCE_S = 5.0
 """For what a source does before it builds. Without memory nothing is computed."""
-MOST = 8
-"""Extensions of one function."""
+LATE_S = 240.0
+"""For all of it. What fails to be built here is built in the runner, in the same time."""
 SIZE = 16
 """In place of a number that only a reference's `get_init_inputs` knows."""
+BUILDING = b"building"
 
 
 def build_late(extensions: Extensions, module: ModuleType, entry: Entry, source: str) -> None:
     """Builds what it can reach; what is wrong with that is found out where the source does it itself."""
-    functions = _that_build(source)
+    functions = functions_that_build(source)
     if functions is None:
         return
+    until = time.monotonic() + LATE_S
     for way in _ways(module, entry, functions):
-        for _ in range(MOST):
-            build = _led(extensions, way)
-            if build is None:
+        while (called := _led(extensions, way, None, until)) is not None:
+            # Under another key each time nobody would find it again.
+            if _led(extensions, way, called, until) != called or not extensions.has(called[0]):
                 break
-            with suppress(Exception):
-                build()
-
-
-def _that_build(source: str) -> list[str] | None:
-    """The names of the module's functions that build; None where nothing is built in any function or method."""
-    if MODULE not in source:
-        return None
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # Of which Python itself made something else.
-        return None
-    inside = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)]
-    if not any(map(_builds, inside)):
-        return None
-    return [node.name for node in tree.body if isinstance(node, ast.FunctionDef) and _builds(node)]
-
-
-def _builds(node: ast.AST) -> bool:
-    return any(_is_builder(each.func) for each in ast.walk(node) if isinstance(each, ast.Call))
-
-
-def _is_builder(called: ast.expr) -> bool:
-    """Of the many things that are called `load` those alone that are torch's by their name."""
-    if isinstance(called, ast.Attribute):
-        by_module = getattr(called.value, "attr", getattr(called.value, "id", None)) == MODULE
-        return called.attr == BUILDERS[1] or (called.attr == BUILDERS[0] and by_module)
-    return isinstance(called, ast.Name) and called.id in BUILDERS
+            extensions.built.append(called[1])
 
 
 def _ways(module: ModuleType, entry: Entry, functions: list[str]) -> Iterator[Callable[[], Any]]:
@@ -89,7 +67,9 @@ def _construct_and_call(module: ModuleType, entry: Entry) -> None:
         own = _items(maker()) if maker is not None else _guessed(entry.target, SIZE)
         function = getattr(construct(entry.target, own, None), entry.method)
     inputs = input_maker("get_inputs", holders)
-    function(*(_items(inputs()) if inputs is not None else _guessed(function, torch.empty(SIZE, SIZE))))
+    made = inputs() if inputs is not None else _guessed(function, torch.empty(SIZE, SIZE))
+    named = by_position(signature_of(function), made) if isinstance(made, dict) else None
+    function(*(_items(made) if named is None else named))
 
 
 def _items(made: Any) -> list[Any]:
@@ -104,25 +84,80 @@ def _guessed(function: Callable[..., Any], value: Any) -> list[Any]:
     return [value for one in given if one.kind in by_place and one.default is inspect.Parameter.empty]
 
 
-def _led(extensions: Extensions, way: Callable[[], Any]) -> Callable[[], Any] | None:
-    """The next build on that way; None where there is none, or it is not reached."""
-    before = signal.signal(signal.SIGALRM, _enough)
-    signal.setitimer(signal.ITIMER_REAL, PATIENCE_S)
+def _led(
+    extensions: Extensions, way: Callable[[], Any], wanted: tuple[str, str] | None, until: float
+) -> tuple[str, str] | None:
+    """Key and name of the next build on that way, done if it is the one that is `wanted`; None where none is reached.
+
+    In a process of its own: a source may crash, hang, end, or keep to itself that it was stopped.
+    """
+    there = set(_files(extensions.folder))
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Of threads, which the child has none of.
+        pid = os.fork()
+    if pid == 0:
+        try:
+            os.close(reading)
+            _lead(extensions, way, wanted, writing)
+        finally:
+            os._exit(0)
+    os.close(writing)
+    try:
+        return _heard(reading, until)
+    finally:
+        os.close(reading)
+        for kill in (os.killpg, os.kill):  # With its compilers, which are in its group.
+            with contextlib.suppress(OSError):
+                kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        _remove(path for path in _files(extensions.folder) if path not in there)
+
+
+def _lead(extensions: Extensions, way: Callable[[], Any], wanted: tuple[str, str] | None, writing: int) -> None:
+    os.setpgid(0, 0)
+    silence = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(silence, descriptor)
     extensions.waits = True
     try:
-        quiet = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())
-        with quiet[0], quiet[1], torch.device("meta"), torch.no_grad():
+        with torch.device("meta"), torch.no_grad():
             way()
     except Called as called:
-        return called.build
-    except BaseException:
-        return None
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
         extensions.waits = False
-    return None
+        if called.build is None:
+            return
+        building = (called.key, called.name) == wanted
+        os.write(writing, f"{called.key} {called.name}\n".encode() + (BUILDING if building else b""))
+        if building:
+            called.build()
 
 
-def _enough(_number: int, _frame: FrameType | None) -> None:
-    raise Called(None)
+def _heard(reading: int, until: float) -> tuple[str, str] | None:
+    """What it said until it ended. It has PATIENCE_S, and once it builds all the time that there is."""
+    said, patience = b"", min(time.monotonic() + PATIENCE_S, until)
+    while left := max((until if said.endswith(BUILDING) else patience) - time.monotonic(), 0.0):
+        if not select.select([reading], [], [], left)[0]:
+            break
+        if not (more := os.read(reading, 1 << 12)):
+            break
+        said += more
+    key, _, name = said.partition(b"\n")[0].decode(errors="replace").partition(" ")
+    return (key, name) if name else None
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """All that lies in the job's folder, but for where extensions are built."""
+    for place, folders, names in os.walk(folder):
+        if Path(place) == folder and FOLDER in folders:
+            folders.remove(FOLDER)
+        yield from (Path(place, name) for name in (*folders, *names))
+
+
+def _remove(paths: Iterator[Path]) -> None:
+    """What was made on the way, so that the source finds its folder as it has left it."""
+    for path in list(paths):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)

@@ -125,7 +125,9 @@ def probe(answer: dict[str, Any], outputs: list[torch.Tensor]) -> Probe:
         launches(answer.get("launches")),
         views(answer.get("views"), outputs),
         answer.get("several_streams") is True,
-        tuple(str(name)[:MAX_NAME] for name in compiled[:MAX_FACTS]) if isinstance(compiled, list) else (),
+        tuple(" ".join(str(name).split())[:MAX_NAME] for name in compiled[:MAX_FACTS])
+        if isinstance(compiled, list)
+        else (),
     )
 
 

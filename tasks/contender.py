@@ -223,9 +223,10 @@ class Contender:
             build={
                 **self.facts,
                 "seconds": self.build_s,
-                "deferred": self.artifact.deferred or self.compiled_late,
+                "deferred": self.artifact.deferred,
                 "log": self.told(self.artifact.log),
                 **self.origin,
+                **({"compiled_late": self.compiled_late} if self.compiled_late is not None else {}),
             },
             timing=self.timing,
             roofline=self._roofline(),

@@ -107,6 +107,8 @@ def build(kernel: Result) -> Facts:
             told.append((name, str(made[key])))
     if made.get("deferred"):
         told.append(("Built on the device, since", str(made["deferred"])))
+    if made.get("compiled_late"):
+        told.append(("Not built beforehand", str(made["compiled_late"])))
     notes = made.get("notes") or []
     told += [("Note", str(note)) for note in (notes if isinstance(notes, list) else [notes])]
     digest = kernel.get("metadata", {}).get("digest")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from backends import late_extensions
+from backends.functions_that_build import functions_that_build
 from domain.fault import KernelFault
 from domain.kernel import Kernel
 from tests.backends.loading import kernel
@@ -81,11 +81,10 @@ def late(text: str) -> Kernel:
     [
         (IN_CONSTRUCTOR, ["late"]),
         (IN_FUNCTION, ["late"]),
-        (IN_CALL, ["late"]),
         (TWO, ["late_one", "late"]),
         (SLOW, ["late"]),
     ],
-    ids=["constructor", "function", "call", "two", "slow"],
+    ids=["constructor", "function", "two", "slow"],
 )
 def test_it_is_there_before_the_device_is_held(text: str, names: list[str], tmp_path: Path) -> None:
     given = late(text)
@@ -116,6 +115,7 @@ def test_what_does_not_compile_is_the_calls_fault(tmp_path: Path) -> None:
         in_runner(given, tmp_path, artifact).call([torch.ones(2, 2)])
 
 
+@pytest.mark.slow
 def test_a_source_that_never_comes_back_is_left(tmp_path: Path) -> None:
     given = late(IN_CALL.replace("assert x.dim() == 2", "while True: pass"))
     assert in_builder(given, tmp_path, H200).facts["extensions"] == []
@@ -140,6 +140,79 @@ class ModelNew(nn.Module):
     assert executable.call([torch.ones(2)]).tolist() == [2.0, 2.0]
 
 
+HELD = """
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        BEFORE
+        self.extension = load_inline(name=NAME, no_implicit_headers=True, cpp_sources=SOURCE)
+    def forward(self, x):
+        return x + self.extension.function(1)
+"""
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "import os; os.mkdir(os.path.dirname(os.environ['TORCH_EXTENSIONS_DIR']) + '/made')",
+    ],
+)
+def test_nothing_is_left_of_what_it_does_on_the_way(before: str, tmp_path: Path) -> None:
+    given = late(HELD.replace("BEFORE", before).replace("NAME", "'late'"))
+    there = {path.name for path in tmp_path.iterdir()}
+    artifact = in_builder(given, tmp_path, H200)
+    assert artifact.facts["extensions"] == ["late"]
+    assert {path.name for path in tmp_path.iterdir()} - there <= {"ext", "kernel.py", "__pycache__"}
+    executable = in_runner(given, tmp_path, artifact)
+    assert executable.call([torch.ones(2)]).tolist() == [3.0, 3.0] and not executable.compiled
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "import ctypes; ctypes.string_at(0)",
+        *(
+            pytest.param(line, marks=pytest.mark.slow)
+            for line in ("import os; os._exit(1)", "raise SystemExit", "import time; time.sleep(600)")
+        ),
+    ],
+)
+def test_whatever_becomes_of_it_on_the_way_is_no_fault_of_the_build(before: str, tmp_path: Path) -> None:
+    artifact = in_builder(late(HELD.replace("BEFORE", before).replace("NAME", "'late'")), tmp_path, H200)
+    assert artifact.facts["extensions"] == [] and artifact.deferred is None
+
+
+@pytest.mark.slow
+def test_who_does_not_let_himself_be_stopped_is_ended(tmp_path: Path) -> None:
+    text = """
+class ModelNew(nn.Module):
+    def forward(self, x):
+        while True:
+            try:
+                extension = load_inline(name="late", no_implicit_headers=True, cpp_sources=SOURCE)
+                return x + extension.function(1)
+            except:
+                pass
+"""
+    artifact = in_builder(late(text), tmp_path, H200)
+    assert artifact.facts["extensions"] == []
+
+
+@pytest.mark.slow
+def test_what_has_another_name_each_time_is_not_built_in_vain(tmp_path: Path) -> None:
+    given = late(HELD.replace("BEFORE", "import uuid").replace("NAME", "'late' + uuid.uuid4().hex"))
+    assert in_builder(given, tmp_path, H200).facts["extensions"] == []
+    assert not list((tmp_path / "ext").glob("*/*.so"))
+
+
+def test_what_is_asked_for_again_is_what_is_loaded(tmp_path: Path) -> None:
+    given = late(IN_CALL.replace("if self.extension is None:", "if True:"))
+    artifact = in_builder(given, tmp_path, H200)
+    executable = in_runner(given, tmp_path, artifact)
+    assert [executable.call([torch.ones(1, 1)]).tolist() for _ in range(3)] == [[[3.0]]] * 3
+    assert not executable.compiled
+
+
 @pytest.mark.parametrize(
     ("line", "found"),
     [
@@ -147,16 +220,24 @@ class ModelNew(nn.Module):
         ("load(name='x')", ["f"]),
         ("cpp_extension.load(name='x')", ["f"]),
         ("torch.utils.cpp_extension.load(name='x')", ["f"]),
-        ("other.load_inline(name='x')", ["f"]),
+        ("own.load_inline(name='x')", ["f"]),
+        ("cpp.load(name='x')", ["f"]),
+        ("made(name='x')", ["f"]),
+        ("functools.partial(load, name='x')()", ["f"]),
         ("torch.load('x')", None),
         ("tl.load(x)", None),
-        ("len([load])", None),
+        ("other.load(name='x')", None),
     ],
 )
 def test_which_functions_build(line: str, found: list[str] | None) -> None:
-    assert late_extensions._that_build(f"import cpp_extension\ndef f():\n    {line}\ndef g(): pass\n") == found
+    names = (
+        "import torch.utils.cpp_extension as cpp\nfrom torch.utils import cpp_extension as own\n"
+        "from torch.utils.cpp_extension import load, load_inline, load_inline as made\n"
+    )
+    assert functions_that_build(f"{names}def f():\n    {line}\ndef g(): pass\n") == found
 
 
 def test_a_source_without_extensions_is_not_led_anywhere() -> None:
-    assert late_extensions._that_build("def f():\n    load_inline(name='x')\n") is None
-    assert late_extensions._that_build("cpp_extension.load(name='x')\n") is None
+    assert functions_that_build("def f():\n    load_inline(name='x')\n") is None
+    assert functions_that_build("from torch.utils import cpp_extension\ncpp_extension.load(name='x')\n") is None
+    assert functions_that_build("def f(:  # cpp_extension") is None
