@@ -1,9 +1,8 @@
 """Sets for calls beyond those that there was time to draw: drawn ones, mixed.
 
 A kernel that remembers answers by content would gain where sets come again. Two sets of plain random numbers, turned
-into each other by a random angle and towards numbers of the referee's own, are a third one of the same spread. Without
-these a kernel that is linear in its inputs could put its answer together from earlier ones. Of other numbers that lie
-on one side or in bounds, each element is that of one of both sets.
+into each other by a random angle and each element made larger or smaller by a factor of its own, are a third one of the
+same spread. Without the factors a kernel that is linear in its inputs could put its answer together from earlier ones.
 """
 
 from __future__ import annotations
@@ -25,13 +24,12 @@ Arguments = list[Any]
 
 MOST, MOST_BYTES = 8, 256 << 20
 """Of the sets that are kept to be mixed."""
-TOWARDS_NEW = 0.15 * math.pi
-"""So far a set is turned towards numbers that are in none: they make up 45 % of its size."""
-MIXABLE = (Nature.PLAIN, Nature.ONE_SIGN, Nature.BOUNDED)
+FACTORS = (0.25, 1.75)
+"""Between which each element's lies: what they differ by makes up 40 % of a set's size."""
 
 
 class MixedInputs:
-    """Under the job's secret. What is no random number, by its looks, stays as it is in one of the sets."""
+    """Under the job's secret. What does not look like plain random numbers stays as it is in one of the sets."""
 
     def __init__(self, secret: int) -> None:
         self._secret = secret
@@ -49,7 +47,7 @@ class MixedInputs:
     @property
     def possible(self) -> bool:
         """Whether mixing gives anything new."""
-        return len(self._kept) > 1 and any(kind in MIXABLE for kind in self._natures)
+        return len(self._kept) > 1 and Nature.PLAIN in self._natures
 
     @cached_property
     def _natures(self) -> list[Nature]:
@@ -57,21 +55,22 @@ class MixedInputs:
         return [nature(tensor) for tensor in values.leaves(self._kept[0], torch.Tensor)]
 
     def of(self, number: int) -> Arguments:
-        """The mixed set of that number. What is the same in all sets and no plain random numbers stays the same."""
+        """The mixed set of that number.
+
+        All of its tensors are turned alike, and those of one shape have the same factors: what was equal to another, or
+        the sum of others, stays so.
+        """
         choice = random.Random(derived(self._secret, "mixed", number))
         one, other = choice.sample(self._kept, 2)
         angle = choice.uniform(0.1, 0.4) * math.pi
-        places = iter(enumerate(zip(self._natures, values.leaves(other, torch.Tensor), strict=True)))
+        pairs = iter(zip(self._natures, values.leaves(other, torch.Tensor), strict=True))
 
         def mix(tensor: torch.Tensor) -> torch.Tensor:
-            place, (kind, second) = next(places)
-            if kind not in MIXABLE:
+            kind, second = next(pairs)
+            if kind is not Nature.PLAIN:
                 return tensor
-            first, last = (each.as_strided(stored_shape(each), each.stride()) for each in (tensor, second))
-            drawn = torch.Generator(tensor.device).manual_seed(derived(self._secret, "mixed", number, place))
-            return laid_out(
-                tensor, _turned(first, last, angle, drawn) if kind is Nature.PLAIN else _either(first, last, drawn)
-            )
+            seed = derived(self._secret, "factors", number, *tensor.shape)
+            return _mixed(tensor, second, angle, torch.Generator(tensor.device).manual_seed(seed))
 
         mixed: Arguments = values.replace(one, torch.Tensor, mix)
         return mixed
@@ -81,13 +80,11 @@ def _form(drawn: Arguments) -> list[tuple[Any, ...]]:
     return [(tensor.shape, tensor.stride(), tensor.dtype) for tensor in values.leaves(drawn, torch.Tensor)]
 
 
-def _turned(one: torch.Tensor, other: torch.Tensor, angle: float, drawn: torch.Generator) -> torch.Tensor:
+def _mixed(one: torch.Tensor, other: torch.Tensor, angle: float, drawn: torch.Generator) -> torch.Tensor:
     wide = torch.float64 if one.dtype is torch.float64 else torch.float32
-    turned = one.to(wide) * math.cos(angle) + other.to(wide) * math.sin(angle)
-    new = torch.randn(one.shape, generator=drawn, device=one.device, dtype=wide)
-    size = torch.linalg.vector_norm(turned) / math.sqrt(turned.numel())
-    return turned.mul_(math.cos(TOWARDS_NEW)).add_(new.mul_(size * math.sin(TOWARDS_NEW)))
-
-
-def _either(one: torch.Tensor, other: torch.Tensor, drawn: torch.Generator) -> torch.Tensor:
-    return torch.where(torch.rand(one.shape, generator=drawn, device=one.device) < 0.5, one, other)
+    first, second = (each.as_strided(stored_shape(each), each.stride()).to(wide) for each in (one, other))
+    turned = first * math.cos(angle) + second * math.sin(angle)
+    low, high = FACTORS
+    factors = torch.rand(turned.shape, generator=drawn, device=one.device, dtype=wide).mul_(high - low).add_(low)
+    size = math.sqrt((low * low + low * high + high * high) / 3)
+    return laid_out(one, turned.mul_(factors.div_(size)))

@@ -62,14 +62,6 @@ def test_what_is_no_plain_random_number_comes_again(bench: Workbench, monkeypatc
     assert any("a kernel that remembers its answers" in flag for flag in outcome.timing.flags)
 
 
-def test_what_has_one_sign_or_bounds_is_mixed_too(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial_inputs, "DRAW_BUDGET_S", SPENT_AT_ONCE_S)
-    outcome = compared(bench, 0.1, "torch.rand(64, 64)").outcome
-    assert outcome.status is Status.PASSED and outcome.timing is not None
-    assert outcome.inputs["mixed_sets"] > 0 and outcome.inputs["reused_sets"] == 0
-    assert not any("remembers its answers" in flag for flag in outcome.timing.flags)
-
-
 def test_past_the_time_for_mixing_sets_come_again(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial_inputs, "DRAW_BUDGET_S", SPENT_AT_ONCE_S)
     monkeypatch.setattr(trial_inputs, "MIX_BUDGET_S", 1e-9)
