@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from sandbox.census import family
 
@@ -20,25 +21,37 @@ AT_REST = b"TtDZX"
 """States that run nothing of the stranger's: stopped, in a system call whose end stops it, dead (proc_pid_stat(5))."""
 
 POLL_S = 20e-6
+SLACK_NS = 100_000
+"""Who was put off a processor on his way to a stop comes back to it for some microseconds."""
 
 
 class NotFrozen(Exception):
     """Some of the processes do not stop."""
 
 
+class Ran(NamedTuple):
+    """Nanoseconds on a processor, and how often one was given."""
+
+    ns: int
+    turns: int
+
+
 @dataclass(frozen=True)
 class Frozen:
-    """Who was stopped, from when on (time.perf_counter_ns) none of them ran, and how long they had until then."""
+    """Who was stopped, from when on (time.perf_counter_ns) none of them ran, and what they had of processors so far."""
 
     pids: frozenset[int]
     since_ns: int
-    ran_ns: int
+    ran: Ran
 
     @property
     def stayed(self) -> bool:
         """Whether none of them has run since: there may be ways to go on that `sandbox.seccomp` does not know."""
-        # Of one that runs just now the time is told as it was at the last tick.
-        return all(map(_at_rest, self.pids)) and _ran_ns(self.pids) <= self.ran_ns
+        now = _ran(self.pids)
+        # Time alone says nothing: of who has just stopped it is told as it was at the last tick, and grows once more
+        # when he leaves his processor. Who runs again has been given one again.
+        again = now.turns > self.ran.turns and now.ns > self.ran.ns + SLACK_NS
+        return all(map(_at_rest, self.pids)) and not again
 
 
 def freeze(pid: int, within_s: float) -> Frozen:
@@ -52,7 +65,7 @@ def freeze(pid: int, within_s: float) -> Frozen:
     others takes longer, which those who have some are charged.
     """
     _signal(pid, signal.SIGSTOP)
-    since_ns, before_ns = time.perf_counter_ns(), _ran_ns([pid])
+    since_ns, before = time.perf_counter_ns(), _ran([pid])
     until = time.monotonic() + within_s
     stopped, at_once = {pid}, True
     while True:
@@ -63,11 +76,11 @@ def freeze(pid: int, within_s: float) -> Frozen:
             _signal(one, signal.SIGSTOP)  # Again where it was told before: whoever else may signal it might undo it.
         stopped |= new
         if not awake and family(pid) <= stopped:
-            now_ns, ran_ns = time.perf_counter_ns(), _ran_ns(stopped)
+            now_ns, ran = time.perf_counter_ns(), _ran(stopped)
             if len(stopped) == 1:
-                # Of who was on a processor, `before_ns` may be a tick old: he is charged too much then.
-                now_ns = min(now_ns, since_ns + (0 if at_once else ran_ns - before_ns))
-            return Frozen(frozenset(stopped), now_ns, ran_ns)
+                # Of who was on a processor, `before` may be a tick old: he is charged too much then.
+                now_ns = min(now_ns, since_ns + (0 if at_once else ran.ns - before.ns))
+            return Frozen(frozenset(stopped), now_ns, ran)
         if time.monotonic() > until:
             thaw(stopped)
             raise NotFrozen
@@ -86,15 +99,16 @@ def _signal(pid: int, number: signal.Signals) -> None:
         os.kill(pid, number)
 
 
-def _ran_ns(pids: Iterable[int]) -> int:
-    """The time on a processor of all their threads that live (the first word of schedstat)."""
-    ran = 0
+def _ran(pids: Iterable[int]) -> Ran:
+    """Of all their threads that live, by schedstat: time on a processor, time waiting for one, turns on one."""
+    ns = turns = 0
     for pid in pids:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             for thread in os.listdir(f"/proc/{pid}/task"):
                 with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                    ran += int(Path(f"/proc/{pid}/task/{thread}/schedstat").read_bytes().split()[0])
-    return ran
+                    on_ns, _, given = map(int, Path(f"/proc/{pid}/task/{thread}/schedstat").read_bytes().split())
+                    ns, turns = ns + on_ns, turns + given
+    return Ran(ns, turns)
 
 
 def _at_rest(pid: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import mmap
 import os
 import signal
@@ -155,6 +156,33 @@ def test_who_has_run_meanwhile_has_not_stayed(counters: mmap.mmap, tmp_path: Pat
         end(process, frozen)
 
 
+def test_who_has_run_for_a_moment_has_not_stayed(counters: mmap.mmap, tmp_path: Path) -> None:
+    process = started("alone", counters, tmp_path, {0})
+    frozen = freeze(process.pid, WITHIN_S)
+    try:
+        os.kill(process.pid, signal.SIGCONT)
+        while freezer._ran([process.pid]).ns < frozen.ran.ns + 10 * freezer.SLACK_NS:
+            pass
+        again = freeze(process.pid, WITHIN_S)
+        assert again.stayed and not frozen.stayed
+    finally:
+        end(process, frozen)
+
+
+def test_what_is_told_late_of_who_has_just_stopped_is_no_running(counters: mmap.mmap, tmp_path: Path) -> None:
+    process = started("alone", counters, tmp_path, {0})
+    frozen = freeze(process.pid, WITHIN_S)
+    try:
+        late = dataclasses.replace(frozen, ran=frozen.ran._replace(ns=frozen.ran.ns - 4_000_000))
+        put_off = dataclasses.replace(
+            frozen, ran=freezer.Ran(frozen.ran.ns - freezer.SLACK_NS // 2, frozen.ran.turns - 1)
+        )
+        assert frozen.stayed and late.stayed and put_off.stayed
+        assert not dataclasses.replace(late, ran=late.ran._replace(turns=late.ran.turns - 1)).stayed
+    finally:
+        end(process, frozen)
+
+
 WRITING = """
 import mmap, os, sys
 file = os.open(sys.argv[1], os.O_RDWR)
@@ -170,9 +198,9 @@ while True:
 def test_who_is_in_a_system_call_is_charged_until_its_end(counters: mmap.mmap, tmp_path: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", WRITING, str(tmp_path / "shared")], preexec_fn=die_with_parent)
     moves(counters, {0})
-    ran_ns, before = freezer._ran_ns([process.pid]), time.perf_counter_ns()
+    ran_ns, before = freezer._ran([process.pid]).ns, time.perf_counter_ns()
     frozen = freeze(process.pid, WITHIN_S)
     end(process, frozen)
     # Tens of milliseconds, on a processor that others want too; nothing where the stop came in between two calls.
-    still_ran_ns = frozen.ran_ns - ran_ns
+    still_ran_ns = frozen.ran.ns - ran_ns
     assert frozen.since_ns - before > still_ran_ns / 2 or still_ran_ns < 5e6
