@@ -79,12 +79,11 @@ def late(text: str) -> Kernel:
 @pytest.mark.parametrize(
     ("text", "names"),
     [
-        (IN_CONSTRUCTOR, ["late"]),
-        (IN_FUNCTION, ["late"]),
-        (TWO, ["late_one", "late"]),
-        (SLOW, ["late"]),
+        pytest.param(IN_CONSTRUCTOR, ["late"], marks=pytest.mark.slow, id="constructor"),
+        pytest.param(IN_FUNCTION, ["late"], id="function"),
+        pytest.param(TWO, ["late_one", "late"], id="two"),
+        pytest.param(SLOW, ["late"], marks=pytest.mark.slow, id="slow"),
     ],
-    ids=["constructor", "function", "two", "slow"],
 )
 def test_it_is_there_before_the_device_is_held(text: str, names: list[str], tmp_path: Path) -> None:
     given = late(text)
@@ -107,6 +106,7 @@ def test_what_is_not_reached_is_compiled_later_and_told(tmp_path: Path) -> None:
     assert list(executable.compiled) == ["late"]
 
 
+@pytest.mark.slow
 def test_what_does_not_compile_is_the_calls_fault(tmp_path: Path) -> None:
     given = late(IN_CALL.replace("cpp_sources=SOURCE", "cpp_sources=SOURCE + 'no C++'"))
     artifact = in_builder(given, tmp_path, H200)
