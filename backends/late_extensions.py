@@ -44,7 +44,7 @@ def build_late(extensions: Extensions, module: ModuleType, entry: Entry, source:
         return
     until = time.monotonic() + LATE_S
     for way in _ways(module, entry, functions):
-        while (called := _led(extensions, way, None, until)) is not None:
+        while (called := _led(extensions, way, None, until)) is not None and not extensions.has(called[0]):
             # Under another key each time nobody would find it again.
             if _led(extensions, way, called, until) != called or not extensions.has(called[0]):
                 break
