@@ -42,8 +42,10 @@ class BuiltExtensions:
 
     def load(self, key: str | None) -> ModuleType | str | None:
         """The extension that this call built, imported, or loaded and its path; None where there is none yet."""
-        if key is None or key in self._loaded:
-            return self._loaded.get(key or "")
+        if key is None:
+            return None
+        if key in self._loaded:
+            return self._loaded[key]
         found = self._index().get(key)
         if found is None:
             return None

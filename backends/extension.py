@@ -111,24 +111,23 @@ class Extensions:
             call = signature.bind(*args, **kwargs)
             _with_lines(call.arguments)
             only_compiles = _wants_cuda(call.arguments) and not self.target.is_cuda
-            key = self._there.key(stock.__name__, call.arguments)
+            key, name = self._there.key(stock.__name__, call.arguments), str(call.arguments["name"])
             if self.waits:
-                name = str(call.arguments["name"])
                 if key is None or only_compiles:
                     raise Called
                 if self.has(key):
-                    return _Unused(name)
+                    return _StandIn(name, Called)
                 raise Called(functools.partial(build, *args, **kwargs), key, name)
             if only_compiles:
                 return self._compile_only(stock, call)
             extension = self._there.load(key)
             if extension is None:
-                if (name := str(call.arguments["name"])) not in self.compiled:
+                if name not in self.compiled:
                     self.compiled.append(name)
                 with self._console():
                     extension = stock(*call.args, **call.kwargs)
                 self._there.add(key, extension)
-            self.built.append(str(call.arguments["name"]))
+            self.built.append(name)
             return extension
 
         return build
@@ -157,8 +156,9 @@ class Extensions:
                 message = f"not compiled: {NO_DEVICE}, and its torch has no CUDA part: {header} is missing"
                 raise KernelFault(Status.UNSUPPORTED, message, str(error)) from error
             raise
-        self.only_compiled.append(str(given["name"]))
-        return _OnlyCompiled(str(given["name"]))
+        name = str(given["name"])
+        self.only_compiled.append(name)
+        return _StandIn(name, functools.partial(_not_run, [name]))
 
     def _stand_ins(self) -> Path:
         """Libraries for the linker to find: linker scripts that name torch's CPU library in place of its CUDA ones."""
@@ -232,28 +232,22 @@ def _with_lines(given: dict[str, Any]) -> None:
         given["extra_cuda_cflags"] = [*flags, "-lineinfo"]
 
 
-class _Unused(ModuleType):
-    """In place of an extension that is there, where the next one is waited for: whoever calls it is stopped."""
+class _StandIn(ModuleType):
+    """In place of an extension that cannot be loaded, or is not to be used: whoever calls a function of it meets that.
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
+    `met` makes what is raised.
+    """
 
-        def stop(*args: Any, **kwargs: Any) -> Any:
-            raise Called
-
-        return stop
-
-
-class _OnlyCompiled(ModuleType):
-    """In place of an extension that was compiled and cannot be loaded: every function of it says so when called."""
+    def __init__(self, name: str, met: Callable[[], BaseException]) -> None:
+        super().__init__(name)
+        self._met = met
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
 
         def refuse(*args: Any, **kwargs: Any) -> Any:
-            raise _not_run([self.__name__])
+            raise self._met()
 
         return refuse
 

@@ -46,7 +46,7 @@ def judged(source: str) -> Stock:
 
 
 def judge(source: str) -> dict[str, Any]:
-    """All in one process, the clock around each call."""
+    """All in one process, each call waited for; the device is needed from when the class is constructed."""
     import torch
 
     device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -116,7 +116,6 @@ def _is_dense(answer: torch.Tensor) -> bool:
 
 def probe(answer: dict[str, Any], outputs: list[torch.Tensor]) -> Probe:
     """Of a warm call that gave those outputs."""
-    compiled = answer.get("compiled")
     return Probe(
         outputs,
         answer.get("returned") is True,
@@ -125,9 +124,7 @@ def probe(answer: dict[str, Any], outputs: list[torch.Tensor]) -> Probe:
         launches(answer.get("launches")),
         views(answer.get("views"), outputs),
         answer.get("several_streams") is True,
-        tuple(" ".join(str(name).split())[:MAX_NAME] for name in compiled[:MAX_FACTS])
-        if isinstance(compiled, list)
-        else (),
+        tuple(" ".join(str(name).split())[:MAX_NAME] for name in _list(answer.get("compiled"))[:MAX_FACTS]),
     )
 
 

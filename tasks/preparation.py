@@ -17,8 +17,6 @@ from tasks.workbench import Workbench
 from validation.inputs import ContractInputs
 
 PROBE_CALLS = 4
-
-
 COMPILED_LATE = (
     "compiled with the device held, as in every job: {names}; what `load` or `load_inline` builds where the source is "
     "imported, and not in a build_directory, is compiled beforehand and kept"
