@@ -122,7 +122,7 @@ def test_what_is_built_without_a_card_is_judged_on_one(redis_url: str, redis: Re
         busy = submit(records, Request(kernel=Kernel(ENDLESS, KernelType.TORCH), timeout=300))
         wait_for(lambda: seen(records, busy).state is State.RUNNING, READY_S, "the judge is busy")
         jobs = {
-            name: submit(records, Request.from_wire({"kernel": source, "num_trials": 6}))
+            name: submit(records, Request(kernel=Kernel.from_wire(source), num_trials=6))
             for name, source in sources.items()
         }
         wait_for(lambda: builders(redis)[0].shipped == len(jobs), BUILT_S, "all of them are built")

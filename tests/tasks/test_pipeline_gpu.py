@@ -254,7 +254,8 @@ def test_a_side_stream_left_running_gains_nothing(bench: Any) -> None:
 def test_a_kernel_that_waits_for_the_device_is_streamed_and_it_is_said(bench: Any) -> None:
     source = "class Model(nn.Module):\n    def forward(self, x):\n        return x * x.sum().item()" + INPUTS
     timing = judged(bench, kernel(source)).outcome.timing
-    assert timing is not None and timing.method == "streamed_window"
+    # How its null windows count may follow, by what they took on the day.
+    assert timing is not None and timing.method.split(";")[0] == "streamed_window"
 
 
 def test_the_clock_is_the_referees(bench: Any) -> None:
