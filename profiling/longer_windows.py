@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -31,10 +31,6 @@ SETTLED = 12
 """Windows of another kind, of which fewer are alike by chance too often: where a call takes one time or another, by
 where its memory lies, four of them are all late one time in forty."""
 
-SINGLE_CALL = (
-    "a call by itself takes {longer}, in a window of many only {usual}: calls share work or are done ahead, so the "
-    "time is that of the single call"
-)
 HELD_BACK = (
     "a call takes {longer} in windows whose answers are asked for only when all calls are over, otherwise {usual}: "
     "answers are made there by other means than copying them, so the time is that of the former"
@@ -55,6 +51,15 @@ class Measured:
 
     def __str__(self) -> str:
         return f"{duration(self.time_ms)} ± {duration(self.error_ms)}"
+
+    def less(self, other: Measured) -> Measured:
+        """Without that other time, whose error is in this one's too."""
+        return replace(
+            self,
+            time_ms=self.time_ms - other.time_ms,
+            error_ms=math.hypot(self.error_ms, other.error_ms),
+            most_take_ms=self.most_take_ms - other.time_ms,
+        )
 
 
 @dataclass
@@ -139,6 +144,12 @@ def believed(usual: Measured, other: Measured, most_apart_ms: float, sentence: s
     if not (other.time_ms - usual.time_ms > by_chance and _apart(usual.time_ms, most, most_apart_ms)):
         return Believed(usual.time_ms, unsure=True)
     return Believed(other.time_ms, sentence.format(longer=other, usual=usual), unsure=other.few)
+
+
+def slowest(*found: Believed) -> Believed:
+    """Of several answers about the same windows: the longest time, and whether more windows may still say another."""
+    longest = max(found, key=lambda each: each.time_ms)
+    return longest if longest.flag is not None else replace(longest, unsure=any(each.unsure for each in found))
 
 
 def _honest_ms(alone: Sequence[Clock], most_apart_ms: float) -> tuple[float, float]:

@@ -5,33 +5,21 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from domain.result import Timing
-from profiling.flags import CERTAIN_MS, HEAD_START_MS, HeadStart, Misfit, events_misfit, head_start, most_ready_ms
-from profiling.longer_windows import (
-    DRIFT_MS,
-    HELD_BACK,
-    HELD_BACK_MS,
-    SINGLE_CALL,
-    Believed,
-    Measured,
-    OtherWindows,
-    believed,
-    middle,
-)
+from profiling.flags import HeadStart, Misfit, events_misfit, head_start, most_ready_ms
+from profiling.longer_windows import HELD_BACK, HELD_BACK_MS, Believed, Measured, OtherWindows, believed, middle
 from profiling.marks import fitting_marks
 from profiling.plan import Stop
 from profiling.process_effect import process_apart_ms
 from profiling.shown_windows import places, rounded
+from profiling.single_calls import LEAST_LAUNCH_MS, believed_alone, longer_alone, measured
 from profiling.statistics import DEVIATIONS, Sample, half_width, resolved, runtime_stats, standard_error, undisturbed
 from profiling.window import Clock, Window
-
-LEAST_LAUNCH_MS = 1.2e-3
-"""No kernel is launched behind another sooner: 1.67 µs is the least seen on an H200 (docs/measurements.md)."""
 
 METHODS = {
     (True, True): "gated_window",
@@ -52,7 +40,8 @@ class TimeRecord:
     (None: unknown), and only tell how far off a time may be. `ready_ms` is what making ready took for this contender's
     windows, `null_ready_ms` for the null windows beside them: what it took longer is work before the gun, and counts
     where `charged`. A reference is not: the candidate's process could keep its windows from being ready.
-    `single` are windows of one call, `held_back` those whose answers were asked for when their calls were over.
+    `single` are windows of one call, `held_back` those whose answers were asked for when their calls were over. By the
+    `reference` it is known what an honest call by itself takes longer.
     """
 
     calls: int
@@ -61,6 +50,7 @@ class TimeRecord:
     launch_shift_ms: float = 0.0
     launches: int | None = 1
     charged: bool = True
+    reference: TimeRecord | None = None
     elapsed_ms: list[float] = field(default_factory=list)
     null_ms: list[float] = field(default_factory=list)
     ready_ms: list[float] = field(default_factory=list)
@@ -237,7 +227,7 @@ class TimeRecord:
         calls = self.held_back.calls
         net = self.held_back.net_ms - calls * self.launch_shift_ms + head_start(self.held_back.early_ms).added_ms
         return believed(
-            Measured(level, standard_error(windows)),
+            _usual(windows),
             middle(net / calls),
             HELD_BACK_MS[self.kind] / calls,
             HELD_BACK,
@@ -245,20 +235,19 @@ class TimeRecord:
 
     def _single_call(self, windows: Sample) -> Believed:
         """The windows' time, or a single call's where that is longer beyond doubt."""
-        level = float(windows.mean())
-        if len(self.single.elapsed_ms) < 3:
-            return Believed(level)
-        # A call that is begun while its window is made ready may be over before the gun.
-        least = (CERTAIN_MS if self.gated else HEAD_START_MS) if self.is_cuda and self.charged else math.inf
-        early = np.where(self.single.early_ms < least, 0.0, self.single.early_ms)
-        single = middle(self.single.net_ms + early)
-        # Without the gate a call by itself waits for a host that has just woken, now and then for long; none takes
-        # less than its own work, as each is given inputs that nobody has seen.
-        if self.is_cuda and not self.gated:
-            # Less the usual null window: the shortest difference may be one with a null window that was held up.
-            shortest = float(np.min(self.single.elapsed_ms + early)) - statistics.median(self.single.null_ms)
-            single = replace(single, time_ms=shortest)
-        return believed(Measured(level, standard_error(windows)), single, DRIFT_MS, SINGLE_CALL)
+        usual, single = _usual(windows), measured(self.single, self.kind, charged=self.charged)
+        if single is None:
+            return Believed(usual.time_ms)
+        honest = self.reference.longer_alone if self.reference is not None and self.gated else None
+        return believed_alone(usual, single, honest, launches=self.gated and self.launches != 0)
+
+    @property
+    def longer_alone(self) -> Measured | None:
+        """What an honest contender's calls take longer by themselves; None where they were not behind the gate."""
+        single = measured(self.single, self.kind, charged=False)
+        if single is None or not self.gated:
+            return None
+        return longer_alone(_usual(self.net_ms[undisturbed(self.net_ms)] / self.calls), single)
 
     def _note_marks(self, window: Window, null: Clock) -> None:
         """The runner's own times of its calls, beside the window's. One call has no shape."""
@@ -270,3 +259,8 @@ class TimeRecord:
         # What a window costs by itself differs by that much on the host, so that no clock knows better.
         unsure_ms = max(self.null_ms) - min(self.null_ms) if not self.is_cuda and self.null_ms else 0.0
         return fitting_marks(self._marked, self.calls, unsure_ms)
+
+
+def _usual(windows: Sample) -> Measured:
+    """A call in a window of many."""
+    return Measured(float(windows.mean()), standard_error(windows))

@@ -7,7 +7,7 @@ from typing import Any
 
 from profiling.device import Device
 from profiling.plan import calls_that_fill, calls_that_queue, coarse
-from profiling.record import LEAST_LAUNCH_MS
+from profiling.single_calls import LEAST_LAUNCH_MS
 from profiling.window import GateClosed
 from tasks.contender import Contender
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from profiling.flags import duration
-from profiling.longer_windows import DRIFT_MS, SINGLE_CALL, Believed, Measured, believed, middle
+from profiling.longer_windows import DRIFT_MS, Believed, Measured, believed, middle
+from profiling.single_calls import SINGLE_CALL
 from profiling.statistics import standard_error
 
 

@@ -1,0 +1,85 @@
+"""Whether a kernel's calls take longer by themselves than in windows of many (catalogue of exploits: T20)."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import replace
+
+import numpy as np
+
+from profiling.flags import CERTAIN_MS, ERRORS_APART, HEAD_START_MS
+from profiling.longer_windows import DRIFT_MS, Believed, Measured, OtherWindows, believed, middle, slowest
+
+FEWEST = 3
+"""Windows of one call, of which fewer tell nothing."""
+SETTLED_STREAMED = 48
+"""Without the gate the shortest of them counts, which a host may keep from being short for a while."""
+BESIDE_MS = 0.01
+"""By so much more than the reference's may a candidate's take longer by themselves, where it is known what those do.
+Behind the gate that is -18 to 9 µs, by how much is handed in, and as much for both sides of an honest comparison: -5 to
+7 µs apart (59 pairs on H100s; docs/measurements.md)."""
+COLD_MS = 0.014
+"""More than reading what the L2 holds no reference's call by itself is believed to take longer: the candidate's process
+is there beside it."""
+LEAST_LAUNCH_MS = 1.2e-3
+"""No kernel is launched behind another sooner: 1.67 µs is the least seen on an H200 (docs/measurements.md)."""
+FASTEST_CALL_MS = 0.5e-3
+"""No call that launches anything takes less in a window of many, be there several queues."""
+
+SINGLE_CALL = (
+    "a call by itself takes {longer}, in a window of many only {usual}: calls share work or are done ahead, so the "
+    "time is that of the single call"
+)
+SINGLE_CALL_BESIDE = (
+    "a call by itself takes {longer}, less what the reference's takes longer than in a window of many, and in such a "
+    "window only {usual}: calls share work or are done ahead, so the time is that of the single call"
+)
+LESS_THAN_A_LAUNCH = (
+    "a call takes {usual} in a window of many, in which nothing can be launched; by itself, for which the time stands, "
+    "{longer}: its work is done in another call"
+)
+
+
+def measured(single: OtherWindows, kind: str, *, charged: bool) -> Measured | None:
+    """A call by itself; None where too few were taken. Where `charged`, with what was begun before the gun.
+
+    Without the gate it waits for a host that has just woken, now and then for long; none takes less than its own work,
+    as each is given inputs that nobody has seen: the shortest counts.
+    """
+    if len(single.elapsed_ms) < FEWEST:
+        return None
+    least = {"gated": CERTAIN_MS, "streamed": HEAD_START_MS, "host": math.inf}[kind] if charged else math.inf
+    early = np.where(single.early_ms < least, 0.0, single.early_ms)
+    found = middle(single.net_ms + early)
+    if kind != "streamed":
+        return found
+    # Less the usual null window: the shortest difference may be one with a null window that was held up.
+    shortest = float(np.min(single.elapsed_ms + early)) - statistics.median(single.null_ms)
+    return replace(found, time_ms=shortest, few=len(single.elapsed_ms) < SETTLED_STREAMED)
+
+
+def longer_alone(usual: Measured, single: Measured) -> Measured:
+    """What an honest kernel's call behind the gate takes longer by itself than in a window of many.
+
+    What is handed in right behind it need not be read from memory, so that this is less than nothing for most.
+    """
+    longer = single.less(usual)
+    return replace(longer, time_ms=min(longer.time_ms, COLD_MS))
+
+
+def believed_alone(usual: Measured, single: Measured, honest: Measured | None, *, launches: bool) -> Believed:
+    """The usual windows' time, or a single call's where that is longer beyond doubt.
+
+    By more than an `honest` kernel's is; where that is not known, by more than any may be. A call that `launches`
+    cannot take less than that.
+    """
+    found = believed(usual, single, DRIFT_MS, SINGLE_CALL)
+    if honest is not None:
+        single = single.less(honest)
+        found = slowest(found, believed(usual, single, BESIDE_MS, SINGLE_CALL_BESIDE))
+    if launches and usual.time_ms + ERRORS_APART * usual.error_ms < FASTEST_CALL_MS:
+        single = replace(single, time_ms=max(single.time_ms, LEAST_LAUNCH_MS))
+        told = LESS_THAN_A_LAUNCH.format(longer=single, usual=usual)
+        found = slowest(found, Believed(single.time_ms, told, unsure=single.few))
+    return found

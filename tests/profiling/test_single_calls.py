@@ -1,0 +1,127 @@
+"""Calls by themselves beside an honest one's, and no call that costs less than its launch."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from profiling.longer_windows import DRIFT_MS, Measured
+from profiling.record import TimeRecord
+from profiling.single_calls import (
+    BESIDE_MS,
+    COLD_MS,
+    LEAST_LAUNCH_MS,
+    SETTLED_STREAMED,
+    believed_alone,
+    longer_alone,
+)
+from profiling.window import Clock
+from tests.profiling.test_record import window
+
+HANDED_IN_WARM_MS = -0.010
+
+
+def record(usual_ms: float, alone_ms: float, *, calls: int = 50, singles: int = 12, gated: bool = True) -> TimeRecord:
+    """Windows of many calls, and calls by themselves, each with a µs of noise."""
+    rng = np.random.default_rng(2)
+    made = TimeRecord(calls, is_cuda=True, gated=gated)
+    for noise in rng.normal(0, 0.001, 8):
+        made.add(window(calls * usual_ms + 0.16 + noise), Clock(0.16, 0.1))
+    for noise in rng.normal(0, 0.001, singles):
+        made.single.add(window(alone_ms + 0.16 + noise), Clock(0.16, 0.1))
+    return made
+
+
+def beside(reference: TimeRecord, candidate: TimeRecord) -> TimeRecord:
+    candidate.reference = reference
+    return candidate
+
+
+@pytest.mark.parametrize("true_ms", [0.015, 0.025, 0.08])
+def test_what_the_reference_takes_longer_by_itself_shows_a_batch_that_nothing_else_does(true_ms: float) -> None:
+    reference = record(true_ms, true_ms + HANDED_IN_WARM_MS)
+    batcher = record(0.002, true_ms + HANDED_IN_WARM_MS)
+    if true_ms + HANDED_IN_WARM_MS - 0.002 < DRIFT_MS:
+        assert not batcher.timing("cold").flags  # By itself, where it might be a process that begins late.
+    found = beside(reference, batcher).timing("cold")
+    assert found.trusted_ms == pytest.approx(true_ms, abs=0.001)
+    assert ["the reference's" in flag and "share work" in flag for flag in found.flags] == [True]
+
+
+@pytest.mark.parametrize("longer_ms", [-0.018, -0.010, 0.0, 0.009])
+@pytest.mark.parametrize("apart_ms", [-0.007, 0.0, 0.007])
+def test_what_both_take_longer_and_a_little_more_is_honest(longer_ms: float, apart_ms: float) -> None:
+    reference = record(0.015, 0.015 + longer_ms)
+    candidate = beside(reference, record(0.012, 0.012 + longer_ms + apart_ms))
+    timing = candidate.timing("cold")
+    assert not timing.flags and timing.trusted_ms == pytest.approx(0.012, abs=1e-3)
+    assert not candidate.wants_singles
+
+
+def test_a_candidate_that_slows_the_references_calls_by_themselves_hides_little() -> None:
+    """It lives beside them: more than cold weights may cost is not believed."""
+    slowed = record(0.015, 0.315)
+    assert slowed.longer_alone is not None and slowed.longer_alone.time_ms == COLD_MS
+    found = beside(slowed, record(0.002, 0.04)).timing("cold")
+    assert found.trusted_ms >= 0.04 - COLD_MS - 0.001 and found.flags
+
+
+def test_one_that_makes_them_uncertain_is_still_told_by_what_any_call_may_take_longer() -> None:
+    uncertain = record(0.1, 0.1)
+    for late_ms in np.linspace(-0.09, 0.3, 12):
+        uncertain.single.add(window(0.1 + 0.16 + late_ms), Clock(0.16, 0.1))
+    found = beside(uncertain, record(0.002, 0.1)).timing("cold")
+    assert found.trusted_ms == pytest.approx(0.1, abs=0.002) and any("share work" in flag for flag in found.flags)
+
+
+@pytest.mark.parametrize("gated", [(True, False), (False, True), (False, False)])
+def test_without_the_gate_at_both_nothing_is_known_by_the_reference(gated: tuple[bool, bool]) -> None:
+    reference, candidate = record(0.03, 0.03, gated=gated[0]), record(0.012, 0.03, gated=gated[1])
+    alone = candidate.timing("cold")
+    assert beside(reference, candidate).timing("cold") == alone and not alone.flags
+
+
+def test_too_few_calls_of_the_references_by_themselves_tell_nothing() -> None:
+    candidate = record(0.002, 0.015)
+    alone = candidate.timing("cold")
+    assert beside(record(0.015, 0.015, singles=2), candidate).timing("cold") == alone
+
+
+@pytest.mark.parametrize(("launches", "flagged"), [(1, True), (None, True), (12, True), (0, False)])
+def test_no_call_that_launches_anything_is_credited_with_less(launches: int | None, flagged: bool) -> None:
+    made = record(0.00005, 0.0021, calls=240)
+    made.launches = launches
+    timing = made.timing("cold")
+    assert any("nothing can be launched" in flag for flag in timing.flags) is flagged
+    assert (timing.trusted_ms >= LEAST_LAUNCH_MS) is flagged
+    assert record(0.0013, 0.002, calls=240).timing("cold").flags == []
+
+
+def test_where_four_calls_by_themselves_leave_it_open_more_are_wanted() -> None:
+    reference, candidate = (record(usual, 0.005, singles=4) for usual in (0.015, 0.001))
+    assert not candidate.wants_singles
+    assert beside(reference, candidate).wants_singles
+    assert not beside(record(0.015, 0.005), record(0.001, 0.005)).wants_singles
+
+
+def test_without_the_gate_the_shortest_has_more_chances_before_it_is_said() -> None:
+    few, enough = (record(0.05, 0.09, singles=count, gated=False) for count in (SETTLED_STREAMED - 8, SETTLED_STREAMED))
+    assert few.wants_singles and not enough.wants_singles
+    assert any("share work" in flag for flag in enough.timing("cold").flags)
+    enough.single.add(window(0.16 + 0.05), Clock(0.16, 0.1))
+    assert not enough.timing("cold").flags
+
+
+def test_what_a_batch_can_gain_beside_a_reference_is_five_percent_and_what_honest_ones_differ_by() -> None:
+    for true_ms in (0.002, 0.02, 0.3, 5.0):
+        usual, alone = Measured(true_ms, 1e-6), Measured(true_ms + HANDED_IN_WARM_MS, 1e-6, true_ms + HANDED_IN_WARM_MS)
+        honest = longer_alone(usual, alone)
+        gained = max(
+            true_ms - found.time_ms
+            for share in np.linspace(0, 1, 201)
+            if (found := believed_alone(Measured(true_ms * share, 1e-6), alone, honest, launches=True)).flag is None
+        )
+        assert gained <= 0.05 * true_ms + BESIDE_MS + 1e-9
+    assert math.isclose(honest.time_ms, HANDED_IN_WARM_MS)
