@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from domain.flags import UPPER_BOUND
 from domain.result import Timing
 from profiling.flags import HeadStart, Misfit, events_misfit, head_start, most_ready_ms
 from profiling.longer_windows import HELD_BACK, HELD_BACK_MS, Believed, Measured, OtherWindows, believed, middle
@@ -178,7 +179,7 @@ class TimeRecord:
         shape = np.concatenate(shapes) if shapes and not misfits and not bounded else None
         flags = list(self.flags)
         if bounded:
-            flags.append("too short for what a window can resolve here: the time is an upper bound, not a measurement")
+            flags.append(f"too short for what a window can resolve here: {UPPER_BOUND}, not a measurement")
         if (misfit := events_misfit(misfits, len(self._marked))) is not None:
             flags.append(misfit)
         if (flag := self._head_start.flag) is not None:
@@ -239,7 +240,8 @@ class TimeRecord:
         if single is None:
             return Believed(usual.time_ms)
         honest = self.reference.longer_alone if self.reference is not None and self.gated else None
-        return believed_alone(usual, single, honest, launches=self.gated and self.launches != 0)
+        launches = 1 if self.launches is None else self.launches
+        return believed_alone(usual, single, honest, launches if self.gated else 0)
 
     @property
     def longer_alone(self) -> Measured | None:

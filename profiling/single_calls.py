@@ -24,8 +24,8 @@ COLD_MS = 0.014
 is there beside it."""
 LEAST_LAUNCH_MS = 1.2e-3
 """No kernel is launched behind another sooner: 1.67 µs is the least seen on an H200 (docs/measurements.md)."""
-FASTEST_CALL_MS = 0.5e-3
-"""No call that launches anything takes less in a window of many, be there several queues."""
+FASTEST_LAUNCH_MS = 0.5e-3
+"""Nor, be there several queues, does a call take less than this for each launch in a window of many."""
 
 SINGLE_CALL = (
     "a call by itself takes {longer}, in a window of many only {usual}: calls share work or are done ahead, so the "
@@ -35,9 +35,9 @@ SINGLE_CALL_BESIDE = (
     "a call by itself takes {longer}, less what the reference's takes longer than in a window of many, and in such a "
     "window only {usual}: calls share work or are done ahead, so the time is that of the single call"
 )
-LESS_THAN_A_LAUNCH = (
-    "a call takes {usual} in a window of many, in which nothing can be launched; by itself, for which the time stands, "
-    "{longer}: its work is done in another call"
+LESS_THAN_LAUNCHES = (
+    "a call takes {usual} in a window of many, which is less than its launches do ({launches}, as its process counts); "
+    "by itself {longer}: its work is done in another call, so the time is that of the single call"
 )
 
 
@@ -68,18 +68,18 @@ def longer_alone(usual: Measured, single: Measured) -> Measured:
     return replace(longer, time_ms=min(longer.time_ms, COLD_MS))
 
 
-def believed_alone(usual: Measured, single: Measured, honest: Measured | None, *, launches: bool) -> Believed:
+def believed_alone(usual: Measured, single: Measured, honest: Measured | None, launches: int) -> Believed:
     """The usual windows' time, or a single call's where that is longer beyond doubt.
 
-    By more than an `honest` kernel's is; where that is not known, by more than any may be. A call that `launches`
-    cannot take less than that.
+    By more than an `honest` kernel's is; where that is not known, by more than any may be. Nor is a call believed to
+    take less than so many `launches` do.
     """
     found = believed(usual, single, DRIFT_MS, SINGLE_CALL)
     if honest is not None:
         single = single.less(honest)
         found = slowest(found, believed(usual, single, BESIDE_MS, SINGLE_CALL_BESIDE))
-    if launches and usual.time_ms + ERRORS_APART * usual.error_ms < FASTEST_CALL_MS:
-        single = replace(single, time_ms=max(single.time_ms, LEAST_LAUNCH_MS))
-        told = LESS_THAN_A_LAUNCH.format(longer=single, usual=usual)
+    if usual.time_ms + ERRORS_APART * usual.error_ms < launches * FASTEST_LAUNCH_MS:
+        single = replace(single, time_ms=max(single.time_ms, launches * LEAST_LAUNCH_MS))
+        told = LESS_THAN_LAUNCHES.format(longer=single, usual=usual, launches=launches)
         found = slowest(found, Believed(single.time_ms, told, unsure=single.few))
     return found

@@ -13,6 +13,7 @@ from functools import partial
 
 import torch
 
+from domain.flags import TIMEOUT_NEAR
 from profiling.longer_windows import HELD_BACK_MS, NULL_DRIFT_MS, SHARE_APART, OtherWindows
 from profiling.record import TimeRecord
 from profiling.single_calls import SETTLED_STREAMED
@@ -39,8 +40,8 @@ NOT_KEPT = (
     "nothing was handed in where answers are asked for only when all calls are over: what a call returns has to be a "
     "tensor that holds its answer then"
 )
-NO_TIME = "no window was held back, as the timeout was near: that answers are copied is taken on trust"
-NO_TIME_FOR_ONE = "no call by itself was timed, as the timeout was near: that none does others' work is taken on trust"
+NO_TIME = f"no window was held back, as {TIMEOUT_NEAR}: that answers are copied is taken on trust"
+NO_TIME_FOR_ONE = f"no call by itself was timed, as {TIMEOUT_NEAR}: that none does others' work is taken on trust"
 PARTS = (torch.float16, torch.float32, torch.float64)
 """Types of a complex number's parts."""
 

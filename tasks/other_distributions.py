@@ -11,6 +11,7 @@ import time
 from typing import Any
 
 from domain.fault import KernelFault
+from domain.flags import TIMEOUT_NEAR
 from domain.kernel import KernelType
 from domain.result import Status
 from profiling.slots import Slots, bytes_per_call
@@ -78,7 +79,7 @@ class OtherDistributions:
         if self._has_failed:
             return "the kernel had failed before"
         if now + 2 * self._call_s > self._rounds.deadline:
-            return "the timeout was near"
+            return TIMEOUT_NEAR
         return f"the others had taken {BUDGET_S:g} s" if now > self._until else None
 
     def _try(self, distribution: Distribution) -> dict[str, str]:

@@ -12,6 +12,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
+from domain.flags import TIMEOUT_NEAR
 from domain.request import Request
 from domain.result import Comparison, Outcome, Report, Status
 from profiling.pooled import pooled_speedup, pooled_timing
@@ -23,7 +24,7 @@ TIMES_AS_LONG = 3.0
 """As the longest of the processes so far has taken, has to be left of the job's time for one more: what takes even
 longer does so by its own doing."""
 RESERVE_S = 1.0
-IN_FEWER = "judged in {done} processes and not in {asked}, as the timeout was near: its interval is the wider for it"
+IN_FEWER = f"judged in {{done}} processes and not in {{asked}}, as {TIMEOUT_NEAR}: its interval is the wider for it"
 ELSEWHERE = "{message} (in the {done} processes before this one it passed)"
 
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from domain.flags import TIMEOUT_NEAR
 from domain.result import Status
 
 RAN = frozenset({Status.PASSED, Status.WRONG_RESULT})
 NOTHING_RAN = frozenset({Status.COMPILE_ERROR, Status.CONTRACT_MISMATCH})
 """A crash, a timeout, a lack of memory may have been the moment's: they are in neither."""
-
-
 STOPPED = "timeout"
 """`profiling.plan.Stop`, which the API's image has not."""
-CUT_SHORT = "the timeout was near"
-"""What flags and reasons say of what was left out for want of time: who allows more of it gets more."""
 
 
 def reusable(answer: Mapping[str, Any]) -> bool:
@@ -36,4 +33,4 @@ def _cut_short(side: Mapping[str, Any]) -> bool:
     timing = side.get("timing") or {}
     tried = (side.get("inputs") or {}).get("distributions") or {}
     said = [*timing.get("flags", ()), *(tried.get("left_out") or {}).values()]
-    return timing.get("stopped_by") == STOPPED or any(CUT_SHORT in each for each in said)
+    return timing.get("stopped_by") == STOPPED or any(TIMEOUT_NEAR in each for each in said)

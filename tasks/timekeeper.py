@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 
+from domain.flags import TIMEOUT_NEAR
 from domain.result import Speedup
 from profiling import flags
 from profiling.card_state import Reading, card_state, processes, throttled
@@ -37,8 +38,8 @@ INTERPRETED = (
     "run by Triton's interpreter on the CPU, and never compiled: the time says nothing about the speed on a GPU"
 )
 FEW_CALLS = (
-    "its windows hold {calls} of its calls, as it keeps them few, and taking them anew did not help or the timeout was "
-    "near: what a window is off by unseen is a large part of its time"
+    "its windows hold {calls} of its calls, as it keeps them few, and taking them anew did not help or "
+    f"{TIMEOUT_NEAR}: what a window is off by unseen is a large part of its time"
 )
 LAUNCHES_UNKNOWN = (
     "what a launch costs in this process could not be measured: nothing is taken off, and a call may be off by 0.2 µs"
@@ -191,8 +192,7 @@ class Timekeeper:
             raise GateClosed
 
     def _record(self, contender: Contender, calls: int, *, gated: bool) -> TimeRecord:
-        # Behind the gate a launch costs the device's time, else the host's.
-        shift_ms = contender.launch_shift_ms if gated else 0.0
+        shift_ms = contender.launch_shift_ms if gated else 0.0  # Else a launch costs the host's time.
         launches = contender.probe.launches if contender.probe is not None else None
         return TimeRecord(
             calls,
@@ -227,7 +227,7 @@ class Timekeeper:
         for record in records.values():
             record.stopped = stop
             if stop is Stop.TIMEOUT:
-                record.flags.append(f"stopped after window {done}: the timeout was near")
+                record.flags.append(f"stopped after window {done}: {TIMEOUT_NEAR}")
         return slowest
 
     def _round(

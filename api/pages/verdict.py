@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.pages import evidence, sanitizer, words
+from domain.flags import UPPER_BOUND
 from domain.job import State
 from domain.result import Status, first_line
 from tasks.job_view import JobView
@@ -14,9 +15,6 @@ from tasks.job_view import JobView
 Result = Mapping[str, Any]
 
 GOOD, BAD, OURS, OPEN = "good", "bad", "ours", "open"
-
-UPPER_BOUND = "the time is an upper bound"
-"""In the flag of a time that was too short to be measured (`profiling.record`)."""
 
 HEADLINES = {
     Status.PASSED: "Passed",

@@ -107,7 +107,8 @@ def test_it_builds_for_who_judges_while_that_one_is_busy(redis_url: str, redis: 
 @pytest.mark.timeout(400)
 def test_what_is_built_without_a_card_is_judged_on_one(redis_url: str, redis: Redis, tmp_path: Path) -> None:
     records = JobRecords(redis, ttl_s=600)
-    judges = environment(redis_url, tmp_path / "judges", GPU_DEVICE="0")
+    card = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
+    judges = environment(redis_url, tmp_path / "judges", GPU_DEVICE=card)
     builds = environment(redis_url, tmp_path / "builds", CUDA_VISIBLE_DEVICES="")
     sources = {
         name: {**TYPES[name], "source_code": TYPES[name]["source_code"].replace(" BUG", "")}
