@@ -38,7 +38,7 @@ WITHOUT_IT = (
 class OtherNulls:
     """Null windows of another kind that were shot beside the candidate, and how one more is shot.
 
-    Beside an honest one they take so much longer at most.
+    Beside an honest one they take so much longer at most. `alike` are the reference's windows beside the same ones.
     """
 
     kind: NullKind
@@ -46,6 +46,7 @@ class OtherNulls:
     windows: OtherWindows
     shoot: Callable[[], Clock]
     most_apart_ms: float
+    alike: Sequence[OtherWindows] = ()
 
 
 class Alone:
@@ -151,7 +152,8 @@ class Alone:
                 )
         for other, clocks in zip(self._others, self._others_null, strict=True):
             believed = other.record.correction
-            other.windows.correct_null(clocks, other.most_apart_ms)
+            for windows in (other.windows, *other.alike):
+                windows.correct_null(clocks, other.most_apart_ms)
             if other.record.correction > believed:
                 self.flags.append(
                     "null windows by which its time was checked took longer beside this kernel's process than without "

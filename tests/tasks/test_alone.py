@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -55,6 +56,32 @@ def test_null_windows_held_back_that_only_the_candidate_slowed_hide_nothing(
     alone.correct()
     assert ["longer beside this kernel's process" in flag for flag in alone.flags] == [True] * told
     assert any(GONE in flag for flag in record.timing("cold").flags) is told
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_null_windows_of_one_call_that_both_sides_have_are_corrected_for_both(tmp_path: Path, together: bool) -> None:
+    """Else what the candidate takes longer by itself than the reference would be their correction."""
+    records = {role: TimeRecord(10, is_cuda=True, gated=True) for role in (REFERENCE, CANDIDATE)}
+    for record in records.values():
+        for _ in range(6):
+            record.add(window(0.15), Clock(NULL_MS, 0.1))
+        for _ in range(12):
+            record.single.add(window(0.065 + 0.005), Clock(NULL_MS + 0.065, 0.1))
+    reference, candidate = records.values()
+    candidate.reference = reference
+    assert candidate.timing("cold").flags == []
+    kind = NullKind.of(LAYOUT, gated=True)
+    others = OtherNulls(kind, candidate, candidate.single, lambda: Clock(NULL_MS, 0.1), 0.025)
+    alone = Alone(
+        [Contender(role, Kernel("", KernelType.TORCH), tmp_path) for role in records],
+        {},
+        records,
+        lambda: {role: Clock(NULL_MS, 0.1) for role in records},
+        [replace(others, alike=[reference.single]) if together else others],
+    )
+    alone.shoot()
+    alone.correct()
+    assert any("share work" in flag for flag in candidate.timing("cold").flags) is not together
 
 
 def poisoned(tmp_path: Path, alone_ms: list[float]) -> tuple[TimeRecord, Alone]:
