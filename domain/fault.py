@@ -25,6 +25,16 @@ class KernelFault(Exception):
         self.compiled = compiled
 
 
+class NotStill(KernelFault):
+    """Its processes were to stand still, and it looks as if they had not: on a busy host that can be wrong.
+
+    So a job in which it is so for the first time is judged anew.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(Status.CRASHED, message)
+
+
 class InfrastructureFault(Exception):
     """The service failed, not the kernel: the job is retried, then ends as `failed`."""
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from domain.fault import InfrastructureFault, JobCancelled, KernelFault
+from domain.fault import InfrastructureFault, JobCancelled, KernelFault, NotStill
 from domain.result import Status
 from sandbox import census, memory_kills
 from sandbox.cgroup import Cgroup
@@ -205,21 +205,21 @@ class Runner:
     def freeze(self) -> int:
         """Stops it and all that it has started, until `thaw`; returns from when on (time.perf_counter_ns) none ran.
 
-        Raises KernelFault for processes that do not stop.
+        Raises NotStill for processes that do not stop.
         """
         try:
             frozen = freeze(self.pid, FREEZE_S)
         except NotFrozen:
             self.kill()
-            raise KernelFault(Status.CRASHED, "the kernel's processes could not be stopped for a moment") from None
+            raise NotStill("the kernel's processes could not be stopped for a moment") from None
         self._frozen = frozen
         return frozen.since_ns
 
     def check_frozen(self) -> None:
-        """Raises KernelFault where it was to stand still, and has run."""
+        """Raises NotStill where it was to stand still, and has run."""
         if self._frozen is not None and not self._frozen.stayed:
             self.kill()
-            raise KernelFault(Status.CRASHED, "the kernel's processes did not stay stopped while they were to")
+            raise NotStill("the kernel's processes did not stay stopped while they were to")
 
     def thaw(self) -> None:
         """Lets what was frozen go on."""

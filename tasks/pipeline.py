@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -37,7 +37,7 @@ from tasks.preparation import Preparation
 from tasks.processes import judged_in_processes
 from tasks.rounds import Rounds
 from tasks.sanitizing import look_for_errors
-from tasks.streams import BeginAnew, Queues, Streams, apart
+from tasks.streams import BeginAnew, Queues, Streams, apart, until_stopped
 from tasks.timekeeper import Timekeeper
 from tasks.trial_inputs import TrialInputs
 from tasks.varied_inputs import VariedInputs
@@ -86,7 +86,7 @@ def _run(
                 started = time.monotonic()
                 try:
                     bench.card_errors.clear()
-                    with suppress(Stopped):
+                    with until_stopped(contenders, queues):
                         job.judge()
                     job.spent_s = queues.spent_s + time.monotonic() - started - job.waited_s
                     blame_for_memory(job.contenders, bench)

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from domain.fault import NotStill
 from domain.kernel import Kernel
 from domain.result import CANDIDATE, REFERENCE, Report
-from tasks.contender import Contender
+from tasks.contender import Contender, Stopped
 
 MAKES_STREAMS = re.compile(r"\b(External)?Stream\s*\(|StreamCreate|StreamFromPool|graph", re.IGNORECASE)
 """Not what asks for the current one (`getCurrentCUDAStream()`), as nearly every extension does."""
@@ -38,7 +40,7 @@ class Queues:
 
     Spent of its time, and the seconds for which it held the device.
     `beside_ms` is what a call of the candidate took in windows that were ready late, its streams beside each other.
-    `settled`: it does not begin anew.
+    `settled`: it does not begin anew for that. `doubted`: it has once because processes had not stood still.
     """
 
     apart: frozenset[str] = frozenset()
@@ -46,6 +48,7 @@ class Queues:
     spent_s: float = 0.0
     held_s: float = 0.0
     settled: bool = False
+    doubted: bool = False
 
     def of(self, contenders: Sequence[Contender]) -> list[bool]:
         """Whether the streams of each are to have queues of their own."""
@@ -78,6 +81,19 @@ def judged(run: Callable[[Queues], Report], queues: Queues) -> tuple[Report, Que
             return run(queues), queues
         except BeginAnew as anew:
             queues = anew.queues
+
+
+@contextmanager
+def until_stopped(contenders: Sequence[Contender], queues: Queues) -> Iterator[None]:
+    """Ends where a contender's fault stops the job, but for the first time that one seems not to have stood still.
+
+    Then BeginAnew, off the job's time: on a busy host who has just stopped can look as if he had run (ADR 24).
+    """
+    try:
+        yield
+    except Stopped:
+        if not queues.doubted and any(isinstance(contender.fault, NotStill) for contender in contenders):
+            raise BeginAnew(replace(queues, doubted=True)) from None
 
 
 def _makes_streams(kernel: Kernel) -> bool:

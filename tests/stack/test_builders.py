@@ -29,6 +29,8 @@ from tests.tasks.jobs import RELU, seen
 from tests.tasks.test_pipeline_gpu import TYPES
 
 BUILT_S = 180.0
+TOLD = 4000
+"""Letters of a log, where a test fails beside who writes it."""
 
 ENDLESS = RELU.replace("return torch.relu(x)", "while True: pass")
 
@@ -51,6 +53,9 @@ def started(module: str, own: dict[str, str], log: Path) -> Iterator[psutil.Pope
         process = psutil.Popen(command, cwd=ROOT, env=own, stdout=lines, stderr=lines, preexec_fn=die_with_parent)
     try:
         yield process
+    except BaseException as error:
+        error.add_note(f"{module}: {log.read_text()[-TOLD:]}")
+        raise
     finally:
         # Asked, so that nothing of it is heard of any more in the next test.
         if process.is_running():

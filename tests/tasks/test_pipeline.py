@@ -24,6 +24,7 @@ from domain.settings import settings
 from profiling.card_errors import CardError
 from profiling.slots import Slots
 from sandbox.arena import HostArena
+from sandbox.runner_process import Runner
 from tasks import rounds
 from tasks.alone import Alone
 from tasks.contender import Contender
@@ -65,6 +66,29 @@ def forward(expression: str, before: str = "") -> dict[str, Any]:
 def judged(bench: Workbench, candidate: dict[str, Any], reference: dict[str, Any] | None = None, **more: Any) -> Report:
     wire = {"kernel": candidate, "reference": reference, "num_trials": 5, "timeout": 30, "atol": 1e-2, "rtol": 1e-2}
     return run(Request.from_wire(wire | more), bench, lambda stage: None, lambda: False)
+
+
+@pytest.mark.parametrize(("times", "status"), [(1, Status.PASSED), (1000, Status.CRASHED)], ids=["once", "always"])
+def test_who_seems_once_not_to_have_stood_still_is_judged_anew(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch, times: int, status: Status
+) -> None:
+    """On a busy host he can seem so by the host's doing. Here somebody lets the kernel's process go on."""
+    freeze, left = Runner.freeze, iter(range(times))
+
+    def undone(self: Runner) -> int:
+        since = freeze(self)
+        if next(left, None) is not None:
+            os.kill(self.pid, signal.SIGCONT)
+        return since
+
+    monkeypatch.setattr(Runner, "freeze", undone)
+    report = judged(bench, forward("return torch.softmax(x, -1)"), kernel(SOFTMAX))
+    if status is Status.CRASHED:
+        assert Status.CRASHED in (report.outcome.status, report.reference and report.reference.status)
+        assert next(left) < 10, "twice is enough"
+    else:
+        assert report.outcome.status is Status.PASSED and report.outcome.timing is not None, report.outcome
+    assert report.environment["device_seconds"] > 0
 
 
 def tensor(name: str, shape: list[int], role: str = "input", dtype: str = "float32", **init: Any) -> dict[str, Any]:
