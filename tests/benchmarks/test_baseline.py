@@ -21,6 +21,7 @@ def test_it_judges() -> None:
     assert not judge(wrong)["correct"]
 
 
+@pytest.mark.slow  # A hundred calls, interpreted.
 def test_it_judges_triton() -> None:
     """In Triton's interpreter, where there is no GPU."""
     right, wrong = jobs.triton(), jobs.triton()

@@ -30,9 +30,10 @@ def blocks(path: Path, language: str) -> list[str]:
     return [block for kind, block in _BLOCK.findall(path.read_text(encoding="utf-8")) if kind == language]
 
 
+EVERY_TIME = (("README", 0), ("client", 0))
 PROGRAMS = [
-    # Those of two documents in every run, the others in the long one.
-    pytest.param(block, id=f"{path.stem}-{number}", marks=[] if path.stem in ("README", "client") else pytest.mark.slow)
+    # The first of two documents in every run, the others in the long one.
+    pytest.param(block, id=f"{path.stem}-{number}", marks=[] if (path.stem, number) in EVERY_TIME else pytest.mark.slow)
     for path in DOCUMENTS
     for number, block in enumerate(blocks(path, "python"))
     if "kernel_eval" in block or "requests.post" in block

@@ -36,9 +36,10 @@ LONGEST_S = 35.0
 
 
 @pytest.fixture(scope="module")
-def assaults() -> Iterator[dict[str, dict[str, Any]]]:
+def assaults(request: pytest.FixtureRequest) -> Iterator[dict[str, dict[str, Any]]]:
     """What became of the attacks, by mode; two at once at most: what floods is to be stopped in time."""
-    found = [(mode, interpreter) for mode, interpreter in MODES.items() if interpreter is not None]
+    asked = {item.callspec.params.get("mode") for item in request.session.items if hasattr(item, "callspec")}
+    found = [(mode, interpreter) for mode, interpreter in MODES.items() if interpreter is not None and mode in asked]
     yield {mode: told for first in range(0, len(found), 2) for mode, told in _made(found[first : first + 2])}
 
 
@@ -69,7 +70,14 @@ def _kinds(mode: str) -> str:
 
 NEEDS_IT = "no interpreter here that every user may read"
 IN_MODE = {
-    mode: pytest.param(mode, marks=pytest.mark.skipif(interpreter is None, reason=NEEDS_IT))
+    mode: pytest.param(
+        mode,
+        marks=[
+            pytest.mark.skipif(interpreter is None, reason=NEEDS_IT),
+            # The same confinement with one layer the other way, by the same attacks: in the long run.
+            *([pytest.mark.slow] if mode in IN_ROOTS_HOME else []),
+        ],
+    )
     for mode, interpreter in MODES.items()
 }
 every_mode = pytest.mark.parametrize("mode", IN_MODE.values())
