@@ -114,11 +114,13 @@ class Believed:
     """The time to report in ms, and why it is not the usual windows' where it is not.
 
     `unsure` where more windows of the other kind may show that it should be theirs, or that it should not.
+    `error_ms` is the standard error of a time that is not the usual windows'.
     """
 
     time_ms: float
     flag: str | None = None
     unsure: bool = False
+    error_ms: float = 0.0
 
 
 def middle(windows_ms: Sample) -> Measured:
@@ -143,7 +145,7 @@ def believed(usual: Measured, other: Measured, most_apart_ms: float, sentence: s
     most = min(other.most_take_ms, other.time_ms)
     if not (other.time_ms - usual.time_ms > by_chance and _apart(usual.time_ms, most, most_apart_ms)):
         return Believed(usual.time_ms, unsure=True)
-    return Believed(other.time_ms, sentence.format(longer=other, usual=usual), unsure=other.few)
+    return Believed(other.time_ms, sentence.format(longer=other, usual=usual), other.few, other.error_ms)
 
 
 def slowest(*found: Believed) -> Believed:

@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from profiling.marks import fitting_marks
 from profiling.plan import Stop
 from profiling.process_effect import process_apart_ms
 from profiling.shown_windows import places, rounded
-from profiling.single_calls import LEAST_LAUNCH_MS, believed_alone, longer_alone, measured
+from profiling.single_calls import LEAST_LAUNCH_MS, Honest, believed_alone, honest, measured
 from profiling.statistics import DEVIATIONS, Sample, half_width, resolved, runtime_stats, standard_error, undisturbed
 from profiling.window import Clock, Window
 
@@ -27,6 +27,13 @@ METHODS = {
     (True, False): "streamed_window",
     (False, False): "host_window",
 }
+
+
+class Correction(NamedTuple):
+    """In ms a window: what is to be added, and the standard error of that."""
+
+    added_ms: float
+    error_ms: float
 
 
 @dataclass
@@ -162,11 +169,13 @@ class TimeRecord:
         return self._held_back(self.net_ms[undisturbed(self.net_ms)] / self.calls).unsure
 
     @property
-    def correction(self) -> float:
-        """By what the windows' time is to be multiplied where others take longer beyond doubt; else 1."""
+    def correction(self) -> Correction:
+        """What is to be added to each window where others take longer beyond doubt."""
         windows = self.net_ms[undisturbed(self.net_ms)] / self.calls
-        level = float(windows.mean())
-        return self._believed(windows).time_ms / level if level > 0 else 1.0
+        found = self._believed(windows)
+        if found.flag is None:
+            return Correction(0.0, 0.0)
+        return Correction(self.calls * (found.time_ms - float(windows.mean())), self.calls * found.error_ms)
 
     def timing(self, cache: str) -> Timing:
         """The timing. Its level is the referee's alone; the runner's events give only the distribution around it."""
@@ -239,17 +248,14 @@ class TimeRecord:
         usual, single = _usual(windows), measured(self.single, self.kind, charged=self.charged)
         if single is None:
             return Believed(usual.time_ms)
-        honest = self.reference.longer_alone if self.reference is not None and self.gated else None
+        beside = self.reference.honest if self.reference is not None and self.gated else None
         launches = 1 if self.launches is None else self.launches
-        return believed_alone(usual, single, honest, launches if self.gated else 0)
+        return believed_alone(usual, single, beside, launches if self.gated else 0)
 
     @property
-    def longer_alone(self) -> Measured | None:
+    def honest(self) -> Honest | None:
         """What an honest contender's calls take longer by themselves; None where they were not behind the gate."""
-        single = measured(self.single, self.kind, charged=False)
-        if single is None or not self.gated:
-            return None
-        return longer_alone(_usual(self.net_ms[undisturbed(self.net_ms)] / self.calls), single)
+        return honest(_usual(self.net_ms[undisturbed(self.net_ms)] / self.calls), self.single) if self.gated else None
 
     def _note_marks(self, window: Window, null: Clock) -> None:
         """The runner's own times of its calls, beside the window's. One call has no shape."""

@@ -4,24 +4,34 @@ from __future__ import annotations
 
 import math
 import statistics
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from profiling.flags import CERTAIN_MS, ERRORS_APART, HEAD_START_MS
-from profiling.longer_windows import DRIFT_MS, Believed, Measured, OtherWindows, believed, middle, slowest
+from profiling.longer_windows import (
+    DRIFT_MS,
+    SHARE_APART,
+    Believed,
+    Measured,
+    OtherWindows,
+    believed,
+    middle,
+    slowest,
+)
+from profiling.statistics import standard_error
 
 FEWEST = 3
 """Windows of one call, of which fewer tell nothing."""
 SETTLED_STREAMED = 48
 """Without the gate the shortest of them counts, which a host may keep from being short for a while."""
 BESIDE_MS = 0.01
-"""By so much more than the reference's may a candidate's take longer by themselves, where it is known what those do.
-Behind the gate that is -18 to 9 µs, by how much is handed in, and as much for both sides of an honest comparison: -5 to
-7 µs apart (59 pairs on H100s; docs/measurements.md)."""
-COLD_MS = 0.014
-"""More than reading what the L2 holds no reference's call by itself is believed to take longer: the candidate's process
-is there beside it."""
+"""By so much more than the reference's may a candidate's take longer by themselves, or by 5 % of what the reference
+takes, as its calls may differ from one to the next. Both sides of an honest comparison differ by -5 to 7 µs (59 pairs
+on H100s; docs/measurements.md)."""
+WARM_MS, COLD_MS = -0.018, 0.014
+"""Between these the reference's is believed: what was seen at least of 136 honest ones, of -18 to 9 µs, and what it
+takes to read all that the L2 holds. It may be longer by the candidate's doing, whose process is there beside it."""
 LEAST_LAUNCH_MS = 1.2e-3
 """No kernel is launched behind another sooner: 1.67 µs is the least seen on an H200 (docs/measurements.md)."""
 FASTEST_LAUNCH_MS = 0.5e-3
@@ -36,8 +46,8 @@ SINGLE_CALL_BESIDE = (
     "window only {usual}: calls share work or are done ahead, so the time is that of the single call"
 )
 LESS_THAN_LAUNCHES = (
-    "a call takes {usual} in a window of many, which is less than its launches do ({launches}, as its process counts); "
-    "by itself {longer}: its work is done in another call, so the time is that of the single call"
+    "a call takes {usual} in a window of many, which is less than {launches}, and by itself {longer}: its work is done "
+    "in another call, so the time is that of the single call"
 )
 
 
@@ -59,27 +69,47 @@ def measured(single: OtherWindows, kind: str, *, charged: bool) -> Measured | No
     return replace(found, time_ms=shortest, few=len(single.elapsed_ms) < SETTLED_STREAMED)
 
 
-def longer_alone(usual: Measured, single: Measured) -> Measured:
+@dataclass(frozen=True)
+class Honest:
     """What an honest kernel's call behind the gate takes longer by itself than in a window of many.
 
     What is handed in right behind it need not be read from memory, so that this is less than nothing for most.
+    Another's may be longer by `most_apart_ms` than that.
     """
-    longer = single.less(usual)
-    return replace(longer, time_ms=min(longer.time_ms, COLD_MS))
+
+    longer: Measured
+    most_apart_ms: float
 
 
-def believed_alone(usual: Measured, single: Measured, honest: Measured | None, launches: int) -> Believed:
+def honest(usual: Measured, single: OtherWindows) -> Honest | None:
+    """By a reference's windows; None where too few are of one call.
+
+    By the mean of these, as that of the others is: its calls may take one time or another.
+    """
+    if len(single.elapsed_ms) < FEWEST:
+        return None
+    net = single.net_ms
+    longer = Measured(float(net.mean()), standard_error(net)).less(usual)
+    clipped = replace(longer, time_ms=min(max(longer.time_ms, WARM_MS), COLD_MS))
+    return Honest(clipped, max(BESIDE_MS, SHARE_APART * usual.time_ms))
+
+
+def believed_alone(usual: Measured, single: Measured, beside: Honest | None, launches: int) -> Believed:
     """The usual windows' time, or a single call's where that is longer beyond doubt.
 
-    By more than an `honest` kernel's is; where that is not known, by more than any may be. Nor is a call believed to
-    take less than so many `launches` do.
+    By more than an honest kernel's is `beside` it; where that is not known, by more than any may be. Nor is a call
+    believed to take less than so many `launches` do.
     """
     found = believed(usual, single, DRIFT_MS, SINGLE_CALL)
-    if honest is not None:
-        single = single.less(honest)
-        found = slowest(found, believed(usual, single, BESIDE_MS, SINGLE_CALL_BESIDE))
+    if beside is not None:
+        single = single.less(beside.longer)
+        found = slowest(found, believed(usual, single, beside.most_apart_ms, SINGLE_CALL_BESIDE))
     if usual.time_ms + ERRORS_APART * usual.error_ms < launches * FASTEST_LAUNCH_MS:
         single = replace(single, time_ms=max(single.time_ms, launches * LEAST_LAUNCH_MS))
-        told = LESS_THAN_LAUNCHES.format(longer=single, usual=usual, launches=launches)
-        found = slowest(found, Believed(single.time_ms, told, unsure=single.few))
+        told = LESS_THAN_LAUNCHES.format(longer=single, usual=usual, launches=_launches(launches))
+        found = slowest(found, Believed(single.time_ms, told, single.few, single.error_ms))
     return found
+
+
+def _launches(count: int) -> str:
+    return "a launch does" if count == 1 else f"its {count} launches do"

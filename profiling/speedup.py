@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from domain.result import Speedup
 from profiling.record import TimeRecord
 from profiling.statistics import ratio_half_width, speedup, undisturbed
@@ -15,15 +17,16 @@ def paired_speedup(reference: TimeRecord, candidate: TimeRecord) -> Speedup | No
     """From the windows that were shot side by side; a pair counts where nothing broke into either."""
     ours, theirs = candidate.net_ms, reference.net_ms
     kept = undisturbed(ours) & undisturbed(theirs)
-    ours, theirs = ours[kept] * candidate.correction, theirs[kept] * reference.correction
+    (added_ms, error_ms), (their_added_ms, their_error_ms) = candidate.correction, reference.correction
+    ours, theirs = ours[kept] + added_ms, theirs[kept] + their_added_ms
     unlike_ms = abs(reference.launch_shift_ms - candidate.launch_shift_ms) / 2
     several = candidate.is_cuda and max(reference.launches_at_most, candidate.launches_at_most) > 1
     return speedup(
         theirs,
         ours,
         apart_ms=(
-            reference.apart_ms(unlike_ms) * reference.correction,
-            candidate.apart_ms(unlike_ms) * candidate.correction,
+            math.hypot(reference.apart_ms(unlike_ms), their_error_ms),
+            math.hypot(candidate.apart_ms(unlike_ms), error_ms),
         ),
         likeness=PLACES_ALIKE if several else 1.0,
     )

@@ -151,10 +151,10 @@ class Alone:
                     "which its own were late too: what that hid is added to its time"
                 )
         for other, clocks in zip(self._others, self._others_null, strict=True):
-            believed = other.record.correction
+            believed_ms = other.record.correction.added_ms
             for windows in (other.windows, *other.alike):
                 windows.correct_null(clocks, other.most_apart_ms)
-            if other.record.correction > believed:
+            if other.record.correction.added_ms > believed_ms:
                 self.flags.append(
                     "null windows by which its time was checked took longer beside this kernel's process than without "
                     "it: what that hid is added to its time"

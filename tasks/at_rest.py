@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TypedDict, Unpack
 
+from domain.fault import NotStill
 from profiling.device import Device
 from profiling.slots import Slots
 from profiling.window import HeldBack, Window
@@ -55,9 +56,14 @@ def undisturbed_window(
 ) -> Window:
     """One window of that one of the contenders over what its slots were filled with, while the others are at rest.
 
-    Raises what `Range.window` does, for which nobody is made answerable, and Stopped.
+    Raises what `Range.window` does, for which nobody is made answerable, and Stopped, as for one that did not stand
+    still: that says nothing about these inputs.
     """
     if contender.range is None:
         raise ValueError(f"the {contender.role} has no range")
     with at_rest((other for other in contenders if other is not contender), device):
-        return contender.range.window(slots, **how)
+        try:
+            return contender.range.window(slots, **how)
+        except NotStill:
+            with contender.answerable():
+                raise

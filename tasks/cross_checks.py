@@ -126,7 +126,8 @@ class CrossChecks:
         began = time.monotonic()
         self._shooting.warm_null(slots)
         self._note_nulls(self._record.single, layout, partial(self._null_alone, layout, usual, in_a_row))
-        self.nulls[-1] = replace(self.nulls[-1], alike=self._singles_alike(slots))
+        self._record.reference = beside = self._handing_in_alike(slots)
+        self.nulls[-1] = replace(self.nulls[-1], alike=[beside.single] if beside is not None else [])
         for taken in range(0, MOST if in_a_row == 1 else SETTLED_STREAMED, in_a_row):
             wanted = any(each.wants_singles for each in self._records.values())
             if taken >= FEWEST and not (wanted and self._in_time(began)):
@@ -175,11 +176,11 @@ class CrossChecks:
             role: _Contents(layout.image.clone() if copied else None, layout.seed) for role, layout in slots.items()
         }
 
-    def _singles_alike(self, slots: dict[str, Slots]) -> list[OtherWindows]:
-        """The reference's, where its null windows are the candidate's."""
+    def _handing_in_alike(self, slots: dict[str, Slots]) -> TimeRecord | None:
+        """The reference's record, where its null windows are the candidate's."""
         kinds = {role: NullKind.of(slots[role], gated=record.gated) for role, record in self._records.items()}
-        own = self._candidate.role
-        return [each.single for role, each in self._records.items() if role != own and kinds[role] == kinds[own]]
+        first, *_, own = kinds
+        return self._records[first] if first != own and kinds[first] == kinds[own] else None
 
     @property
     def _answers_in_one_place(self) -> bool:

@@ -86,7 +86,7 @@ def _run(
                 started = time.monotonic()
                 try:
                     bench.card_errors.clear()
-                    with until_stopped(contenders, queues):
+                    with until_stopped(contenders, queues, request.timeout):
                         job.judge()
                     job.spent_s = queues.spent_s + time.monotonic() - started - job.waited_s
                     blame_for_memory(job.contenders, bench)

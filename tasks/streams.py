@@ -84,16 +84,20 @@ def judged(run: Callable[[Queues], Report], queues: Queues) -> tuple[Report, Que
 
 
 @contextmanager
-def until_stopped(contenders: Sequence[Contender], queues: Queues) -> Iterator[None]:
+def until_stopped(contenders: Sequence[Contender], queues: Queues, seconds: float) -> Iterator[None]:
     """Ends where a contender's fault stops the job, but for the first time that one seems not to have stood still.
 
-    Then BeginAnew, off the job's time: on a busy host who has just stopped can look as if he had run (ADR 24).
+    Then BeginAnew, if of the job's `seconds` enough are left: on a busy host who has just stopped can look as if he had
+    run (ADR 24).
     """
+    began = time.monotonic()
     try:
         yield
     except Stopped:
-        if not queues.doubted and any(isinstance(contender.fault, NotStill) for contender in contenders):
-            raise BeginAnew(replace(queues, doubted=True)) from None
+        own_s = time.monotonic() - began + sum(contender.build_s for contender in contenders)
+        fits = TIMES_AS_LONG * own_s < seconds - queues.spent_s
+        if fits and not queues.doubted and any(isinstance(contender.fault, NotStill) for contender in contenders):
+            raise BeginAnew(replace(queues, doubted=True, spent_s=queues.spent_s + own_s)) from None
 
 
 def _makes_streams(kernel: Kernel) -> bool:
@@ -135,7 +139,8 @@ class Streams:
         """Where that would take too long the job goes on as it is; what it was timed in is told."""
         own_s = time.monotonic() - self._began + sum(contender.build_s for contender in self._contenders)
         if not self.queues.settled and TIMES_AS_LONG * own_s < self._left_s:
-            raise BeginAnew(replace(queues, spent_s=self.queues.spent_s + own_s, held_s=self.queues.held_s))
+            spent_s, held_s, doubted = self.queues.spent_s + own_s, self.queues.held_s, self.queues.doubted
+            raise BeginAnew(replace(queues, spent_s=spent_s, held_s=held_s, doubted=doubted))
 
 
 def apart(contenders: Sequence[Contender]) -> list[str]:

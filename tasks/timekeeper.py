@@ -130,7 +130,6 @@ class Timekeeper:
         """All windows; False where a contender whose rehearsal could be queued could not be later."""
         slots = self.rounds.slots(size.calls)
         records = {c.role: self._record(c, size.calls, gated=size.gated(c)) for c in self.contenders}
-        records[self.contenders[-1].role].reference = records[self.contenders[0].role] if len(records) > 1 else None
         self.shooting.announce(slots)
         self.shooting.warm_null(slots)
         self._readings.append(self.bench.card.sample(thorough=True))

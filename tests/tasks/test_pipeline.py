@@ -19,7 +19,7 @@ from domain.device_metrics import CountersAsked
 from domain.fault import InfrastructureFault, JobCancelled, KernelFault
 from domain.job import Stage
 from domain.request import Request
-from domain.result import Report, Status
+from domain.result import CANDIDATE, REFERENCE, Report, Status
 from domain.settings import settings
 from profiling.card_errors import CardError
 from profiling.slots import Slots
@@ -89,6 +89,29 @@ def test_who_seems_once_not_to_have_stood_still_is_judged_anew(
     else:
         assert report.outcome.status is Status.PASSED and report.outcome.timing is not None, report.outcome
     assert report.environment["device_seconds"] > 0
+
+
+@pytest.mark.parametrize("role", [REFERENCE, CANDIDATE])
+def test_so_is_who_seems_so_on_other_inputs(bench: Workbench, monkeypatch: pytest.MonkeyPatch, role: str) -> None:
+    """Of these nothing is said by that."""
+    freeze, outputs, undone = Runner.freeze, OtherDistributions._outputs, []
+
+    def armed(self: OtherDistributions, contender: Contender) -> Any:
+        if contender.role == role and not undone and contender.session is not None:
+            undone.append(contender.session.runner.pid)
+        return outputs(self, contender)
+
+    def undo(self: Runner) -> int:
+        since = freeze(self)
+        if self.pid in undone:
+            os.kill(self.pid, signal.SIGCONT)
+        return since
+
+    monkeypatch.setattr(OtherDistributions, "_outputs", armed)
+    monkeypatch.setattr(Runner, "freeze", undo)
+    report = judged(bench, forward("return torch.softmax(x, -1)"), kernel(SOFTMAX))
+    assert undone and report.outcome.status is Status.PASSED, report.outcome
+    assert report.outcome.inputs["distributions"]["judged"], report.outcome.inputs
 
 
 def tensor(name: str, shape: list[int], role: str = "input", dtype: str = "float32", **init: Any) -> dict[str, Any]:

@@ -5,10 +5,11 @@ from typing import Any, cast
 
 import pytest
 
+from domain.fault import KernelFault, NotStill
 from domain.kernel import Kernel, KernelType
-from domain.result import CANDIDATE, REFERENCE
-from tasks.contender import Contender
-from tasks.streams import ALL, GAIN, BeginAnew, Queues, Streams, apart, chosen, in_one_queue, judged
+from domain.result import CANDIDATE, REFERENCE, Status
+from tasks.contender import Contender, Stopped
+from tasks.streams import ALL, GAIN, BeginAnew, Queues, Streams, apart, chosen, in_one_queue, judged, until_stopped
 
 SECONDS = 60.0
 
@@ -134,3 +135,33 @@ def test_whose_streams_have_queues_of_their_own_is_what_they_were_given() -> Non
     both = [contender(REFERENCE, one_queue=False), contender(CANDIDATE, one_queue=True)]
     assert apart(both) == [REFERENCE]
     assert Queues(frozenset((CANDIDATE,))).of(both) == [False, True]
+
+
+def stopped(fault: KernelFault | None, queues: Queues, seconds: float, build_s: float = 0) -> None:
+    held: Any = SimpleNamespace(role=CANDIDATE, fault=fault, build_s=build_s)
+    with until_stopped([held], queues, seconds):
+        raise Stopped
+
+
+def test_who_seems_for_the_first_time_not_to_have_stood_still_begins_anew() -> None:
+    with pytest.raises(BeginAnew) as anew:
+        stopped(NotStill("it ran"), Queues(ALL, spent_s=2.0, held_s=1.0), SECONDS, build_s=3.0)
+    found = anew.value.queues
+    assert found.doubted and found.apart == ALL and found.held_s == 1.0
+    assert found.spent_s == pytest.approx(5.0, abs=0.5), "it is the job's time"
+    stopped(NotStill("it ran"), found, SECONDS)
+
+
+def test_any_other_fault_stays() -> None:
+    stopped(KernelFault(Status.CRASHED, "it crashed"), Queues(), SECONDS)
+    stopped(None, Queues(), SECONDS)
+
+
+def test_who_has_no_time_to_begin_anew_seems_what_he_seems() -> None:
+    stopped(NotStill("it ran"), Queues(spent_s=SECONDS - 1), SECONDS, build_s=3.0)
+
+
+def test_a_doubt_is_remembered_by_who_begins_anew_for_another_reason() -> None:
+    with pytest.raises(BeginAnew) as anew:
+        streams(Queues(doubted=True), contender(several=True)).look_at_calls()
+    assert anew.value.queues.doubted
