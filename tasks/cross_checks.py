@@ -179,7 +179,7 @@ class CrossChecks:
     def _handing_in_alike(self, slots: dict[str, Slots]) -> TimeRecord | None:
         """The reference's record, where its null windows are the candidate's."""
         kinds = {role: NullKind.of(slots[role], gated=record.gated) for role, record in self._records.items()}
-        first, *_, own = kinds
+        first, own = next(iter(kinds)), self._candidate.role
         return self._records[first] if first != own and kinds[first] == kinds[own] else None
 
     @property

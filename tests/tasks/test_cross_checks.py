@@ -338,23 +338,3 @@ def test_the_first_wrong_answer_of_calls_in_a_row_ends_them() -> None:
     job = NoGate(wrong_at=2)
     without_gate(job)
     assert len(job.judged) == 2
-
-
-@pytest.mark.parametrize(
-    ("candidate", "known"),
-    [
-        (Slots(1, [torch.empty(8)], (), [torch.empty(8)], "cpu"), True),
-        (Slots(1, [torch.empty(8)], (), [torch.empty(16)], "cpu"), False),
-        (Slots(1, [torch.empty(8), torch.empty(8)], (1,), [], "cpu"), False),
-    ],
-    ids=["the same", "more", "as an argument"],
-)
-def test_a_reference_tells_what_a_call_takes_longer_by_itself_where_it_hands_in_the_same(
-    candidate: Slots, known: bool
-) -> None:
-    records = {role: TimeRecord(10, is_cuda=True, gated=True) for role in (REFERENCE, CANDIDATE)}
-    slots = {REFERENCE: Slots(1, [torch.empty(8)], (), [torch.empty(8)], "cpu"), CANDIDATE: candidate}
-    held: Any = SimpleNamespace(_records=records)
-    assert CrossChecks._handing_in_alike(held, slots) is (records[REFERENCE] if known else None)
-    alone: Any = SimpleNamespace(_records={CANDIDATE: records[CANDIDATE]})
-    assert CrossChecks._handing_in_alike(alone, slots) is None
