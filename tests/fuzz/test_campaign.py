@@ -14,10 +14,10 @@ def test_no_request_breaks_the_service(tmp_path: Path) -> None:
     from tests.fuzz.campaign import Fuzz
 
     with service(tmp_path, app="tasks.app", a=2) as (made, _):
-        tally = Fuzz(made, number=120, seed=5, judged=3).run()
+        tally = Fuzz(made, number=80, seed=5, judged=3).run()
         made.stop()
         made.assert_nothing_left()
     print(tally)
     assert tally.log_lines == []
-    assert tally.answers.total() >= 110
+    assert tally.answers.total() >= 72
     assert tally.answers[202] and tally.answers[400]

@@ -91,7 +91,7 @@ tracing.profile = patched
         ("os.abort()", "SIGABRT"),
         ("import ctypes; ctypes.string_at(0)", "SIGSEGV"),
         ("os.closerange(3, 100); time.sleep(60)", "closed its connection"),
-        ("time.sleep(60)", "stopped after"),
+        pytest.param("time.sleep(60)", "stopped after", marks=pytest.mark.slow),
         ("os.write(3, b'\\xff' * 100); time.sleep(60)", "no message"),
         ("import sandbox.tracing as t; raise t.NoTrace(os.getcwd() + ' is where')", "failed: "),
     ],
