@@ -50,7 +50,6 @@ class WindowTurn:
         else:
             self._channel.send({"op": "armed"})
             seed_everything(int(self._channel.receive(self._awake_s)["seed"]))
-            self._have_device()
         made = make()
         if self.held_back:
             made.look_for_answers()
@@ -79,16 +78,6 @@ class WindowTurn:
         made.hand_in()
         self._report(self.shot + 1)
         self._channel.send({"op": "armed" if self._gated else "computed"})
-
-    def _have_device(self) -> None:
-        """Has the device change over to this process before its first call, as it does behind the gate.
-
-        Else it does so while a null window's runner goes on launching, but one that waits for the device in a call by
-        itself stands still meanwhile.
-        """
-        if self._target.is_cuda:
-            torch.zeros((), device=self._target.device)
-            torch.cuda.synchronize()
 
     @property
     def _awake_s(self) -> float:
