@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
-import itertools
 import os
 import signal
 import threading
@@ -13,105 +11,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from domain.device_metrics import CountersAsked
 from domain.fault import InfrastructureFault, JobCancelled, KernelFault
 from domain.job import Stage
 from domain.request import Request
-from domain.result import CANDIDATE, REFERENCE, Report, Status
-from domain.settings import settings
+from domain.result import Status
 from profiling.card_errors import CardError
-from profiling.slots import Slots
-from sandbox.arena import HostArena
-from sandbox.runner_process import Runner
 from tasks import rounds
 from tasks.alone import Alone
 from tasks.contender import Contender
-from tasks.cross_checks import CrossChecks
 from tasks.lease import device_lease
 from tasks.other_distributions import OtherDistributions
 from tasks.pipeline import _Job, run
-from tasks.rounds import Rounds
-from tasks.streams import BeginAnew, Queues
-from tasks.trial_inputs import TrialInputs
+from tasks.streams import Queues
 from tasks.workbench import Workbench
-from tests.tasks.watching import WATCHING, stood_still_s
-
-INPUTS = "\ndef get_inputs():\n    return [torch.randn(64, 32)]\n"
-CHAIN = "y = x\n        for _ in range(200): y = torch.cos({})\n        return y"
-SOFTMAX = "class Model(nn.Module):\n    def forward(self, x):\n        return torch.softmax(x, -1)" + INPUTS
+from tests.tasks.judging import CHAIN, INPUTS, SOFTMAX, compared, forward, judged, kernel, opened
 
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("STATE_DIR", str(tmp_path_factory.mktemp("state")))
-        patch.setenv("RUNNER_MEMORY_MIB", "1024")
-        settings.cache_clear()
-        made = Workbench()
-        yield made
-        made.close()
-    settings.cache_clear()
-
-
-def kernel(source: str, kernel_type: str = "torch", **more: Any) -> dict[str, Any]:
-    return {"source_code": source, "kernel_type": kernel_type, **more}
-
-
-def forward(expression: str, before: str = "") -> dict[str, Any]:
-    return kernel(f"{before}\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        {expression}\n")
-
-
-def judged(bench: Workbench, candidate: dict[str, Any], reference: dict[str, Any] | None = None, **more: Any) -> Report:
-    wire = {"kernel": candidate, "reference": reference, "num_trials": 5, "timeout": 30, "atol": 1e-2, "rtol": 1e-2}
-    return run(Request.from_wire(wire | more), bench, lambda stage: None, lambda: False)
-
-
-@pytest.mark.parametrize(("times", "status"), [(1, Status.PASSED), (1000, Status.CRASHED)], ids=["once", "always"])
-def test_who_seems_once_not_to_have_stood_still_is_judged_anew(
-    bench: Workbench, monkeypatch: pytest.MonkeyPatch, times: int, status: Status
-) -> None:
-    """On a busy host he can seem so by the host's doing. Here somebody lets the kernel's process go on."""
-    freeze, left = Runner.freeze, iter(range(times))
-
-    def undone(self: Runner) -> int:
-        since = freeze(self)
-        if next(left, None) is not None:
-            os.kill(self.pid, signal.SIGCONT)
-        return since
-
-    monkeypatch.setattr(Runner, "freeze", undone)
-    report = judged(bench, forward("return torch.softmax(x, -1)"), kernel(SOFTMAX))
-    if status is Status.CRASHED:
-        assert Status.CRASHED in (report.outcome.status, report.reference and report.reference.status)
-        assert next(left) < 10, "twice is enough"
-    else:
-        assert report.outcome.status is Status.PASSED and report.outcome.timing is not None, report.outcome
-    assert report.environment["device_seconds"] > 0
-
-
-@pytest.mark.parametrize("role", [REFERENCE, CANDIDATE])
-def test_so_is_who_seems_so_on_other_inputs(bench: Workbench, monkeypatch: pytest.MonkeyPatch, role: str) -> None:
-    """Of these nothing is said by that."""
-    freeze, outputs, undone = Runner.freeze, OtherDistributions._outputs, []
-
-    def armed(self: OtherDistributions, contender: Contender) -> Any:
-        if contender.role == role and not undone and contender.session is not None:
-            undone.append(contender.session.runner.pid)
-        return outputs(self, contender)
-
-    def undo(self: Runner) -> int:
-        since = freeze(self)
-        if self.pid in undone:
-            os.kill(self.pid, signal.SIGCONT)
-        return since
-
-    monkeypatch.setattr(OtherDistributions, "_outputs", armed)
-    monkeypatch.setattr(Runner, "freeze", undo)
-    report = judged(bench, forward("return torch.softmax(x, -1)"), kernel(SOFTMAX))
-    assert undone and report.outcome.status is Status.PASSED, report.outcome
-    assert report.outcome.inputs["distributions"]["judged"], report.outcome.inputs
+    yield from opened(tmp_path_factory)
 
 
 def tensor(name: str, shape: list[int], role: str = "input", dtype: str = "float32", **init: Any) -> dict[str, Any]:
@@ -146,13 +66,6 @@ def test_precise_judges_in_several_processes(bench: Workbench, monkeypatch: pyte
     comparison = report.outcome.comparison
     assert comparison is not None and comparison.calls > 4 * 20  # Each has its own sets before the timing.
     assert len(tried) == 2
-
-
-def compared(bench: Workbench, candidate: dict[str, Any], **more: Any) -> tuple[Report, list[bool]]:
-    told: list[bool] = []
-    wire = {"kernel": candidate, "reference": kernel(SOFTMAX), "num_trials": 20, "timeout": 30}
-    report = run(Request.from_wire(wire | more), bench, lambda stage: None, lambda: False, told.append)
-    return report, told
 
 
 def test_where_nothing_was_built_the_device_is_left_alone(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -678,156 +591,6 @@ def test_cupy_keeps_its_kernels_in_the_jobs_own_folder(bench: Workbench) -> None
     assert outcome.status is Status.PASSED, outcome.message
 
 
-def test_between_jobs_nothing_of_the_last_one_takes_memory(bench: Workbench) -> None:
-    def layouts() -> list[Slots]:
-        gc.collect()
-        return [kept for kept in gc.get_objects() if type(kept) is Slots]
-
-    before = layouts()
-    assert judged(bench, kernel(SOFTMAX)).outcome.status is Status.PASSED
-    assert not [kept for kept in layouts() if all(kept is not other for other in before)]
-
-
-LARGE = 1 << 20
-LARGE_INPUTS = f"\ndef get_inputs():\n    return [torch.randn({LARGE // 4 // 64}, 64)]\n"
-
-
-FAILS_LATE = """
-import itertools
-calls = itertools.count()
-class ModelNew(nn.Module):
-    def forward(self, x):
-        if next(calls) == 40:
-            raise RuntimeError("enough")
-        return torch.softmax(x, -1)
-"""
-
-
-@pytest.fixture
-def left(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """How many large tensors of a job are there when it gives the device back."""
-    begin, rest, found = CrossChecks.__init__, bench.rest, []
-
-    def checked_as_on_a_card(checks: CrossChecks, *args: Any) -> None:
-        begin(checks, *args)
-        checks._is_cuda = True
-
-    def large() -> int:
-        every = gc.get_objects()
-        arenas = {each.bytes.data_ptr() for each in every if type(each) is HostArena}  # Which a runner still has.
-        storages: dict[int, int] = {}
-        for each in every:
-            if type(each) is torch.Tensor:
-                with contextlib.suppress(RuntimeError):  # Another test's, which has no memory.
-                    storages[each.untyped_storage().data_ptr()] = each.untyped_storage().nbytes()
-        return sum(size >= LARGE for place, size in storages.items() if place not in arenas)
-
-    monkeypatch.setattr(CrossChecks, "__init__", checked_as_on_a_card)
-    monkeypatch.setattr(bench, "rest", lambda: (rest(), found.append(large() - before)))
-    gc.collect()
-    before = large()
-    yield found
-
-
-@pytest.mark.parametrize(
-    ("compared", "candidate", "ends"),
-    [
-        (False, SOFTMAX, Status.PASSED),
-        (True, SOFTMAX, Status.PASSED),
-        (True, SOFTMAX.replace("torch.softmax(x, -1)", "torch.softmax(x, 0)"), Status.WRONG_RESULT),
-        (True, FAILS_LATE, Status.RUNTIME_ERROR),
-        (True, FAILS_LATE.replace('raise RuntimeError("enough")', "import os; os._exit(3)"), Status.CRASHED),
-        (True, FAILS_LATE.replace("next(calls) == 40", "x.abs().max() > 50"), Status.RUNTIME_ERROR),
-    ],
-)
-def test_whoever_has_the_device_next_finds_nothing_of_the_last_job_in_its_memory(
-    bench: Workbench, left: list[int], compared: bool, candidate: str, ends: Status
-) -> None:
-    reference = kernel(SOFTMAX.replace(INPUTS, LARGE_INPUTS)) if compared else None
-    report = judged(bench, kernel(candidate.replace(INPUTS, LARGE_INPUTS)), reference, num_trials=6)
-    assert report.outcome.status is ends
-    assert left == [0]
-    assert (report.environment["window_seconds"] > 0) is (ends is not Status.WRONG_RESULT)
-
-
-def test_nor_of_what_tools_were_given_nor_do_they_find_more(bench: Workbench, left: list[int]) -> None:
-    weights = f"super().__init__()\n        self.w = nn.Parameter(torch.ones({LARGE // 4 // 64}, 64))"
-    source = f"class Model(nn.Module):\n    def __init__(self):\n        {weights}\n    def forward(self, x):\n"
-    source += f"        return self.w * x{LARGE_INPUTS}"
-    report = judged(bench, kernel(source), kernel(source), sanitize=True)
-    assert report.outcome.status is Status.PASSED and report.outcome.inputs["weights"]
-    assert left == [2, 0], "a tool's call has the inputs and the weights"
-
-
-def test_the_device_is_given_back_where_nothing_can_be_told_of_inputs(
-    bench: Workbench, left: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def no_memory(inputs: TrialInputs) -> bool:
-        raise torch.OutOfMemoryError
-
-    monkeypatch.setattr(TrialInputs, "_sets_equal", no_memory)
-    with pytest.raises(torch.OutOfMemoryError):
-        judged(bench, kernel(SOFTMAX.replace(INPUTS, LARGE_INPUTS)))
-    assert left == [0]
-
-
-@pytest.mark.parametrize("raised", [InfrastructureFault("no room"), JobCancelled(), BeginAnew(Queues())])
-def test_nor_of_one_that_was_broken_off(
-    bench: Workbench, left: list[int], monkeypatch: pytest.MonkeyPatch, raised: Exception
-) -> None:
-    judge, windows = Rounds.judge, itertools.count()
-
-    def judge_some(rounds: Rounds, *args: Any) -> None:
-        if next(windows) == 3:
-            raise raised
-        judge(rounds, *args)
-
-    monkeypatch.setattr(Rounds, "judge", judge_some)
-    source = kernel(SOFTMAX.replace(INPUTS, LARGE_INPUTS))
-    if isinstance(raised, BeginAnew):
-        assert judged(bench, source, source).outcome.status is Status.PASSED
-        assert left == [0, 0]
-    else:
-        with pytest.raises(type(raised)):
-            judged(bench, source, source)
-        assert left == [0]
-
-
-def test_what_the_candidate_slows_beside_it_is_taken_out_of_the_times(bench: Workbench) -> None:
-    # Of what both can open, nothing can be written, but it can be locked.
-    reference = f"""
-import colorsys, fcntl, time, torch
-file = open(colorsys.__file__)
-def kernel_fn(x):
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        fcntl.flock(file, fcntl.LOCK_UN)
-    except BlockingIOError:
-        time.sleep(0.1)
-    time.sleep(0.005)
-    return x * 2{INPUTS}
-"""
-    candidate = """
-import colorsys, fcntl
-file = open(colorsys.__file__)
-fcntl.flock(file, fcntl.LOCK_EX)
-def kernel_fn(x): return x * 2
-"""
-    report = judged(bench, kernel(candidate), kernel(reference))
-    assert report.outcome.status is Status.PASSED, report.outcome.message
-    assert report.outcome.timing is not None and report.reference is not None and report.reference.timing is not None
-    assert any("windows of the reference took" in flag for flag in report.outcome.timing.flags)
-    assert report.reference.timing.trusted_ms < 50
-
-
-def test_on_the_host_nobody_runs_beside_the_others_windows(bench: Workbench) -> None:
-    slow = SOFTMAX.replace("return torch.softmax", "import time; time.sleep(0.3); return torch.softmax")
-    report = judged(bench, forward("return torch.softmax(x, -1)", WATCHING), kernel(slow))
-    assert report.outcome.status is Status.PASSED, report.outcome.message
-    assert report.outcome.timing is not None
-    assert stood_still_s(report.outcome.output) >= 0.3 * report.outcome.timing.windows
-
-
 DOUBLE = "\ndef get_inputs():\n    return [torch.randn(64, 32, dtype=torch.float64)]\n"
 
 
@@ -850,63 +613,6 @@ def test_parameters_in_float8_get_other_values_too(bench: Workbench) -> None:
     report = judged(bench, kernel(module.format("ModelNew")), kernel(module.format("Model") + INPUTS))
     assert report.outcome.status is Status.PASSED, report.outcome.message
     assert "both still agree" in report.outcome.inputs["weights"]
-
-
-@pytest.mark.parametrize("lie", ["[1, 'a']", "[None]", "{'a': 1}", "[[1.5], []]", "[True]"])
-def test_answers_that_are_no_tensors_are_the_kernels_fault(bench: Workbench, lie: str) -> None:
-    forging = f"import sandbox.runner\nfrom domain import value\nsandbox.runner.portable = lambda *_: ({lie}, [])\n"
-    source = "class ModelNew(nn.Module):\n    def forward(self, x):\n        return torch.softmax(x, -1)\n"
-    encoded = forging.replace(lie, f"value.encode({lie})")
-    report = judged(bench, kernel(encoded + source), kernel(SOFTMAX))
-    assert report.outcome.status is Status.CRASHED, report.outcome.message
-
-
-@pytest.mark.parametrize(
-    ("change", "status"),
-    [
-        ("{'built': m | {'log': 'é' * (40 << 20)}}", Status.PASSED),
-        ("{'built': m | {'deferred': 'é' * (40 << 20)}}", Status.PASSED),
-        (
-            "{'built': m | {'facts': {str(n): [{str(k): 'é' * 2048 for k in range(64)}] * 3 for n in range(64)}}}",
-            Status.PASSED,
-        ),
-        ("{'loaded': {'op': 'fault'}}", Status.RUNTIME_ERROR),
-    ],
-)
-def test_nothing_that_is_told_is_too_long_or_too_little_for_the_referee(
-    bench: Workbench, change: str, status: Status
-) -> None:
-    """Characters that are longer in the referee's own JSON than in a runner's."""
-    forging = f"""import json, sandbox.channel
-def forged(self, message, descriptors=()):
-    message = (lambda m: {change}.get(m["op"], m))(message)
-    payload = json.dumps(message, ensure_ascii=False).encode()
-    self.sock.sendall(sandbox.channel.HEADER.pack(len(payload)) + payload)
-sandbox.channel.Channel.send = forged
-"""
-    source = "class ModelNew(nn.Module):\n    def forward(self, x):\n        return torch.softmax(x, -1)\n"
-    report = judged(bench, kernel(forging + source), kernel(SOFTMAX))
-    assert report.outcome.status is status, report.outcome.message
-
-
-def test_an_answer_of_more_elements_than_memory_is_refused_before_it_is_looked_at(bench: Workbench) -> None:
-    forging = (
-        "import sandbox.runner\nfrom domain import value\n"
-        "lie = value.encode([value.TensorRef('float32', (1 << 20, 1 << 20), (0, 0), 0)])\n"
-        "sandbox.runner.portable = lambda *_: (lie, [torch.zeros(1)])\n"
-        "sandbox.runner.view = lambda *_: torch.zeros(1)\n"
-    )
-    source = "class ModelNew(nn.Module):\n    def forward(self, x):\n        return torch.softmax(x, -1)\n"
-    report = judged(bench, kernel(forging + source), kernel(SOFTMAX))
-    assert report.outcome.status is Status.OUT_OF_MEMORY, report.outcome.message
-
-
-def test_a_kernel_cannot_have_windows_of_one_call_by_calling_itself_slow(bench: Workbench) -> None:
-    lie = "import sandbox.runner\nsandbox.runner.milliseconds = lambda *_: 1e12\n"
-    source = "class ModelNew(nn.Module):\n    def forward(self, x):\n        return torch.softmax(x, -1)\n"
-    report = judged(bench, kernel(lie + source), kernel(SOFTMAX))
-    assert report.outcome.status is Status.PASSED, report.outcome.message
-    assert report.outcome.timing is not None and report.outcome.timing.calls_per_window > 10
 
 
 def test_building_has_a_time_of_its_own(bench: Workbench) -> None:

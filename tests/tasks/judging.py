@@ -1,0 +1,52 @@
+"""Jobs for the pipeline on the CPU, judged in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from domain.request import Request
+from domain.result import Report
+from domain.settings import settings
+from tasks.pipeline import run
+from tasks.workbench import Workbench
+
+INPUTS = "\ndef get_inputs():\n    return [torch.randn(64, 32)]\n"
+
+CHAIN = "y = x\n        for _ in range(200): y = torch.cos({})\n        return y"
+
+SOFTMAX = "class Model(nn.Module):\n    def forward(self, x):\n        return torch.softmax(x, -1)" + INPUTS
+
+
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
+    """A workbench of a module's own, with a gibibyte for each runner."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STATE_DIR", str(tmp_path_factory.mktemp("state")))
+        patch.setenv("RUNNER_MEMORY_MIB", "1024")
+        settings.cache_clear()
+        made = Workbench()
+        yield made
+        made.close()
+    settings.cache_clear()
+
+
+def kernel(source: str, kernel_type: str = "torch", **more: Any) -> dict[str, Any]:
+    return {"source_code": source, "kernel_type": kernel_type, **more}
+
+
+def forward(expression: str, before: str = "") -> dict[str, Any]:
+    return kernel(f"{before}\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        {expression}\n")
+
+
+def judged(bench: Workbench, candidate: dict[str, Any], reference: dict[str, Any] | None = None, **more: Any) -> Report:
+    wire = {"kernel": candidate, "reference": reference, "num_trials": 5, "timeout": 30, "atol": 1e-2, "rtol": 1e-2}
+    return run(Request.from_wire(wire | more), bench, lambda stage: None, lambda: False)
+
+
+def compared(bench: Workbench, candidate: dict[str, Any], **more: Any) -> tuple[Report, list[bool]]:
+    told: list[bool] = []
+    wire = {"kernel": candidate, "reference": kernel(SOFTMAX), "num_trials": 20, "timeout": 30}
+    report = run(Request.from_wire(wire | more), bench, lambda stage: None, lambda: False, told.append)
+    return report, told
