@@ -31,6 +31,9 @@ SETTLED = 12
 """Windows of another kind, of which fewer are alike by chance too often: where a call takes one time or another, by
 where its memory lies, four of them are all late one time in forty."""
 
+FEWEST = 3
+"""Of them, fewer tell nothing."""
+
 HELD_BACK = (
     "a call takes {longer} in windows whose answers are asked for only when all calls are over, otherwise {usual}: "
     "answers are made there by other means than copying them, so the time is that of the former"

@@ -13,12 +13,22 @@ import numpy as np
 from domain.flags import UPPER_BOUND
 from domain.result import Timing
 from profiling.flags import HeadStart, Misfit, events_misfit, head_start, most_ready_ms
-from profiling.longer_windows import HELD_BACK, HELD_BACK_MS, Believed, Measured, OtherWindows, believed, middle
+from profiling.longer_windows import (
+    FEWEST,
+    HELD_BACK,
+    HELD_BACK_MS,
+    Believed,
+    Measured,
+    OtherWindows,
+    believed,
+    middle,
+    slowest,
+)
 from profiling.marks import fitting_marks
 from profiling.plan import Stop
 from profiling.process_effect import process_apart_ms
 from profiling.shown_windows import places, rounded
-from profiling.single_calls import LEAST_LAUNCH_MS, Honest, believed_alone, honest, measured
+from profiling.single_calls import LEAST_LAUNCH_MS, Honest, believed_alone, honest, single_call
 from profiling.statistics import DEVIATIONS, Sample, half_width, resolved, runtime_stats, standard_error, undisturbed
 from profiling.window import Clock, Window
 
@@ -144,7 +154,7 @@ class TimeRecord:
     @property
     def launches_at_most(self) -> int:
         """A call's launches: as the runner counts, as far as they fit into its time; as many as fit where it cannot."""
-        windows = self.net_ms[undisturbed(self.net_ms)] / self.calls
+        windows = self._undisturbed_ms
         fitting = max(int(float(windows.mean()) / LEAST_LAUNCH_MS), 1) if len(windows) else 1
         return min(max(self.launches, 1), fitting) if self.launches is not None else fitting
 
@@ -159,19 +169,25 @@ class TimeRecord:
         return half_width(net[undisturbed(net)])
 
     @property
+    def _undisturbed_ms(self) -> Sample:
+        """A call's time in each window that nobody broke into."""
+        net = self.net_ms
+        return net[undisturbed(net)] / self.calls
+
+    @property
     def wants_singles(self) -> bool:
         """Whether more windows of one call may tell what these leave open."""
-        return self._single_call(self.net_ms[undisturbed(self.net_ms)] / self.calls).unsure
+        return self._single_call(self._undisturbed_ms).unsure
 
     @property
     def wants_held_back(self) -> bool:
         """Whether more windows that are held back may tell what these leave open."""
-        return self._held_back(self.net_ms[undisturbed(self.net_ms)] / self.calls).unsure
+        return self._held_back(self._undisturbed_ms).unsure
 
     @property
     def correction(self) -> Correction:
         """What is to be added to each window where others take longer beyond doubt."""
-        windows = self.net_ms[undisturbed(self.net_ms)] / self.calls
+        windows = self._undisturbed_ms
         found = self._believed(windows)
         if found.flag is None:
             return Correction(0.0, 0.0)
@@ -228,24 +244,19 @@ class TimeRecord:
 
     def _believed(self, windows: Sample) -> Believed:
         """The windows' time, or what other windows take beyond doubt where that is longer."""
-        return max(self._single_call(windows), self._held_back(windows), key=lambda found: found.time_ms)
+        return slowest(self._single_call(windows), self._held_back(windows))
 
     def _held_back(self, windows: Sample) -> Believed:
-        level = float(windows.mean())
-        if len(self.held_back.elapsed_ms) < 3:
-            return Believed(level)
+        usual = _usual(windows)
+        if len(self.held_back.elapsed_ms) < FEWEST:
+            return Believed(usual.time_ms)
         calls = self.held_back.calls
         net = self.held_back.net_ms - calls * self.launch_shift_ms + head_start(self.held_back.early_ms).added_ms
-        return believed(
-            _usual(windows),
-            middle(net / calls),
-            HELD_BACK_MS[self.kind] / calls,
-            HELD_BACK,
-        )
+        return believed(usual, middle(net / calls), HELD_BACK_MS[self.kind] / calls, HELD_BACK)
 
     def _single_call(self, windows: Sample) -> Believed:
         """The windows' time, or a single call's where that is longer beyond doubt."""
-        usual, single = _usual(windows), measured(self.single, self.kind, charged=self.charged)
+        usual, single = _usual(windows), single_call(self.single, self.kind, charged=self.charged)
         if single is None:
             return Believed(usual.time_ms)
         beside = self.reference.honest if self.reference is not None and self.gated else None
@@ -255,7 +266,7 @@ class TimeRecord:
     @property
     def honest(self) -> Honest | None:
         """What an honest contender's calls take longer by themselves; None where they were not behind the gate."""
-        return honest(_usual(self.net_ms[undisturbed(self.net_ms)] / self.calls), self.single) if self.gated else None
+        return honest(_usual(self._undisturbed_ms), self.single) if self.gated else None
 
     def _note_marks(self, window: Window, null: Clock) -> None:
         """The runner's own times of its calls, beside the window's. One call has no shape."""

@@ -11,6 +11,7 @@ import numpy as np
 from profiling.flags import CERTAIN_MS, ERRORS_APART, HEAD_START_MS
 from profiling.longer_windows import (
     DRIFT_MS,
+    FEWEST,
     SHARE_APART,
     Believed,
     Measured,
@@ -21,8 +22,6 @@ from profiling.longer_windows import (
 )
 from profiling.statistics import standard_error
 
-FEWEST = 3
-"""Windows of one call, of which fewer tell nothing."""
 SETTLED_STREAMED = 48
 """Without the gate the shortest of them counts, which a host may keep from being short for a while."""
 BESIDE_MS = 0.01
@@ -51,7 +50,7 @@ LESS_THAN_LAUNCHES = (
 )
 
 
-def measured(single: OtherWindows, kind: str, *, charged: bool) -> Measured | None:
+def single_call(single: OtherWindows, kind: str, *, charged: bool) -> Measured | None:
     """A call by itself; None where too few were taken. Where `charged`, with what was begun before the gun.
 
     Without the gate it waits for a host that has just woken, now and then for long; none takes less than its own work,

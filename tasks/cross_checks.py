@@ -7,7 +7,7 @@ the kernel itself, and a copy is credited that nobody has made (catalogue of exp
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -125,9 +125,9 @@ class CrossChecks:
             return
         began = time.monotonic()
         self._shooting.warm_null(slots)
-        self._note_nulls(self._record.single, layout, partial(self._null_alone, layout, usual, in_a_row))
         self._record.reference = beside = self._handing_in_alike(slots)
-        self.nulls[-1] = replace(self.nulls[-1], alike=[beside.single] if beside is not None else [])
+        alike = [beside.single] if beside is not None else []
+        self._note_nulls(self._record.single, layout, partial(self._null_alone, layout, usual, in_a_row), alike=alike)
         for taken in range(0, MOST if in_a_row == 1 else SETTLED_STREAMED, in_a_row):
             wanted = any(each.wants_singles for each in self._records.values())
             if taken >= FEWEST and not (wanted and self._in_time(began)):
@@ -192,12 +192,17 @@ class CrossChecks:
         return first if in_a_row == 1 else self._shooting.null_window(layout, self._record)
 
     def _note_nulls(
-        self, windows: OtherWindows, layout: Slots, shoot: Callable[[], Clock], hold: HeldBack | None = None
+        self,
+        windows: OtherWindows,
+        layout: Slots,
+        shoot: Callable[[], Clock],
+        hold: HeldBack | None = None,
+        alike: Sequence[OtherWindows] = (),
     ) -> None:
         kind = self._record.kind
         most_apart_ms = NULL_DRIFT_MS[kind] if hold is None else HELD_BACK_MS[kind]
         null_kind = NullKind.of(layout, gated=self._record.gated, held_back=hold)
-        self.nulls.append(OtherNulls(null_kind, self._record, windows, shoot, most_apart_ms))
+        self.nulls.append(OtherNulls(null_kind, self._record, windows, shoot, most_apart_ms, alike))
 
     def _time_for(self, layout: Slots, in_a_row: int = 1, *, behind: bool = False) -> bool:
         """Whether a round over it is over before the timeout; one without a reference has up to three windows.

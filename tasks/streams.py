@@ -94,10 +94,17 @@ def until_stopped(contenders: Sequence[Contender], queues: Queues, seconds: floa
     try:
         yield
     except Stopped:
-        own_s = time.monotonic() - began + sum(contender.build_s for contender in contenders)
-        fits = TIMES_AS_LONG * own_s < seconds - queues.spent_s
-        if fits and not queues.doubted and any(isinstance(contender.fault, NotStill) for contender in contenders):
-            raise BeginAnew(replace(queues, doubted=True, spent_s=queues.spent_s + own_s)) from None
+        once_more = _once_more(queues, contenders, began, seconds)
+        seems_so = any(isinstance(contender.fault, NotStill) for contender in contenders)
+        if once_more is not None and seems_so and not queues.doubted:
+            raise BeginAnew(replace(once_more, doubted=True)) from None
+
+
+def _once_more(queues: Queues, contenders: Sequence[Contender], began: float, seconds: float) -> Queues | None:
+    """With what the job has spent by now; None where too little of its `seconds` is left for as long again."""
+    own_s = time.monotonic() - began + sum(contender.build_s for contender in contenders)
+    fits = TIMES_AS_LONG * own_s < seconds - queues.spent_s
+    return replace(queues, spent_s=queues.spent_s + own_s) if fits else None
 
 
 def _makes_streams(kernel: Kernel) -> bool:
@@ -115,32 +122,31 @@ class Streams:
         self.queues = queues
         self._contenders = contenders
         self._began = time.monotonic()
-        self._left_s = seconds - queues.spent_s
-        self.deadline = self._began + self._left_s
+        self._seconds = seconds
+        self.deadline = self._began + seconds - queues.spent_s
 
     def look_at_calls(self) -> None:
         """Libraries work on several streams, and sources that name none: found out by a first call."""
         if any(map(in_one_queue, self._contenders)) and not self.queues.apart:
-            self._begin_anew(Queues(ALL))
+            self._begin_anew(ALL)
 
     def look_at_hold_up(self, call_ms: float) -> None:
         """The candidate's windows were ready late, and took so long a call after that."""
         if self.queues.beside_ms is not None:
-            self._begin_anew(Queues(ALL, settled=True))
+            self._begin_anew(ALL, settled=True)
         elif CANDIDATE in self.queues.apart:
-            self._begin_anew(Queues(frozenset((REFERENCE,)), beside_ms=call_ms))
+            self._begin_anew(frozenset((REFERENCE,)), beside_ms=call_ms)
 
     def look_at_time(self, call_ms: float) -> None:
         """The candidate's windows were ready in time, and took so long a call."""
         if self.queues.beside_ms is not None and call_ms > GAIN * self.queues.beside_ms:
-            self._begin_anew(Queues(ALL, settled=True))
+            self._begin_anew(ALL, settled=True)
 
-    def _begin_anew(self, queues: Queues) -> None:
+    def _begin_anew(self, apart: frozenset[str], *, beside_ms: float | None = None, settled: bool = False) -> None:
         """Where that would take too long the job goes on as it is; what it was timed in is told."""
-        own_s = time.monotonic() - self._began + sum(contender.build_s for contender in self._contenders)
-        if not self.queues.settled and TIMES_AS_LONG * own_s < self._left_s:
-            spent_s, held_s, doubted = self.queues.spent_s + own_s, self.queues.held_s, self.queues.doubted
-            raise BeginAnew(replace(queues, spent_s=spent_s, held_s=held_s, doubted=doubted))
+        once_more = _once_more(self.queues, self._contenders, self._began, self._seconds)
+        if once_more is not None and not self.queues.settled:
+            raise BeginAnew(replace(once_more, apart=apart, beside_ms=beside_ms, settled=settled))
 
 
 def apart(contenders: Sequence[Contender]) -> list[str]:

@@ -9,9 +9,9 @@ import pytest
 
 from domain.request import Request
 from domain.result import Report
-from domain.settings import settings
 from tasks.pipeline import run
 from tasks.workbench import Workbench
+from tests.bench import own_workbench
 
 INPUTS = "\ndef get_inputs():\n    return [torch.randn(64, 32)]\n"
 
@@ -20,16 +20,12 @@ CHAIN = "y = x\n        for _ in range(200): y = torch.cos({})\n        return y
 SOFTMAX = "class Model(nn.Module):\n    def forward(self, x):\n        return torch.softmax(x, -1)" + INPUTS
 
 
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
+def opened() -> Iterator[Workbench]:
     """A workbench of a module's own, with a gibibyte for each runner."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("STATE_DIR", str(tmp_path_factory.mktemp("state")))
         patch.setenv("RUNNER_MEMORY_MIB", "1024")
-        settings.cache_clear()
-        made = Workbench()
-        yield made
-        made.close()
-    settings.cache_clear()
+        with own_workbench() as made:
+            yield made
 
 
 def kernel(source: str, kernel_type: str = "torch", **more: Any) -> dict[str, Any]:

@@ -24,8 +24,8 @@ from tests.tasks.judging import INPUTS, SOFTMAX, judged, kernel, opened
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
-    yield from opened(tmp_path_factory)
+def bench() -> Iterator[Workbench]:
+    yield from opened()
 
 
 def test_between_jobs_nothing_of_the_last_one_takes_memory(bench: Workbench) -> None:

@@ -30,8 +30,8 @@ from tests.tasks.judging import CHAIN, INPUTS, SOFTMAX, compared, forward, judge
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
-    yield from opened(tmp_path_factory)
+def bench() -> Iterator[Workbench]:
+    yield from opened()
 
 
 def tensor(name: str, shape: list[int], role: str = "input", dtype: str = "float32", **init: Any) -> dict[str, Any]:

@@ -19,8 +19,8 @@ from tests.tasks.watching import WATCHING, stood_still_s
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
-    yield from opened(tmp_path_factory)
+def bench() -> Iterator[Workbench]:
+    yield from opened()
 
 
 @pytest.mark.parametrize(("times", "status"), [(1, Status.PASSED), (1000, Status.CRASHED)], ids=["once", "always"])

@@ -12,8 +12,8 @@ from tests.tasks.judging import SOFTMAX, judged, kernel, opened
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
-    yield from opened(tmp_path_factory)
+def bench() -> Iterator[Workbench]:
+    yield from opened()
 
 
 @pytest.mark.parametrize("lie", ["[1, 'a']", "[None]", "{'a': 1}", "[[1.5], []]", "[True]"])
