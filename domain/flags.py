@@ -5,3 +5,6 @@ UPPER_BOUND = "the time is an upper bound"
 
 TIMEOUT_NEAR = "the timeout was near"
 """Of what was left out for want of time: who allows more of it gets more."""
+
+OF_THE_HOST = "so much more a busy host may take as well"
+"""Of what is no word against a kernel that needs the host in each call."""

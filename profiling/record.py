@@ -14,6 +14,7 @@ from domain.flags import UPPER_BOUND
 from domain.result import Timing
 from profiling.flags import HeadStart, Misfit, events_misfit, head_start, most_ready_ms
 from profiling.longer_windows import (
+    BY_HOST_SHARE,
     FEWEST,
     HELD_BACK,
     HELD_BACK_MS,
@@ -252,16 +253,18 @@ class TimeRecord:
             return Believed(usual.time_ms)
         calls = self.held_back.calls
         net = self.held_back.net_ms - calls * self.launch_shift_ms + head_start(self.held_back.early_ms).added_ms
-        return believed(usual, middle(net / calls), HELD_BACK_MS[self.kind] / calls, HELD_BACK)
+        by_host_ms = BY_HOST_SHARE * usual.time_ms if self.kind == "streamed" else 0.0
+        return believed(usual, middle(net / calls), HELD_BACK_MS[self.kind] / calls, HELD_BACK, by_host_ms)
 
     def _single_call(self, windows: Sample) -> Believed:
         """The windows' time, or a single call's where that is longer beyond doubt."""
         usual, single = _usual(windows), single_call(self.single, self.kind, charged=self.charged)
         if single is None:
             return Believed(usual.time_ms)
-        beside = self.reference.honest if self.reference is not None and self.gated else None
-        launches = 1 if self.launches is None else self.launches
-        return believed_alone(usual, single, beside, launches if self.gated else 0)
+        if not self.gated:
+            return believed_alone(usual, single, self.kind)
+        beside = self.reference.honest if self.reference is not None else None
+        return believed_alone(usual, single, self.kind, beside, 1 if self.launches is None else self.launches)
 
     @property
     def honest(self) -> Honest | None:

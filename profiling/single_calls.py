@@ -14,6 +14,7 @@ from profiling.longer_windows import (
     FEWEST,
     SHARE_APART,
     Believed,
+    Disagreement,
     Measured,
     OtherWindows,
     believed,
@@ -36,13 +37,16 @@ LEAST_LAUNCH_MS = 1.2e-3
 FASTEST_LAUNCH_MS = 0.5e-3
 """Nor, be there several queues, does a call take less than this for each launch in a window of many."""
 
-SINGLE_CALL = (
-    "a call by itself takes {longer}, in a window of many only {usual}: calls share work or are done ahead, so the "
-    "time is that of the single call"
-)
-SINGLE_CALL_BESIDE = (
+BY_HOST_MS = 0.2
+"""Without the gate a call by itself runs code that the host has not run for a millisecond. By so much more than in a
+window of many honest ones have taken (docs/measurements.md): it is no evidence, but the longer time all the same."""
+
+SHARED = "calls share work or are done ahead, so the time is that of the single call"
+SINGLE_CALL = Disagreement("a call by itself takes {longer}, in a window of many only {usual}", SHARED)
+SINGLE_CALL_BESIDE = Disagreement(
     "a call by itself takes {longer}, less what the reference's takes longer than in a window of many, and in such a "
-    "window only {usual}: calls share work or are done ahead, so the time is that of the single call"
+    "window only {usual}",
+    SHARED,
 )
 LESS_THAN_LAUNCHES = (
     "a call takes {usual} in a window of many, which is less than {launches}, and by itself {longer}: its work is done "
@@ -93,13 +97,15 @@ def honest(usual: Measured, single: OtherWindows) -> Honest | None:
     return Honest(clipped, max(BESIDE_MS, SHARE_APART * usual.time_ms))
 
 
-def believed_alone(usual: Measured, single: Measured, beside: Honest | None, launches: int) -> Believed:
+def believed_alone(
+    usual: Measured, single: Measured, kind: str, beside: Honest | None = None, launches: int = 0
+) -> Believed:
     """The usual windows' time, or a single call's where that is longer beyond doubt.
 
     By more than an honest kernel's is `beside` it; where that is not known, by more than any may be. Nor is a call
     believed to take less than so many `launches` do.
     """
-    found = believed(usual, single, DRIFT_MS, SINGLE_CALL)
+    found = believed(usual, single, DRIFT_MS, SINGLE_CALL, BY_HOST_MS if kind == "streamed" else 0.0)
     if beside is not None:
         single = single.less(beside.longer)
         found = slowest(found, believed(usual, single, beside.most_apart_ms, SINGLE_CALL_BESIDE))

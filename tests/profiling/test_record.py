@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from domain.flags import OF_THE_HOST
 from profiling.record import TimeRecord
 from profiling.speedup import paired_speedup, pairs_half_width
 from profiling.window import Clock, Window
@@ -121,7 +122,8 @@ def test_without_the_gate_a_shorter_head_start_counts_but_not_a_references(charg
         made.add(window(0.6), Clock(0.16, 0.1))
     for _ in range(8):
         made.single.add(Window(0.16 + 0.05, [], torch.empty(0), None, 0.1 + 0.1), Clock(0.16, 0.1))
-    assert any("calls share work" in flag for flag in made.timing("cold").flags) is flagged
+    timing = made.timing("cold")
+    assert timing.trusted_ms == pytest.approx(0.15 if flagged else 0.044) and len(timing.flags) == flagged
 
 
 @pytest.mark.parametrize("gated", [True, False])
@@ -334,6 +336,15 @@ def test_who_takes_longer_where_answers_are_held_back_is_charged_that(gated: boo
     assert timing.trusted_ms == pytest.approx(0.29) and made.correction.added_ms == pytest.approx(0.9, rel=1e-2)
     (flag,) = timing.flags
     assert "asked for only when all calls are over" in flag
+    assert (OF_THE_HOST in flag) is not gated and ("other means than copying" in flag) is gated
+
+
+def test_without_the_gate_only_more_than_the_hosts_pace_is_evidence_where_answers_are_held_back() -> None:
+    made = record(2.16, 2.17, 2.15, calls=10)
+    made.gated = False
+    for elapsed_ms in (3.9, 3.91, 3.89, 3.9):
+        made.held_back.add(window(elapsed_ms + 0.16), Clock(0.16, 0.1))
+    assert any("other means than copying" in flag for flag in made.timing("cold").flags)
 
 
 @pytest.mark.parametrize(("gated", "more_ms"), [(True, 0.064), (False, 0.3)])

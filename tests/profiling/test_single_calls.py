@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from domain.flags import OF_THE_HOST
 from profiling.longer_windows import DRIFT_MS, Measured, OtherWindows
 from profiling.record import TimeRecord
 from profiling.single_calls import (
@@ -122,11 +123,21 @@ def test_where_four_calls_by_themselves_leave_it_open_more_are_wanted() -> None:
 
 
 def test_without_the_gate_the_shortest_has_more_chances_before_it_is_said() -> None:
-    few, enough = (record(0.05, 0.09, singles=count, gated=False) for count in (SETTLED_STREAMED - 8, SETTLED_STREAMED))
+    few, enough = (record(0.05, 0.3, singles=count, gated=False) for count in (SETTLED_STREAMED - 8, SETTLED_STREAMED))
     assert few.wants_singles and not enough.wants_singles
     assert any("share work" in flag for flag in enough.timing("cold").flags)
     enough.single.add(window(0.16 + 0.05), Clock(0.16, 0.1))
     assert not enough.timing("cold").flags
+
+
+def test_what_a_host_may_take_longer_without_the_gate_is_the_time_and_no_word_against_the_kernel() -> None:
+    made = record(0.05, 0.12, singles=SETTLED_STREAMED, gated=False)
+    timing = made.timing("cold")
+    assert timing.trusted_ms == pytest.approx(0.12, abs=0.005)
+    assert [OF_THE_HOST in flag and "share work" not in flag for flag in timing.flags] == [True]
+    found = paired_speedup(record(0.05, 0.05, gated=False), made)
+    assert found is not None and found.verdict == "not_distinguishable" and found.low < 0.05 / 0.12 < 1 < found.high
+    assert any("share work" in flag for flag in record(0.05, 0.12, singles=SETTLED_STREAMED).timing("cold").flags)
 
 
 @pytest.mark.parametrize(
@@ -170,6 +181,6 @@ def test_what_a_batch_can_gain_beside_a_reference_is_five_percent_and_what_hones
         gained = max(
             true_ms - found.time_ms
             for share in np.linspace(0, 1, 201)
-            if (found := believed_alone(Measured(true_ms * share, 1e-6), alone, known, 1)).flag is None
+            if (found := believed_alone(Measured(true_ms * share, 1e-6), alone, "gated", known, 1)).flag is None
         )
         assert gained <= 0.05 * true_ms + BESIDE_MS + 1e-9
