@@ -13,7 +13,7 @@ import numpy as np
 from domain.flags import OF_THE_HOST
 from profiling.beside import FLOOR_MS
 from profiling.flags import ERRORS_APART, duration, most_ready_ms
-from profiling.statistics import Sample, error_below, standard_error
+from profiling.statistics import DEVIATIONS, Sample, error_below, standard_error
 from profiling.window import Clock, Window
 
 SHARE_APART = 0.05
@@ -157,8 +157,8 @@ def believed(
     """The slower of the two where they disagree, with a sentence about it; at most so far apart, none is said to.
 
     Beyond doubt: by both their errors, and in most of the other windows, as more than half of them may be late by
-    chance, all alike. What the host may do, too (`by_host_ms`), is no word against the kernel, and its speed-up is as
-    uncertain as that is.
+    chance, all alike. What the host may do, too (`by_host_ms`), is no word against the kernel, and the error reaches to
+    the shorter time.
     """
     if not _apart(usual.time_ms, other.time_ms, most_apart_ms):
         return Believed(usual.time_ms)
@@ -169,7 +169,8 @@ def believed(
         return Believed(usual.time_ms, unsure=True)
     by_host = longer_ms <= by_host_ms
     told = f"{found.shown.format(longer=other, usual=usual)}: {BY_HOST if by_host else found.meant}"
-    return Believed(other.time_ms, told, other.few, max(other.error_ms, longer_ms / 2 if by_host else 0.0))
+    error_ms = max(other.error_ms, _error_down_to(usual.time_ms, other.time_ms)) if by_host else other.error_ms
+    return Believed(other.time_ms, told, other.few, error_ms)
 
 
 def slowest(*found: Believed) -> Believed:
@@ -182,6 +183,11 @@ def _honest_ms(alone: Sequence[Clock], most_apart_ms: float) -> tuple[float, flo
     """What an honest null window takes at most, and making it ready."""
     usual_ms = statistics.median(taken.elapsed_ms for taken in alone)
     return (1 + SHARE_APART) * usual_ms + most_apart_ms, most_ready_ms([taken.ready_ms for taken in alone])
+
+
+def _error_down_to(shorter_ms: float, longer_ms: float) -> float:
+    """The standard error by which the longer time's 95 % interval, which is one of a ratio, reaches the shorter."""
+    return longer_ms * math.log(longer_ms / shorter_ms) / DEVIATIONS if shorter_ms > 0 else longer_ms
 
 
 def _apart(usual_ms: float, other_ms: float, most_apart_ms: float) -> bool:

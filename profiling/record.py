@@ -58,7 +58,8 @@ class TimeRecord:
     windows took beside the other contender as without it. `launches` are those of a call by the runner's own count
     (None: unknown), and only tell how far off a time may be. `ready_ms` is what making ready took for this contender's
     windows, `null_ready_ms` for the null windows beside them: what it took longer is work before the gun, and counts
-    where `charged`. A reference is not: the candidate's process could keep its windows from being ready.
+    where `charged`, as does what other windows take longer. A reference is not: the candidate's process could keep its
+    windows from being ready, or the device busy in those alone.
     `single` are windows of one call, `held_back` those whose answers were asked for when their calls were over. By the
     `reference` it is known what an honest call by itself takes longer.
     """
@@ -178,7 +179,7 @@ class TimeRecord:
     @property
     def wants_singles(self) -> bool:
         """Whether more windows of one call may tell what these leave open."""
-        return self._single_call(self._undisturbed_ms).unsure
+        return self.charged and self._single_call(self._undisturbed_ms).unsure
 
     @property
     def wants_held_back(self) -> bool:
@@ -244,7 +245,9 @@ class TimeRecord:
         )
 
     def _believed(self, windows: Sample) -> Believed:
-        """The windows' time, or what other windows take beyond doubt where that is longer."""
+        """The windows' time, or what other windows take beyond doubt where that is longer and counts."""
+        if not self.charged:
+            return Believed(_usual(windows).time_ms)
         return slowest(self._single_call(windows), self._held_back(windows))
 
     def _held_back(self, windows: Sample) -> Believed:
@@ -258,7 +261,7 @@ class TimeRecord:
 
     def _single_call(self, windows: Sample) -> Believed:
         """The windows' time, or a single call's where that is longer beyond doubt."""
-        usual, single = _usual(windows), single_call(self.single, self.kind, charged=self.charged)
+        usual, single = _usual(windows), single_call(self.single, self.kind)
         if single is None:
             return Believed(usual.time_ms)
         if not self.gated:

@@ -54,15 +54,15 @@ LESS_THAN_LAUNCHES = (
 )
 
 
-def single_call(single: OtherWindows, kind: str, *, charged: bool) -> Measured | None:
-    """A call by itself; None where too few were taken. Where `charged`, with what was begun before the gun.
+def single_call(single: OtherWindows, kind: str) -> Measured | None:
+    """A call by itself, with what was begun before the gun; None where too few were taken.
 
     Without the gate it waits for a host that has just woken, now and then for long; none takes less than its own work,
     as each is given inputs that nobody has seen: the shortest counts.
     """
     if len(single.elapsed_ms) < FEWEST:
         return None
-    least = {"gated": CERTAIN_MS, "streamed": HEAD_START_MS, "host": math.inf}[kind] if charged else math.inf
+    least = {"gated": CERTAIN_MS, "streamed": HEAD_START_MS, "host": math.inf}[kind]
     early = np.where(single.early_ms < least, 0.0, single.early_ms)
     found = middle(single.net_ms + early)
     if kind != "streamed":
@@ -109,7 +109,8 @@ def believed_alone(
     if beside is not None:
         single = single.less(beside.longer)
         found = slowest(found, believed(usual, single, beside.most_apart_ms, SINGLE_CALL_BESIDE))
-    if usual.time_ms + ERRORS_APART * usual.error_ms < launches * FASTEST_LAUNCH_MS:
+    # Without a launch its time is none, of which noise may be less.
+    if launches and usual.time_ms + ERRORS_APART * usual.error_ms < launches * FASTEST_LAUNCH_MS:
         single = replace(single, time_ms=max(single.time_ms, launches * LEAST_LAUNCH_MS))
         told = LESS_THAN_LAUNCHES.format(longer=single, usual=usual, launches=_launches(launches))
         found = slowest(found, Believed(single.time_ms, told, single.few, single.error_ms))

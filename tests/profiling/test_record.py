@@ -303,6 +303,16 @@ def test_what_keeps_a_reference_from_being_ready_is_not_its_time() -> None:
     assert reference.timing("cold").trusted_ms == pytest.approx(2.0)
 
 
+def test_nor_is_what_its_calls_by_themselves_take_longer_beside_the_candidate() -> None:
+    for charged in (False, True):
+        made = TimeRecord(10, is_cuda=True, gated=True, charged=charged)
+        for _ in range(6):
+            made.add(window(5.16), Clock(0.16, 1.0))
+            made.single.add(window(2.66), Clock(0.16, 0.1))
+        assert made.timing("cold").trusted_ms == pytest.approx(2.5 if charged else 0.5)
+        assert bool(made.timing("cold").flags) is bool(made.correction.added_ms) is charged
+
+
 @pytest.mark.parametrize("early", [[0.04] * 6, [0.08, -0.05, 0.06, -0.04, 0.07, 0.02], [-3.0] * 6])
 def test_noise_before_the_gun_is_no_head_start(early: list[float]) -> None:
     made = TimeRecord(2, is_cuda=True, gated=True)

@@ -121,7 +121,7 @@ def test_an_honest_candidates_windows_are_shot_alone_three_times(tmp_path: Path)
     assert not alone.corrected
 
 
-@pytest.mark.parametrize(("slowed", "told"), [(1.02, False), (1.12, False), (1.3, True)])
+@pytest.mark.parametrize(("slowed", "told"), [(1.02, False), (1.3, False), (1.6, True)])
 def test_null_windows_without_the_gate_that_are_a_little_slower_beside_a_process_are_no_word_against_it(
     tmp_path: Path, slowed: float, told: bool
 ) -> None:

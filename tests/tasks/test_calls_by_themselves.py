@@ -91,7 +91,7 @@ class OnACard:
         ({REFERENCE: 0.015, CANDIDATE: 0.015}, {REFERENCE: 0.005, CANDIDATE: 0.005}, True, False, FEWEST),
         ({REFERENCE: 0.015, CANDIDATE: 0.001}, {REFERENCE: 0.005, CANDIDATE: 0.005}, True, True, SETTLED),
         ({CANDIDATE: 0.05}, {CANDIDATE: 0.06}, False, False, IN_A_ROW),
-        ({CANDIDATE: 0.05}, {CANDIDATE: 0.15}, False, True, SETTLED_STREAMED),
+        ({CANDIDATE: 0.05}, {CANDIDATE: 0.3}, False, True, SETTLED_STREAMED),
     ],
     ids=["alone", "a batch alone", "beside its equal", "a batch", "without the gate", "a batch without the gate"],
 )
