@@ -98,9 +98,9 @@ def head_start(early_ms: Sequence[float] | Sample) -> HeadStart:
     )
 
 
-def most_ready_ms(alone_ms: Sequence[float]) -> float:
+def most_ready_ms(alone_ms: Sequence[float], slack_ms: float = CERTAIN_MS) -> float:
     """What making an honest null window ready takes at most, by what it takes without the submission."""
-    return READY_SLACK * float(np.median(alone_ms)) + CERTAIN_MS
+    return READY_SLACK * float(np.median(alone_ms)) + slack_ms
 
 
 def windows_taken_again(repeated: Sequence[str], kept: Sequence[str], windows: int) -> list[str]:

@@ -12,8 +12,8 @@ import numpy as np
 
 from domain.flags import OF_THE_HOST
 from profiling.beside import FLOOR_MS
-from profiling.flags import ERRORS_APART, duration, most_ready_ms
-from profiling.statistics import DEVIATIONS, Sample, error_below, standard_error
+from profiling.flags import CERTAIN_MS, ERRORS_APART, HEAD_START_MS, duration, most_ready_ms
+from profiling.statistics import Sample, error_below, standard_error
 from profiling.window import Clock, Window
 
 SHARE_APART = 0.05
@@ -23,8 +23,9 @@ DRIFT_MS = 0.025
 """and by more than a call by itself may honestly cost: what a window's overhead differs by between two processes (-16
 to 9 µs measured on an H200; docs/measurements.md), and reading as much as the L2 holds from memory, which in a window
 of many its first call does for all (60 MB at 4.3 TB/s: 14 µs);"""
-NULL_DRIFT_MS = FLOOR_MS | {"gated": DRIFT_MS}
-"""By so much more null windows of one call may take beside an honest process: it is all taken off the one."""
+NULL_DRIFT_MS = FLOOR_MS | {"gated": DRIFT_MS, "streamed": 0.05}
+"""By so much more null windows of one call may take beside an honest process: it is all taken off the one. Without the
+gate their median counts, and what else the host has to do is no word against a kernel (`BY_HOST_SHARE`)."""
 HELD_BACK_MS = {"gated": 0.1, "streamed": 0.5, "host": math.inf}
 """or than this in a whole window that is held back, in which two processes take turns once more (-20 to 64 µs measured
 behind the gate). Without the gate copies begin in other windows while the last calls still run on other streams."""
@@ -39,6 +40,17 @@ FEWEST = 3
 BY_HOST_SHARE = 0.5
 """Without the gate the host launches each call, and has two paces: the same calls took 42 to 50 µs for a second and 56
 to 66 in the next (docs/measurements.md). By so much of a time it is no evidence, but the longer time all the same."""
+
+
+class ByHost(NamedTuple):
+    """What windows of another kind may take longer in ms a call by the host's doing, and what null windows that a
+    submission slowed may hide of them unseen."""
+
+    longer_ms: float = 0.0
+    hidden_ms: float = 0.0
+
+
+NOT_BY_HOST = ByHost()
 
 
 class Disagreement(NamedTuple):
@@ -85,6 +97,8 @@ class OtherWindows:
     """Windows of another kind and the null windows of that kind beside them, in ms by the referee's clock.
 
     `calls` are in each. `ready_ms` is what making each ready took, `null_ready_ms` what it took for its null window.
+    `paired` where each window's own null window is taken off, else the usual one: a few of them that a submission
+    slowed say nothing then.
     """
 
     calls: int = 1
@@ -92,6 +106,7 @@ class OtherWindows:
     null_ms: list[float] = field(default_factory=list)
     ready_ms: list[float] = field(default_factory=list)
     null_ready_ms: list[float] = field(default_factory=list)
+    paired: bool = True
 
     def add(self, window: Window, null: Clock) -> None:
         """A window, and the null window beside it."""
@@ -103,13 +118,13 @@ class OtherWindows:
     @property
     def net_ms(self) -> Sample:
         """Each window's clock less its null window's."""
-        net: Sample = np.asarray(self.elapsed_ms) - np.asarray(self.null_ms)
+        net: Sample = np.asarray(self.elapsed_ms) - self._of_null(self.null_ms)
         return net
 
     @property
     def early_ms(self) -> Sample:
         """What making each ready took longer than making its null window ready."""
-        early: Sample = np.asarray(self.ready_ms) - np.asarray(self.null_ready_ms)
+        early: Sample = np.asarray(self.ready_ms) - self._of_null(self.null_ready_ms)
         return early
 
     def correct_null(self, alone: Sequence[Clock], most_apart_ms: float) -> None:
@@ -117,14 +132,27 @@ class OtherWindows:
 
         Nor does any hide, by having been made ready late, what was worked ahead of the window beside it.
         """
-        most, ready = _honest_ms(alone, most_apart_ms)
+        most, ready = self._honest_ms(alone, most_apart_ms)
         self.null_ms = [min(taken, most) for taken in self.null_ms]
         self.null_ready_ms = [min(taken, ready) for taken in self.null_ready_ms]
 
     def null_is_honest(self, alone: Sequence[Clock], most_apart_ms: float) -> bool:
-        """Whether `correct_null` would leave every null window as it is."""
-        most, ready = _honest_ms(alone, most_apart_ms)
-        return max(self.null_ms) <= most and max(self.null_ready_ms) <= ready
+        """Whether `correct_null` would leave what null windows say as it is."""
+        most, ready = self._honest_ms(alone, most_apart_ms)
+        longest, latest = (float(self._of_null(taken).max()) for taken in (self.null_ms, self.null_ready_ms))
+        return longest <= most and latest <= ready
+
+    def _of_null(self, taken_ms: Sequence[float]) -> Sample:
+        """What null windows took, beside each window."""
+        taken = np.asarray(taken_ms, dtype=np.float64)
+        return taken if self.paired else np.full(taken.shape, np.median(taken))
+
+    def _honest_ms(self, alone: Sequence[Clock], most_apart_ms: float) -> tuple[float, float]:
+        """What an honest null window takes at most, and making it ready."""
+        usual_ms = statistics.median(taken.elapsed_ms for taken in alone)
+        slack_ms = CERTAIN_MS if self.paired else HEAD_START_MS
+        ready_ms = most_ready_ms([taken.ready_ms for taken in alone], slack_ms)
+        return (1 + SHARE_APART) * usual_ms + most_apart_ms, ready_ms
 
 
 @dataclass(frozen=True)
@@ -132,13 +160,15 @@ class Believed:
     """The time to report in ms, and why it is not the usual windows' where it is not.
 
     `unsure` where more windows of the other kind may show that it should be theirs, or that it should not.
-    `error_ms` is the standard error of a time that is not the usual windows'.
+    `error_ms` is the standard error of a time that is not the usual windows'. `span_ms` is between what it may be where
+    that takes the host, whose part in it is not known.
     """
 
     time_ms: float
     flag: str | None = None
     unsure: bool = False
     error_ms: float = 0.0
+    span_ms: tuple[float, float] | None = None
 
 
 def middle(windows_ms: Sample) -> Measured:
@@ -152,13 +182,12 @@ def middle(windows_ms: Sample) -> Measured:
 
 
 def believed(
-    usual: Measured, other: Measured, most_apart_ms: float, found: Disagreement, by_host_ms: float = 0.0
+    usual: Measured, other: Measured, most_apart_ms: float, found: Disagreement, by_host: ByHost = NOT_BY_HOST
 ) -> Believed:
     """The slower of the two where they disagree, with a sentence about it; at most so far apart, none is said to.
 
     Beyond doubt: by both their errors, and in most of the other windows, as more than half of them may be late by
-    chance, all alike. What the host may do, too (`by_host_ms`), is no word against the kernel, and the error reaches to
-    the shorter time.
+    chance, all alike. What the host may do, too, is no word against the kernel.
     """
     if not _apart(usual.time_ms, other.time_ms, most_apart_ms):
         return Believed(usual.time_ms)
@@ -167,27 +196,15 @@ def believed(
     longer_ms = other.time_ms - usual.time_ms
     if not (longer_ms > by_chance and _apart(usual.time_ms, most, most_apart_ms)):
         return Believed(usual.time_ms, unsure=True)
-    by_host = longer_ms <= by_host_ms
-    told = f"{found.shown.format(longer=other, usual=usual)}: {BY_HOST if by_host else found.meant}"
-    error_ms = max(other.error_ms, _error_down_to(usual.time_ms, other.time_ms)) if by_host else other.error_ms
-    return Believed(other.time_ms, told, other.few, error_ms)
+    meant, least_ms = (BY_HOST, usual.time_ms) if longer_ms <= by_host.longer_ms else (found.meant, other.time_ms)
+    told = f"{found.shown.format(longer=other, usual=usual)}: {meant}"
+    return Believed(other.time_ms, told, other.few, other.error_ms, (least_ms, other.time_ms + by_host.hidden_ms))
 
 
 def slowest(*found: Believed) -> Believed:
     """Of several answers about the same windows: the longest time, and whether more windows may still say another."""
     longest = max(found, key=lambda each: each.time_ms)
     return longest if longest.flag is not None else replace(longest, unsure=any(each.unsure for each in found))
-
-
-def _honest_ms(alone: Sequence[Clock], most_apart_ms: float) -> tuple[float, float]:
-    """What an honest null window takes at most, and making it ready."""
-    usual_ms = statistics.median(taken.elapsed_ms for taken in alone)
-    return (1 + SHARE_APART) * usual_ms + most_apart_ms, most_ready_ms([taken.ready_ms for taken in alone])
-
-
-def _error_down_to(shorter_ms: float, longer_ms: float) -> float:
-    """The standard error by which the longer time's 95 % interval, which is one of a ratio, reaches the shorter."""
-    return longer_ms * math.log(longer_ms / shorter_ms) / DEVIATIONS if shorter_ms > 0 else longer_ms
 
 
 def _apart(usual_ms: float, other_ms: float, most_apart_ms: float) -> bool:

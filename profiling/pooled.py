@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from domain.flags import OF_THE_HOST
 from domain.result import RuntimeStats, Speedup, Timing
 from profiling.card_state import joined
 from profiling.plan import Stop
@@ -95,12 +96,12 @@ def pooled_flags(each: Sequence[Sequence[str]]) -> list[str]:
 
 
 def pooled_speedup(
-    each: Sequence[Speedup | None], reference_ms: Sequence[float], candidate_ms: Sequence[float]
+    each: Sequence[Speedup | None], references: Sequence[Timing], candidates: Sequence[Timing]
 ) -> Speedup | None:
     """The mean of the ratios' logarithms in pairs of processes, with a 95 % interval by what these differ by.
 
-    `reference_ms` and `candidate_ms` are the times in those processes. Where one is a bound alone, that one; None where
-    one is none.
+    `references` and `candidates` are the timings in those processes. Where one is a bound alone, that one; None where
+    one is none. A ratio that the host may have made another, by what its timing says, may lie anywhere in its interval.
     """
     found = [one for one in each if one is not None]
     if len(found) < len(each):
@@ -109,9 +110,14 @@ def pooled_speedup(
     if len(found) == 1 or bounds:
         return [*bounds, *found][0]
     ratios = np.log([one.ratio for one in found])
-    margin = PAIRS_APART * _ratio_margin(ratios, np.log(reference_ms) + np.log(candidate_ms))
-    middle = float(ratios.mean())
-    return measured(math.exp(middle), math.exp(middle - margin), math.exp(middle + margin))
+    times = [np.log([timing.trusted_ms for timing in side]) for side in (references, candidates)]
+    margin = PAIRS_APART * _ratio_margin(ratios, times[0] + times[1])
+    doubtful = [any(OF_THE_HOST in flag for flag in timing.flags) for timing in candidates]
+    low, high = (
+        float(np.where(doubtful, np.log(ends), ratios).mean())
+        for ends in ([one.low for one in found], [one.high for one in found])
+    )
+    return measured(math.exp(float(ratios.mean())), math.exp(low - margin), math.exp(high + margin))
 
 
 def _margin(sample: Sample) -> float:

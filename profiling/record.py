@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,9 @@ from profiling.longer_windows import (
     FEWEST,
     HELD_BACK,
     HELD_BACK_MS,
+    NOT_BY_HOST,
     Believed,
+    ByHost,
     Measured,
     OtherWindows,
     believed,
@@ -29,7 +32,7 @@ from profiling.marks import fitting_marks
 from profiling.plan import Stop
 from profiling.process_effect import process_apart_ms
 from profiling.shown_windows import places, rounded
-from profiling.single_calls import LEAST_LAUNCH_MS, Honest, believed_alone, honest, single_call
+from profiling.single_calls import LEAST_LAUNCH_MS, Honest, believed_alone, by_host, honest, single_call
 from profiling.statistics import DEVIATIONS, Sample, half_width, resolved, runtime_stats, standard_error, undisturbed
 from profiling.window import Clock, Window
 
@@ -41,10 +44,12 @@ METHODS = {
 
 
 class Correction(NamedTuple):
-    """In ms a window: what is to be added, and the standard error of that."""
+    """In ms a window: what is to be added, the standard error of that, and between what it may be, all one but where
+    the host may have part in it."""
 
-    added_ms: float
-    error_ms: float
+    added_ms: float = 0.0
+    error_ms: float = 0.0
+    span_ms: tuple[float, float] = (0.0, 0.0)
 
 
 @dataclass
@@ -75,7 +80,7 @@ class TimeRecord:
     null_ms: list[float] = field(default_factory=list)
     ready_ms: list[float] = field(default_factory=list)
     null_ready_ms: list[float] = field(default_factory=list)
-    single: OtherWindows = field(default_factory=OtherWindows)
+    single: OtherWindows = field(default_factory=partial(OtherWindows, paired=False))
     held_back: OtherWindows = field(default_factory=OtherWindows)
     flags: list[str] = field(default_factory=list)
     card: dict[str, Any] | None = None
@@ -192,8 +197,11 @@ class TimeRecord:
         windows = self._undisturbed_ms
         found = self._believed(windows)
         if found.flag is None:
-            return Correction(0.0, 0.0)
-        return Correction(self.calls * (found.time_ms - float(windows.mean())), self.calls * found.error_ms)
+            return Correction()
+        usual_ms = float(windows.mean())
+        least_ms, most_ms = found.span_ms or (found.time_ms, found.time_ms)
+        added_ms, *span_ms = (self.calls * (time_ms - usual_ms) for time_ms in (found.time_ms, least_ms, most_ms))
+        return Correction(added_ms, self.calls * found.error_ms, (span_ms[0], span_ms[1]))
 
     def timing(self, cache: str) -> Timing:
         """The timing. Its level is the referee's alone; the runner's events give only the distribution around it."""
@@ -256,18 +264,18 @@ class TimeRecord:
             return Believed(usual.time_ms)
         calls = self.held_back.calls
         net = self.held_back.net_ms - calls * self.launch_shift_ms + head_start(self.held_back.early_ms).added_ms
-        by_host_ms = BY_HOST_SHARE * usual.time_ms if self.kind == "streamed" else 0.0
-        return believed(usual, middle(net / calls), HELD_BACK_MS[self.kind] / calls, HELD_BACK, by_host_ms)
+        hidden_ms = HELD_BACK_MS[self.kind] / calls
+        host = ByHost(BY_HOST_SHARE * usual.time_ms, hidden_ms) if self.kind == "streamed" else NOT_BY_HOST
+        return believed(usual, middle(net / calls), hidden_ms, HELD_BACK, host)
 
     def _single_call(self, windows: Sample) -> Believed:
         """The windows' time, or a single call's where that is longer beyond doubt."""
         usual, single = _usual(windows), single_call(self.single, self.kind)
         if single is None:
             return Believed(usual.time_ms)
-        if not self.gated:
-            return believed_alone(usual, single, self.kind)
-        beside = self.reference.honest if self.reference is not None else None
-        return believed_alone(usual, single, self.kind, beside, 1 if self.launches is None else self.launches)
+        beside = self.reference.honest if self.reference is not None and self.gated else None
+        host, launches = by_host(self.single, self.kind), 1 if self.launches is None else self.launches
+        return believed_alone(usual, single, host, beside, launches)
 
     @property
     def honest(self) -> Honest | None:

@@ -8,12 +8,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from profiling.flags import CERTAIN_MS, ERRORS_APART, HEAD_START_MS
+from profiling.flags import ERRORS_APART, HEAD_START_MS
 from profiling.longer_windows import (
     DRIFT_MS,
     FEWEST,
+    NOT_BY_HOST,
+    NULL_DRIFT_MS,
     SHARE_APART,
     Believed,
+    ByHost,
     Disagreement,
     Measured,
     OtherWindows,
@@ -32,6 +35,9 @@ on H100s; docs/measurements.md)."""
 WARM_MS, COLD_MS = -0.018, 0.014
 """Between these the reference's is believed: what was seen at least of 136 honest ones, of -18 to 9 µs, and what it
 takes to read all that the L2 holds. It may be longer by the candidate's doing, whose process is there beside it."""
+AHEAD_MS = {"gated": 0.1, "streamed": HEAD_START_MS, "host": math.inf}
+"""From so much on, what making a call by itself ready took longer is work on its inputs before the gun: an honest one
+differs by -50 to 80 µs (docs/measurements.md). On the host, where others run at the same time, nothing is known."""
 LEAST_LAUNCH_MS = 1.2e-3
 """No kernel is launched behind another sooner: 1.67 µs is the least seen on an H200 (docs/measurements.md)."""
 FASTEST_LAUNCH_MS = 0.5e-3
@@ -62,14 +68,11 @@ def single_call(single: OtherWindows, kind: str) -> Measured | None:
     """
     if len(single.elapsed_ms) < FEWEST:
         return None
-    least = {"gated": CERTAIN_MS, "streamed": HEAD_START_MS, "host": math.inf}[kind]
-    early = np.where(single.early_ms < least, 0.0, single.early_ms)
-    found = middle(single.net_ms + early)
+    taken = single.net_ms + np.where(single.early_ms < AHEAD_MS[kind], 0.0, single.early_ms)
+    found = middle(taken)
     if kind != "streamed":
         return found
-    # Less the usual null window: the shortest difference may be one with a null window that was held up.
-    shortest = float(np.min(single.elapsed_ms + early)) - statistics.median(single.null_ms)
-    return replace(found, time_ms=shortest, few=len(single.elapsed_ms) < SETTLED_STREAMED)
+    return replace(found, time_ms=float(taken.min()), few=len(single.elapsed_ms) < SETTLED_STREAMED)
 
 
 @dataclass(frozen=True)
@@ -97,15 +100,22 @@ def honest(usual: Measured, single: OtherWindows) -> Honest | None:
     return Honest(clipped, max(BESIDE_MS, SHARE_APART * usual.time_ms))
 
 
+def by_host(single: OtherWindows, kind: str) -> ByHost:
+    """What the host may make of calls by themselves."""
+    if kind != "streamed":
+        return NOT_BY_HOST
+    return ByHost(BY_HOST_MS, SHARE_APART * statistics.median(single.null_ms) + NULL_DRIFT_MS[kind])
+
+
 def believed_alone(
-    usual: Measured, single: Measured, kind: str, beside: Honest | None = None, launches: int = 0
+    usual: Measured, single: Measured, host: ByHost, beside: Honest | None = None, launches: int = 0
 ) -> Believed:
     """The usual windows' time, or a single call's where that is longer beyond doubt.
 
     By more than an honest kernel's is `beside` it; where that is not known, by more than any may be. Nor is a call
     believed to take less than so many `launches` do.
     """
-    found = believed(usual, single, DRIFT_MS, SINGLE_CALL, BY_HOST_MS if kind == "streamed" else 0.0)
+    found = believed(usual, single, DRIFT_MS, SINGLE_CALL, host)
     if beside is not None:
         single = single.less(beside.longer)
         found = slowest(found, believed(usual, single, beside.most_apart_ms, SINGLE_CALL_BESIDE))

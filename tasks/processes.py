@@ -14,7 +14,7 @@ from typing import Any
 
 from domain.flags import TIMEOUT_NEAR
 from domain.request import Request
-from domain.result import Comparison, Outcome, Report, Status
+from domain.result import Comparison, Outcome, Report, Status, Timing
 from profiling.pooled import pooled_speedup, pooled_timing
 from profiling.work import position_at
 from tasks.building import OFF
@@ -94,13 +94,13 @@ def _together(reports: Sequence[Report]) -> Report:
         first,
         outcome=_pooled(outcomes),
         reference=_pooled(references) if references else None,
-        speedup=pooled_speedup(ratios, _times_ms(references), _times_ms(outcomes)) if references else None,
+        speedup=pooled_speedup(ratios, _timings(references), _timings(outcomes)) if references else None,
         environment=first.environment | of_all,
     )
 
 
-def _times_ms(outcomes: Sequence[Outcome]) -> list[float]:
-    return [outcome.timing.trusted_ms for outcome in outcomes if outcome.timing is not None]
+def _timings(outcomes: Sequence[Outcome]) -> list[Timing]:
+    return [outcome.timing for outcome in outcomes if outcome.timing is not None]
 
 
 def _failed(outcome: Outcome, first: Outcome, before: int) -> Outcome:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from domain.flags import OF_THE_HOST
 from domain.result import RuntimeStats, Speedup, Timing
 from profiling.card_state import CardState, Span
 from profiling.pooled import pooled_flags, pooled_speedup, pooled_timing
@@ -29,9 +30,9 @@ def timing(ms: float, **more: Any) -> Timing:
 
 def pairs(
     reference_ms: NDArray[np.float64], candidate_ms: NDArray[np.float64]
-) -> tuple[list[Speedup | None], list[float], list[float]]:
+) -> tuple[list[Speedup | None], list[Timing], list[Timing]]:
     ratios = [Speedup(float(one), 0.9, 1.1, "not_distinguishable") for one in reference_ms / candidate_ms]
-    return [*ratios], reference_ms.tolist(), candidate_ms.tolist()
+    return [*ratios], [timing(ms) for ms in reference_ms], [timing(ms) for ms in candidate_ms]
 
 
 def test_the_mean_is_the_time_and_what_processes_differ_by_the_interval() -> None:
@@ -99,11 +100,21 @@ def test_what_moves_both_sides_of_a_pair_is_in_no_ratio() -> None:
     assert math.log(found.high) == pytest.approx(1.5 * 3.182 * math.sqrt(0.000002 / 3 / 4), rel=0.02)
 
 
+@pytest.mark.parametrize(("doubtful", "verdict"), [(0, "slower"), (1, "slower"), (4, "not_distinguishable")])
+def test_what_may_be_the_hosts_doing_may_lie_anywhere_in_its_interval(doubtful: int, verdict: str) -> None:
+    each: list[Speedup | None] = [Speedup(0.757, 0.57, 1.02, "not_distinguishable")] * 4
+    candidates = [timing(1.32, flags=[f"{OF_THE_HOST}, it says"] * (place < doubtful)) for place in range(4)]
+    found = pooled_speedup(each, [timing(1.0)] * 4, candidates)
+    assert found is not None and found.verdict == verdict and found.ratio == pytest.approx(0.757)
+    assert found.low == pytest.approx(0.757 * (0.57 / 0.757) ** (doubtful / 4))
+    assert found.high == pytest.approx(0.757 * (1.02 / 0.757) ** (doubtful / 4))
+
+
 def test_a_bound_in_one_process_is_a_bound() -> None:
     measured = Speedup(2.0, 1.9, 2.1, "faster")
     bound = Speedup(1.5, 1.5, math.inf, "faster")
-    assert pooled_speedup([measured, bound, measured], [1.0] * 3, [1.0] * 3) == bound
-    assert pooled_speedup([measured, None], [1.0] * 2, [1.0] * 2) is None
+    assert pooled_speedup([measured, bound, measured], [timing(1.0)] * 3, [timing(1.0)] * 3) == bound
+    assert pooled_speedup([measured, None], [timing(1.0)] * 2, [timing(1.0)] * 2) is None
     flag = "too short for what a window can resolve here: the time is an upper bound, not a measurement"
     found = pooled_timing([timing(1.0), timing(1.0, precision=None, flags=[flag])])
     assert found.precision is None and found.flags == [f"{flag} (in 1 of 2 processes)"]

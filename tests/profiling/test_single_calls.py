@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from domain.flags import OF_THE_HOST
-from profiling.longer_windows import DRIFT_MS, Measured, OtherWindows
+from profiling.longer_windows import DRIFT_MS, NOT_BY_HOST, NULL_DRIFT_MS, Measured, OtherWindows
 from profiling.record import TimeRecord
 from profiling.single_calls import (
     BESIDE_MS,
@@ -177,15 +177,58 @@ def test_the_speed_up_is_that_of_the_times() -> None:
         assert candidate.timing("cold").trusted_ms == pytest.approx(0.004, rel=0.1)
 
 
+def test_who_hides_the_work_of_some_calls_by_themselves_is_told_by_the_others() -> None:
+    """Done ahead of the gun, or behind null windows that were slowed or made ready late, in every third."""
+    batch, alone = record(0.005, 0.0, calls=50, singles=0), [Clock(0.16, 0.1)] * 3
+    for place in range(24):
+        hides = place % 3 == 0
+        batch.single.add(window(0.16 + (0.005 if hides else 0.2), ready_ms=0.1 + 0.195 * hides), Clock(0.16, 0.1))
+    assert batch.timing("cold").trusted_ms == pytest.approx(0.2)
+    slowed = record(0.005, 0.0, calls=50, singles=0)
+    for place in range(24):
+        late = 0.2 * (place % 3 == 0)
+        slowed.single.add(window(0.16 + 0.2 - late, ready_ms=0.1 + late), Clock(0.16 + late, 0.1 + late))
+    assert slowed.single.null_is_honest(alone, DRIFT_MS), "a few of them change nothing"
+    assert slowed.timing("cold").trusted_ms == pytest.approx(0.2)
+
+
+def test_null_windows_that_are_always_made_ready_late_hide_little() -> None:
+    made, alone = record(0.005, 0.0, calls=50, singles=0), [Clock(0.16, 0.1)] * 3
+    for _ in range(12):
+        made.single.add(window(0.16 + 0.005, ready_ms=0.1 + 0.4), Clock(0.16, 0.1 + 0.25))
+    assert not made.single.null_is_honest(alone, DRIFT_MS)
+    made.single.correct_null(alone, DRIFT_MS)
+    assert made.timing("cold").trusted_ms == pytest.approx(0.005 + 0.4 - 0.06)
+
+
+@pytest.mark.parametrize("true_ms", [0.12, 0.17, 0.2, 0.35])
+def test_who_slows_null_windows_without_the_gate_is_not_called_faster(true_ms: float) -> None:
+    """From 0.12 ms on: a call by itself is believed from 25 µs on, and 85 of it are hidden."""
+    made = record(0.005, 0.0, singles=0, gated=False)
+    for _ in range(SETTLED_STREAMED):
+        made.single.add(window(0.7 + true_ms), Clock(0.7 + 0.18, 0.1))
+    made.single.correct_null([Clock(0.7, 0.1)] * 3, NULL_DRIFT_MS["streamed"])
+    found = paired_speedup(record(true_ms, true_ms, gated=False), made)
+    assert found is not None and found.verdict == "not_distinguishable"
+    assert made.timing("cold").trusted_ms == pytest.approx(true_ms - 0.085)
+
+
+def test_without_the_gate_a_call_is_not_shorter_than_its_launches_either() -> None:
+    made = record(0.0001, 0.02, singles=SETTLED_STREAMED, gated=False)
+    timing = made.timing("cold")
+    assert timing.trusted_ms == pytest.approx(0.02, abs=0.005)
+    assert any("its work is done in another call" in flag for flag in timing.flags)
+
+
 def test_what_a_batch_can_gain_beside_a_reference_is_five_percent_and_what_honest_ones_differ_by() -> None:
     for true_ms in (0.002, 0.02, 0.3, 5.0):
         usual, alone = Measured(true_ms, 1e-6), Measured(true_ms + HANDED_IN_WARM_MS, 1e-6, true_ms + HANDED_IN_WARM_MS)
-        single = OtherWindows(1, *([ms] * 4 for ms in (0.16 + alone.time_ms, 0.16, 0.1, 0.1)))
+        single = OtherWindows(1, *([ms] * 4 for ms in (0.16 + alone.time_ms, 0.16, 0.1, 0.1)), paired=False)
         known = honest(usual, single)
         assert known is not None and math.isclose(known.longer.time_ms, HANDED_IN_WARM_MS)
         gained = max(
             true_ms - found.time_ms
             for share in np.linspace(0, 1, 201)
-            if (found := believed_alone(Measured(true_ms * share, 1e-6), alone, "gated", known, 1)).flag is None
+            if (found := believed_alone(Measured(true_ms * share, 1e-6), alone, NOT_BY_HOST, known, 1)).flag is None
         )
         assert gained <= 0.05 * true_ms + BESIDE_MS + 1e-9
