@@ -80,11 +80,13 @@ class Honest:
     """What an honest kernel's call behind the gate takes longer by itself than in a window of many.
 
     What is handed in right behind it need not be read from memory, so that this is less than nothing for most.
-    Another's may be longer by `most_apart_ms` than that.
+    Another's may be longer by `most_apart_ms` than that. Some calls are late by chance, which is no part of what they
+    take `usually_ms` longer: that counts for the time of one that is not believed.
     """
 
     longer: Measured
     most_apart_ms: float
+    usually_ms: float
 
 
 def honest(usual: Measured, single: OtherWindows) -> Honest | None:
@@ -95,9 +97,12 @@ def honest(usual: Measured, single: OtherWindows) -> Honest | None:
     if len(single.elapsed_ms) < FEWEST:
         return None
     net = single.net_ms
-    longer = Measured(float(net.mean()), standard_error(net)).less(usual)
-    clipped = replace(longer, time_ms=min(max(longer.time_ms, WARM_MS), COLD_MS))
-    return Honest(clipped, max(BESIDE_MS, SHARE_APART * usual.time_ms))
+    mean_ms, median_ms = (
+        float(np.clip(level - usual.time_ms, WARM_MS, COLD_MS)) for level in (net.mean(), np.median(net))
+    )
+    error_ms = math.hypot(standard_error(net), usual.error_ms)
+    apart_ms = max(BESIDE_MS, SHARE_APART * usual.time_ms)
+    return Honest(Measured(mean_ms, error_ms), apart_ms, min(mean_ms, median_ms))
 
 
 def by_host(single: OtherWindows, kind: str) -> ByHost:
@@ -117,8 +122,11 @@ def believed_alone(
     """
     found = believed(usual, single, DRIFT_MS, SINGLE_CALL, host)
     if beside is not None:
-        single = single.less(beside.longer)
-        found = slowest(found, believed(usual, single, beside.most_apart_ms, SINGLE_CALL_BESIDE))
+        alike = believed(usual, single.less(beside.longer), beside.most_apart_ms, SINGLE_CALL_BESIDE)
+        single = single.less(replace(beside.longer, time_ms=beside.usually_ms))
+        if alike.flag is not None:
+            alike = believed(usual, single, beside.most_apart_ms, SINGLE_CALL_BESIDE)
+        found = slowest(found, alike)
     # Without a launch its time is none, of which noise may be less.
     if launches and usual.time_ms + ERRORS_APART * usual.error_ms < launches * FASTEST_LAUNCH_MS:
         single = replace(single, time_ms=max(single.time_ms, launches * LEAST_LAUNCH_MS))

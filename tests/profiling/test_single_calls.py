@@ -63,6 +63,14 @@ def test_what_both_take_longer_and_a_little_more_is_honest(longer_ms: float, apa
     assert not candidate.wants_singles
 
 
+def test_a_few_late_calls_of_the_references_make_no_batch_shorter() -> None:
+    reference = record(0.1, 0.0, singles=0)
+    for late_ms in [0.0] * 9 + [0.03] * 3:
+        reference.single.add(window(0.16 + 0.1 + HANDED_IN_WARM_MS + late_ms), Clock(0.16, 0.1))
+    timing = beside(reference, record(0.002, 0.1 + HANDED_IN_WARM_MS)).timing("cold")
+    assert timing.flags and timing.trusted_ms == pytest.approx(0.1, abs=1e-3)
+
+
 def test_a_candidate_that_slows_the_references_calls_by_themselves_hides_little() -> None:
     """It lives beside them: more than cold weights may cost is not believed."""
     slowed = record(0.015, 0.315)
