@@ -23,10 +23,11 @@ FLOOR_MS = {"gated": 0.05, "streamed": 0.15, "host": 15.0}
 of windows that last a millisecond so much is 5 %, and shorter ones have so many calls that it is little of each.
 Without it they take 90 to 110 µs longer beside an honest process of several streams. Whatever else keeps a host busy
 for a second slows windows by 7 ms (seen in a run of the tests): no evidence."""
-TOLD = {"gated": 1.0, "streamed": 1.5, "host": 1.0}
-"""From so many times as long on it is a word against the submission. Without the gate null windows take 9 to 12 %
-longer beside some honest processes on an H100, and 25 % by the pace at which the host launches them just then
-(docs/measurements.md), which is taken out of the time all the same."""
+TOLD = {"gated": 1.05, "streamed": 1.5, "host": 1.0}
+"""From so many times as long on it is a word against the submission. Less is taken out all the same where it is as
+large a part of what the submission takes itself, as where answers are large and made at once. Without the gate null
+windows take 9 to 12 % longer beside some honest processes on an H100, and 25 % by the pace at which the host launches
+them just then (docs/measurements.md)."""
 RARE = 0.003
 """So seldom an honest card has so many long windows beside the submission, and so few otherwise,"""
 UNLIKELY = 0.2
@@ -36,12 +37,17 @@ UNDISTURBED = 0.25
 
 
 def slowed_by(
-    beside_ms: Sequence[float], alone_ms: Sequence[float], kind: str, own_ms: Sequence[float] = ()
+    beside_ms: Sequence[float],
+    alone_ms: Sequence[float],
+    kind: str,
+    own_ms: Sequence[float] = (),
+    net_ms: float = math.inf,
 ) -> float | None:
     """How many times as long windows took beside the submission as alone; None where that is no more than noise.
 
     `kind` is how they were taken: gated, streamed, or on the host. `own_ms` are the submission's own. Who slows some
     windows by much hides in their spread by how much it slows them on average, so that long ones are counted, too.
+    `net_ms` is the time that they are taken off, if they are: what is little of them may be much of that.
     """
     beside, alone = _kept(beside_ms), _kept(alone_ms)
     if beside.size < 2 or alone.size < 2 or alone.mean() <= 0:
@@ -49,29 +55,37 @@ def slowed_by(
     # Means, as times are: a submission may slow every other window, which leaves the median of them as it was.
     gap = float(beside.mean() - alone.mean())
     noise = ERRORS_APART * math.hypot(standard_error(beside), standard_error(alone))
-    if gap > _least_ms(alone, kind) and (gap > noise or _chance(beside_ms, alone_ms, kind, own_ms) < RARE):
+    if gap > _least_ms(alone, kind, net_ms) and (gap > noise or _chance(beside_ms, alone_ms, kind, own_ms) < RARE):
         return float(beside.mean() / alone.mean())
     return None
 
 
 def unsure(
-    beside_ms: Sequence[float], alone_ms: Sequence[float], kind: str, own_ms: Sequence[float], *, once: bool
+    beside_ms: Sequence[float],
+    alone_ms: Sequence[float],
+    kind: str,
+    own_ms: Sequence[float],
+    net_ms: float = math.inf,
+    *,
+    once: bool,
 ) -> bool:
     """Whether more windows shot alone may tell what those leave open: they differ by much, or many beside are long.
 
     Not where means tell, unless this was asked `once` before: who asks again and again is told something by chance.
     """
     alone = _kept(alone_ms)
-    if ERRORS_APART * standard_error(alone) > _least_ms(alone, kind):
+    if ERRORS_APART * standard_error(alone) > _least_ms(alone, kind, math.inf):
         return True
-    if slowed_by(beside_ms, alone_ms, kind) is not None:
+    if slowed_by(beside_ms, alone_ms, kind, net_ms=net_ms) is not None:
         return once
     return _chance(beside_ms, alone_ms, kind, own_ms) < UNLIKELY
 
 
-def alike(beside_ms: Sequence[float], alone_ms: Sequence[float], kind: str, own_ms: Sequence[float]) -> bool:
+def alike(
+    beside_ms: Sequence[float], alone_ms: Sequence[float], kind: str, own_ms: Sequence[float], net_ms: float
+) -> bool:
     """Whether windows beside the submission are as those alone: not slowed, none too long, and no doubt about it."""
-    if unsure(beside_ms, alone_ms, kind, own_ms, once=True):  # Which it is, too, where they are slowed.
+    if unsure(beside_ms, alone_ms, kind, own_ms, net_ms, once=True):  # Which it is, too, where they are slowed.
         return False
     return limited(beside_ms, alone_ms, kind, [own_ms]) == list(beside_ms)
 
@@ -112,9 +126,9 @@ def _chance(beside_ms: Sequence[float], alone_ms: Sequence[float], kind: str, ow
     return ways / math.comb(here + there, of_all)
 
 
-def _least_ms(alone: Sample, kind: str) -> float:
+def _least_ms(alone: Sample, kind: str, net_ms: float) -> float:
     """By less than that on average, windows are not slowed."""
-    return max(SHARE_APART[kind] * float(alone.mean()), FLOOR_MS[kind])
+    return max(SHARE_APART[kind] * min(float(alone.mean()), net_ms), FLOOR_MS[kind])
 
 
 def _honest_ms(usual_ms: Sequence[float], kind: str, share: float = 0.5) -> float:

@@ -26,16 +26,15 @@ of many its first call does for all (60 MB at 4.3 TB/s: 14 µs);"""
 NULL_DRIFT_MS = FLOOR_MS | {"gated": DRIFT_MS, "streamed": 0.05}
 """By so much more null windows of one call may take beside an honest process: it is all taken off the one. Without the
 gate their median counts, and what else the host has to do is no word against a kernel (`BY_HOST_SHARE`)."""
-HELD_BACK_MS = {"gated": 0.1, "streamed": 0.5, "host": math.inf}
-"""or than this in a whole window that is held back, in which two processes take turns once more (-20 to 64 µs measured
-behind the gate). Without the gate copies begin in other windows while the last calls still run on other streams."""
-
 SETTLED = 12
 """Windows of another kind, of which fewer are alike by chance too often: where a call takes one time or another, by
 where its memory lies, four of them are all late one time in forty."""
 
 FEWEST = 3
 """Of them, fewer tell nothing."""
+SHORTEST, SHORTEST_APART = 0.2, 0.25
+"""The shortest of the usual windows, which honest noise and the place where memory lies make shorter than others are:
+from so much on that is no longer so."""
 
 BY_HOST_SHARE = 0.5
 """Without the gate the host launches each call, and has two paces: the same calls took 42 to 50 µs for a second and 56
@@ -43,11 +42,12 @@ to 66 in the next (docs/measurements.md). By so much of a time it is no evidence
 
 
 class ByHost(NamedTuple):
-    """What windows of another kind may take longer in ms a call by the host's doing, and what null windows that a
-    submission slowed may hide of them unseen."""
+    """In ms a call: what windows of another kind may take longer by the host's doing, what null windows that a
+    submission slowed may hide of them unseen, and what usual ones may be too short by."""
 
     longer_ms: float = 0.0
     hidden_ms: float = 0.0
+    short_ms: float = 0.0
 
 
 NOT_BY_HOST = ByHost()
@@ -60,10 +60,6 @@ class Disagreement(NamedTuple):
     meant: str
 
 
-HELD_BACK = Disagreement(
-    "a call takes {longer} in windows whose answers are asked for only when all calls are over, otherwise {usual}",
-    "answers are made there by other means than copying them, so the time is that of the former",
-)
 BY_HOST = f"{OF_THE_HOST}, as it launches each of these calls: the time is the longer one"
 
 
@@ -81,6 +77,11 @@ class Measured:
 
     def __str__(self) -> str:
         return f"{duration(self.time_ms)} ± {duration(self.error_ms)}"
+
+    @classmethod
+    def of(cls, windows_ms: Sample) -> Measured:
+        """A call in windows of many, which took so much each."""
+        return cls(float(windows_ms.mean()), standard_error(windows_ms))
 
     def less(self, other: Measured) -> Measured:
         """Without that other time, whose error is in this one's too."""
@@ -182,23 +183,50 @@ def middle(windows_ms: Sample) -> Measured:
 
 
 def believed(
-    usual: Measured, other: Measured, most_apart_ms: float, found: Disagreement, by_host: ByHost = NOT_BY_HOST
+    usual: Measured,
+    other: Measured,
+    most_apart_ms: float,
+    found: Disagreement,
+    by_host: ByHost = NOT_BY_HOST,
+    share: float = SHARE_APART,
 ) -> Believed:
-    """The slower of the two where they disagree, with a sentence about it; at most so far apart, none is said to.
+    """The slower of the two where they disagree, with a sentence about it; at most so far apart, or by such a share of
+    the longer one, none is said to.
 
     Beyond doubt: by both their errors, and in most of the other windows, as more than half of them may be late by
     chance, all alike. What the host may do, too, is no word against the kernel.
     """
-    if not _apart(usual.time_ms, other.time_ms, most_apart_ms):
+    if not _apart(usual.time_ms, other.time_ms, most_apart_ms, share):
         return Believed(usual.time_ms)
     by_chance = ERRORS_APART * math.hypot(usual.error_ms, other.error_ms)
     most = min(other.most_take_ms, other.time_ms)
     longer_ms = other.time_ms - usual.time_ms
-    if not (longer_ms > by_chance and _apart(usual.time_ms, most, most_apart_ms)):
+    if not (longer_ms > by_chance and _apart(usual.time_ms, most, most_apart_ms, share)):
         return Believed(usual.time_ms, unsure=True)
     meant, least_ms = (BY_HOST, usual.time_ms) if longer_ms <= by_host.longer_ms else (found.meant, other.time_ms)
     told = f"{found.shown.format(longer=other, usual=usual)}: {meant}"
     return Believed(other.time_ms, told, other.few, other.error_ms, (least_ms, other.time_ms + by_host.hidden_ms))
+
+
+def shortest(windows_ms: Sample) -> Measured:
+    """A fifth of the usual windows take so much at most, and its error by those.
+
+    Who leaves something out in a quarter of them, the least that cannot be somebody else's doing, has done so in these,
+    and hides what all of them take on average in their spread.
+    """
+    level = float(np.quantile(windows_ms, SHORTEST, method="lower"))
+    below = windows_ms[windows_ms <= level]
+    return Measured(level, float(np.sqrt(np.mean((below - level) ** 2))) / math.sqrt(below.size))
+
+
+def believed_of(
+    windows_ms: Sample, other: Measured, most_apart_ms: float, found: Disagreement, by_host: ByHost
+) -> Believed:
+    """The same for windows of many: by their mean, and by the shortest of them."""
+    return slowest(
+        believed(Measured.of(windows_ms), other, most_apart_ms, found, by_host),
+        believed(shortest(windows_ms), other, most_apart_ms, found, by_host, SHORTEST_APART),
+    )
 
 
 def slowest(*found: Believed) -> Believed:
@@ -207,6 +235,6 @@ def slowest(*found: Believed) -> Believed:
     return longest if longest.flag is not None else replace(longest, unsure=any(each.unsure for each in found))
 
 
-def _apart(usual_ms: float, other_ms: float, most_apart_ms: float) -> bool:
+def _apart(usual_ms: float, other_ms: float, most_apart_ms: float, share: float) -> bool:
     """Whether the other time is longer by more than an honest kernel's may be."""
-    return other_ms - usual_ms > max(SHARE_APART * max(other_ms, usual_ms), most_apart_ms)
+    return other_ms - usual_ms > max(share * max(other_ms, usual_ms), most_apart_ms)

@@ -14,26 +14,22 @@ import numpy as np
 from domain.flags import UPPER_BOUND
 from domain.result import Timing
 from profiling.flags import HeadStart, Misfit, events_misfit, head_start, most_ready_ms
-from profiling.longer_windows import (
-    BY_HOST_SHARE,
-    FEWEST,
-    HELD_BACK,
-    HELD_BACK_MS,
-    NOT_BY_HOST,
-    Believed,
-    ByHost,
-    Measured,
-    OtherWindows,
-    believed,
-    middle,
-    slowest,
-)
+from profiling.held_back import believed_held_back
+from profiling.longer_windows import Believed, Measured, OtherWindows, slowest
 from profiling.marks import fitting_marks
 from profiling.plan import Stop
 from profiling.process_effect import process_apart_ms
 from profiling.shown_windows import places, rounded
-from profiling.single_calls import LEAST_LAUNCH_MS, Honest, believed_alone, by_host, honest, single_call
-from profiling.statistics import DEVIATIONS, Sample, half_width, resolved, runtime_stats, standard_error, undisturbed
+from profiling.single_calls import (
+    LEAST_LAUNCH_MS,
+    Honest,
+    believed_alone,
+    by_host,
+    honest,
+    shown_ms,
+    single_call,
+)
+from profiling.statistics import DEVIATIONS, Sample, half_width, resolved, runtime_stats, undisturbed
 from profiling.window import Clock, Window
 
 METHODS = {
@@ -242,7 +238,7 @@ class TimeRecord:
             distribution=source,
             cache=cache,
             flags=flags,
-            single_call_ms=float(np.median(self.single.net_ms)) if self.single.elapsed_ms else None,
+            single_call_ms=shown_ms(self.single),
             precision=narrow if math.isfinite(narrow) and not bounded else None,
             launch_shift_us=self.launch_shift_ms * 1e3,
             launches=self.launches,
@@ -255,32 +251,25 @@ class TimeRecord:
     def _believed(self, windows: Sample) -> Believed:
         """The windows' time, or what other windows take beyond doubt where that is longer and counts."""
         if not self.charged:
-            return Believed(_usual(windows).time_ms)
+            return Believed(float(windows.mean()))
         return slowest(self._single_call(windows), self._held_back(windows))
 
     def _held_back(self, windows: Sample) -> Believed:
-        usual = _usual(windows)
-        if len(self.held_back.elapsed_ms) < FEWEST:
-            return Believed(usual.time_ms)
-        calls = self.held_back.calls
-        net = self.held_back.net_ms - calls * self.launch_shift_ms + head_start(self.held_back.early_ms).added_ms
-        hidden_ms = HELD_BACK_MS[self.kind] / calls
-        host = ByHost(BY_HOST_SHARE * usual.time_ms, hidden_ms) if self.kind == "streamed" else NOT_BY_HOST
-        return believed(usual, middle(net / calls), hidden_ms, HELD_BACK, host)
+        return believed_held_back(windows, self.held_back, self.kind, self.launch_shift_ms)
 
     def _single_call(self, windows: Sample) -> Believed:
         """The windows' time, or a single call's where that is longer beyond doubt."""
-        usual, single = _usual(windows), single_call(self.single, self.kind)
+        single = single_call(self.single, self.kind)
         if single is None:
-            return Believed(usual.time_ms)
+            return Believed(float(windows.mean()))
         beside = self.reference.honest if self.reference is not None and self.gated else None
-        host, launches = by_host(self.single, self.kind), 1 if self.launches is None else self.launches
-        return believed_alone(usual, single, host, beside, launches)
+        host = by_host(self.single, self.kind, statistics.median(self.null_ms) / self.calls)
+        return believed_alone(windows, single, host, beside, 1 if self.launches is None else self.launches)
 
     @property
     def honest(self) -> Honest | None:
         """What an honest contender's calls take longer by themselves; None where they were not behind the gate."""
-        return honest(_usual(self._undisturbed_ms), self.single) if self.gated else None
+        return honest(Measured.of(self._undisturbed_ms), self.single) if self.gated else None
 
     def _note_marks(self, window: Window, null: Clock) -> None:
         """The runner's own times of its calls, beside the window's. One call has no shape."""
@@ -292,8 +281,3 @@ class TimeRecord:
         # What a window costs by itself differs by that much on the host, so that no clock knows better.
         unsure_ms = max(self.null_ms) - min(self.null_ms) if not self.is_cuda and self.null_ms else 0.0
         return fitting_marks(self._marked, self.calls, unsure_ms)
-
-
-def _usual(windows: Sample) -> Measured:
-    """A call in a window of many."""
-    return Measured(float(windows.mean()), standard_error(windows))

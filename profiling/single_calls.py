@@ -10,6 +10,7 @@ import numpy as np
 
 from profiling.flags import ERRORS_APART, HEAD_START_MS
 from profiling.longer_windows import (
+    BY_HOST_SHARE,
     DRIFT_MS,
     FEWEST,
     NOT_BY_HOST,
@@ -21,10 +22,11 @@ from profiling.longer_windows import (
     Measured,
     OtherWindows,
     believed,
+    believed_of,
     middle,
     slowest,
 )
-from profiling.statistics import standard_error
+from profiling.statistics import Sample, standard_error
 
 SETTLED_STREAMED = 48
 """Without the gate the shortest of them counts, which a host may keep from being short for a while."""
@@ -75,6 +77,12 @@ def single_call(single: OtherWindows, kind: str) -> Measured | None:
     return replace(found, time_ms=float(taken.min()), few=len(single.elapsed_ms) < SETTLED_STREAMED)
 
 
+def shown_ms(single: OtherWindows) -> float | None:
+    """What a call by itself took, for information; None where that is less than a null window knows."""
+    middle_ms = float(np.median(single.net_ms)) if single.elapsed_ms else 0.0
+    return middle_ms if middle_ms > 0 else None
+
+
 @dataclass(frozen=True)
 class Honest:
     """What an honest kernel's call behind the gate takes longer by itself than in a window of many.
@@ -105,22 +113,24 @@ def honest(usual: Measured, single: OtherWindows) -> Honest | None:
     return Honest(Measured(mean_ms, error_ms), apart_ms, min(mean_ms, median_ms))
 
 
-def by_host(single: OtherWindows, kind: str) -> ByHost:
-    """What the host may make of calls by themselves."""
+def by_host(single: OtherWindows, kind: str, null_ms: float) -> ByHost:
+    """What the host may make of calls by themselves; `null_ms` is what usual null windows take a call."""
     if kind != "streamed":
         return NOT_BY_HOST
-    return ByHost(BY_HOST_MS, SHARE_APART * statistics.median(single.null_ms) + NULL_DRIFT_MS[kind])
+    hidden_ms = SHARE_APART * statistics.median(single.null_ms) + NULL_DRIFT_MS[kind]
+    return ByHost(BY_HOST_MS, hidden_ms, BY_HOST_SHARE * null_ms)
 
 
 def believed_alone(
-    usual: Measured, single: Measured, host: ByHost, beside: Honest | None = None, launches: int = 0
+    windows: Sample, single: Measured, host: ByHost, beside: Honest | None = None, launches: int = 0
 ) -> Believed:
-    """The usual windows' time, or a single call's where that is longer beyond doubt.
+    """The usual windows' time, or a single call's where that is longer beyond doubt: than they, or a part of them.
 
     By more than an honest kernel's is `beside` it; where that is not known, by more than any may be. Nor is a call
     believed to take less than so many `launches` do.
     """
-    found = believed(usual, single, DRIFT_MS, SINGLE_CALL, host)
+    usual = Measured.of(windows)
+    found = believed_of(windows, single, DRIFT_MS, SINGLE_CALL, host)
     if beside is not None:
         alike = believed(usual, single.less(beside.longer), beside.most_apart_ms, SINGLE_CALL_BESIDE)
         single = single.less(replace(beside.longer, time_ms=beside.usually_ms))
@@ -128,7 +138,7 @@ def believed_alone(
             alike = believed(usual, single, beside.most_apart_ms, SINGLE_CALL_BESIDE)
         found = slowest(found, alike)
     # Without a launch its time is none, of which noise may be less.
-    if launches and usual.time_ms + ERRORS_APART * usual.error_ms < launches * FASTEST_LAUNCH_MS:
+    if launches and usual.time_ms + ERRORS_APART * usual.error_ms + host.short_ms < launches * FASTEST_LAUNCH_MS:
         single = replace(single, time_ms=max(single.time_ms, launches * LEAST_LAUNCH_MS))
         told = LESS_THAN_LAUNCHES.format(longer=single, usual=usual, launches=_launches(launches))
         found = slowest(found, Believed(single.time_ms, told, single.few, single.error_ms))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from domain.fault import KernelFault
+from domain.flags import TIMEOUT_NEAR
 from domain.result import Timing
 from profiling.beside import TOLD, alike, limited, slowed_by, unsure
 from profiling.flags import duration
@@ -29,6 +30,8 @@ CARD_DISTURBED = (
     "null windows took {now} without this kernel's process, where {usual} is usual on this card: it was disturbed from "
     "outside, and the times may be too long"
 )
+NOT_ALONE = "the reference could not be run once more without this kernel, which may have slowed it"
+NO_TIME_ALONE = f"the reference was not run once more without this kernel, which may have slowed it, as {TIMEOUT_NEAR}"
 WITHOUT_IT = (
     "null windows count for what they take without the candidate's process, which is less by no more than is honest"
 )
@@ -97,7 +100,7 @@ class Alone:
             return False
         record = self._own
         return (
-            alike(record.null_ms, _elapsed_ms(own), record.kind, record.elapsed_ms)
+            alike(record.null_ms, _elapsed_ms(own), record.kind, record.elapsed_ms, float(record.net_ms.mean()))
             and record.null_was_ready([taken.ready_ms for taken in own])
             and all(
                 other.windows.null_is_honest(clocks, other.most_apart_ms)
@@ -127,9 +130,7 @@ class Alone:
             for other, clocks in zip(self._others, self._others_null, strict=True):
                 clocks.append(other.shoot())
             if not self._round():
-                self.flags.append(
-                    "the reference could not be run once more without this kernel, which may have slowed it"
-                )
+                self.flags.append(NOT_ALONE if time.monotonic() < self._until else NO_TIME_ALONE)
                 return
         for more in range(MOST_ROUNDS - ALONE_ROUNDS):
             of_reference = self._unsure_of_reference(once=more > 0)
@@ -169,7 +170,7 @@ class Alone:
 
     def _correct_null(self, role: str, record: TimeRecord, own_ms: Sequence[float]) -> None:
         alone_ms = self._null_ms(role)
-        slowed = slowed_by(record.null_ms, alone_ms, record.kind, own_ms)
+        slowed = slowed_by(record.null_ms, alone_ms, record.kind, own_ms, float(record.net_ms.mean()))
         if slowed is not None:
             if slowed > TOLD[record.kind]:
                 self._tell("null windows", record.null_ms, alone_ms)
@@ -202,7 +203,11 @@ class Alone:
     def _unsure_of_nulls(self, *, once: bool) -> bool:
         """Whether more null windows may tell more."""
         return any(
-            unsure(record.null_ms, self._null_ms(role), record.kind, self._own.elapsed_ms, once=once)
+            unsure(
+                *(record.null_ms, self._null_ms(role), record.kind),
+                *(self._own.elapsed_ms, float(record.net_ms.mean())),
+                once=once,
+            )
             for role, record in self._records.items()
         )
 

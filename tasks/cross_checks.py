@@ -14,7 +14,8 @@ from functools import partial
 import torch
 
 from domain.flags import TIMEOUT_NEAR
-from profiling.longer_windows import HELD_BACK_MS, NULL_DRIFT_MS, SHARE_APART, OtherWindows
+from profiling.held_back import HELD_BACK_MS
+from profiling.longer_windows import NULL_DRIFT_MS, SHARE_APART, OtherWindows
 from profiling.record import TimeRecord
 from profiling.single_calls import SETTLED_STREAMED
 from profiling.slots import Slots

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from profiling.beside import FLOOR_MS, limited, slowed_by, unsure
+from profiling.beside import FLOOR_MS, alike, limited, slowed_by, unsure
 
 FLOOR = FLOOR_MS["gated"]
 MOST = 0.105 + FLOOR
@@ -101,3 +101,12 @@ def test_what_makes_null_windows_a_little_longer_is_lost_in_the_noise_of_longer_
     own = [3.0, 3.03, 2.97, 3.04, 3.0, 2.98, 3.03, 3.02]
     assert slowed_by([0.1, 0.14, 0.14, 0.1, 0.14, 0.14, 0.1, 0.14], [0.1] * 12, "gated", own) is None
     assert slowed_by([0.1, 4.0, 4.0, 0.1, 4.0, 4.0, 0.1, 4.0], [0.1] * 12, "gated", own) is not None
+
+
+def test_what_is_little_of_null_windows_may_be_much_of_what_they_are_taken_off() -> None:
+    beside, alone = [4.196] * 8, [4.0] * 4
+    assert slowed_by(beside, alone, "gated") is None
+    assert slowed_by(beside, alone, "gated", net_ms=8.0) is None
+    assert slowed_by(beside, alone, "gated", net_ms=2.0) == pytest.approx(1.049)
+    assert unsure(beside, alone, "gated", [6.0] * 8, 2.0, once=True)
+    assert not alike(beside, alone, "gated", [6.0] * 8, 2.0) and alike(beside, alone, "gated", [6.0] * 8, 8.0)

@@ -19,7 +19,7 @@ from profiling.record import TimeRecord
 from profiling.slots import Slots
 from profiling.window import Clock, HeldBack, Window
 from sandbox.session import Session
-from tasks.alone import ALONE_ROUNDS, WITHOUT_IT, Alone, OtherNulls
+from tasks.alone import ALONE_ROUNDS, NO_TIME_ALONE, NOT_ALONE, WITHOUT_IT, Alone, OtherNulls
 from tasks.contender import Contender
 from tasks.known_nulls import KNOWN_S, KnownNulls, NullKind
 
@@ -216,6 +216,16 @@ def test_more_rounds_are_shot_only_before_the_jobs_end(tmp_path: Path) -> None:
     assert len(shot) == 3
     Alone([contender], {}, {CANDIDATE: record}, null).shoot()
     assert len(shot) > 6
+
+
+@pytest.mark.parametrize(("left_s", "told"), [(60.0, NOT_ALONE), (-1.0, NO_TIME_ALONE)])
+def test_why_a_reference_was_not_run_once_more_is_told(tmp_path: Path, left_s: float, told: str) -> None:
+    records, alone = compared(tmp_path, 0, nulls_too=False)
+    alone._until = time.monotonic() + left_s
+    # Its process ended by itself, or by the job's timeout.
+    alone._shoot_reference = lambda *shot: False  # type: ignore[method-assign]
+    alone.shoot()
+    assert alone.flags == [told]
 
 
 def never() -> Clock:
