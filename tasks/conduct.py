@@ -1,6 +1,6 @@
 """What makes a kernel wrong whatever its values are: an output never written, a write outside, changed inputs.
 
-Each raises KernelFault (WRONG_RESULT), for whoever is answerable.
+Each check raises KernelFault (WRONG_RESULT), for whoever is answerable.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from domain.result import Status
 from profiling.slots import Slots
 from profiling.window import Window
 from tasks.contender import Contender
+from validation.comparison import agree
 from validation.poison import untouched
+from validation.tolerance import Tolerance
 
 
 def check_written(owner: Contender, outputs: list[torch.Tensor]) -> None:
@@ -53,3 +55,16 @@ def check_inputs(reference: Window, candidate: Window) -> None:
             "the kernel changed its inputs, which the reference leaves as they are; copy them first, or, where they "
             "are its answer, mark the arguments inout and return nothing",
         )
+
+
+def left_otherwise(contenders: list[Contender], slots: dict[str, Slots], tolerance: Tolerance) -> bool:
+    """Whether the candidate has left its inputs with other content than the reference, which changes its own.
+
+    As they lie in the arenas after the window. Where the two are not called alike, they have no common form.
+    """
+    layouts = [slots[contender.role] for contender in contenders]
+    arenas = [c.session.arena for c in contenders if c.session is not None and c.session.arena is not None]
+    if len(arenas) < len(layouts) or not layouts[1].takes_as(layouts[0]):
+        return False
+    ours, theirs = (layout.stacked_arguments(arena.bytes) for layout, arena in zip(layouts, arenas, strict=True))
+    return not agree(ours, theirs, tolerance)

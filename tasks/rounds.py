@@ -17,9 +17,10 @@ from profiling.slots import Slots, bytes_per_call
 from profiling.window import Window
 from profiling.written_bytes import in_place_bytes, returned_bytes
 from tasks.at_rest import How, undisturbed_window
-from tasks.conduct import check_guards, check_inputs, check_written, never_written
+from tasks.conduct import check_guards, check_inputs, check_written, left_otherwise, never_written
 from tasks.contender import Contender
 from tasks.drawn_sets import Arguments
+from tasks.edges import Edges
 from tasks.sampled_call import SampledCall
 from tasks.trial_inputs import TrialInputs
 from tasks.workbench import Workbench
@@ -86,6 +87,7 @@ class Rounds:
         self._first_outputs: dict[str, list[Outputs]] = {}
         self._first_call: Arguments = []
         self._sample = SampledCall()
+        self._edges = Edges(contenders[0], self.candidate, bench, self.tolerance)
 
     @property
     def doubts(self) -> list[str]:
@@ -93,6 +95,7 @@ class Rounds:
         names = self.inputs.laid_out_anew
         return [
             *self.weak,
+            *filter(None, [self._edges.said]),
             *([CHANGES_OTHERWISE] if self._changes_otherwise else []),
             *([LAID_OUT_ANEW.format(names=", ".join(names))] if names else []),
         ]
@@ -122,7 +125,7 @@ class Rounds:
             self.weak = weak_reference(outputs, inputs, self.tolerance, [*others, *filter(None, [owner.returned])])
         self._first_call = slots[owner.role].arguments(0)
         self.judge(slots, windows)
-        if not self.right:
+        if not (self.right or self._edges.failed):
             self._doubt_reference(slots[owner.role], windows[owner.role])
 
     def fill(self, slots: dict[str, Slots]) -> None:
@@ -173,10 +176,11 @@ class Rounds:
             check_inputs(windows[reference.role], windows[candidate.role])
         known = all(window.inputs_changed is not None for window in windows.values())
         if known and windows[reference.role].inputs_changed and not self._changes_otherwise:
-            self._changes_otherwise = self._left_otherwise(slots)
+            self._changes_otherwise = left_otherwise(self.contenders, slots, self.tolerance)
         expected, actual = (slots[c.role].read_stacked(windows[c.role].snapshot) for c in (reference, candidate))
         self._sample.offer(slots[reference.role], expected, actual)
         found = compare_stacked(expected, actual, self.tolerance)
+        found = self._edges.without(found, slots[reference.role], expected, actual, self.deadline)
         self._compared.add(found)
         first = next((call for call, said in enumerate(found) if not said.passed), None)
         if first is not None and self._where is None:
@@ -256,18 +260,6 @@ class Rounds:
     def memory(self) -> int:
         """Bytes that one contender's window may take, of what is allowed to all the copies of it."""
         return self.bench.arena_memory // (IMAGES * len(self.contenders))
-
-    def _left_otherwise(self, slots: dict[str, Slots]) -> bool:
-        """Whether the candidate has left its inputs with other content than the reference, which changes its own.
-
-        As they lie in the arenas after the window. Where the two are not called alike, they have no common form.
-        """
-        layouts = [slots[contender.role] for contender in self.contenders]
-        arenas = [c.session.arena for c in self.contenders if c.session is not None and c.session.arena is not None]
-        if len(arenas) < len(layouts) or not layouts[1].takes_as(layouts[0]):
-            return False
-        ours, theirs = (layout.stacked_arguments(arena.bytes) for layout, arena in zip(layouts, arenas, strict=True))
-        return not agree(ours, theirs, self.tolerance)
 
     def _doubt_reference(self, slots: Slots, first: Window) -> None:
         """Whether the reference agrees with itself: no kernel can agree with one that answers at random."""

@@ -1,0 +1,118 @@
+"""Calls in which rounding alone decides the reference's answer, in an element or two of a million (docs/adr/0044)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+
+from domain import value as values
+from domain.fault import KernelFault
+from domain.kernel import KernelType
+from profiling.slots import Slots
+from tasks.at_rest import at_rest
+from tasks.contender import Contender
+from tasks.drawn_sets import Arguments
+from tasks.workbench import Workbench
+from validation.call_comparison import CallComparison
+from validation.distributions import moved, nature
+from validation.edges import Outputs, given_by_reference
+from validation.evidence import MOST_ELEMENTS, step
+from validation.seeds import derived
+from validation.ties import tied
+from validation.tolerance import Tolerance
+
+SHARE = 1e-3
+"""Of a call's elements, or one of few: more that are wrong are no matter of rounding."""
+MOST_CALLS, BUDGET_S = 1000, 15.0
+"""Of a job. Each call costs four of the reference in float64; where that takes longer, the answer stays wrong."""
+CALL_S = 5.0
+TURNS = (1, -1, 2)
+"""Opposite signs are opposite moves: one of them crosses the jump that an element stands at."""
+SAID = (
+    "{elements} of the elements compared, in {calls} calls, are not the reference's, which gives them itself for "
+    "inputs that differ by rounding: right, as nothing but rounding decides there"
+)
+
+
+class Edges:
+    """Of a comparison with a reference of torch, which can be run in float64."""
+
+    def __init__(self, reference: Contender, candidate: Contender, bench: Workbench, tolerance: Tolerance) -> None:
+        self._reference = reference
+        self._candidate = candidate
+        self._bench = bench
+        self._tolerance = tolerance
+        self._elements = 0
+        self._calls = 0
+        self._left_s = BUDGET_S
+        self.failed = False
+
+    @property
+    def said(self) -> str | None:
+        """What the reader is told of them."""
+        return SAID.format(elements=self._elements, calls=self._calls) if self._calls else None
+
+    def without(
+        self, found: list[CallComparison], slots: Slots, expected: Outputs, actual: Outputs, deadline: float
+    ) -> list[CallComparison]:
+        """What was found, with calls right whose wrong elements the reference gives itself; `slots` are its own.
+
+        `expected` and `actual` are of all calls, [calls, *shape]. None is excused where one is that cannot be.
+        """
+        wrong = [call for call, one in enumerate(found) if not one.passed]
+        if not wrong or self._calls + len(wrong) > MOST_CALLS or not all(map(_few, (found[call] for call in wrong))):
+            return found
+        for call in wrong:
+            ours, theirs = ([stack[call] for stack in stacks] for stacks in (expected, actual))
+            # Of equal values a reference may name a certain one on purpose, which inputs that differ cannot show.
+            if sum(tensor.numel() for tensor in ours) > MOST_ELEMENTS or tied(ours, theirs):
+                return found
+            runs = list(self._runs(slots.arguments(call), deadline))
+            if not given_by_reference(ours, theirs, runs, self._tolerance):
+                return found
+        self._calls += len(wrong)
+        self._elements += sum(found[call].mismatch_count for call in wrong)
+        right = {call: replace(found[call], mismatch_count=0, nonfinite_count=0, first_mismatch=None) for call in wrong}
+        return [right.get(call, one) for call, one in enumerate(found)]
+
+    def _runs(self, arguments: Arguments, deadline: float) -> Iterator[Outputs]:
+        """The call in float64, then with everything continuous moved by as much as rounding does; none if it fails."""
+        session = self._reference.session
+        if session is None or self.failed or self._reference.kernel.kernel_type is not KernelType.TORCH:
+            return
+        by, began = step(self._tolerance, arguments), time.monotonic()
+        if self._left_s <= 0:
+            return
+        try:
+            with at_rest([self._candidate], self._bench.device):
+                for turn in (0, *TURNS):
+                    session.until(min(deadline, time.monotonic() + CALL_S))
+                    outputs = session.double(_moved(arguments, turn, by) if turn else arguments)
+                    if outputs is None:
+                        return
+                    yield outputs
+        except KernelFault:
+            self.failed = True  # Whoever is asked nothing more is not to blame for what he is then asked.
+        finally:
+            self._left_s -= time.monotonic() - began
+            session.until(deadline)
+
+
+def _moved(arguments: Arguments, turn: int, by: float) -> Arguments:
+    places = iter(range(len(values.leaves(arguments, torch.Tensor))))
+
+    def move(tensor: torch.Tensor) -> torch.Tensor:
+        place = next(places)
+        if not (tensor.is_floating_point() and nature(tensor).continuous):
+            return tensor
+        return moved(tensor.double(), by if turn > 0 else -by, derived(0, "edge", abs(turn), place))
+
+    told: Arguments = values.replace(arguments, torch.Tensor, move)
+    return told
+
+
+def _few(found: CallComparison) -> bool:
+    return found.fault is None and found.mismatch_count <= max(1, SHARE * found.element_count)

@@ -1,0 +1,66 @@
+"""Two right kernels land on either side of a jump now and then; a wrong one lands where the reference never does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from domain.result import Report, Status
+from tasks import edges
+from tasks.workbench import Workbench
+from tests.tasks.judging import judged, kernel, opened
+
+MODEL = """
+class {name}(nn.Module):
+    def forward(self, x):
+        return {levels}.clamp(-128, 127).to(torch.int8)
+"""
+REFERENCE = MODEL.format(name="Model", levels="torch.round(x / 0.05)") + """
+def get_inputs():
+    x = torch.randn(64, 64)
+    x.view(-1)[:2] = (torch.randint(-40, 40, (2,)) + 0.5) * 0.05  # Where 20 and 1 / 0.05 do not agree.
+    return [x]
+"""
+SAID = "differ by rounding: right"
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Workbench]:
+    yield from opened()
+
+
+def quantised(bench: Workbench, levels: str, reference: str = REFERENCE) -> Report:
+    return judged(bench, kernel(MODEL.format(name="ModelNew", levels=levels)), kernel(reference))
+
+
+def test_a_quantiser_that_rounds_its_scale_differently_is_right_and_it_is_said(bench: Workbench) -> None:
+    outcome = quantised(bench, "torch.round(x * 19.999998)").outcome
+    assert outcome.status is Status.PASSED and outcome.comparison is not None and outcome.timing is not None
+    assert outcome.comparison.mismatch_count == 0 and outcome.comparison.first_mismatch is None
+    assert outcome.comparison.strict is not None and outcome.comparison.strict["mismatch_count"] > 0
+    assert [SAID in flag for flag in outcome.timing.flags].count(True) == 1
+
+
+@pytest.mark.parametrize(
+    "levels",
+    [
+        "torch.round(x * 20.0 + 0.02)",  # Half a level off, now and then.
+        "torch.round(x * 19.999998).where(x != x.max(), 7.0)",  # One element a call.
+        "torch.round(x * 19.999998).where(x.abs() > 1e-3, 1.0)",  # A few near zero.
+    ],
+)
+def test_a_few_wrong_elements_are_wrong(bench: Workbench, levels: str) -> None:
+    outcome = quantised(bench, levels).outcome
+    assert outcome.status is Status.WRONG_RESULT and outcome.comparison is not None
+    assert outcome.comparison.first_mismatch is not None
+
+
+def test_without_time_for_it_an_answer_stays_wrong(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edges, "BUDGET_S", 0.0)
+    assert quantised(bench, "torch.round(x * 19.999998)").outcome.status is Status.WRONG_RESULT
+
+
+def test_a_reference_that_cannot_be_run_in_float64_excuses_nothing_and_is_not_blamed(bench: Workbench) -> None:
+    reference = REFERENCE.replace("torch.round(x / 0.05)", "torch.round(x.view(torch.int32).view(torch.float32) / 0.05)")
+    assert quantised(bench, "torch.round(x * 19.999998)", reference).outcome.status is Status.WRONG_RESULT
