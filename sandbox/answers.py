@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy
@@ -20,13 +20,17 @@ from sandbox.arena import Arena, copy_all, describe, lies_in, view
 CROSSING = frozenset(getattr(torch, name) for name in ITEM_BYTES if hasattr(torch, name))
 """Element types; looked up for every call's answer, and so by themselves and not by their names."""
 
+Keys = tuple[Any, ...] | None
+"""Of a mapping, in the order in which they were filled in; None for those by which it is not to be read."""
 
-def tensors_of(result: Any, target: Target) -> list[torch.Tensor]:
+
+def tensors_of(result: Any, target: Target, keys: Sequence[Keys] = ()) -> list[torch.Tensor]:
     """The tensors of a nested answer, depth first, numbers as 0-d tensors; None and text carry no answer.
 
+    `keys` are those of an earlier answer's mappings, depth first, in whose order this one's members come too.
     Raises KernelFault: WRONG_RESULT for a tensor on another device, UNSUPPORTED for a thing that cannot be looked into.
     """
-    leaves = [result] if isinstance(result, torch.Tensor) else _flattened(result, MAX_DEPTH)
+    leaves = [result] if isinstance(result, torch.Tensor) else _flattened(result, MAX_DEPTH, iter(keys))
     found, kind = [_tensor(leaf, target) for leaf in leaves], target.device.partition(":")[0]
     for index, tensor in enumerate(found):
         if tensor.device.type != kind:
@@ -100,7 +104,7 @@ def repeats(tensor: torch.Tensor) -> bool:
     return any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
 
 
-def _flattened(result: Any, depth: int) -> list[Any]:
+def _flattened(result: Any, depth: int, keys: Iterator[Keys]) -> list[Any]:
     if depth < 0:
         raise CodecError(f"an answer is at most {MAX_DEPTH} deep, and must not contain itself")
     match result:
@@ -109,17 +113,34 @@ def _flattened(result: Any, depth: int) -> list[Any]:
         case None | str() | bytes():
             return []
         case tuple() | list():
-            return [leaf for item in result for leaf in _flattened(item, depth - 1)]
+            return _all_flattened(result, depth - 1, keys)
         case Mapping():
-            return [leaf for item in result.values() for leaf in _flattened(item, depth - 1)]
+            return _all_flattened(_in_order(result, next(keys, None)), depth - 1, keys)
     if dataclasses.is_dataclass(result) and not isinstance(result, type):
         parts = [getattr(result, field.name) for field in dataclasses.fields(result)]
-        return [leaf for part in parts for leaf in _flattened(part, depth - 1)]
+        return _all_flattened(parts, depth - 1, keys)
     raise KernelFault(
         Status.UNSUPPORTED,
         f"the answer holds an object of type {type(result).__name__}, which cannot be compared: return tensors or "
         "numbers, alone or in tuples, lists, dicts and dataclasses",
     )
+
+
+def _all_flattened(members: Iterable[Any], depth: int, keys: Iterator[Keys]) -> list[Any]:
+    found: list[Any] = []
+    for member in members:
+        # Most are tensors, and each call's answer is looked at on the clock.
+        found += [member] if isinstance(member, torch.Tensor) else _flattened(member, depth, keys)
+    return found
+
+
+def _in_order(result: Mapping[Any, Any], keys: Keys) -> Iterable[Any]:
+    """The members of a mapping, by those keys where there are any: which was filled in first may change."""
+    if keys is None or tuple(result) == keys:
+        return result.values()
+    if any(key not in keys and not isinstance(item, str | bytes | None) for key, item in result.items()):
+        raise _changed(f"a dict with the keys {list(keys)}", f"one with {list(result)}")
+    return [result.get(key) for key in keys]
 
 
 def _tensor(leaf: Any, target: Target) -> torch.Tensor:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -12,6 +13,8 @@ import torch
 from backends.listings import MAX_CHARS, MAX_CODES, Found, Lacking
 from domain.listing import Form
 from domain.value import MAX_BYTES, TensorRef
+from sandbox import answer_form
+from sandbox.answer_form import AnswerForm
 from sandbox.answers import repeats
 from sandbox.arena import describe
 from sandbox.channel import finite_numbers
@@ -57,6 +60,7 @@ class Probe:
     `views`: for each output where in the arguments it lies; None for one that has memory of its own.
     `several_streams`: whether a call works on more than one, by the runner's word.
     `compiled`: the extensions that it had to compile since it was asked to load the kernel, by name.
+    `form`: of the answer that it returned; None where that is not known.
     """
 
     outputs: list[torch.Tensor]
@@ -67,6 +71,12 @@ class Probe:
     views: tuple[ArgumentView | None, ...] = ()
     several_streams: bool = False
     compiled: tuple[str, ...] = ()
+    form: AnswerForm | None = None
+
+    def ordered(self, order: Sequence[int]) -> Probe:
+        """The same with its outputs in that order, in which they are handed in from now on; of no form any more."""
+        outputs = [self.outputs[number] for number in order]
+        return replace(self, outputs=outputs, views=tuple(self.views[number] for number in order), form=None)
 
     @property
     def one_stream(self) -> bool:
@@ -125,6 +135,7 @@ def probe(answer: dict[str, Any], outputs: list[torch.Tensor]) -> Probe:
         views(answer.get("views"), outputs),
         answer.get("several_streams") is True,
         tuple(" ".join(str(name).split())[:MAX_NAME] for name in _list(answer.get("compiled"))[:MAX_FACTS]),
+        answer_form.parsed(answer.get("form"), len(outputs)),
     )
 
 

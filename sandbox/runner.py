@@ -17,10 +17,10 @@ from backends.backend import Artifact, Executable, Target
 from backends.registry import backend
 from domain import value as values
 from domain.value import TensorRef
+from sandbox import answer_form, constructor_arguments
 from sandbox import arena as arenas
-from sandbox import constructor_arguments
 from sandbox.answer_memory import AnswerMemory
-from sandbox.answers import outside, portable, put, tensors_of
+from sandbox.answers import Keys, outside, portable, put, tensors_of
 from sandbox.arena import Arena, argument, copy_all, lies_in
 from sandbox.argument_views import argument_views, kept
 from sandbox.assignment import assignment
@@ -51,6 +51,7 @@ class Runner:
         self.gate: Gate | None = None
         self.retained: list[torch.Tensor] = []
         self.calls: list[Call] = []
+        self.keys, self.slots = list[Keys](), list[int]()
         self.output_arguments: tuple[int, ...] = ()
         self.reuses_memory = False
         self.views: list[list[int] | None] = []
@@ -94,11 +95,9 @@ class Runner:
         """Makes the kernel callable."""
         kernel, self.target = assignment(message)
         artifact = Artifact(**message["artifact"])
-        init = constructor_arguments.taken(values.decode(message["init"]))
+        init, seed = constructor_arguments.taken(values.decode(message["init"])), int(message["seed"])
         self._open_device()
-        self.executable = backend(kernel.kernel_type).load(
-            kernel, self.folder, self.target, artifact, init, int(message["seed"])
-        )
+        self.executable = backend(kernel.kernel_type).load(kernel, self.folder, self.target, artifact, init, seed)
         self.output_arguments = kernel.io.outputs if kernel.io is not None else ()
         told = constructor_arguments.told(self.executable.init_inputs())
         return {"op": "loaded", "entry": self.executable.entry, "init": told, "facts": artifact.facts}
@@ -167,9 +166,9 @@ class Runner:
     def probe(self, message: Message) -> Message:
         """Calls until warm, then says what came out and about how long a call takes (advisory, for sizing windows)."""
         args = self._placed(message["args"])
-        results: list[Any] = []
+        results, elapsed_ms = list[Any](), list[float]()
         places = AnswerMemory(self._memory)
-        elapsed_ms: list[float] = []
+        self.keys, self.slots = [], []
         self._loaded.resume()
         for _ in range(int(message["calls"])):
             start = mark(self.target)
@@ -188,6 +187,7 @@ class Runner:
             "op": "value",
             "value": self._retain(outputs),
             "views": self.views,
+            "form": answer_form.wire(results[-1], self.keys),
             "returned": results[-1] is not None,
             "reuses_memory": self.reuses_memory,
             "elapsed_ms": elapsed_ms,
@@ -196,18 +196,23 @@ class Runner:
             "compiled": list(self._loaded.compiled),
         }
 
+    def order(self, message: Message) -> Message:
+        """In which slots the outputs of the next windows' calls belong, by their numbers in the probe's answer."""
+        self.slots = list(map(int, message["slots"]))
+        return {"op": "ok"}
+
     def double(self, message: Message) -> Message:
         """One call in float64; a kernel that has no such form says so with None."""
         try:
             result = self._loaded.call_double(self._placed(message["args"]))
-            outputs = None if result is None else tensors_of(result, self.target)
+            outputs = None if result is None else tensors_of(result, self.target, self.keys)
         except Exception:
             outputs = None
         return {"op": "value", "value": None if outputs is None else self._retain(outputs)}
 
     def layout(self, message: Message) -> Message:
         """Where the arguments and answers of the next windows' calls lie."""
-        self.calls = laid_out(message, self._memory)
+        self.calls = laid_out(message, self._memory, self.slots)
         return {"op": "ok"}
 
     def flops(self, message: Message) -> Message:
@@ -272,7 +277,7 @@ class Runner:
         """The answer's tensors: what the call returned, else the contract's output arguments."""
         if result is None:
             return [args[index] for index in self.output_arguments]
-        return tensors_of(result, self.target)
+        return tensors_of(result, self.target, self.keys)
 
     def _kept_outputs(self, result: Any, args: list[Any]) -> list[torch.Tensor]:
         """The answer's tensors for a time when the arguments are overwritten."""

@@ -155,6 +155,11 @@ class Session:
             raise KernelFault(Status.CRASHED, "the runner's answer has no outputs of their own")
         return probe(answer, outputs)
 
+    def order(self, numbers: list[int]) -> None:
+        """Has the outputs of every later window handed in in that order, by their numbers in the probe's answer."""
+        slots = {number: slot for slot, number in enumerate(numbers)}
+        self.runner.request({"op": "order", "slots": [slots[number] for number in range(len(numbers))]})
+
     def double(self, args: list[Any]) -> list[torch.Tensor] | None:
         """One call's outputs in float64, on a copy of the model and doubled inputs; None where it cannot be run so."""
         answer = self.runner.request({"op": "double", "args": values.encode(self.place(args))})

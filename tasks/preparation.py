@@ -14,6 +14,7 @@ from tasks.at_rest import at_rest
 from tasks.contender import Contender
 from tasks.drawn_sets import Arguments
 from tasks.workbench import Workbench
+from validation.answer_order import answer_order
 from validation.inputs import ContractInputs
 
 PROBE_CALLS = 4
@@ -55,6 +56,8 @@ class Preparation:
         for turn in turns:
             with at_rest((other for other in self.contenders if other not in turn), self.bench.device):
                 self._first_calls(turn, example)
+        if len(self.contenders) > 1:
+            self._match_outputs()
 
     def _first_calls(self, contenders: list[Contender], example: dict[str, Arguments]) -> None:
         for contender in contenders:
@@ -72,6 +75,18 @@ class Preparation:
                         "compare: return one, or give a contract (`io`) with an output argument",
                     )
                 self._admit(bytes_per_call(example[contender.role], contender.returned))
+
+    def _match_outputs(self) -> None:
+        """Has the candidate's outputs stand, and handed in, where those are that they are compared with."""
+        wanted, candidate = self.contenders[0].probe, self.contenders[-1]
+        given = candidate.probe
+        if wanted is None or given is None:
+            raise ValueError("not probed")
+        with candidate.answerable():
+            order = answer_order(wanted.form, given.form)
+            if order != sorted(order):
+                candidate.probe = given.ordered(order)
+                _session(candidate).order(order)
 
     def _load(self, contender: Contender, seed: int) -> None:
         if not contender.untouched:

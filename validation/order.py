@@ -1,4 +1,4 @@
-"""Outputs that are right, but stand in another order: as of a dict that was filled in another one."""
+"""Outputs that are right, but stand in another order: as of a tuple that was packed in another one."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ def other_order(expected: list[torch.Tensor], actual: list[torch.Tensor], tolera
     found = ", ".join(str(place) for place in places)
     return (
         f"the outputs are right in another order (the reference's are the kernel's {found}): return them in the "
-        "reference's, a dict's as it is filled"
+        "reference's, a dict's under its keys"
     )

@@ -12,9 +12,9 @@ TOLERANCE = requested(1e-3, 1e-3)
 
 
 def given(expected: list[float], actual: list[float], *runs: list[float], dtype: torch.dtype = torch.float32) -> bool:
-    tensors = [torch.tensor(each, dtype=dtype) for each in (expected, actual)]
+    want, got = (torch.tensor(each, dtype=dtype) for each in (expected, actual))
     wide = torch.float64 if dtype.is_floating_point else dtype
-    return given_by_reference(*([one] for one in tensors), [[torch.tensor(run, dtype=wide)] for run in runs], TOLERANCE)
+    return given_by_reference([want], [got], [[torch.tensor(run, dtype=wide)] for run in runs], TOLERANCE)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int8, torch.int64])

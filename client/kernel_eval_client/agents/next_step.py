@@ -102,7 +102,7 @@ _OF_COMPARISON = (
     ),
     (
         r"right in another order",
-        "The outputs are right: return them in the reference's order, a dict's as it is filled.",
+        "The outputs are right: return them in the reference's order, a dict's under its keys.",
     ),
     (
         r"its weights are its own",
