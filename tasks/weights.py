@@ -19,12 +19,16 @@ from validation.comparison import compare
 from validation.seeds import derived
 
 NOISE = 0.25
-"""Of a constant's own size, or of one for zeros: its sign stays, and it shows at any usual tolerance."""
+"""At most so much, and half of it at least, of a constant's own size, or of one for zeros: its sign stays, and it shows
+at any usual tolerance, be it a single number."""
 TRY_S = 5.0
 NAMED, NAME_CHARS = 8, 128
 
 COPIED = "the reference's, copied into the candidate"
 EACH_ITS_OWN = "each its own, made under the same seed"
+
+RUNNING_MEAN, RUNNING_VAR = "running_mean", "running_var"
+"""What torch's norm layers call the buffers that they compute with in eval mode."""
 
 
 class Weights:
@@ -67,13 +71,23 @@ class Weights:
         return self._state.weights if self.summary is not None and self.summary.startswith(COPIED) else {}
 
     def try_others(self, rounds: Rounds, inputs: VariedInputs) -> None:
-        """Gives parameters that have one value each (a new norm layer's) others, and says whether answers still agree.
+        """Gives weights that have one value each (a new norm layer's) others, and says whether answers still agree.
 
         No verdict: a candidate that packed its weights when it was made is told from one that ignores them by nothing
-        that can be seen from here (docs/adr/0009). The last thing asked of both runners.
+        that can be seen from here (docs/adr/0009). The last thing asked of both runners. Where the candidate has not
+        all of the reference's, none can be tried, and that is said.
         """
         names = _constant(self._state)
-        if self.summary is None or not self.shared or not names or time.monotonic() + TRY_S > rounds.deadline:
+        if self.summary is None or not names:
+            return
+        if not self.shared:
+            which = _listed([f"{name} {_value(self._state.weights[name])}" for name in names])
+            self.summary += (
+                f"; the reference's of one value ({which}) could not be tried with others, as not all of its "
+                "weights fit the candidate: one that ignores them is not told from one that uses them"
+            )
+            return
+        if time.monotonic() + TRY_S > rounds.deadline:
             return
         others = dict(self._state.weights)
         for place, name in enumerate(names):
@@ -151,7 +165,8 @@ class Weights:
     def _with_noise(self, weight: torch.Tensor, place: int) -> torch.Tensor:
         generator = torch.Generator(device=weight.device).manual_seed(derived(self._secret, "weights", place))
         wide = weight.to(torch.float64)  # 8-bit floats have no arithmetic of their own.
-        draw = torch.rand(weight.shape, generator=generator, device=weight.device).mul_(2 * NOISE).sub_(NOISE)
+        draw = torch.rand(weight.shape, generator=generator, device=weight.device).mul_(2).sub_(1)
+        draw = (draw + torch.where(draw < 0, -1, 1)) * (NOISE / 2)  # As far from nothing as of either sign.
         size = wide.abs()
         return (wide + torch.where(size > 0, size, 1.0) * draw).to(weight.dtype)
 
@@ -160,13 +175,27 @@ def _listed(names: list[str]) -> str:
     return ", ".join(name[:NAME_CHARS] for name in names[:NAMED]) + (", …" if len(names) > NAMED else "")
 
 
+def _value(weight: torch.Tensor) -> str:
+    value = float(weight.reshape(-1)[0])
+    word = {0.0: "zero", 1.0: "one"}.get(value)
+    return f"{value:.3g}" if word is None else word + "s" * (weight.numel() > 1)
+
+
 def _constant(state: State) -> list[str]:
-    """Floating parameters of two elements or more that all have one value."""
+    """Floating parameters, and running statistics by their name, that all have one value, as their maker gave it."""
     return [
         name
         for name, weight in state.weights.items()
-        if name in state.parameters
-        and weight.is_floating_point()
-        and weight.numel() > 1
-        and bool((weight == weight.reshape(-1)[0]).all())
+        if weight.is_floating_point() and weight.numel() > 0 and _is_constant(name, weight, name in state.parameters)
     ]
+
+
+def _is_constant(name: str, weight: torch.Tensor, is_parameter: bool) -> bool:
+    first = weight.reshape(-1)[0]
+    if not bool((weight == first).all()):
+        return False
+    if is_parameter:
+        # A single number always has one value; one that was drawn is neither 0 nor 1.
+        return weight.numel() > 1 or float(first) in (0, 1)
+    kept = name.rpartition(".")[2]
+    return kept == RUNNING_MEAN or (kept == RUNNING_VAR and float(first) > 0)  # A variance stays positive.

@@ -8,7 +8,8 @@ Three kinds of evidence, strongest first:
 3. The error has the size that the lower precision's arithmetic gives, 0.3 to 8 unit round-offs.
 
 All of it only for a kernel whose error is far above the reference's own, so that a reference which itself computes in
-TF32 lets the kernel do so too.
+TF32 lets the kernel do so too. An error too large for any of these has no precision's name, but a sentence too: at a
+tolerance that is wide for small values even a wrong formula passes.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ FAR_ABOVE = 30.0
 """A kernel's error over the reference's from which on the order of summation no longer explains it."""
 
 FEWEST = 64
-"""Elements below which errors are luck."""
+"""Elements below which an error's size, direction and grid are luck. That it is `LARGE` is none in float32 or wider."""
 
 ALIKE = 0.5
 """Correlation of error vectors. Of unrelated ones it stays under 4/sqrt(elements), so under this from FEWEST on."""
@@ -36,6 +37,10 @@ ONCE = (0.5, 2.0)
 LEAST_ROUNDOFFS, MOST_ROUNDOFFS = 0.3, 8.0
 """Of operands rounded once the relative rms error is 0.4 to 0.6 unit round-offs; accumulating in it gives more."""
 
+LARGE = MOST_ROUNDOFFS * UNIT_ROUNDOFF["bfloat16"]
+"""Of an error that no rounding explains. A reference whose own is that large gives noise there (a sum that is zero but
+for rounding, say), and beside it nothing is said of the kernel's."""
+
 PIECE = 1 << 21
 
 
@@ -43,8 +48,8 @@ PIECE = 1 << 21
 class Precision:
     """Of the output with the largest kernel error: rms and largest error over the rms of the expected values.
 
-    `resembles` names the lower precision, `finding` says in a sentence what speaks for it; both None for a kernel that
-    keeps its dtype's precision.
+    `resembles` names the lower precision, `finding` says in a sentence what speaks for it, or, with `resembles` None,
+    that the error is larger than any explains; both None for a kernel that keeps its dtype's precision.
     """
 
     output: int
@@ -101,11 +106,20 @@ def _output(
     )
     own = str(candidate.dtype).removeprefix("torch.")
     least = max(found.reference_error, UNIT_ROUNDOFF.get(own, math.inf))
-    if sums.count < FEWEST or found.candidate_error < FAR_ABOVE * least:
+    if found.candidate_error < FAR_ABOVE * least:
         return found
-    resembles, evidence = _named(found.candidate_error, expected, candidate, probes)
+    resembles, evidence = None, ""
+    if sums.count >= FEWEST:
+        resembles, evidence = _named(found.candidate_error, expected, candidate, probes)
     if resembles is None:
-        return found
+        # A few numbers in half precision may be near zero, and the reference's right, both by chance.
+        told = sums.count >= FEWEST or bool(lower_precisions(candidate.dtype))
+        if not told or not found.reference_error <= LARGE < found.candidate_error:
+            return found
+        evidence = (
+            f"larger than rounding explains, be it to bfloat16 (up to {LARGE:.2g}), so it computes something else, or "
+            "loses its digits in differences or long sums; ask for a smaller atol and rtol to see where"
+        )
     sentence = (
         f"output {index} is {own}, but its error against float64 is {found.candidate_error:.2g} of the values (rms), "
         f"the reference's {found.reference_error:.2g}: {evidence}"

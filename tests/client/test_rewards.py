@@ -92,8 +92,13 @@ def test_a_doubtful_speed_up_earns_no_bonus(more: dict[str, Any]) -> None:
 def test_what_is_known_to_be_harmless_can_be_ignored() -> None:
     windows = judged(speedup=FAST, flags=["in 3 of 14 windows the kernel's own event times do not fit"])
     assert Shaping(ignored=("in ",)).of_result(windows).reward == 2.0
-    low = judged(speedup=FAST, comparison={"precision": {"finding": "bfloat16"}})
+    low = judged(speedup=FAST, comparison={"precision": {"finding": "as bfloat16", "resembles": "bfloat16"}})
     assert Shaping(lower_precision=True).of_result(low).reward == 2.0
+
+
+def test_an_error_that_no_precision_explains_is_not_excused_by_one() -> None:
+    wrong = judged(speedup=FAST, comparison={"precision": {"finding": "larger than that", "resembles": None}})
+    assert Shaping(lower_precision=True).of_result(wrong).reward == 1.0
 
 
 def test_an_answer_to_a_weak_reference_earns_nothing() -> None:

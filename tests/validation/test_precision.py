@@ -1,5 +1,6 @@
 """A silent downcast is named, by what speaks for it; honest float32 is not."""
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -139,7 +140,77 @@ def test_inputs_that_are_lower_precision_numbers_are_nobodys_downcast():
 def test_a_wrong_answer_is_not_called_a_downcast():
     inputs = product_inputs()
     found = find(torch.matmul, inputs, drawn(96, 80, seed=9) * 20, probed=True)
-    assert found is not None and found.finding is None and found.candidate_error > 0.5
+    assert found is not None and found.resembles is None and found.candidate_error > 0.5
+    assert found.finding is not None and "larger than rounding explains" in found.finding
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(64, 64), (4, 16)])
+def test_an_error_larger_than_rounding_gives_is_told_with_its_size(shape, dtype):
+    """As where all values are small beside the tolerance, which then passes any formula."""
+    x = drawn(*shape, kind="rand").to(dtype)
+    found = precision_finding([x.double() * 0.03], [x * 0.03], [x * 0.036])
+    assert found is not None and found.resembles is None and found.finding is not None
+    assert "is 0.2 of the values" in found.finding and "larger than rounding explains" in found.finding
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (7,)])
+def test_of_few_elements_too(shape):
+    x = drawn(*shape, 20, kind="rand")
+    found = find(lambda y: y.var(-1), [x], x.var(-1, unbiased=False), probed=False)
+    assert found is not None and found.resembles is None
+    assert found.finding is not None and "is 0.05 of the values" in found.finding
+    right = find(lambda y: y.var(-1), [x], ((x - x.mean(-1, keepdim=True)).square().sum(-1) / 19), probed=False)
+    assert right is not None and right.finding is None
+    # In half precision a loss may be so near zero that rounding is all of it.
+    half = x.half()
+    few = precision_finding([half.double().var(-1)], [half.var(-1)], [half.var(-1, unbiased=False)])
+    assert few is not None and few.finding is None and few.candidate_error > 0.04
+
+
+def test_all_sizes_of_an_error_have_a_sentence_from_tf32_on():
+    x = drawn(64, 64)
+    for factor in (2e-4, 2e-3, 1e-2, 3.1e-2, 3.2e-2, 0.1, 0.5, 1.0, 100.0):
+        found = find(lambda y: y * 1, [x], x * (1 + factor), probed=False)
+        assert found is not None and found.finding is not None and (found.resembles is None) is (factor > 1 / 32)
+
+
+def zero_sums(x: torch.Tensor) -> torch.Tensor:
+    return (x - x.mean(-1, keepdim=True)).sum(-1)
+
+
+def one_pass(x: torch.Tensor) -> torch.Tensor:
+    return (x.square().mean(-1) - x.mean(-1).square()) * x.shape[-1] / (x.shape[-1] - 1)
+
+
+def divided(e: torch.Tensor) -> torch.Tensor:
+    return e / e.sum(-1, keepdim=True)
+
+
+LOG2_E = math.log2(math.e)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(3, 17), (128, 64)])
+@pytest.mark.parametrize(
+    ("op", "other"),
+    [
+        (zero_sums, lambda x: x.sum(-1) - x.mean(-1) * x.shape[-1]),
+        (zero_sums, lambda x: torch.full_like(x[..., 0], 1e-3)),
+        (lambda x: x.softmax(-1).sum(-1) - 1, lambda x: divided(x.exp()).sum(-1) - 1),
+        (lambda x: x.sum(-1), lambda x: x.flip(-1).cumsum(-1)[..., -1]),
+        (lambda x: x.var(-1), one_pass),
+        (lambda x: (9 * x).exp(), lambda x: torch.exp2(x * (9 * LOG2_E))),
+        (lambda x: (30 * x).softmax(-1), lambda x: divided(((x - x.amax(-1, keepdim=True)) * (30 * LOG2_E)).exp2())),
+        (lambda x: (x * x.roll(1, -1)).mean(), lambda x: (x * x.roll(1, -1)).mean(-1).mean()),
+    ],
+)
+@pytest.mark.parametrize("kind", ["randn", "rand"])
+def test_honest_answers_near_zero_or_amplified_have_no_finding(kind, op, other, shape, dtype):
+    for seed in range(10):
+        x = drawn(*shape, seed=seed, kind=kind).to(dtype)
+        found = precision_finding([op(x.double())], [op(x)], [other(x)])
+        assert found is None or found.finding is None, found
 
 
 def test_float32_where_float64_is_promised():

@@ -102,6 +102,7 @@ class Shaping:
             yield "it was given inputs a second time, and may have kept its answers"
         if left_out := found.budget.get("left_out"):
             yield f"its budget did not look at {', '.join(map(str, left_out))}"
-        lower = comparison.precision.get("finding") if comparison and comparison.precision else None
-        if lower and not self.lower_precision:
-            yield str(lower)
+        precision = comparison.precision if comparison and comparison.precision else {}
+        # An error larger than any lower precision's is no such thing.
+        if precision.get("finding") and not (self.lower_precision and precision.get("resembles")):
+            yield str(precision["finding"])
