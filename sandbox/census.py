@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from domain.fault import InfrastructureFault
 
-_EXITING = 0x4  # PF_EXITING of a thread's flags (proc_pid_stat(5))
+EXITING = 0x4  # PF_EXITING of a thread's flags (proc_pid_stat(5))
 
 HELPERS, HELPER_S, POLL_S = 20, 1.0, 0.0005
 """So many, one after the other, may be kept from their work, each for so long."""
@@ -63,7 +63,7 @@ def exiting(pid: int) -> bool:
                 with open(f"/proc/{pid}/task/{thread}/stat", "rb") as stat:
                     # The name before it is the stranger's to choose: it may hold brackets.
                     flags = int(stat.read().rpartition(b") ")[2].split()[6])
-                if not flags & _EXITING:
+                if not flags & EXITING:
                     return False
     except FileNotFoundError:
         pass

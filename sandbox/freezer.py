@@ -10,15 +10,19 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from sandbox.census import family
+from sandbox.census import EXITING, family
 
-AT_REST = b"TtDZX"
+STOPPED, IN_A_CALL, DEAD = b"Tt", b"D", b"ZX"
 """States that run nothing of the stranger's: stopped, in a system call whose end stops it, dead (proc_pid_stat(5))."""
+
+_ENDS_NOBODY = ("STOP", "TSTP", "TTIN", "TTOU", "CONT", "CHLD", "URG", "WINCH")
+HARMLESS = sum(1 << (signal.Signals[f"SIG{name}"] - 1) for name in _ENDS_NOBODY)
+"""Signals, as /proc tells them, that end nobody who has not said what they are to do."""
 
 POLL_S = 20e-6
 SLACK_NS = 100_000
@@ -30,7 +34,7 @@ class NotFrozen(Exception):
 
 
 class Ran(NamedTuple):
-    """Nanoseconds on a processor, and how often one was given."""
+    """Of a thread: nanoseconds on a processor, and how often one was given."""
 
     ns: int
     turns: int
@@ -38,20 +42,24 @@ class Ran(NamedTuple):
 
 @dataclass(frozen=True)
 class Frozen:
-    """Who was stopped, from when on (time.perf_counter_ns) none of them ran, and what they had of processors so far."""
+    """Who was stopped, from when on (time.perf_counter_ns) none of them ran, and what each thread had run so far."""
 
     pids: frozenset[int]
     since_ns: int
-    ran: Ran
+    ran: Mapping[int, Ran]
 
     @property
     def stayed(self) -> bool:
-        """Whether none of them has run since: there may be ways to go on that `sandbox.seccomp` does not know."""
+        """Whether none of them has run since: there may be ways to go on that `sandbox.seccomp` does not know.
+
+        Nobody ends who is stopped: a thread that is gone has run, and nobody can tell for how long.
+        """
         now = _ran(self.pids)
         # Time alone says nothing: of who has just stopped it is told as it was at the last tick, and grows once more
-        # when he leaves his processor. Who runs again has been given one again.
-        again = now.turns > self.ran.turns and now.ns > self.ran.ns + SLACK_NS
-        return all(map(_at_rest, self.pids)) and not again
+        # when he leaves his processor. Who runs again has been given one again. By thread: of a sum, the time of who
+        # has gone would cover that of who has run.
+        again_ns = sum(ran.ns - was.ns for ran, was in _pairs(self.ran, now) if ran.turns > was.turns)
+        return self.ran.keys() <= now.keys() and again_ns <= SLACK_NS and all(map(_at_rest, self.pids))
 
 
 def freeze(pid: int, within_s: float) -> Frozen:
@@ -59,33 +67,45 @@ def freeze(pid: int, within_s: float) -> Frozen:
 
     Its children stay its own (`sandbox.confinement`), and whoever is at rest starts no new ones: when one round over
     the family finds nobody awake and nobody new, there is nobody else but whom somebody was starting as it was stopped,
-    behind that look at the family: so there is another. A process alone that is at rest at the first look was stopped
-    by the signal, a few microseconds after it was sent. One that is not waits for a processor to be stopped on, or is
-    in a system call, which goes on to its end and may write answers: it is charged what it still ran. To look for
-    others takes longer, which those who have some are charged.
+    behind that look at the family: so there is another. An end may wake others: the kernel continues a group that it
+    leaves an orphan. So whoever is ending is awake until he has ended, and those who have company are at rest when two
+    rounds in a row find the same threads so: who ended during the first is missing in the second, and whom that woke is
+    seen there. A process alone that is at rest at the first look was stopped by the signal, a few microseconds after it
+    was sent. One that is not waits for a processor to be stopped on, or is in a system call, which goes on to its end
+    and may write answers: it is charged what it still ran. To look for others takes longer, which those who have some
+    are charged.
     """
     _signal(pid, signal.SIGSTOP)
     since_ns, before = time.perf_counter_ns(), _ran([pid])
     until = time.monotonic() + within_s
     stopped, at_once = {pid}, True
+    settled: dict[int, Ran] = {}
     while True:
         members = family(pid)
         new = members - stopped
-        awake = new | {one for one in members if not _at_rest(one)}
+        threads = {one: _living(one) for one in members}
+        awake = new | {one for one in members if not all(threads[one].values())}
         for one in awake:
             _signal(one, signal.SIGSTOP)  # Again where it was told before: whoever else may signal it might undo it.
         stopped |= new
-        if not awake and family(pid) <= stopped:
-            now_ns, ran = time.perf_counter_ns(), _ran(stopped)
-            if len(stopped) == 1:
-                # Of who was on a processor, `before` may be a tick old: he is charged too much then.
-                now_ns = min(now_ns, since_ns + (0 if at_once else ran.ns - before.ns))
-            return Frozen(frozenset(stopped), now_ns, ran)
+        if not awake:
+            living = {thread for each in threads.values() for thread in each}
+            if len(stopped) == 1 and family(pid) == stopped:
+                took_ns, ran = time.perf_counter_ns() - since_ns, _of(living, stopped)
+                charged_ns = 0 if at_once else _charged_ns(took_ns, before, ran)
+                return Frozen(frozenset(stopped), since_ns + charged_ns, ran)
+            if settled.keys() == living and len(stopped) > 1:
+                return Frozen(frozenset(stopped), time.perf_counter_ns(), settled)
+            # Before the look that confirms it: who was woken meanwhile is awake then, or is given a processor later.
+            settled = _of(living, stopped)
+        else:
+            settled = {}
         if time.monotonic() > until:
             thaw(stopped)
             raise NotFrozen
         at_once = False
-        time.sleep(POLL_S)
+        if awake:
+            time.sleep(POLL_S)
 
 
 def thaw(pids: Iterable[int]) -> None:
@@ -99,24 +119,63 @@ def _signal(pid: int, number: signal.Signals) -> None:
         os.kill(pid, number)
 
 
-def _ran(pids: Iterable[int]) -> Ran:
-    """Of all their threads that live, by schedstat: time on a processor, time waiting for one, turns on one."""
-    ns = turns = 0
+def _ran(pids: Iterable[int]) -> dict[int, Ran]:
+    """Of each of their threads, by schedstat: time on a processor, time waiting for one, turns on one."""
+    found = {}
     for pid in pids:
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            for thread in os.listdir(f"/proc/{pid}/task"):
-                with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                    on_ns, _, given = map(int, Path(f"/proc/{pid}/task/{thread}/schedstat").read_bytes().split())
-                    ns, turns = ns + on_ns, turns + given
-    return Ran(ns, turns)
+        for thread in _threads(pid):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                ns, _, turns = map(int, Path(f"/proc/{pid}/task/{thread}/schedstat").read_bytes().split())
+                found[int(thread)] = Ran(ns, turns)
+    return found
+
+
+def _of(living: set[int], pids: Iterable[int]) -> dict[int, Ran]:
+    """Without the dead, who may be gone at any time."""
+    return {thread: ran for thread, ran in _ran(pids).items() if thread in living}
+
+
+def _pairs(before: Mapping[int, Ran], now: Mapping[int, Ran]) -> list[tuple[Ran, Ran]]:
+    """What each has run now, and had before."""
+    return [(ran, before.get(thread, Ran(0, 0))) for thread, ran in now.items()]
+
+
+def _charged_ns(most: int, before: Mapping[int, Ran], now: Mapping[int, Ran]) -> int:
+    """What they have still run; nobody can tell that of who has ended meanwhile.
+
+    Of who was on a processor, `before` may be a tick old: he is charged too much then.
+    """
+    return most if before.keys() - now.keys() else min(most, sum(ran.ns - was.ns for ran, was in _pairs(before, now)))
 
 
 def _at_rest(pid: int) -> bool:
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            place = f"/proc/{pid}/task/{thread}/stat"
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(place, "rb") as stat:
-                # The name before it is the stranger's to choose: it may hold brackets.
-                if stat.read().rpartition(b") ")[2][:1] not in AT_REST:
-                    return False
-    return True
+    return all(_living(pid).values())
+
+
+def _living(pid: int) -> dict[int, bool]:
+    """Its threads that are not dead, and whether they are at rest."""
+    found = {}
+    for thread in _threads(pid):
+        place = f"/proc/{pid}/task/{thread}"
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(f"{place}/stat", "rb") as stat:
+            # The name before it is the stranger's to choose: it may hold brackets.
+            fields = stat.read().rpartition(b") ")[2].split()
+            if fields[0] not in DEAD:
+                rests = fields[0] in STOPPED or (fields[0] in IN_A_CALL and not _is_to_end(place))
+                found[int(thread)] = rests and not int(fields[6]) & EXITING
+    return found
+
+
+def _is_to_end(place: str) -> bool:
+    """Whether a signal waits for the end of the thread's system call that then ends it rather than stops it."""
+    with open(f"{place}/status", "rb") as status:
+        told = dict(line.split(b":", 1) for line in status.read().splitlines())
+    own, shared, *no_end = (int(told[name], 16) for name in (b"SigPnd", b"ShdPnd", b"SigBlk", b"SigIgn", b"SigCgt"))
+    return bool((own | shared) & ~HARMLESS & ~(no_end[0] | no_end[1] | no_end[2]))
+
+
+def _threads(pid: int) -> list[str]:
+    try:
+        return os.listdir(f"/proc/{pid}/task")
+    except (FileNotFoundError, ProcessLookupError):
+        return []

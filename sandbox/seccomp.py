@@ -1,7 +1,8 @@
 """The system calls that a stranger's process does without: a seccomp filter, assembled here and installed by prctl.
 
-A refused call fails with EPERM, so that honest code gets an error it can report. A call by another architecture's
-table (i386, x32), where the numbers would mean something else, ends the process.
+A refused call fails with EPERM, so that honest code gets an error it can report, or with ENOSYS where it has another
+way then. A call by another architecture's table (i386, x32), where the numbers would mean something else, ends the
+process.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from functools import cache
 
-from sandbox.limits import PR_SET_CHILD_SUBREAPER
+from sandbox.limits import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG
 from sandbox.system_calls import MACHINE, call, number, prctl
 
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # AUDIT_ARCH_*
@@ -65,6 +66,14 @@ REFUSED = (
     *("mq_open", "mq_unlink", "mq_timedsend", "mq_timedreceive", "mq_notify", "mq_getsetattr"),
 )
 
+ABSENT = (
+    # Its flags lie in memory; libc falls back on clone.
+    "clone3",
+    # Reads that go on after the call: whoever ends waits for them in the kernel, for as long as he likes.
+    *("io_setup", "io_submit", "io_getevents", "io_pgetevents", "io_cancel", "io_destroy"),
+)
+"""These fail with ENOSYS, as where the kernel has none: honest code then goes another way."""
+
 CHANGES_OF_FILES_OF_ITS_USER = (
     *("chmod", "fchmodat", "fchmodat2", "chown", "lchown", "fchownat"),
     *("setxattr", "lsetxattr", "setxattrat", "removexattr", "lremovexattr", "removexattrat"),
@@ -91,7 +100,7 @@ def rules(*, own_user: bool, truncation_elsewhere: bool) -> bytes:
     ABI 3 on; `truncation_elsewhere` says that it does.
     """
     found = _entrance() + b"".join(_rule(name, [_give(errno.EPERM)]) for name in REFUSED)
-    found += _rule("clone3", [_give(errno.ENOSYS)])  # its flags lie in memory; libc falls back on clone
+    found += b"".join(_rule(name, [_give(errno.ENOSYS)]) for name in ABSENT)
     exit_signal = [_load(0), _instruction(_AND, _EXIT_SIGNAL)]
     found += _rule(
         "clone",
@@ -105,7 +114,10 @@ def rules(*, own_user: bool, truncation_elsewhere: bool) -> bytes:
     for name in ("socket", "socketpair"):
         found += _rule(name, _only(0, [_AF_UNIX]) if own_user else _unix_stream())
     found += _rule("personality", _only(0, _PERSONALITIES))
-    found += _rule("prctl", _unless(0, [_PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER]))
+    # A parent's end could send SIGCONT to a process that the referee has stopped. Said to be done, and not done:
+    # torch.multiprocessing asks for it in whatever it starts, and gives up where it is refused.
+    parents_end = [_load(0), _instruction(_IF_EQUAL, PR_SET_PDEATHSIG, 0, 1), _give(0)]
+    found += _rule("prctl", parents_end + _unless(0, [_PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER]))
     if not own_user:
         found += b"".join(_rule(name, [_give(errno.EPERM)]) for name in CHANGES_OF_FILES_OF_ITS_USER)
         # Landlock does not know sockets that are files, and those of the worker's user are open to it. As where nobody

@@ -232,6 +232,12 @@ return call(435, ctypes.create_string_buffer(struct.pack('Q', 0x10000000) + byte
 
 CALLS = {
     "io_uring": "return call(425, 8, ctypes.create_string_buffer(256))",
+    "asynchronous reads": "return call(206, 8, ctypes.byref(ctypes.c_ulong())) or 'a context'",
+    "going on by a parent's end": """
+told = ctypes.c_int()
+checked(libc.prctl(1, 18, 0, 0, 0))
+checked(libc.prctl(2, ctypes.byref(told), 0, 0, 0))
+return told.value == 18""",
     "bpf": "return call(321, 0, ctypes.create_string_buffer(128), 128) or 'called'",
     "perf events": """
 return call(298, ctypes.create_string_buffer(struct.pack('II', 1, 128) + bytes(120)), 0, -1, -1, 0)""",

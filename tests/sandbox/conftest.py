@@ -1,7 +1,8 @@
-"""One zygote for the tests of this folder, and sessions with runners forked from it."""
+"""One zygote for the tests of this folder, sessions with runners forked from it, and memory to count in."""
 
 from __future__ import annotations
 
+import mmap
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -41,3 +42,11 @@ def session(zygote: Zygote, folder: Path) -> Iterator[Callable[..., Session]]:
 @pytest.fixture
 def folder(zygote: Zygote, tmp_path: Path) -> Path:
     return zygote.private_folder(tmp_path / "job")
+
+
+@pytest.fixture
+def counters(tmp_path: Path) -> Iterator[mmap.mmap]:
+    """In `shared`, for processes of tests/sandbox/counting.py."""
+    (tmp_path / "shared").write_bytes(bytes(4))
+    with open(tmp_path / "shared", "r+b") as file, mmap.mmap(file.fileno(), 4) as shared:
+        yield shared

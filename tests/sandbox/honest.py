@@ -35,6 +35,10 @@ import concurrent.futures, torch, torch.multiprocessing, triton, triton.language
 torch.set_num_threads(2)
 with concurrent.futures.ThreadPoolExecutor(2) as pool:
     return sum(pool.map(lambda size: float(torch.ones(size, size).mm(torch.ones(size, size)).sum()), (64, 512)))""",
+    "what torch asks for in a process that it starts": """
+import torch.multiprocessing
+torch.multiprocessing._prctl_pr_set_pdeathsig(signal.SIGINT)
+return 'done'""",
     "a tensor": "import torch\nheld = torch.ones(50 << 20)\ntime.sleep(0.5)\nreturn float(held[-1])",
     "memory that it shares with its children": together("mmap.mmap(-1, 100 << 20)"),
     "memory that its children have from it": together("bytearray(100 << 20)"),

@@ -9,17 +9,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
 
 from sandbox import census, freezer
-from sandbox.freezer import Frozen, freeze, thaw
+from sandbox.freezer import Frozen, Ran, freeze, thaw
 from tests.conftest import die_with_parent
-
-WITHIN_S = 20.0
-LOOKS = 20
+from tests.sandbox.counting import WITHIN_S, end, moves, still
 
 COUNTING = """
 import ctypes, mmap, os, sys, threading
@@ -47,13 +45,6 @@ count(0)
 """
 
 
-@pytest.fixture
-def counters(tmp_path: Path) -> Iterator[mmap.mmap]:
-    (tmp_path / "shared").write_bytes(bytes(4))
-    with open(tmp_path / "shared", "r+b") as file, mmap.mmap(file.fileno(), 4) as shared:
-        yield shared
-
-
 def started(kind: str, counters: mmap.mmap, folder: Path, places: set[int]) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
         [sys.executable, "-c", COUNTING, str(folder / "shared"), kind], preexec_fn=die_with_parent
@@ -62,28 +53,8 @@ def started(kind: str, counters: mmap.mmap, folder: Path, places: set[int]) -> s
     return process
 
 
-def moves(counters: mmap.mmap, places: set[int]) -> None:
-    """Waits until each of them has counted on."""
-    until = time.monotonic() + WITHIN_S
-    for place in places:
-        seen = counters[place]
-        while counters[place] == seen:
-            assert time.monotonic() < until, f"{place} does not count"
-
-
-def still(counters: mmap.mmap) -> bool:
-    """Whether none counts while others have their turn on the processors."""
-    seen = bytes(counters)
-    for _ in range(LOOKS):
-        subprocess.run(["true"], check=True)
-    return bytes(counters) == seen
-
-
-def end(process: subprocess.Popen[bytes], frozen: Frozen) -> None:
-    for pid in frozen.pids - {process.pid}:
-        os.kill(pid, signal.SIGKILL)
-    process.kill()
-    process.wait()
+def ran_ns(ran: Mapping[int, Ran]) -> int:
+    return sum(each.ns for each in ran.values())
 
 
 @pytest.mark.parametrize(
@@ -101,7 +72,7 @@ def test_all_of_it_stands_still_and_goes_on(
         thaw(frozen.pids)
         moves(counters, places)
     finally:
-        end(process, frozen)
+        end(process, frozen.pids)
 
 
 def test_who_was_being_started_as_the_family_was_looked_at_stands_still_too(
@@ -122,7 +93,7 @@ def test_who_was_being_started_as_the_family_was_looked_at_stands_still_too(
     try:
         assert still(counters)
     finally:
-        end(process, frozen)
+        end(process, frozen.pids)
 
 
 def test_who_has_started_others_is_charged_the_search_for_them(counters: mmap.mmap, tmp_path: Path) -> None:
@@ -133,12 +104,12 @@ def test_who_has_started_others_is_charged_the_search_for_them(counters: mmap.mm
     before = time.perf_counter_ns()
     frozen = freeze(alone.pid, WITHIN_S)
     alone_ns, whole_alone_ns = frozen.since_ns - before, time.perf_counter_ns() - before
-    end(alone, frozen)
+    end(alone, frozen.pids)
     family = started("family", counters, tmp_path, {0, 1, 2})
     before = time.perf_counter_ns()
     frozen = freeze(family.pid, WITHIN_S)
     family_ns, whole_family_ns = frozen.since_ns - before, time.perf_counter_ns() - before
-    end(family, frozen)
+    end(family, frozen.pids)
     # Stamped before the search in one, after it in the other.
     assert alone_ns < whole_alone_ns / 2
     assert family_ns > whole_family_ns / 2
@@ -153,7 +124,7 @@ def test_who_has_run_meanwhile_has_not_stayed(counters: mmap.mmap, tmp_path: Pat
         moves(counters, {0})
         assert not frozen.stayed
     finally:
-        end(process, frozen)
+        end(process, frozen.pids)
 
 
 def test_who_has_run_for_a_moment_has_not_stayed(counters: mmap.mmap, tmp_path: Path) -> None:
@@ -161,26 +132,29 @@ def test_who_has_run_for_a_moment_has_not_stayed(counters: mmap.mmap, tmp_path: 
     frozen = freeze(process.pid, WITHIN_S)
     try:
         os.kill(process.pid, signal.SIGCONT)
-        while freezer._ran([process.pid]).ns < frozen.ran.ns + 10 * freezer.SLACK_NS:
+        while ran_ns(freezer._ran([process.pid])) < ran_ns(frozen.ran) + 10 * freezer.SLACK_NS:
             pass
         again = freeze(process.pid, WITHIN_S)
         assert again.stayed and not frozen.stayed
     finally:
-        end(process, frozen)
+        end(process, frozen.pids)
+
+
+def told(frozen: Frozen, ns: int, *, turns: int) -> Frozen:
+    """As if its first thread had run for that long since, in so many turns."""
+    thread, ran = next(iter(frozen.ran.items()))
+    return dataclasses.replace(frozen, ran={**frozen.ran, thread: Ran(ran.ns - ns, ran.turns - turns)})
 
 
 def test_what_is_told_late_of_who_has_just_stopped_is_no_running(counters: mmap.mmap, tmp_path: Path) -> None:
     process = started("alone", counters, tmp_path, {0})
     frozen = freeze(process.pid, WITHIN_S)
     try:
-        late = dataclasses.replace(frozen, ran=frozen.ran._replace(ns=frozen.ran.ns - 4_000_000))
-        put_off = dataclasses.replace(
-            frozen, ran=freezer.Ran(frozen.ran.ns - freezer.SLACK_NS // 2, frozen.ran.turns - 1)
-        )
+        late, put_off = told(frozen, 4_000_000, turns=0), told(frozen, freezer.SLACK_NS // 2, turns=1)
         assert frozen.stayed and late.stayed and put_off.stayed
-        assert not dataclasses.replace(late, ran=late.ran._replace(turns=late.ran.turns - 1)).stayed
+        assert not told(frozen, 4_000_000, turns=1).stayed
     finally:
-        end(process, frozen)
+        end(process, frozen.pids)
 
 
 WRITING = """
@@ -198,9 +172,35 @@ while True:
 def test_who_is_in_a_system_call_is_charged_until_its_end(counters: mmap.mmap, tmp_path: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", WRITING, str(tmp_path / "shared")], preexec_fn=die_with_parent)
     moves(counters, {0})
-    ran_ns, before = freezer._ran([process.pid]).ns, time.perf_counter_ns()
+    ran_before_ns, before = ran_ns(freezer._ran([process.pid])), time.perf_counter_ns()
     frozen = freeze(process.pid, WITHIN_S)
-    end(process, frozen)
+    end(process, frozen.pids)
     # Tens of milliseconds, on a processor that others want too; nothing where the stop came in between two calls.
-    still_ran_ns = frozen.ran.ns - ran_ns
+    still_ran_ns = ran_ns(frozen.ran) - ran_before_ns
     assert frozen.since_ns - before > still_ran_ns / 2 or still_ran_ns < 5e6
+
+
+def test_who_ends_while_he_is_stopped_is_charged_all_of_it(
+    counters: mmap.mmap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread that had run for long and is gone must not be taken off what the others still ran."""
+    process = started("alone", counters, tmp_path, {0, 3})
+    looks: list[dict[int, Ran]] = []
+
+    def one_is_gone(pids: Iterable[int]) -> dict[int, Ran]:
+        looks.append(ran(pids))
+        return looks[0] | {0: Ran(10**10, 1)} if len(looks) == 1 else looks[-1]
+
+    def awake_at_first(pid: int) -> dict[int, bool]:
+        asked.append(pid)
+        return dict.fromkeys(living(pid), False) if len(asked) == 1 else living(pid)
+
+    ran, living = freezer._ran, freezer._living
+    asked: list[int] = []
+    monkeypatch.setattr(freezer, "_ran", one_is_gone)
+    monkeypatch.setattr(freezer, "_living", awake_at_first)
+    before = time.perf_counter_ns()
+    frozen = freeze(process.pid, WITHIN_S)
+    took_ns = time.perf_counter_ns() - before
+    end(process, frozen.pids)
+    assert frozen.since_ns - before > took_ns / 3

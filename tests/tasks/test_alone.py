@@ -220,7 +220,7 @@ def test_more_rounds_are_shot_only_before_the_jobs_end(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("left_s", "told"), [(60.0, NOT_ALONE), (-1.0, NO_TIME_ALONE)])
 def test_why_a_reference_was_not_run_once_more_is_told(tmp_path: Path, left_s: float, told: str) -> None:
-    records, alone = compared(tmp_path, 0, nulls_too=False)
+    _, alone = compared(tmp_path, 0, nulls_too=False)
     alone._until = time.monotonic() + left_s
     # Its process ended by itself, or by the job's timeout.
     alone._shoot_reference = lambda *shot: False  # type: ignore[method-assign]

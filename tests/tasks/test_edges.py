@@ -16,12 +16,15 @@ class {name}(nn.Module):
     def forward(self, x):
         return {levels}.clamp(-128, 127).to(torch.int8)
 """
-REFERENCE = MODEL.format(name="Model", levels="torch.round(x / 0.05)") + """
+REFERENCE = (
+    MODEL.format(name="Model", levels="torch.round(x / 0.05)")
+    + """
 def get_inputs():
     x = torch.randn(64, 64)
     x.view(-1)[:2] = (torch.randint(-40, 40, (2,)) + 0.5) * 0.05  # Where 20 and 1 / 0.05 do not agree.
     return [x]
 """
+)
 SAID = "differ by rounding: right"
 
 
@@ -62,5 +65,5 @@ def test_without_time_for_it_an_answer_stays_wrong(bench: Workbench, monkeypatch
 
 
 def test_a_reference_that_cannot_be_run_in_float64_excuses_nothing_and_is_not_blamed(bench: Workbench) -> None:
-    reference = REFERENCE.replace("torch.round(x / 0.05)", "torch.round(x.view(torch.int32).view(torch.float32) / 0.05)")
+    reference = REFERENCE.replace("(x / 0.05)", "(x.view(torch.int32).view(torch.float32) / 0.05)")
     assert quantised(bench, "torch.round(x * 19.999998)", reference).outcome.status is Status.WRONG_RESULT

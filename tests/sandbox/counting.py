@@ -1,0 +1,39 @@
+"""Processes that count in memory that the test sees too: who does not run does not count."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterable
+
+WITHIN_S = 20.0
+LOOKS = 20
+
+
+def moves(counters: mmap.mmap, places: set[int]) -> None:
+    """Waits until each of them has counted on."""
+    until = time.monotonic() + WITHIN_S
+    for place in places:
+        seen = counters[place]
+        while counters[place] == seen:
+            assert time.monotonic() < until, f"{place} does not count"
+
+
+def still(counters: mmap.mmap) -> bool:
+    """Whether none counts while others have their turn on the processors."""
+    seen = bytes(counters)
+    for _ in range(LOOKS):
+        subprocess.run(["true"], check=True)
+    return bytes(counters) == seen
+
+
+def end(process: subprocess.Popen[bytes], members: Iterable[int]) -> None:
+    for pid in set(members) - {process.pid}:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.kill()
+    process.wait()
