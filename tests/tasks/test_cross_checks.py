@@ -301,7 +301,8 @@ def test_without_the_gate_calls_by_themselves_are_made_in_a_row_each_on_inputs_o
     assert job.shot == ["relocated", *nulls, *own]
     assert job.judged == [[float(number)] * 2 for number in range(1, 7)]
     for record in records.values():  # Each with the null window of its turn.
-        assert record.single.net_ms == pytest.approx([0.1] * 6)
+        pairs = zip(record.single.elapsed_ms, record.single.null_ms, strict=True)
+        assert [taken - null for taken, null in pairs] == pytest.approx([0.1] * 6)
 
 
 def test_calls_behind_the_gate_lie_elsewhere_each_time_beside_a_row_without_it_too() -> None:
