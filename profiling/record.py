@@ -194,10 +194,9 @@ class TimeRecord:
         found = self._believed(windows)
         if found.flag is None:
             return Correction()
-        usual_ms = float(windows.mean())
-        least_ms, most_ms = found.span_ms or (found.time_ms, found.time_ms)
-        added_ms, *span_ms = (self.calls * (time_ms - usual_ms) for time_ms in (found.time_ms, least_ms, most_ms))
-        return Correction(added_ms, self.calls * found.error_ms, (span_ms[0], span_ms[1]))
+        times_ms = found.time_ms, *(found.span_ms or (found.time_ms, found.time_ms))
+        added_ms, least_ms, most_ms = (self.calls * (time_ms - float(windows.mean())) for time_ms in times_ms)
+        return Correction(added_ms, self.calls * found.error_ms, (least_ms, most_ms))
 
     def timing(self, cache: str) -> Timing:
         """The timing. Its level is the referee's alone; the runner's events give only the distribution around it."""

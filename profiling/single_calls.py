@@ -132,16 +132,16 @@ def believed_alone(
     usual = Measured.of(windows)
     found = believed_of(windows, single, DRIFT_MS, SINGLE_CALL, host)
     if beside is not None:
-        alike = believed(usual, single.less(beside.longer), beside.most_apart_ms, SINGLE_CALL_BESIDE)
+        told = believed(usual, single.less(beside.longer), beside.most_apart_ms, SINGLE_CALL_BESIDE)
         single = single.less(replace(beside.longer, time_ms=beside.usually_ms))
-        if alike.flag is not None:
-            alike = believed(usual, single, beside.most_apart_ms, SINGLE_CALL_BESIDE)
-        found = slowest(found, alike)
+        if told.flag is not None:  # Then it is told with the time that it is given.
+            told = believed(usual, single, beside.most_apart_ms, SINGLE_CALL_BESIDE)
+        found = slowest(found, told)
     # Without a launch its time is none, of which noise may be less.
     if launches and usual.time_ms + ERRORS_APART * usual.error_ms + host.short_ms < launches * FASTEST_LAUNCH_MS:
         single = replace(single, time_ms=max(single.time_ms, launches * LEAST_LAUNCH_MS))
-        told = LESS_THAN_LAUNCHES.format(longer=single, usual=usual, launches=_launches(launches))
-        found = slowest(found, Believed(single.time_ms, told, single.few, single.error_ms))
+        flag = LESS_THAN_LAUNCHES.format(longer=single, usual=usual, launches=_launches(launches))
+        found = slowest(found, Believed(single.time_ms, flag, single.few, single.error_ms))
     return found
 
 

@@ -17,9 +17,9 @@ from tasks.contender import Contender
 from tasks.drawn_sets import Arguments
 from tasks.workbench import Workbench
 from validation.call_comparison import CallComparison
-from validation.distributions import moved, nature
+from validation.distributions import Nature, moved, nature
 from validation.edges import Outputs, given_by_reference
-from validation.evidence import MOST_ELEMENTS, step
+from validation.evidence import MOST_ELEMENTS, TURNS, step
 from validation.seeds import derived
 from validation.ties import tied
 from validation.tolerance import Tolerance
@@ -29,8 +29,6 @@ SHARE = 1e-3
 MOST_CALLS, BUDGET_S = 1000, 15.0
 """Of a job. Each call costs four of the reference in float64; where that takes longer, the answer stays wrong."""
 CALL_S = 5.0
-TURNS = (1, -1, 2)
-"""Opposite signs are opposite moves: one of them crosses the jump that an element stands at."""
 SAID = (
     "{elements} of the elements compared, in {calls} calls, are not the reference's, which gives them itself for "
     "inputs that differ by rounding: right, as nothing but rounding decides there"
@@ -83,14 +81,15 @@ class Edges:
         session = self._reference.session
         if session is None or self.failed or self._reference.kernel.kernel_type is not KernelType.TORCH:
             return
-        by, began = step(self._tolerance, arguments), time.monotonic()
         if self._left_s <= 0:
             return
+        by, began = step(self._tolerance, arguments), time.monotonic()
+        kinds = [nature(tensor) for tensor in values.leaves(arguments, torch.Tensor)]
         try:
             with at_rest([self._candidate], self._bench.device):
                 for turn in (0, *TURNS):
                     session.until(min(deadline, time.monotonic() + CALL_S))
-                    outputs = session.double(_moved(arguments, turn, by) if turn else arguments)
+                    outputs = session.double(_moved(arguments, kinds, turn, by) if turn else arguments)
                     if outputs is None:
                         return
                     yield outputs
@@ -101,12 +100,12 @@ class Edges:
             session.until(deadline)
 
 
-def _moved(arguments: Arguments, turn: int, by: float) -> Arguments:
-    places = iter(range(len(values.leaves(arguments, torch.Tensor))))
+def _moved(arguments: Arguments, kinds: list[Nature], turn: int, by: float) -> Arguments:
+    places = iter(enumerate(kinds))
 
     def move(tensor: torch.Tensor) -> torch.Tensor:
-        place = next(places)
-        if not (tensor.is_floating_point() and nature(tensor).continuous):
+        place, kind = next(places)
+        if not kind.continuous:
             return tensor
         return moved(tensor.double(), by if turn > 0 else -by, derived(0, "edge", abs(turn), place))
 

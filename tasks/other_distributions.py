@@ -22,15 +22,12 @@ from tasks.varied_inputs import VariedInputs
 from validation.call_comparison import CallComparison
 from validation.comparison import compare
 from validation.distributions import DISTRIBUTIONS, Distribution
-from validation.evidence import Finding, examine, step
+from validation.evidence import TURNS, Finding, examine, step
 from validation.tolerance import Tolerance
 
 CALL_S, CALL_FACTOR = 2.0, 20.0
 """What one call or one float64 run may take here, beside that many times what a call takes otherwise."""
 BUDGET_S = 5.0
-TURNS = (1, -1, 2)
-"""Runs with moved inputs. Opposite signs are opposite moves, which break a tie both ways; another one, because an
-answer may by luck have hardly moved."""
 
 
 class OtherDistributions:

@@ -24,6 +24,9 @@ from validation.tolerance import Tolerance
 
 SHARE = 8.0
 """Inputs are moved by rtol over this, and the answer may lie this many times as far away as that led."""
+TURNS = (1, -1, 2)
+"""Runs with moved inputs. Opposite signs are opposite moves, which break a tie both ways; another one, because an
+answer may by luck have hardly moved."""
 HEADROOM = 16.0
 """A right answer nearer than this to the dtype's largest number tells nothing: intermediate values may be larger."""
 MOST_ELEMENTS = 1 << 25

@@ -5,43 +5,21 @@ from __future__ import annotations
 import pytest
 import torch
 
-from domain.request import Request
 from domain.result import Status
 from sandbox.replies import State
-from tasks.pipeline import run
 from tasks.weights import _constant
 from tasks.workbench import Workbench
+from tests.tasks.judging import INPUTS
+from tests.tasks.test_what_is_told import judged, model
 
-LAYERS = """
-class {name}(nn.Module):
-    def __init__(self):
-        super().__init__()
-        {layers}
-
-    def forward(self, x):
-        return {answer}
-
-def get_inputs():
-    return [torch.randn(64, 32)]
-"""
 LINEAR = "self.l = nn.Linear(32, 32)"
 IN_EVAL = "self.bn = nn.BatchNorm1d(32); self.eval()"
 
 
 def told(bench: Workbench, layers: str, reference: str, candidate: str, own: str | None = None) -> str:
     """`inputs.weights` of a candidate that passes; with the reference's layers unless it has its own."""
-
-    def kernel(name: str, layers: str, answer: str) -> dict[str, str]:
-        source = LAYERS.format(name=name, layers=layers.replace("; ", "\n        "), answer=answer)
-        return {"kernel_type": "torch", "source_code": source}
-
-    wire = {
-        "kernel": kernel("ModelNew", layers if own is None else own, candidate),
-        "reference": kernel("Model", layers, reference),
-        "num_trials": 1,
-        "timeout": 60,
-    }
-    outcome = run(Request.from_wire(wire), bench, lambda stage: None, lambda: False).outcome
+    source = model(candidate, layers if own is None else own, "ModelNew")
+    outcome = judged(bench, source, model(reference, layers) + INPUTS).outcome
     assert outcome.status is Status.PASSED, outcome.message
     weights: str = outcome.inputs["weights"]
     return weights
