@@ -124,7 +124,8 @@ class OtherDistributions:
                 moves = [self._again(distribution, turn, by) for turn in TURNS]
         except KernelFault as fault:
             return Finding(unsound=f"the reference failed on inputs that differ by rounding: {fault.message}"), False
-        return examine(expected, actual, exact, moves, self._rounds.tolerance), exact is not None
+        found = examine(expected, actual, exact, moves, self._rounds.tolerance, integers=not distribution.tied)
+        return found, exact is not None
 
     def _doubled(self, distribution: Distribution, turn: int, by: float) -> Outputs | None:
         """One call of the reference in float64; None where it has no such form."""

@@ -61,7 +61,9 @@ class VariedInputs:
                 tensor = tensor.double()
             if not (by and kind.continuous):
                 return tensor
-            return moved(tensor, by if turn > 0 else -by, derived(self._secret, "move", abs(turn), place))
+            seed = derived(self._secret, "move", abs(turn), place)
+            made = distribution.tied and kind is Nature.PLAIN  # Equal ones come apart, zeros among them.
+            return moved(tensor, by if turn > 0 else -by, seed, zeros=made)
 
         drawn = values.replace(self._changed(distribution), torch.Tensor, move)
         return self._inputs.for_owner(drawn)

@@ -20,6 +20,7 @@ from validation.dtypes import wire_name
 SMALL, LARGE = 1e-3, 30.0
 OUTLIER, ONE_IN = 100.0, 512
 OFFSET = 8.0
+ZEROS = 0.25
 
 FEWEST = 16
 """Elements below which values do not tell what they stand for."""
@@ -59,13 +60,14 @@ class Distribution:
     """`change` takes a tensor as float32 or float64, its root mean square and a generator; it may write in place.
 
     A `harsh` one leads to where a right reference may overflow or divide by zero: it decides only with a float64 run of
-    the reference.
+    the reference. In a `tied` one many elements are equal, whose order is nobody's mistake: indices are not judged.
     """
 
     name: str
     about: str
     change: Callable[[torch.Tensor, float, torch.Generator], torch.Tensor]
     harsh: bool = False
+    tied: bool = False
 
     def of(self, tensor: torch.Tensor, seed: int) -> torch.Tensor:
         """A tensor of the same shape, strides and dtype, under that seed."""
@@ -101,6 +103,15 @@ def _constant_rows(tensor: torch.Tensor, rms: float, generator: torch.Generator)
     return tensor[..., :1].expand(tensor.shape).contiguous()
 
 
+def _with_zeros(tensor: torch.Tensor, rms: float, generator: torch.Generator) -> torch.Tensor:
+    zeros = torch.rand(tensor.shape, generator=generator, device=tensor.device).lt(ZEROS)
+    # Along each dimension something is zero throughout: what lies first in another one.
+    sides = [dimension for dimension, size in enumerate(tensor.shape) if size > 1]
+    for dimension in {sides[0], sides[-1]}:
+        zeros.select(dimension, 0).fill_(True)
+    return tensor.masked_fill_(zeros, 0.0)
+
+
 DISTRIBUTIONS = (
     # The size of sqrt(epsilon) in norm layers (1e-6, 1e-5), where another epsilon is another answer.
     Distribution("small", f"random inputs brought to an rms of {SMALL:g}", _scaled(SMALL)),
@@ -108,7 +119,15 @@ DISTRIBUTIONS = (
     Distribution("positive", f"random inputs shifted up by {OFFSET:g} times their rms", _shifted(OFFSET)),
     Distribution("negative", f"random inputs shifted down by {OFFSET:g} times their rms", _shifted(-OFFSET)),
     # A variance of zero, where a division without an epsilon is 0/0.
-    Distribution("constant rows", "every row of a random input has one value", _constant_rows, harsh=True),
+    Distribution("constant rows", "every row of a random input has one value", _constant_rows, harsh=True, tied=True),
+    # What a ReLU or padding leaves: a norm of zero, where a division without a guard is 0/0, and zeros taken for gaps.
+    Distribution(
+        "zeros",
+        f"a share of {ZEROS:g} of a random input, a row and a column are zero",
+        _with_zeros,
+        harsh=True,
+        tied=True,
+    ),
     # exp() without a maximum taken off overflows from 89 in float32 and from 11 in float16; saturated approximations.
     Distribution("large", f"random inputs brought to an rms of {LARGE:g}", _scaled(LARGE), harsh=True),
     # Single values far out, as transformers' activations have: 20 times the rest and more (Dettmers et al., LLM.int8(),
@@ -162,16 +181,21 @@ def _structure(tensor: torch.Tensor) -> Nature:
     return Nature.PLAIN
 
 
-def moved(tensor: torch.Tensor, by: float, seed: int) -> torch.Tensor:
+def moved(tensor: torch.Tensor, by: float, seed: int, *, zeros: bool = False) -> torch.Tensor:
     """Every element a share of half to one and a half times `by` up or down, at random: what rounding does to it.
 
-    Same layout and dtype. The opposite `by` moves every element the opposite way, so that a tie which one breaks to one
-    side the other breaks to the other.
+    `zeros`: these too, by that share of the tensor's root mean square. Same layout and dtype. The opposite `by` moves
+    every element the opposite way, so that a tie which one breaks to one side the other breaks to the other.
     """
     generator = torch.Generator(device=tensor.device).manual_seed(seed)
     stored = tensor.as_strided(stored_shape(tensor), tensor.stride())
     shares = torch.rand(stored.shape, generator=generator, device=tensor.device, dtype=torch.float64).mul_(2).sub_(1)
-    return laid_out(tensor, stored.to(torch.float64).mul_(shares.sign().mul_(0.5).add_(shares).mul_(by).add_(1)))
+    wide = stored.to(torch.float64, copy=True)
+    steps = shares.sign().mul_(0.5).add_(shares).mul_(by)
+    if zeros:
+        rms = torch.linalg.vector_norm(wide) / max(wide.numel(), 1) ** 0.5
+        return laid_out(tensor, torch.where(wide == 0, steps * rms, wide * (1 + steps)))
+    return laid_out(tensor, wide.mul_(steps.add_(1)))
 
 
 def laid_out(like: torch.Tensor, stored: torch.Tensor) -> torch.Tensor:

@@ -53,12 +53,18 @@ def step(tolerance: Tolerance, inputs: Any) -> float:
 
 
 def examine(
-    reference: Outputs, candidate: Outputs | None, exact: Outputs | None, moves: list[Outputs], tolerance: Tolerance
+    reference: Outputs,
+    candidate: Outputs | None,
+    exact: Outputs | None,
+    moves: list[Outputs],
+    tolerance: Tolerance,
+    *,
+    integers: bool = True,
 ) -> Finding:
     """The candidate's outputs of one call; None for a candidate that failed: then only the reference is examined.
 
     `exact` is the reference in float64, None where it could not be run so (then the reference stands for it). `moves`
-    are runs of the reference with moved inputs.
+    are runs of the reference with moved inputs. Without `integers` only numbers that rounding moves are judged.
     """
     runs = [reference, *([exact] if exact is not None else []), *moves]
     if any([tensor.shape for tensor in run] != [tensor.shape for tensor in reference] for run in runs):
@@ -74,7 +80,7 @@ def examine(
             (exact or reference)[index],
             [run[index] for run in moves],
             tolerance,
-            exact_known=exact is not None,
+            integers=integers and exact is not None,
         )
         if one.unsound is not None:
             return one
@@ -95,7 +101,7 @@ def _output(
     moves: list[torch.Tensor],
     tolerance: Tolerance,
     *,
-    exact_known: bool,
+    integers: bool,
 ) -> Finding:
     if expected.numel() == 0:
         return Finding()
@@ -104,7 +110,7 @@ def _output(
         moves = [torch.view_as_real(tensor) for tensor in moves]
     if not expected.is_floating_point():
         # Moves too small for the inputs' own dtype would break no tie, so that it would pass for settled.
-        if not exact_known or any(run.dtype != expected.dtype for run in (exact, *moves)):
+        if not integers or any(run.dtype != expected.dtype for run in (exact, *moves)):
             return Finding()
         settled = bits(expected) == bits(exact)
         for run in moves:

@@ -15,7 +15,7 @@ from tests.tasks.watching import WATCHING, stood_still_s
 from validation.evidence import TURNS
 
 NORMAL = "torch.randn(16, 64)"
-ALL = ["small", "positive", "negative", "constant rows", "large", "outliers"]
+ALL = ["small", "positive", "negative", "constant rows", "zeros", "large", "outliers"]
 
 
 @pytest.fixture(autouse=True)
@@ -64,6 +64,16 @@ def test_an_overflow_that_only_large_inputs_show_is_wrong_and_has_no_time(bench:
     assert outcome.comparison is not None and not outcome.comparison.passed
     assert outcome.comparison.first_mismatch is not None and outcome.comparison.first_mismatch["actual"] == "nan"
     assert report.reference is not None and report.reference.status is Status.PASSED
+
+
+def test_a_norm_of_zero_that_nothing_guards_is_wrong(bench: Workbench) -> None:
+    outcome = judged(bench, "return F.normalize(x, dim=-1)", "return x / x.norm(dim=-1, keepdim=True)").outcome
+    assert outcome.status is Status.WRONG_RESULT and "zeros inputs" in (outcome.message or "")
+    outcome = judged(bench, "return F.normalize(x, dim=-1)", "return x / (x.norm(dim=-1, keepdim=True) + 1e-9)").outcome
+    assert outcome.status is Status.PASSED, outcome.message
+    # Neither guards it: what is 0/0 is asked of nobody.
+    outcome = judged(bench, "return x / x.norm(dim=-1, keepdim=True)", "return F.normalize(x, dim=-1)").outcome
+    assert outcome.status is Status.PASSED, outcome.message
 
 
 def test_a_kernel_that_fails_where_the_reference_is_right_has_failed(bench: Workbench) -> None:

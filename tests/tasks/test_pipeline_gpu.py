@@ -18,7 +18,7 @@ from profiling.device import KEPT_SHARE
 from profiling.plan import QUEUE, TARGET_MS
 from profiling.record import TimeRecord
 from profiling.roofline import RATES_UNKNOWN
-from tasks.gating import HELD_UP
+from tasks.gating import ADVANCE, HELD_UP
 from tasks.pipeline import run
 from tests.bench import own_workbench
 
@@ -105,7 +105,8 @@ def test_a_chain_of_launches_fills_the_queue_with_fewer_calls(bench: Any) -> Non
     )
     timing = judged(bench, kernel(source), precision=0.05).outcome.timing
     assert timing is not None and timing.method == "gated_window"
-    assert QUEUE // 13 - 3 <= timing.calls_per_window <= QUEUE // 13 and timing.distribution == "events"
+    # Up to ADVANCE times as many are not worth another rehearsal, as on a host that is slow to launch.
+    assert QUEUE // 13 / ADVANCE - 3 <= timing.calls_per_window <= QUEUE // 13 and timing.distribution == "events"
 
 
 @pytest.mark.parametrize("known", [True, False])

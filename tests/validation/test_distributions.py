@@ -35,6 +35,9 @@ def test_each_is_what_its_name_says() -> None:
     assert rms(made["small"]) == pytest.approx(1e-3, rel=1e-3) and rms(made["large"]) == pytest.approx(30, rel=1e-3)
     assert (made["positive"] > 0).all() and (made["negative"] < 0).all()
     assert (made["constant rows"] == drawn[:, :1]).all()
+    zeros = made["zeros"] == 0
+    assert zeros[0].all() and zeros[:, 0].all() and 0.2 < float(zeros.double().mean()) < 0.35
+    assert torch.equal(made["zeros"][~zeros], drawn[~zeros])
     far = made["outliers"].abs() > OUTLIER * rms(drawn) * 0.9
     assert 2 <= int(far.sum()) <= drawn.numel() // 100
     assert (made["outliers"][far] > 0).any() and (made["outliers"][far] < 0).any()
@@ -105,3 +108,18 @@ def test_moving_is_a_relative_step_up_or_down_in_the_same_layout() -> None:
     back = moved(drawn, -1e-3, 1).double() / drawn.double()
     assert (ratio + back - 2).abs().max() < 1e-6
     assert 0.4 < float((ratio > 1).double().mean()) < 0.6
+
+
+def test_zeros_are_moved_only_where_that_is_asked_for() -> None:
+    drawn = BY_NAME["zeros"].of(normal(50, 40), 5)
+    still, gone = moved(drawn, 1e-3, 1), moved(drawn, 1e-3, 1, zeros=True)
+    zeros = drawn == 0
+    assert (still[zeros] == 0).all() and torch.equal(still[~zeros], gone[~zeros])
+    steps = gone[zeros].double().abs() / rms(drawn)
+    assert float(steps.min()) > 0.49e-3 and float(steps.max()) < 1.51e-3
+    assert torch.equal(moved(drawn, -1e-3, 1, zeros=True)[zeros], -gone[zeros])
+
+
+def test_a_single_row_has_zeros_as_well() -> None:
+    made = BY_NAME["zeros"].of(normal(1, 5, 40), 5)
+    assert (made[0, 0] == 0).all() and (made[..., 0] == 0).all() and made.ne(0).any()

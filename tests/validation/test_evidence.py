@@ -38,11 +38,14 @@ def found(
     def turn(number: int, wide: bool) -> list[torch.Tensor]:
         tensors = [tensor.double() if wide else tensor for tensor in given]
         signed = by if number > 0 else -by
-        return [reference(*(moved(tensor, signed, 10 * abs(number) + seed) for seed, tensor in enumerate(tensors)))]
+        seeds = [10 * abs(number) + seed for seed in range(len(tensors))]
+        pairs = zip(tensors, seeds, strict=True)
+        return [reference(*(moved(tensor, signed, seed, zeros=distribution.tied) for tensor, seed in pairs))]
 
     exact = [reference(*(tensor.double() for tensor in given))] if with_exact else None
     moves = [turn(number, with_exact) for number in (1, -1, 2)]
-    return examine([reference(*given)], [candidate(*given)], exact, moves, tolerance)
+    told = not distribution.tied
+    return examine([reference(*given)], [candidate(*given)], exact, moves, tolerance, integers=told)
 
 
 def tf32(kernel: Kernel) -> Kernel:
@@ -154,6 +157,24 @@ HONEST: dict[str, tuple[Kernel, Kernel, list[torch.Tensor], Tolerance]] = {
         [normal(20, 64), normal(30, 64, seed=1)],
         LOOSE,
     ),
+    "places of many equal elements": (
+        lambda x: x.sort(dim=-1, stable=True).indices,
+        lambda x: x.shape[-1] - 1 - x.flip(-1).sort(dim=-1, stable=True).indices,
+        [normal(4000, 33)],
+        LOOSE,
+    ),
+    "a guard of another kind": (
+        lambda x: F.normalize(x, dim=-1),
+        lambda x: x / (x.norm(dim=-1, keepdim=True) + 1e-12),
+        [normal(64, 100)],
+        LOOSE,
+    ),
+    "zero counted to the other side": (
+        lambda x: (x > 0).to(x.dtype),
+        lambda x: (x >= 0).to(x.dtype),
+        [normal(64, 100)],
+        LOOSE,
+    ),
     "a division by a sum that may vanish": (
         lambda x: x / x.sum(-1, keepdim=True),
         lambda x: x * (1 / x.flip(-1).sum(-1, keepdim=True)),
@@ -202,6 +223,18 @@ BROKEN: dict[str, tuple[str, Kernel, Kernel, list[torch.Tensor]]] = {
         lambda x: F.rms_norm(x.float(), (96,)).to(x.dtype) if x.dtype is HALF else F.rms_norm(x, (96,)),
         lambda x: x * torch.rsqrt((x * x).sum(-1, keepdim=True) / 96 + 1e-6),
         [normal(10, 96, dtype=HALF)],
+    ),
+    "no guard beside a norm of zero": (
+        "zeros",
+        lambda x: F.normalize(x, dim=-1),
+        lambda x: x / x.norm(dim=-1, keepdim=True),
+        [normal(64, 128)],
+    ),
+    "no guard beside a column of zeros": (
+        "zeros",
+        lambda x: F.normalize(x, dim=0),
+        lambda x: x * torch.rsqrt(x.square().sum(0, keepdim=True)),
+        [normal(64, 128)],
     ),
     "every second element beside an outlier": (
         "outliers",
