@@ -17,6 +17,7 @@ from domain.flags import OF_THE_HOST
 from domain.result import RuntimeStats, Speedup, Timing
 from profiling.card_state import joined
 from profiling.plan import Stop
+from profiling.process_effect import process_apart_ms
 from profiling.shown_windows import places, rounded
 from profiling.statistics import Sample, measured, standard_error, student_t
 
@@ -26,10 +27,14 @@ FIGURES = re.compile(r"-?[\d.]+(e[-+]?\d+)?\s?(ns|µs|ms|s|%)?")
 JOBS_APART = 1.4
 """So many times as much jobs' times differ as their processes say, which stand close to each other in time: those of
 thirty with twelve processes by 1.3, of seventeen with twenty by 1.5 (docs/measurements.md)."""
-PAIRS_APART = 1.5
-"""Ratios of 220 jobs do not, so that one in twenty of equal kernels would be told apart: that is to be rarer, of four
-pairs one in forty, though the narrower of two intervals is taken; where only one side differs from process to process
-one in thirty (tests/profiling/test_pooled.py)."""
+PAIRS_APART, PAIRS_KNOWN = 1.5, 1.3
+"""Ratios of 220 jobs do not, so that one in twenty of equal kernels would be told apart: that is to be rarer, though the
+narrower of two intervals is taken: of four pairs one in forty, one in thirty where only one side differs from process
+to process. The second where it is known from other jobs what processes differ by (tests/profiling/test_pooled.py)."""
+KNOWN_FREEDOM = 2
+"""What is known from other jobs counts for so many degrees of freedom beside what the job's own processes show."""
+KNOWN_TIMES = 4.0
+"""Where their variance is so many times what is known, nothing is known of this kernel."""
 IN_SO_MANY = "in {} of {} processes"
 
 
@@ -111,7 +116,8 @@ def pooled_speedup(
         return [*bounds, *found][0]
     ratios = np.log([one.ratio for one in found])
     times = [np.log([timing.trusted_ms for timing in side]) for side in (references, candidates)]
-    margin = PAIRS_APART * _ratio_margin(ratios, times[0] + times[1])
+    known = [_process_variance(side) for side in (references, candidates)]
+    margin = _ratio_margin(ratios, times[0] + times[1], known[0] + known[1])
     doubtful = [any(OF_THE_HOST in flag for flag in timing.flags) for timing in candidates]
     low, high = (
         float(np.where(doubtful, np.log(ends), ratios).mean())
@@ -125,16 +131,40 @@ def _margin(sample: Sample) -> float:
     return student_t(sample.size - 1) * standard_error(sample)
 
 
-def _ratio_margin(ratios: Sample, sums: Sample) -> float:
-    """The same of the mean ratio; `ratios` and `sums` are of a pair's logarithms.
+def _process_variance(side: Sequence[Timing]) -> float:
+    """What is known of how far that kernel's time differs between processes of this card, relative; 0 of nothing."""
+    if any(timing.launches is None for timing in side):
+        return 0.0
+    each = [
+        process_apart_ms(timing.calls_per_window, timing.launches or 1, 0.0)
+        / timing.calls_per_window
+        / timing.trusted_ms
+        for timing in side
+    ]
+    return float(np.mean(np.square(each)))
+
+
+def _ratio_margin(ratios: Sample, sums: Sample, known: float) -> float:
+    """How far a 95 % interval of the mean ratio goes each way; `ratios` and `sums` are of a pair's logarithms.
 
     By all processes of both sides, twice as many as pairs: Student's t of four pairs is 3.2 with three degrees of
     freedom, of eight processes 2.4 with six. Processes differ by themselves, so that sums vary as ratios do. Where
     something moves both sides of a pair, as a card does that grows warm, they vary by more: then ratios tell better.
     Nothing is known on a card that has the sides of a pair differ against each other.
+
+    `known` is a ratio's variance by what other jobs' processes differed by. It stands beside the job's own as an inverse
+    gamma prior does (Gelman et al., Bayesian Data Analysis, section 2.6): four pairs that are alike by luck are not
+    believed to be, and four that are not cost less width.
     """
-    both = math.sqrt((float(ratios.var(ddof=1)) + float(sums.var(ddof=1))) / 2 / ratios.size)
-    return min(_margin(ratios), student_t(2 * (ratios.size - 1)) * both)
+    free = ratios.size - 1
+    of_pairs, of_sums = float(ratios.var(ddof=1)), float(sums.var(ddof=1))
+    told = [(of_pairs, free), ((of_pairs + of_sums) / 2, 2 * free)]
+    wider = PAIRS_APART
+    if known and min(variance for variance, _ in told) <= KNOWN_TIMES * known:
+        wider = PAIRS_KNOWN
+        more = KNOWN_FREEDOM
+        told = [((more * known + own * variance) / (more + own), more + own) for variance, own in told]
+    return wider * min(student_t(own) * math.sqrt(variance / ratios.size) for variance, own in told)
 
 
 def _pooled_stats(each: Sequence[RuntimeStats]) -> RuntimeStats:

@@ -68,20 +68,46 @@ def test_the_interval_holds_the_true_time_in_nineteen_of_twenty_jobs(processes: 
     assert missed / JOBS <= AT_MOST
 
 
-@pytest.mark.parametrize(("moved", "least"), [(0.0, 0.97), (0.005, 0.9), (0.05, 0.85)])
-@pytest.mark.parametrize("slower", [0.0, 0.02])
-def test_ratios_of_four_pairs_are_told_apart_where_they_differ(slower: float, moved: float, least: float) -> None:
-    # What a kernel of 6 µs differs by between processes on an H100, by a pair's 0.60 % (docs/measurements.md), and a
-    # card that moves both sides of a pair, by as much or by far more.
+def told_apart(own: tuple[float, float], moved: float, slower: float, *, launches: int | None) -> float:
+    """Of jobs of a kernel of 6.4 µs in four pairs of processes, which differ so on either side, and by the card."""
     rng = np.random.default_rng(7)
     told = 0
     for _ in range(JOBS):
         card = rng.normal(0, moved, 4)
-        reference, candidate = np.exp(card + rng.normal(0, 0.0042, (2, 4)))
-        found = pooled_speedup(*pairs(reference, (1 + slower) * candidate))
+        reference, candidate = np.exp(card + rng.normal(0, 1, (2, 4)) * np.array([own]).T)
+        each, *sides = pairs(0.0064 * reference, 0.0064 * (1 + slower) * candidate)
+        known = [[replace(one, calls_per_window=400, launches=launches) for one in side] for side in sides]
+        found = pooled_speedup(each, *known)
         assert found is not None and found.low <= found.ratio <= found.high
         told += found.verdict != "not_distinguishable"
-    assert told / JOBS >= least if slower else told / JOBS <= 0.03
+    return told / JOBS
+
+
+@pytest.mark.parametrize(
+    ("own", "moved", "launches", "least"),
+    [
+        # What it differs by between processes on an H100, by a pair's 0.60 %, and on an H200's slow host, by a pair's
+        # 0.75 % (docs/measurements.md); a card that moves both sides of a pair, by as much or by far more.
+        (0.0042, 0.0, 1, 0.99),
+        (0.0053, 0.0, 1, 0.96),
+        (0.0042, 0.005, 1, 0.97),
+        (0.0042, 0.05, 1, 0.97),
+        # The same where nothing is known.
+        (0.0042, 0.0, None, 0.97),
+        (0.0042, 0.005, None, 0.9),
+        (0.0042, 0.05, None, 0.85),
+    ],
+)
+def test_ratios_of_four_pairs_are_told_apart_where_they_differ(
+    own: float, moved: float, launches: int | None, least: float
+) -> None:
+    assert told_apart((own, own), moved, 0.02, launches=launches) >= least
+    assert told_apart((own, own), moved, 0.0, launches=launches) <= 0.03
+
+
+@pytest.mark.parametrize("own", [(0.001, 0.001), (0.007, 0.007), (0.009, 0.009), (0.02, 0.02), (0.002, 0.01)])
+def test_equal_kernels_are_not_told_apart_whatever_is_known_of_others(own: tuple[float, float]) -> None:
+    assert told_apart(own, 0.0, 0.0, launches=1) <= AT_MOST
 
 
 def test_a_ratios_interval_is_by_what_both_sides_processes_differ_by() -> None:
@@ -106,8 +132,8 @@ def test_what_may_be_the_hosts_doing_may_lie_anywhere_in_its_interval(doubtful: 
     candidates = [timing(1.32, flags=[f"{OF_THE_HOST}, it says"] * (place < doubtful)) for place in range(4)]
     found = pooled_speedup(each, [timing(1.0)] * 4, candidates)
     assert found is not None and found.verdict == verdict and found.ratio == pytest.approx(0.757)
-    assert found.low == pytest.approx(0.757 * (0.57 / 0.757) ** (doubtful / 4))
-    assert found.high == pytest.approx(0.757 * (1.02 / 0.757) ** (doubtful / 4))
+    assert found.low == pytest.approx(0.757 * (0.57 / 0.757) ** (doubtful / 4), rel=1e-3)
+    assert found.high == pytest.approx(0.757 * (1.02 / 0.757) ** (doubtful / 4), rel=1e-3)
 
 
 def test_a_bound_in_one_process_is_a_bound() -> None:
