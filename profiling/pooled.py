@@ -28,9 +28,9 @@ JOBS_APART = 1.4
 """So many times as much jobs' times differ as their processes say, which stand close to each other in time: those of
 thirty with twelve processes by 1.3, of seventeen with twenty by 1.5 (docs/measurements.md)."""
 PAIRS_APART, PAIRS_KNOWN = 1.5, 1.3
-"""Ratios of 220 jobs do not, so that one in twenty of equal kernels would be told apart: that is to be rarer, though the
-narrower of two intervals is taken: of four pairs one in forty, one in thirty where only one side differs from process
-to process. The second where it is known from other jobs what processes differ by (tests/profiling/test_pooled.py)."""
+"""Ratios of 220 jobs do not, so that one in twenty of equal kernels would be told apart: that is to be rarer, though
+the narrower of two intervals is taken: of four pairs one in forty, one in thirty where only one side differs from
+process to process. The second is where other jobs tell what processes differ by (tests/profiling/test_pooled.py)."""
 KNOWN_FREEDOM = 2
 """What is known from other jobs counts for so many degrees of freedom beside what the job's own processes show."""
 KNOWN_TIMES = 4.0
@@ -152,9 +152,9 @@ def _ratio_margin(ratios: Sample, sums: Sample, known: float) -> float:
     something moves both sides of a pair, as a card does that grows warm, they vary by more: then ratios tell better.
     Nothing is known on a card that has the sides of a pair differ against each other.
 
-    `known` is a ratio's variance by what other jobs' processes differed by. It stands beside the job's own as an inverse
-    gamma prior does (Gelman et al., Bayesian Data Analysis, section 2.6): four pairs that are alike by luck are not
-    believed to be, and four that are not cost less width.
+    `known` is a ratio's variance by what other jobs' processes differed by. It stands beside the job's own as an
+    inverse gamma prior does (Gelman et al., Bayesian Data Analysis, section 2.6): four pairs that are alike by luck are
+    not believed to be, and four that are not cost less width.
     """
     free = ratios.size - 1
     of_pairs, of_sums = float(ratios.var(ddof=1)), float(sums.var(ddof=1))

@@ -189,7 +189,7 @@ class Runner:
             "views": self.views,
             "form": answer_form.wire(results[-1], self.keys),
             "returned": results[-1] is not None,
-            "reuses_memory": self.reuses_memory,
+            **places.told(outputs),
             "elapsed_ms": elapsed_ms,
             "launches": count.launches,
             "several_streams": count.several_streams,

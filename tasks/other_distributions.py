@@ -8,6 +8,7 @@ nothing. A difference counts against the candidate only with evidence that the r
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 from domain.fault import KernelFault
@@ -21,13 +22,16 @@ from tasks.rounds import Outputs, Rounds
 from tasks.varied_inputs import VariedInputs
 from validation.call_comparison import CallComparison
 from validation.comparison import compare
-from validation.distributions import DISTRIBUTIONS, Distribution
+from validation.distributions import DISTRIBUTIONS, DRAWN, Distribution
 from validation.evidence import TURNS, Finding, examine, step
+from validation.own_size import own_atols
 from validation.tolerance import Tolerance
 
 CALL_S, CALL_FACTOR = 2.0, 20.0
 """What one call or one float64 run may take here, beside that many times what a call takes otherwise."""
 BUDGET_S = 5.0
+NOTHING_CHANGES = "no input looks like plain random numbers"
+NOTHING_MOVES = "no input is what rounding leaves as it is"
 
 
 class OtherDistributions:
@@ -54,19 +58,19 @@ class OtherDistributions:
     def judge(self) -> None:
         """Compares on every distribution; ends at the first wrong answer or failure."""
         self._until = time.monotonic() + BUDGET_S
-        why = self._hindrance()
+        too_large = self._too_large()
+        why = too_large or (None if self._inputs.some_move else NOTHING_MOVES)
+        if (atols := own_atols(self._rounds.reference_outputs, self._rounds.tolerance)) is not None:
+            self._left_out |= self._tried(DRAWN, why or self._stopped(), atols)
+        why = too_large or (None if self._inputs.some_may_change else NOTHING_CHANGES)
         for distribution in DISTRIBUTIONS:
             why = why or self._stopped()
-            self._left_out |= {distribution.name: why} if why is not None else self._try(distribution)
+            self._left_out |= self._tried(distribution, why)
 
-    def _hindrance(self) -> str | None:
-        """Why none can be tried."""
-        if not self._inputs.some_may_change:
-            return "no input looks like plain random numbers"
+    def _too_large(self) -> str | None:
         # Of the reference's alone: a candidate with a large contract has to answer on the others all the same.
-        if bytes_per_call(self._rounds.example[self._reference.role], []) > self._rounds.memory():
-            return "the inputs are too large: changing and moving them takes a dozen copies"
-        return None
+        too_large = bytes_per_call(self._rounds.example[self._reference.role], []) > self._rounds.memory()
+        return "the inputs are too large: changing and moving them takes a dozen copies" if too_large else None
 
     def _stopped(self) -> str | None:
         """Why no further distribution can be tried."""
@@ -79,8 +83,11 @@ class OtherDistributions:
             return TIMEOUT_NEAR
         return f"the others had taken {BUDGET_S:g} s" if now > self._until else None
 
-    def _try(self, distribution: Distribution) -> dict[str, str]:
-        """Judges one; why it could not be, by its name."""
+    def _tried(self, distribution: Distribution, why: str | None, atols: list[float] | None = None) -> dict[str, str]:
+        """Judges one, unless there is a reason not to; why it was not, by its name."""
+        return {distribution.name: why} if why is not None else self._try(distribution, atols)
+
+    def _try(self, distribution: Distribution, atols: list[float] | None) -> dict[str, str]:
         self._fill(self._inputs.of(distribution))
         try:
             expected = self._outputs(self._reference)
@@ -94,10 +101,10 @@ class OtherDistributions:
             failure = fault
         # Bounded by its own limit, and not counted: who is slow on the first ones does not get out of the others.
         self._until += time.monotonic() - began
-        if actual is not None and compare(expected, actual, self._plain).passed:
+        if actual is not None and self._agree(expected, actual, atols):
             self._agreed.append(distribution.name)
             return {}
-        found, exact_known = self._examined(distribution, expected, actual)
+        found, exact_known = self._examined(distribution, expected, actual, atols)
         if failure is not None:
             # A runner that failed is asked nothing more, whoever is to blame.
             if found.unsound is None and (exact_known or not distribution.harsh):
@@ -113,7 +120,15 @@ class OtherDistributions:
             self._rounds.note(_wrong(distribution, found, expected, self._rounds.tolerance))
         return {}
 
-    def _examined(self, distribution: Distribution, expected: Outputs, actual: Outputs | None) -> tuple[Finding, bool]:
+    def _agree(self, expected: Outputs, actual: Outputs, atols: list[float] | None) -> bool:
+        if atols is None:
+            return compare(expected, actual, self._plain).passed
+        three = zip(expected, actual, atols, strict=True)
+        return all(compare([want], [got], replace(self._plain, atol=atol)).passed for want, got, atol in three)
+
+    def _examined(
+        self, distribution: Distribution, expected: Outputs, actual: Outputs | None, atols: list[float] | None
+    ) -> tuple[Finding, bool]:
         """What speaks against the candidate, and whether the reference could be run in float64 for it."""
         by = step(self._rounds.tolerance, self._slots[self._reference.role].arguments(0))
         try:
@@ -124,7 +139,8 @@ class OtherDistributions:
                 moves = [self._again(distribution, turn, by) for turn in TURNS]
         except KernelFault as fault:
             return Finding(unsound=f"the reference failed on inputs that differ by rounding: {fault.message}"), False
-        found = examine(expected, actual, exact, moves, self._rounds.tolerance, integers=not distribution.tied)
+        given = expected, actual, exact, moves, self._rounds.tolerance
+        found = examine(*given, tied=distribution.tied, atols=atols)
         return found, exact is not None
 
     def _doubled(self, distribution: Distribution, turn: int, by: float) -> Outputs | None:

@@ -101,6 +101,11 @@ class Rounds:
         ]
 
     @property
+    def reference_outputs(self) -> Outputs:
+        """What the reference answered to a first call that was validated."""
+        return self._first_outputs[self.contenders[0].role][0]
+
+    @property
     def right(self) -> bool:
         """Whether the candidate has given no wrong answer so far."""
         return self.candidate.comparison is None or self.candidate.comparison.passed

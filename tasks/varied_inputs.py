@@ -32,6 +32,11 @@ class VariedInputs:
         return Nature.PLAIN in self._natures
 
     @property
+    def some_move(self) -> bool:
+        """Whether rounding leaves any tensor what it is."""
+        return any(kind.continuous for kind in self._natures)
+
+    @property
     def left_alone(self) -> dict[str, str]:
         """Why a floating input stays as it was drawn: by the argument's name, or `input i` in the source's order."""
         return {
@@ -75,7 +80,8 @@ class VariedInputs:
             place, kind = next(places)
             if kind is not Nature.PLAIN:
                 return tensor
-            return distribution.of(tensor, derived(self._secret, distribution.name, place))
+            number = self._natures[:place].count(Nature.PLAIN)
+            return distribution.of(tensor, derived(self._secret, distribution.name, place), number)
 
         drawn: Arguments = values.replace(self._drawn, torch.Tensor, change)
         return drawn

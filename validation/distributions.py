@@ -18,7 +18,7 @@ from validation import poison
 from validation.dtypes import wire_name
 
 SMALL, LARGE = 1e-3, 30.0
-OUTLIER, ONE_IN = 100.0, 512
+OUTLIER, ONE_IN, ENDS = 100.0, 512, 4
 OFFSET = 8.0
 ZEROS = 0.25
 
@@ -55,75 +55,116 @@ class Nature(StrEnum):
         return self in (Nature.PLAIN, Nature.DECLARED_RANGE, Nature.SMALL, Nature.ONE_SIGN, Nature.BOUNDED)
 
 
+Change = Callable[[torch.Tensor, float, torch.Generator, int], torch.Tensor]
+
+
 @dataclass(frozen=True)
 class Distribution:
-    """`change` takes a tensor as float32 or float64, its root mean square and a generator; it may write in place.
+    """`change` takes a tensor as float32 or float64, its root mean square, a generator and its number among the changed
+    ones; it may write in place.
 
     A `harsh` one leads to where a right reference may overflow or divide by zero: it decides only with a float64 run of
-    the reference. In a `tied` one many elements are equal, whose order is nobody's mistake: indices are not judged.
+    the reference. In a `tied` one many elements are equal, of which any may be chosen.
     """
 
     name: str
     about: str
-    change: Callable[[torch.Tensor, float, torch.Generator], torch.Tensor]
+    change: Change
     harsh: bool = False
     tied: bool = False
 
-    def of(self, tensor: torch.Tensor, seed: int) -> torch.Tensor:
+    def of(self, tensor: torch.Tensor, seed: int, number: int = 0) -> torch.Tensor:
         """A tensor of the same shape, strides and dtype, under that seed."""
         stored = tensor.as_strided(stored_shape(tensor), tensor.stride())
         wide = stored.to(torch.float64 if tensor.dtype is torch.float64 else torch.float32, copy=True)
         generator = torch.Generator(device=tensor.device).manual_seed(seed)
         rms = float(torch.linalg.vector_norm(wide)) / max(wide.numel(), 1) ** 0.5
         highest = torch.finfo(tensor.dtype).max
-        return laid_out(tensor, self.change(wide, rms, generator).clamp_(-highest, highest))
+        return laid_out(tensor, self.change(wide, rms, generator, number).clamp_(-highest, highest))
 
 
-def _scaled(to: float) -> Callable[[torch.Tensor, float, torch.Generator], torch.Tensor]:
-    return lambda tensor, rms, _: tensor.mul_(to / rms)
+def _scaled(to: float) -> Change:
+    return lambda tensor, rms, _, number: tensor.mul_(to / rms)
 
 
-def _shifted(by: float) -> Callable[[torch.Tensor, float, torch.Generator], torch.Tensor]:
-    return lambda tensor, rms, _: tensor.add_(by * rms)
+def _shifted(by: float) -> Change:
+    return lambda tensor, rms, _, number: tensor.add_(by * rms)
 
 
-def _with_outliers(tensor: torch.Tensor, rms: float, generator: torch.Generator) -> torch.Tensor:
-    contiguous = tensor.contiguous()
-    flat = contiguous.view(-1)
+def _shifted_in_turn(by: float) -> Change:
+    return lambda tensor, rms, _, number: tensor.add_(_sign(number) * by * rms)
+
+
+def _first_far_below(tensor: torch.Tensor, rms: float, _: torch.Generator, number: int) -> torch.Tensor:
+    # One alone: products of several so large would leave float16's range in kernels that are right.
+    return tensor if number else tensor.mul_(LARGE / rms).sub_(OFFSET * LARGE)
+
+
+def _sign(number: int) -> int:
+    return -1 if number % 2 else 1
+
+
+def _with_outliers(tensor: torch.Tensor, rms: float, generator: torch.Generator, number: int) -> torch.Tensor:
+    made = tensor.clone(memory_format=torch.contiguous_format)
+    flat = made.view(-1)
     count = max(2, flat.numel() // ONE_IN)
-    places = torch.randint(flat.numel(), (count,), generator=generator, device=flat.device)
     signs = torch.arange(count, device=flat.device).remainder(2).mul(-2).add(1).to(flat.dtype)
-    # Of different sizes, so that no two tie.
-    sizes = torch.rand(count, generator=generator, device=flat.device).to(flat.dtype).add_(1)
-    flat[places] = signs * sizes * (OUTLIER * rms)
-    return contiguous
+
+    def far(count: int) -> torch.Tensor:
+        # Of different sizes, so that no two tie.
+        sizes = torch.rand(count, generator=generator, device=flat.device).to(flat.dtype).add_(1)
+        return sizes.mul_(OUTLIER * rms)
+
+    def places(size: int, count: int) -> torch.Tensor:
+        return torch.randint(size, (count,), generator=generator, device=flat.device)
+
+    flat[places(flat.numel(), count)] = signs * far(count)
+    # At the end of some rows along each dimension is their only one.
+    rows = [[places(size, ENDS) for size in made.shape] for _ in made.shape]
+    for dimension, row in enumerate(rows):
+        others = tuple(row[:dimension] + row[dimension + 1 :])
+        made.movedim(dimension, -1)[others] = tensor.movedim(dimension, -1)[others]
+    for dimension, row in enumerate(rows):
+        row[dimension].fill_(made.shape[dimension] - 1)
+        made[tuple(row)] = _sign(number) * far(ENDS)
+    flat[-1:] = _sign(number) * far(1)
+    return made
 
 
-def _constant_rows(tensor: torch.Tensor, rms: float, generator: torch.Generator) -> torch.Tensor:
+def _constant_rows(tensor: torch.Tensor, rms: float, generator: torch.Generator, number: int) -> torch.Tensor:
     return tensor[..., :1].expand(tensor.shape).contiguous()
 
 
-def _with_zeros(tensor: torch.Tensor, rms: float, generator: torch.Generator) -> torch.Tensor:
+def _with_zeros(tensor: torch.Tensor, rms: float, generator: torch.Generator, number: int) -> torch.Tensor:
     zeros = torch.rand(tensor.shape, generator=generator, device=tensor.device).lt(ZEROS)
-    # Along each dimension something is zero throughout: what lies first in another one.
-    sides = [dimension for dimension, size in enumerate(tensor.shape) if size > 1]
-    for dimension in {sides[0], sides[-1]}:
-        zeros.select(dimension, 0).fill_(True)
+    # Along each dimension one row is zero throughout: no more, as a sample of zeros is a case that tasks set apart.
+    for dimension in range(tensor.dim()):
+        row = [torch.randint(size, (), generator=generator, device=tensor.device) for size in tensor.shape]
+        zeros[tuple(slice(None) if place == dimension else one for place, one in enumerate(row))] = True
     return tensor.masked_fill_(zeros, 0.0)
 
 
+# Not another one: for answers of which the tolerance tells nothing, which are counted by their own size here.
+DRAWN = Distribution(
+    "drawn", "as they are drawn, small answers by their own size", lambda tensor, *_: tensor, harsh=True
+)
 DISTRIBUTIONS = (
     # The size of sqrt(epsilon) in norm layers (1e-6, 1e-5), where another epsilon is another answer.
     Distribution("small", f"random inputs brought to an rms of {SMALL:g}", _scaled(SMALL)),
-    # All positive and all negative: maxima that begin at 0, variances that cancel, means that are not zero.
+    # All positive and all negative: maxima that begin at 0, variances that cancel, means that are not zero. Of several
+    # inputs the signs differ in the second one, so that all their products are negative.
     Distribution("positive", f"random inputs shifted up by {OFFSET:g} times their rms", _shifted(OFFSET)),
-    Distribution("negative", f"random inputs shifted down by {OFFSET:g} times their rms", _shifted(-OFFSET)),
+    Distribution(
+        "negative",
+        f"random inputs shifted by {OFFSET:g} times their rms, down and up in turn",
+        _shifted_in_turn(-OFFSET),
+    ),
     # A variance of zero, where a division without an epsilon is 0/0.
     Distribution("constant rows", "every row of a random input has one value", _constant_rows, harsh=True, tied=True),
     # What a ReLU or padding leaves: a norm of zero, where a division without a guard is 0/0, and zeros taken for gaps.
     Distribution(
         "zeros",
-        f"a share of {ZEROS:g} of a random input, a row and a column are zero",
+        f"a share of {ZEROS:g} of a random input, and one row along each dimension, is zero",
         _with_zeros,
         harsh=True,
         tied=True,
@@ -131,11 +172,19 @@ DISTRIBUTIONS = (
     # exp() without a maximum taken off overflows from 89 in float32 and from 11 in float16; saturated approximations.
     Distribution("large", f"random inputs brought to an rms of {LARGE:g}", _scaled(LARGE), harsh=True),
     # Single values far out, as transformers' activations have: 20 times the rest and more (Dettmers et al., LLM.int8(),
-    # arXiv:2208.07339; Sun et al., Massive Activations, arXiv:2402.17762). Also against sums extrapolated from a part.
+    # arXiv:2208.07339; Sun et al., Massive Activations, arXiv:2402.17762). Also against sums extrapolated from a part,
+    # and, at the ends of some rows and columns, against a last element that is left out where it hardly weighs.
     Distribution(
         "outliers",
-        f"one element in {ONE_IN} is {OUTLIER:g} to {2 * OUTLIER:g} times the rms",
+        f"one element in {ONE_IN}, and the last of some rows, is {OUTLIER:g} to {2 * OUTLIER:g} times the rms",
         _with_outliers,
+        harsh=True,
+    ),
+    # exp() of what a maximum that begins at 0 leaves is 0 there, and -20 or -100 is not below everything.
+    Distribution(
+        "far below",
+        f"the first random input is brought to an rms of {LARGE:g} around {-OFFSET * LARGE:g}",
+        _first_far_below,
         harsh=True,
     ),
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 
 from validation.elements import wrong_elements
@@ -10,31 +12,30 @@ from validation.tolerance import Tolerance, applied
 Outputs = list[torch.Tensor]
 
 
-def given_by_reference(expected: Outputs, actual: Outputs, runs: list[Outputs], requested: Tolerance) -> bool:
+def given_by_reference(expected: Outputs, actual: Outputs, runs: Iterable[Outputs], requested: Tolerance) -> bool:
     """Of one call: whether each element that is out of tolerance is what one of those runs of the reference gave there.
 
-    `runs` are of the same call in float64, and with inputs moved by as much as rounding does. Where a function jumps
-    (rounding to levels, a threshold), two right kernels land on either side of the jump in one element of a million. An
-    answer that lies between its sides is none that the reference gives.
+    `runs` are of the same call in float64, and with inputs moved by as much as rounding does; no more of them are made
+    than are needed. Where a function jumps (rounding to levels, a threshold), two right kernels land on either side of
+    the jump in one element of a million. An answer that lies between its sides is none that the reference gives.
     """
-    if not runs or any(_forms(run) != _forms(expected) for run in runs):
-        return False
-    for index, (want, got) in enumerate(zip(expected, actual, strict=True)):
-        if want.numel() == 0:
-            continue
-        tolerance = applied(want.dtype, requested)
-        wrong = _wrong(want, got, tolerance)
-        for run in runs:
-            if not want.is_floating_point() and run[index].dtype != want.dtype:
-                return False
-            wrong &= _wrong(run[index], got.to(run[index].dtype), tolerance)
-        if bool(wrong.any()):
+    tolerances = [applied(want.dtype, requested) for want in expected]
+    left = [_wrong(*three) for three in zip(expected, actual, tolerances, strict=True)]
+    for run in runs:
+        if _forms(run) != _forms(expected):
             return False
-    return True
+        for index, (want, got) in enumerate(zip(run, actual, strict=True)):
+            if not expected[index].is_floating_point() and want.dtype != expected[index].dtype:
+                return False
+            left[index] &= _wrong(want, got.to(want.dtype), tolerances[index])
+        if not any(bool(wrong.any()) for wrong in left):
+            return True
+    return False
 
 
 def _wrong(expected: torch.Tensor, actual: torch.Tensor, tolerance: Tolerance) -> torch.Tensor:
-    return wrong_elements(expected.reshape(1, -1), actual.reshape(1, -1), tolerance)
+    one, other = expected.reshape(1, expected.numel()), actual.reshape(1, actual.numel())
+    return wrong_elements(one, other, tolerance)
 
 
 def _forms(outputs: Outputs) -> list[tuple[torch.Size, bool]]:

@@ -8,10 +8,6 @@ import torch
 
 from validation.tolerance import Tolerance
 
-FILL = 1000.0
-"""A part of an output so many times as large as the rest (masked scores at -1e9, say) is not the rest's scale: these
-would have to be what is left of terms of that size, with three digits gone."""
-
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:
     """As it is measured: without gradients, with the conjugations and negations done that torch only notes on a view.
@@ -60,24 +56,15 @@ def _wrong(compared: _Compared, sizes: torch.Tensor, tolerance: Tolerance) -> to
     """`sizes`: the sum of each row's squared sizes."""
     same, finite, difference, size = compared
     if tolerance.of_scale:
-        limit = torch.maximum(size, _scale(finite, size, sizes).unsqueeze(-1)).mul_(tolerance.rtol)
+        # 0 where float64 cannot hold the squares: no scale excuses any.
+        mean = sizes / _count(finite).clamp_(min=1)
+        limit = torch.maximum(size, mean.sqrt_().nan_to_num_(posinf=0.0).unsqueeze(-1)).mul_(tolerance.rtol)
         if tolerance.of_element:
             limit = torch.maximum(limit, size * tolerance.of_element)
     else:
         limit = size * tolerance.rtol
     close = difference <= limit.add_(tolerance.atol)
     return close.logical_and_(finite).logical_or_(same).logical_not_()
-
-
-def _scale(finite: torch.Tensor, size: torch.Tensor, sizes: torch.Tensor) -> torch.Tensor:
-    """Each row's root mean square: of all its elements, or of those below that where they are FILL times smaller.
-
-    0 where float64 cannot hold the squares: no scale excuses any.
-    """
-    whole = (sizes / _count(finite).clamp_(min=1)).sqrt_().nan_to_num_(posinf=0.0)
-    below = (size <= whole.unsqueeze(-1)).logical_and_(finite)
-    rest = (size.square().mul_(below).sum(dim=-1) / _count(below).clamp_(min=1)).sqrt_()
-    return torch.where((rest > 0).logical_and_(rest * FILL < whole), rest, whole)
 
 
 _Compared = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]

@@ -12,7 +12,8 @@ hides nothing but itself, and an element that moved little by luck is not held t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -59,12 +60,15 @@ def examine(
     moves: list[Outputs],
     tolerance: Tolerance,
     *,
-    integers: bool = True,
+    tied: bool = False,
+    atols: Sequence[float] | None = None,
 ) -> Finding:
     """The candidate's outputs of one call; None for a candidate that failed: then only the reference is examined.
 
     `exact` is the reference in float64, None where it could not be run so (then the reference stands for it). `moves`
-    are runs of the reference with moved inputs. Without `integers` only numbers that rounding moves are judged.
+    are runs of the reference with moved inputs. `tied`: many inputs are equal, so that what moves anywhere may be a
+    choice between them, and what is chosen says nothing of the rest; integers are not judged then. `atols` are the
+    outputs' own in place of the tolerance's.
     """
     runs = [reference, *([exact] if exact is not None else []), *moves]
     if any([tensor.shape for tensor in run] != [tensor.shape for tensor in reference] for run in runs):
@@ -73,14 +77,16 @@ def examine(
         return Finding(unsound="the outputs are too large to be examined")
     found = Finding()
     for index, expected in enumerate(reference):
+        own = tolerance if atols is None else replace(tolerance, atol=atols[index])
         one = _output(
             index,
             expected,
             candidate[index] if candidate is not None else expected,
             (exact or reference)[index],
             [run[index] for run in moves],
-            tolerance,
-            integers=integers and exact is not None,
+            own,
+            tied=tied,
+            exact_known=exact is not None,
         )
         if one.unsound is not None:
             return one
@@ -101,7 +107,8 @@ def _output(
     moves: list[torch.Tensor],
     tolerance: Tolerance,
     *,
-    integers: bool,
+    tied: bool,
+    exact_known: bool,
 ) -> Finding:
     if expected.numel() == 0:
         return Finding()
@@ -110,7 +117,7 @@ def _output(
         moves = [torch.view_as_real(tensor) for tensor in moves]
     if not expected.is_floating_point():
         # Moves too small for the inputs' own dtype would break no tie, so that it would pass for settled.
-        if not integers or any(run.dtype != expected.dtype for run in (exact, *moves)):
+        if tied or not exact_known or any(run.dtype != expected.dtype for run in (exact, *moves)):
             return Finding()
         settled = bits(expected) == bits(exact)
         for run in moves:
@@ -122,7 +129,8 @@ def _output(
     settled = want.isfinite() & noise.isfinite()
     if bool((settled & ~ours.isfinite()).any() or (want.isfinite() & (want.abs() > largest)).any()):
         return Finding(unsound=f"the reference leaves the range of {str(expected.dtype).removeprefix('torch.')} there")
-    allowed = tolerance.atol + tolerance.rtol * want.abs() + SHARE * _around(torch.where(settled, noise, 0.0))
+    noise = torch.where(settled, noise, 0.0)
+    allowed = tolerance.atol + tolerance.rtol * want.abs() + SHARE * (noise.amax() if tied else _around(noise))
     if bool((settled & ((ours - want).abs() > allowed)).any()):
         return Finding(unsound="the reference is itself not within tolerance of its own float64 run there")
     wrong = settled & ~(theirs.isfinite() & ((theirs - want).abs() <= allowed))

@@ -15,7 +15,7 @@ from tests.tasks.watching import WATCHING, stood_still_s
 from validation.evidence import TURNS
 
 NORMAL = "torch.randn(16, 64)"
-ALL = ["small", "positive", "negative", "constant rows", "zeros", "large", "outliers"]
+ALL = ["small", "positive", "negative", "constant rows", "zeros", "large", "outliers", "far below"]
 
 
 @pytest.fixture(autouse=True)
@@ -52,8 +52,11 @@ def distributions(report: Report) -> dict[str, Any]:
 def test_a_right_kernel_is_judged_on_all_of_them(bench: Workbench) -> None:
     report = judged(bench, "return torch.softmax(x, -1)", "return (x - x.logsumexp(-1, keepdim=True)).exp()")
     assert report.outcome.status is Status.PASSED, report.outcome.message
-    assert distributions(report) == {"judged": ALL, "left_out": {}, "inputs_left_alone": {}}
+    # Its answers are so small that those to the drawn inputs are looked at once more, by their own size.
+    assert distributions(report) == {"judged": ["drawn", *ALL], "left_out": {}, "inputs_left_alone": {}}
     assert report.outcome.timing is not None
+    report = judged(bench, "return x * 2", "return x + x")
+    assert distributions(report)["judged"] == ALL
 
 
 def test_an_overflow_that_only_large_inputs_show_is_wrong_and_has_no_time(bench: Workbench) -> None:
@@ -64,6 +67,96 @@ def test_an_overflow_that_only_large_inputs_show_is_wrong_and_has_no_time(bench:
     assert outcome.comparison is not None and not outcome.comparison.passed
     assert outcome.comparison.first_mismatch is not None and outcome.comparison.first_mismatch["actual"] == "nan"
     assert report.reference is not None and report.reference.status is Status.PASSED
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate", "where"),
+    [
+        ("x.amax(-1)", "x.amax(-1).clamp(min=-20)", "far below"),
+        (
+            "x.softmax(-1)",
+            "e = (x - x.amax(-1, keepdim=True).clamp(min=0)).exp(); y = e / e.sum(-1, keepdim=True)",
+            "far",
+        ),
+        ("x.log_softmax(-1)", "x - x[:, :-1].logsumexp(-1, keepdim=True)", "outliers"),
+    ],
+)
+def test_what_shows_far_from_zero_or_at_the_end_of_a_row(
+    bench: Workbench, reference: str, candidate: str, where: str
+) -> None:
+    wide = "torch.randn(8, 4096)"
+    body = candidate if "y =" in candidate else f"y = {candidate}"
+    outcome = judged(bench, f"return {reference}", f"{body}; return y", wide).outcome
+    assert outcome.status is Status.WRONG_RESULT and where in (outcome.message or ""), outcome.message
+
+
+def test_the_scores_of_attention_are_far_below_zero_in_one_distribution(bench: Workbench) -> None:
+    source = "class {name}(nn.Module):\n    def forward(self, q, k, v):\n        {forward}\n"
+    inputs = "def get_inputs():\n    return [torch.randn(2, 32, 64) for _ in range(3)]\n"
+    scores = (
+        "s = q @ k.mT / 8; m = s.amax(-1, keepdim=True){}; e = (s - m).exp(); return e @ v / e.sum(-1, keepdim=True)"
+    )
+    reference = source.format(name="Model", forward="return F.scaled_dot_product_attention(q, k, v)") + inputs
+    for begins, status in (("", Status.PASSED), (".clamp(min=0)", Status.WRONG_RESULT)):
+        candidate = source.format(name="ModelNew", forward=scores.format(begins))
+        of, against = ({"source_code": text, "kernel_type": "torch"} for text in (candidate, reference))
+        outcome = judged(bench, against, of).outcome
+        assert outcome.status is status, outcome.message
+
+
+SOFTMAX = "return torch.softmax(x, -1)"
+ROWS = "torch.randn(8, 4096)"
+MASKED = "return x.masked_fill(torch.ones(64, 64, dtype=torch.bool).triu(1), -1e9)"
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate", "inputs", "status"),
+    [
+        (
+            SOFTMAX,
+            "y = torch.softmax(x, -1); y[5, 777] = y[5, 776] * 3; return y",
+            "torch.rand(8, 4096)",
+            Status.WRONG_RESULT,
+        ),
+        (
+            SOFTMAX,
+            "y = torch.softmax(x, -1).clone(); y[:, 2048:] = 0; return y",
+            "torch.rand(8, 4096)",
+            Status.WRONG_RESULT,
+        ),
+        (SOFTMAX, "return torch.full_like(x, 1 / 4096)", "torch.rand(8, 4096)", Status.WRONG_RESULT),
+        (SOFTMAX, "return torch.softmax(x, -1).bfloat16().float()", ROWS, Status.PASSED),
+        (SOFTMAX, "return torch.softmax(x.half(), -1).float()", "torch.rand(8, 4096)", Status.PASSED),
+        (MASKED, f"y = {MASKED[7:]}; return y.where(y < -9, y * 1.1)", "torch.randn(64, 64)", Status.WRONG_RESULT),
+        (MASKED, MASKED.replace("x.m", "x.bfloat16().float().m"), "torch.randn(64, 64)", Status.PASSED),
+        # Nothing but rounding is left below the tone: no scale of its own.
+        (
+            "return torch.fft.rfft(x).abs()",
+            "e, o = torch.fft.fft(x[..., ::2]), torch.fft.fft(x[..., 1::2]); k = torch.arange(513); "
+            "w = torch.exp(-2j * torch.pi * k / 1024); return (e[..., k % 512] + w * o[..., k % 512]).abs()",
+            "torch.sin(2 * torch.pi * (37 * torch.arange(1024) / 1024 + torch.rand(8, 1))) * 32767",
+            Status.PASSED,
+        ),
+    ],
+)
+def test_answers_that_any_would_be_right_beside_are_counted_by_their_own_size(
+    bench: Workbench, reference: str, candidate: str, inputs: str, status: Status
+) -> None:
+    outcome = judged(bench, reference, candidate, inputs).outcome
+    assert outcome.status is status, outcome.message
+    assert status is Status.PASSED or "drawn inputs" in (outcome.message or "")
+
+
+def test_a_tolerance_that_is_named_stands_for_small_answers_too(bench: Workbench) -> None:
+    wire = {
+        "kernel": model("ModelNew", "return torch.full_like(x, 1 / 4096)"),
+        "reference": model("Model", SOFTMAX, "torch.rand(8, 4096)"),
+        "num_trials": 1,
+        "atol": 1e-2,
+        "timeout": 60,
+    }
+    report = run(Request.from_wire(wire), bench, lambda stage: None, lambda: False)
+    assert report.outcome.status is Status.PASSED and "drawn" not in distributions(report)["left_out"]
 
 
 def test_a_norm_of_zero_that_nothing_guards_is_wrong(bench: Workbench) -> None:

@@ -34,12 +34,16 @@ def test_each_is_what_its_name_says() -> None:
     made = {name: one.of(drawn, 3) for name, one in BY_NAME.items()}
     assert rms(made["small"]) == pytest.approx(1e-3, rel=1e-3) and rms(made["large"]) == pytest.approx(30, rel=1e-3)
     assert (made["positive"] > 0).all() and (made["negative"] < 0).all()
+    assert (made["far below"] < -50).all() and torch.equal(BY_NAME["far below"].of(drawn, 3, 1), drawn)
+    assert (BY_NAME["negative"].of(drawn, 3, 1) > 0).all()
     assert (made["constant rows"] == drawn[:, :1]).all()
     zeros = made["zeros"] == 0
-    assert zeros[0].all() and zeros[:, 0].all() and 0.2 < float(zeros.double().mean()) < 0.35
+    assert zeros.all(0).sum() == zeros.all(1).sum() == 1 and 0.2 < float(zeros.double().mean()) < 0.35
     assert torch.equal(made["zeros"][~zeros], drawn[~zeros])
     far = made["outliers"].abs() > OUTLIER * rms(drawn) * 0.9
-    assert 2 <= int(far.sum()) <= drawn.numel() // 100
+    assert 2 <= int(far.sum()) <= drawn.numel() // 100 and far[-1, -1]
+    assert int(far[:, -1].sum()) >= 3 and int(far[-1].sum()) >= 3 and (made["outliers"][:, -1][far[:, -1]] > 0).all()
+    assert (BY_NAME["outliers"].of(drawn, 3, 1)[-1, -1] < 0).all()
     assert (made["outliers"][far] > 0).any() and (made["outliers"][far] < 0).any()
     assert torch.equal(made["outliers"][~far], drawn[~far])
     assert not torch.equal(made["outliers"], BY_NAME["outliers"].of(drawn, 4))
@@ -122,4 +126,4 @@ def test_zeros_are_moved_only_where_that_is_asked_for() -> None:
 
 def test_a_single_row_has_zeros_as_well() -> None:
     made = BY_NAME["zeros"].of(normal(1, 5, 40), 5)
-    assert (made[0, 0] == 0).all() and (made[..., 0] == 0).all() and made.ne(0).any()
+    assert (made == 0).all(-1).sum() == 1 and (made == 0).all(1).sum() == 1 and made.ne(0).any()

@@ -32,7 +32,7 @@ def found(
     *,
     with_exact: bool = True,
 ) -> Finding:
-    given = [distribution.of(tensor, seed) for seed, tensor in enumerate(inputs)]
+    given = [distribution.of(tensor, seed, seed) for seed, tensor in enumerate(inputs)]
     by = step(tolerance, given)
 
     def turn(number: int, wide: bool) -> list[torch.Tensor]:
@@ -44,8 +44,7 @@ def found(
 
     exact = [reference(*(tensor.double() for tensor in given))] if with_exact else None
     moves = [turn(number, with_exact) for number in (1, -1, 2)]
-    told = not distribution.tied
-    return examine([reference(*given)], [candidate(*given)], exact, moves, tolerance, integers=told)
+    return examine([reference(*given)], [candidate(*given)], exact, moves, tolerance, tied=distribution.tied)
 
 
 def tf32(kernel: Kernel) -> Kernel:
@@ -161,6 +160,12 @@ HONEST: dict[str, tuple[Kernel, Kernel, list[torch.Tensor], Tolerance]] = {
         lambda x: x.sort(dim=-1, stable=True).indices,
         lambda x: x.shape[-1] - 1 - x.flip(-1).sort(dim=-1, stable=True).indices,
         [normal(4000, 33)],
+        LOOSE,
+    ),
+    "the last of equal elements as one of many": (
+        lambda x: F.one_hot(x.argmax(0), 128).T.to(x.dtype),
+        lambda x: F.one_hot(127 - x.flip(0).argmax(0), 128).T.to(x.dtype),
+        [normal(128, 64)],
         LOOSE,
     ),
     "a guard of another kind": (
