@@ -21,6 +21,7 @@ import torch
 from domain.value import leaves
 from validation.bits import bits
 from validation.comparison import described
+from validation.edges import row_length
 from validation.tolerance import Tolerance
 
 SHARE = 8.0
@@ -38,9 +39,10 @@ Outputs = list[torch.Tensor]
 
 @dataclass(frozen=True)
 class Finding:
-    """`wrong` elements of how many `judged`, the first of them; `unsound` says why nothing was judged."""
+    """`wrong` elements, in how many `rows`, of how many `judged`; the first; `unsound` says why nothing was judged."""
 
     wrong: int = 0
+    rows: int = 0
     judged: int = 0
     not_finite: int = 0
     first: dict[str, Any] | None = None
@@ -92,6 +94,7 @@ def examine(
             return one
         found = Finding(
             found.wrong + one.wrong,
+            found.rows + one.rows,
             found.judged + one.judged,
             found.not_finite + one.not_finite,
             found.first or one.first,
@@ -154,4 +157,5 @@ def _summary(
         return Finding(judged=int(settled.sum()))
     first = described(index, int(wrong.reshape(-1).to(torch.uint8).argmax()), expected, actual)
     not_finite = int((wrong & ~actual.to(torch.float64).isfinite()).sum()) if actual.is_floating_point() else 0
-    return Finding(count, int(settled.sum()), not_finite, first)
+    rows = wrong.reshape(-1, row_length(wrong)).any(dim=-1)
+    return Finding(count, int(rows.sum()), int(settled.sum()), not_finite, first)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from validation.edges import given_by_reference
+from validation.edges import few, few_are_wrong, given_by_reference
 from validation.tolerance import requested
 
 TOLERANCE = requested(1e-3, 1e-3)
@@ -46,3 +46,39 @@ def test_runs_of_another_form_tell_nothing() -> None:
     assert not given_by_reference([one], [two], [[torch.zeros(3)]], TOLERANCE)
     assert not given_by_reference([one], [two], [[two, two]], TOLERANCE)
     assert not given_by_reference([one.long()], [two.long()], [[two.double()]], TOLERANCE)
+
+
+def test_an_error_near_the_tolerance_is_no_jump() -> None:
+    """Moved inputs bring the reference within tolerance of it, and are within tolerance of the reference themselves."""
+    expected = torch.full((64, 300), 1.0)
+    actual = expected + torch.where(torch.arange(300) == 299, 0.025, 0.0)
+    moved = [[expected + 0.01], [expected - 0.01]]
+    assert not given_by_reference([expected], [actual], moved, requested(None, None))
+    assert given_by_reference([expected], [actual], [[expected + 0.025]], requested(None, None))
+
+
+@pytest.mark.parametrize(
+    ("elements", "rows", "shape", "wanted"),
+    [
+        (2, 2, (64, 64), True),
+        (4, 3, (64, 64), True),
+        (5, 3, (64, 64), False),
+        (64, 1, (64, 64), True),
+        (128, 2, (64, 64), True),
+        (192, 3, (64, 64), False),
+        (64, 1, (2, 64), False),
+        (3, 3, (100,), False),
+    ],
+)
+def test_few_elements_or_few_rows(elements: int, rows: int, shape: tuple[int, ...], wanted: bool) -> None:
+    assert few(elements, rows, [torch.zeros(shape)]) is wanted
+
+
+def test_rows_are_counted_where_wrong_elements_lie() -> None:
+    expected = torch.zeros(64, 64)
+    row, spread = expected.clone(), expected.clone()
+    row[3] = 1.0
+    spread[:, 3] = 1.0
+    assert few_are_wrong([expected], [row], requested(None, None)) and not few_are_wrong(
+        [expected], [spread], requested(None, None)
+    )
