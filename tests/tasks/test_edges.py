@@ -67,3 +67,19 @@ def test_without_time_for_it_an_answer_stays_wrong(bench: Workbench, monkeypatch
 def test_a_reference_that_cannot_be_run_in_float64_excuses_nothing_and_is_not_blamed(bench: Workbench) -> None:
     reference = REFERENCE.replace("(x / 0.05)", "(x.view(torch.int32).view(torch.float32) / 0.05)")
     assert quantised(bench, "torch.round(x * 19.999998)", reference).outcome.status is Status.WRONG_RESULT
+
+
+@pytest.mark.parametrize(
+    ("candidate", "status"), [("(x >= 0).float()", Status.PASSED), ("(x >= -2e-2).float()", Status.WRONG_RESULT)]
+)
+def test_to_which_side_zero_belongs_is_rounding_too(bench: Workbench, candidate: str, status: Status) -> None:
+    source = "class {}(nn.Module):\n    def forward(self, x):\n        return {}\n"
+    with_a_zero = "def get_inputs():\n    x = torch.randn(64, 64)\n    x[5, 7] = 0.0\n    return [x]\n"
+    wire = {
+        "kernel": {"source_code": source.format("ModelNew", candidate), "kernel_type": "torch"},
+        "reference": {"source_code": source.format("Model", "(x > 0).float()") + with_a_zero, "kernel_type": "torch"},
+        "num_trials": 1,
+        "timeout": 60,
+    }
+    outcome = run(Request.from_wire(wire), bench, lambda stage: None, lambda: False).outcome
+    assert outcome.status is status, outcome.message
