@@ -67,8 +67,8 @@ class VariedInputs:
             if not (by and kind.continuous):
                 return tensor
             seed = derived(self._secret, "move", abs(turn), place)
-            made = distribution.tied and kind is Nature.PLAIN  # Equal ones come apart, zeros among them.
-            return moved(tensor, by if turn > 0 else -by, seed, zeros=made)
+            # Of plain numbers zeros too: what is equal comes apart.
+            return moved(tensor, by if turn > 0 else -by, seed, zeros=kind is Nature.PLAIN)
 
         drawn = values.replace(self._changed(distribution), torch.Tensor, move)
         return self._inputs.for_owner(drawn)

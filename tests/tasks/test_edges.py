@@ -75,11 +75,6 @@ def test_a_reference_that_cannot_be_run_in_float64_excuses_nothing_and_is_not_bl
 def test_to_which_side_zero_belongs_is_rounding_too(bench: Workbench, candidate: str, status: Status) -> None:
     source = "class {}(nn.Module):\n    def forward(self, x):\n        return {}\n"
     with_a_zero = "def get_inputs():\n    x = torch.randn(64, 64)\n    x[5, 7] = 0.0\n    return [x]\n"
-    wire = {
-        "kernel": {"source_code": source.format("ModelNew", candidate), "kernel_type": "torch"},
-        "reference": {"source_code": source.format("Model", "(x > 0).float()") + with_a_zero, "kernel_type": "torch"},
-        "num_trials": 1,
-        "timeout": 60,
-    }
-    outcome = run(Request.from_wire(wire), bench, lambda stage: None, lambda: False).outcome
+    reference = kernel(source.format("Model", "(x > 0).float()") + with_a_zero)
+    outcome = judged(bench, kernel(source.format("ModelNew", candidate)), reference).outcome
     assert outcome.status is status, outcome.message
