@@ -18,6 +18,7 @@ class AnswerMemory:
 
     def __init__(self, arena: torch.Tensor) -> None:
         self.comes_again = False
+        self._lies_alone = True
         self._arena = _place(arena)
         self._places: list[tuple[int, int]] = []
         # A number's tensor is made here and nobody else's: let go, its memory would come again for the next one.
@@ -31,6 +32,7 @@ class AnswerMemory:
         found = [_place(tensor) for tensor in answer if tensor.layout == torch.strided]
         own = [place for place in found if not _overlap(place, self._arena)]
         self.comes_again |= any(_overlap(place, earlier) for place in own for earlier in self._places)
+        self._lies_alone &= len(own) == len(answer)
         self._places += own
         self._held += answer
 
@@ -39,12 +41,8 @@ class AnswerMemory:
 
         Whether the first one was another is known of answers that lie by themselves alone.
         """
-        alone = not self.comes_again and all(map(self._lies_alone, [*self._held, *last]))
-        first = zip(self._held, last, strict=False) if alone else ()
+        first = zip(self._held, last, strict=False) if self._lies_alone and not self.comes_again else ()
         return {"reuses_memory": self.comes_again, "first_differs": any(_differ(*pair) for pair in first)}
-
-    def _lies_alone(self, tensor: torch.Tensor) -> bool:
-        return tensor.layout == torch.strided and not _overlap(_place(tensor), self._arena)
 
 
 def _place(tensor: torch.Tensor) -> tuple[int, int]:
