@@ -8,9 +8,9 @@ import torch
 
 from sandbox.arena import describe
 
-SAMPLE, DIFFERENT, ALLOWED = 1 << 16, 0.01, 0.01
-"""Of an answer so many elements are looked at; another answer differs in a hundredth of them, by a hundredth of its
-size: what rounds otherwise from call to call does not."""
+SAMPLE, DIFFERENT, ALLOWED, NOTHING = 1 << 16, 0.1, 0.1, 1e-3
+"""Of an answer so many elements are looked at. Another answer differs in a tenth of them, by a tenth of its size and
+more than next to nothing: what rounds or orders its sums otherwise from call to call does not."""
 
 
 class AnswerMemory:
@@ -19,6 +19,7 @@ class AnswerMemory:
     def __init__(self, arena: torch.Tensor) -> None:
         self.comes_again = False
         self._lies_alone = True
+        self._first: list[torch.Tensor] | None = None
         self._arena = _place(arena)
         self._places: list[tuple[int, int]] = []
         # A number's tensor is made here and nobody else's: let go, its memory would come again for the next one.
@@ -32,17 +33,21 @@ class AnswerMemory:
         found = [_place(tensor) for tensor in answer if tensor.layout == torch.strided]
         own = [place for place in found if not _overlap(place, self._arena)]
         self.comes_again |= any(_overlap(place, earlier) for place in own for earlier in self._places)
+        self._first = self._first or answer
         self._lies_alone &= len(own) == len(answer)
         self._places += own
         self._held += answer
 
     def told(self, last: list[torch.Tensor]) -> dict[str, Any]:
-        """What is said of all calls, of which that is the last answer.
+        """What is said of all calls, of which that is the last answer."""
+        return {"reuses_memory": self.comes_again, "first_differs": self._first_differs(last)}
 
-        Whether the first one was another is known of answers that lie by themselves alone.
-        """
-        first = zip(self._held, last, strict=False) if self._lies_alone and not self.comes_again else ()
-        return {"reuses_memory": self.comes_again, "first_differs": any(_differ(*pair) for pair in first)}
+    def _first_differs(self, last: list[torch.Tensor]) -> bool | None:
+        """Whether the first answer was another; None where it may have been written over, or is no such answer."""
+        first = self._first or []
+        if self.comes_again or not self._lies_alone or [one.shape for one in first] != [one.shape for one in last]:
+            return None
+        return any(_differ(*pair) for pair in zip(first, last, strict=True))
 
 
 def _place(tensor: torch.Tensor) -> tuple[int, int]:
@@ -55,15 +60,14 @@ def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
 
 
 def _differ(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether the second is another answer to the same inputs than the first, to which it need not be alike in form."""
-    if (one.shape, one.dtype) != (other.shape, other.dtype) or one.numel() == 0:
-        return one.shape != other.shape
+    """Whether two answers to the same inputs are others; False of what is not floating, which rounding may change."""
+    if not one.is_floating_point() or one.dtype != other.dtype or one.element_size() < 2 or one.numel() == 0:
+        return False
     if one.numel() > SAMPLE and not (one.is_contiguous() and other.is_contiguous()):
         return False  # Its elements in a row would be a copy of it all.
-    wide = torch.complex128 if one.is_complex() else torch.float64
     every = max(1, one.numel() // SAMPLE) | 1  # Odd: no row's length is a multiple of it by chance.
-    ours, theirs = (each.detach().reshape(-1)[::every].to(wide) for each in (one, other))
+    ours, theirs = (each.detach().reshape(-1)[::every].to(torch.float64) for each in (one, other))
     size = theirs.abs().nan_to_num(0.0, 0.0, 0.0)
-    allowed = ALLOWED * torch.maximum(size, size.square().mean().sqrt())
+    allowed = ALLOWED * torch.maximum(size, size.square().mean().sqrt()) + NOTHING
     alike = (ours == theirs) | (ours.isnan() & theirs.isnan()) | ((ours - theirs).abs() <= allowed)
     return float(alike.to(torch.float64).mean()) < 1 - DIFFERENT

@@ -61,7 +61,7 @@ class Probe:
     `several_streams`: whether a call works on more than one, by the runner's word.
     `compiled`: the extensions that it had to compile since it was asked to load the kernel, by name.
     `form`: of the answer that it returned; None where that is not known.
-    `first_differs`: whether the first call answered otherwise than the last, to the same arguments, by its own word.
+    `first_differs`: whether the first call answered otherwise than the last, by its own word; None: not known.
     """
 
     outputs: list[torch.Tensor]
@@ -73,7 +73,7 @@ class Probe:
     several_streams: bool = False
     compiled: tuple[str, ...] = ()
     form: AnswerForm | None = None
-    first_differs: bool = False
+    first_differs: bool | None = None
 
     def ordered(self, order: Sequence[int]) -> Probe:
         """The same with its outputs in that order, in which they are handed in from now on; of no form any more."""
@@ -138,7 +138,7 @@ def probe(answer: dict[str, Any], outputs: list[torch.Tensor]) -> Probe:
         answer.get("several_streams") is True,
         tuple(" ".join(str(name).split())[:MAX_NAME] for name in _list(answer.get("compiled"))[:MAX_FACTS]),
         answer_form.parsed(answer.get("form"), len(outputs)),
-        answer.get("first_differs") is True,
+        told if isinstance(told := answer.get("first_differs"), bool) else None,
     )
 
 

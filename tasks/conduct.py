@@ -57,6 +57,18 @@ def check_inputs(reference: Window, candidate: Window) -> None:
         )
 
 
+def check_first_call(contenders: list[Contender], windows: dict[str, Window]) -> None:
+    """Of calls with the same inputs before the first window, by both runners' words; later ones are compared."""
+    differ = [contender.probe.first_differs for contender in contenders if contender.probe is not None]
+    untouched = all(window.inputs_changed is False for window in windows.values())
+    if differ == [False, True] and untouched:
+        raise KernelFault(
+            Status.WRONG_RESULT,
+            "its first call answers otherwise than a later one does to the same inputs, and the reference's does not: "
+            "look for what is set up too late, or not cleared behind it (what an autotuner's runs add to, say)",
+        )
+
+
 def left_otherwise(contenders: list[Contender], slots: dict[str, Slots], tolerance: Tolerance) -> bool:
     """Whether the candidate has left its inputs with other content than the reference, which changes its own.
 

@@ -93,6 +93,8 @@ class Edges:
         try:
             with at_rest([self._candidate], self._bench.device):
                 for turn, times in ((0, 0), *TURNS):
+                    if time.monotonic() - began > self._left_s:
+                        return
                     session.until(min(deadline, time.monotonic() + CALL_S))
                     outputs = session.double(_moved(arguments, kinds, turn, times * by) if turn else arguments)
                     if outputs is None:
@@ -113,8 +115,8 @@ def _moved(arguments: Arguments, kinds: list[Nature], turn: int, by: float) -> A
         if not kind.continuous:
             return tensor
         seed = derived(0, "edge", abs(turn), place)
-        # Zeros too: a normal is 0.0 once in some ten million numbers, where `>` and `>=` part by luck.
-        return moved(tensor.double(), by if turn > 0 else -by, seed, zeros=True)
+        # Of plain numbers zeros too: a normal is 0.0 once in some ten million, where `>` and `>=` part by luck.
+        return moved(tensor.double(), by if turn > 0 else -by, seed, zeros=kind is Nature.PLAIN)
 
     told: Arguments = values.replace(arguments, torch.Tensor, move)
     return told

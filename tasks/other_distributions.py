@@ -8,6 +8,8 @@ nothing. A difference counts against the candidate only with evidence that the r
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -140,21 +142,31 @@ class OtherDistributions:
                 moves = [self._doubled(distribution, turn, by) or [] for turn in TURNS]
             else:
                 moves = [self._again(distribution, turn, by) for turn in TURNS]
-            found = self._found(distribution, expected, actual, exact, moves, atols)
-            if exact is None or actual is None or not found.wrong or not few(found.wrong, found.rows, expected):
-                return found, exact is not None
-            more = [(times, self._doubled(distribution, turn, times * by) or []) for turn, times in FURTHER]
         except KernelFault as fault:
             return Finding(unsound=f"the reference failed on inputs that differ by rounding: {fault.message}"), False
+        found = self._found(distribution, expected, actual, exact, moves, atols)
+        if exact is None or actual is None or not found.wrong or not few(found.wrong, found.rows, expected):
+            return found, exact is not None
         # A few may by luck have hardly been moved; and where the reference jumps, either side is right (ADR 44).
-        found = self._found(
-            distribution, expected, actual, exact, [*moves, *(run for times, run in more if times == 1)], atols
-        )
+        more = list(self._further(distribution, by))
+        moves += [run for times, run in more if times == 1]
+        found = self._found(distribution, expected, actual, exact, moves, atols)
         tolerance = self._rounds.tolerance if atols is None else replace(self._plain, atol=min(atols))
-        runs = [exact, *moves, *(run for _, run in more)]
+        runs = [exact, *moves, *(run for times, run in more if times > 1)]
         if found.wrong and given_by_reference(expected, actual, runs, tolerance):
             found = replace(found, wrong=0, rows=0, first=None)
         return found, True
+
+    def _further(self, distribution: Distribution, by: float) -> Iterator[tuple[float, Outputs]]:
+        """More runs with moved inputs, and by how many times as much; as many as there is time for."""
+        with suppress(KernelFault):  # What was found without them stands.
+            for turn, times in FURTHER:
+                if time.monotonic() > min(self._until, self._rounds.deadline - 2 * self._call_s):
+                    return
+                run = self._doubled(distribution, turn, times * by)
+                if run is None:
+                    return
+                yield times, run
 
     def _found(
         self,

@@ -17,7 +17,7 @@ from profiling.slots import Slots, bytes_per_call
 from profiling.window import Window
 from profiling.written_bytes import in_place_bytes, returned_bytes
 from tasks.at_rest import How, undisturbed_window
-from tasks.conduct import check_guards, check_inputs, check_written, left_otherwise, never_written
+from tasks.conduct import check_first_call, check_guards, check_inputs, check_written, left_otherwise, never_written
 from tasks.contender import Contender
 from tasks.drawn_sets import Arguments
 from tasks.edges import Edges
@@ -130,6 +130,9 @@ class Rounds:
             self.weak = weak_reference(outputs, inputs, self.tolerance, [*others, *filter(None, [owner.returned])])
         self._first_call = slots[owner.role].arguments(0)
         self.judge(slots, windows)
+        if self.right:
+            with self.candidate.answerable():
+                check_first_call(self.contenders, windows)
         if not (self.right or self._edges.failed):
             self._doubt_reference(slots[owner.role], windows[owner.role])
 

@@ -6,6 +6,7 @@ Which tensors may be changed at all is a guess from their values, and a cautious
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,6 +20,8 @@ from validation.dtypes import wire_name
 
 SMALL, LARGE = 1e-3, 30.0
 OUTLIER, ONE_IN, ENDS = 100.0, 512, 4
+ROWS_SHARE = 1 / 8
+"""Of all rows at most that are singled out, or one of a few."""
 OFFSET = 8.0
 ZEROS = 0.25
 
@@ -115,20 +118,39 @@ def _with_outliers(tensor: torch.Tensor, rms: float, generator: torch.Generator,
         sizes = torch.rand(count, generator=generator, device=flat.device).to(flat.dtype).add_(1)
         return sizes.mul_(OUTLIER * rms)
 
-    def places(size: int, count: int) -> torch.Tensor:
-        return torch.randint(size, (count,), generator=generator, device=flat.device)
-
-    flat[places(flat.numel(), count)] = signs * far(count)
+    flat[_apart(flat.numel(), count, generator)] = signs * far(count)
     # At the end of some rows along each dimension is their only one.
-    rows = [[places(size, ENDS) for size in made.shape] for _ in made.shape]
-    for dimension, row in enumerate(rows):
-        others = tuple(row[:dimension] + row[dimension + 1 :])
-        made.movedim(dimension, -1)[others] = tensor.movedim(dimension, -1)[others]
-    for dimension, row in enumerate(rows):
-        row[dimension].fill_(made.shape[dimension] - 1)
-        made[tuple(row)] = _sign(number) * far(ENDS)
+    rows = _rows(made.shape, ENDS, generator)
+    for dimension, row in rows:
+        made.movedim(dimension, -1)[row] = tensor.movedim(dimension, -1)[row]
+    for dimension, row in rows:
+        made.movedim(dimension, -1)[..., -1][row] = _sign(number) * far(len(row[0]))
     flat[-1:] = _sign(number) * far(1)
     return made
+
+
+def _apart(size: int, count: int, generator: torch.Generator) -> torch.Tensor:
+    """So many different places of that many, in order: one in each of as many parts."""
+    part = size // count
+    within = torch.randint(part, (count,), generator=generator, device=generator.device)
+    return torch.arange(count, device=generator.device).mul_(part).add_(within)
+
+
+def _rows(shape: torch.Size, most: int, generator: torch.Generator) -> list[tuple[int, tuple[torch.Tensor, ...]]]:
+    """Each dimension along which there are many, and where some of them lie by the other dimensions."""
+    found = []
+    for dimension, length in enumerate(shape):
+        others = [size for place, size in enumerate(shape) if place != dimension]
+        if length == 1 or math.prod(others) == 1:  # All of it is that one row.
+            continue
+        count = min(most, max(1, int(math.prod(others) * ROWS_SHARE)))
+        flat = _apart(math.prod(others), count, generator)
+        places = list[torch.Tensor]()
+        for size in reversed(others):
+            places.insert(0, flat % size)
+            flat = flat // size
+        found.append((dimension, tuple(places)))
+    return found
 
 
 def _constant_rows(tensor: torch.Tensor, rms: float, generator: torch.Generator, number: int) -> torch.Tensor:
@@ -138,9 +160,8 @@ def _constant_rows(tensor: torch.Tensor, rms: float, generator: torch.Generator,
 def _with_zeros(tensor: torch.Tensor, rms: float, generator: torch.Generator, number: int) -> torch.Tensor:
     zeros = torch.rand(tensor.shape, generator=generator, device=tensor.device).lt(ZEROS)
     # Along each dimension one row is zero throughout: no more, as a sample of zeros is a case that tasks set apart.
-    for dimension in range(tensor.dim()):
-        row = [torch.randint(size, (), generator=generator, device=tensor.device) for size in tensor.shape]
-        zeros[tuple(slice(None) if place == dimension else one for place, one in enumerate(row))] = True
+    for dimension, row in _rows(tensor.shape, 1, generator):
+        zeros.movedim(dimension, -1)[row] = True
     return tensor.masked_fill_(zeros, 0.0)
 
 

@@ -128,7 +128,9 @@ def _output(
         return _summary(index, settled & (bits(actual) != bits(expected)), settled, expected, actual)
     largest = torch.finfo(expected.dtype).max / HEADROOM
     want, ours, theirs = (tensor.to(torch.float64) for tensor in (exact, expected, actual))
-    noise = torch.stack([(run.to(torch.float64) - want).abs() for run in moves]).amax(dim=0)
+    noise = torch.zeros_like(want)
+    for run in moves:
+        noise = torch.maximum(noise, (run.to(torch.float64) - want).abs())
     settled = want.isfinite() & noise.isfinite()
     if bool((settled & ~ours.isfinite()).any() or (want.isfinite() & (want.abs() > largest)).any()):
         return Finding(unsound=f"the reference leaves the range of {str(expected.dtype).removeprefix('torch.')} there")

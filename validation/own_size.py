@@ -5,8 +5,11 @@ A softmax over 4096 has answers of 2e-4, where 1e-2 excuses any; masked scores a
 
 from __future__ import annotations
 
+import math
+
 import torch
 
+from validation.evidence import MOST_ELEMENTS
 from validation.tolerance import Tolerance
 
 SHARE = 0.04
@@ -33,14 +36,16 @@ def own_atols(outputs: list[torch.Tensor], tolerance: Tolerance) -> list[float] 
 
 def _scales(output: torch.Tensor) -> tuple[float, float]:
     """The root mean square of what is finite, and of what is not beyond it where that is FILL times smaller."""
-    if not (output.is_floating_point() or output.is_complex()) or output.numel() == 0:
+    if not (output.is_floating_point() or output.is_complex()) or not 0 < output.numel() <= MOST_ELEMENTS:
         return 0.0, 0.0
-    sizes = output.abs().to(torch.float64).reshape(-1)
-    sizes = sizes[sizes.isfinite()]
-    whole = _rms(sizes)
-    rest = _rms(sizes[sizes <= whole])
+    wide = output.detach().to(torch.complex128 if output.is_complex() else torch.float64)  # Of 8 bits there is no abs.
+    finite = wide.isfinite()
+    sizes = wide.abs().masked_fill_(~finite, 0.0)
+    whole = _rms(sizes, finite)
+    below = finite & (sizes <= whole)
+    rest = _rms(sizes.masked_fill_(~below, 0.0), below)
     return whole, rest if 0 < rest * FILL < whole else whole
 
 
-def _rms(sizes: torch.Tensor) -> float:
-    return float(torch.linalg.vector_norm(sizes)) / sizes.numel() ** 0.5 if sizes.numel() else 0.0
+def _rms(sizes: torch.Tensor, counted: torch.Tensor) -> float:
+    return float(torch.linalg.vector_norm(sizes)) / math.sqrt(max(int(counted.sum()), 1))

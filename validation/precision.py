@@ -5,11 +5,11 @@ Three kinds of evidence, strongest first:
 1. Every output value is a number of the lower format, as it would be by chance for no kernel that computes in its own.
 2. The errors point the same way, element by element, as those of a float64 reference whose inputs were rounded to the
    lower precision (`probes`).
-3. The error has the size that the lower precision's arithmetic gives, 0.3 to 8 unit round-offs, and both signs.
+3. The error has the size that the lower precision's arithmetic gives, 0.3 to 8 unit round-offs.
 
 All of it only for a kernel whose error is far above the reference's own, so that a reference which itself computes in
-TF32 lets the kernel do so too. An error too large for any of these, or of one sign, has no precision's name, but a
-sentence too: at a tolerance that is wide for small values even a wrong formula passes.
+TF32 lets the kernel do so too. An error too large for any of these has no precision's name, but a sentence too: at a
+tolerance that is wide for small values even a wrong formula passes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LEAST_ROUNDOFFS, MOST_ROUNDOFFS = 0.3, 8.0
 """Of operands rounded once the relative rms error is 0.4 to 0.6 unit round-offs; accumulating in it gives more."""
 
 ONE_SIGN = 0.02
-"""Of a rounded sum's errors at least that share has the rarer sign; of what leaves a part out, hardly any."""
+"""Of errors of rounding at least that share has the rarer sign; of what is cut off or left out, hardly any."""
 
 LARGE = MOST_ROUNDOFFS * UNIT_ROUNDOFF["bfloat16"]
 """Of an error that no rounding explains. A reference whose own is that large gives noise there (a sum that is zero but
@@ -52,7 +52,7 @@ class Precision:
     """Of the output with the largest kernel error: rms and largest error over the rms of the expected values.
 
     `resembles` names the lower precision, `finding` says in a sentence what speaks for it, or, with `resembles` None,
-    that the error is larger than any explains or of one sign; both None for a kernel that keeps its dtype's precision.
+    that the error is larger than any explains; both None for a kernel that keeps its dtype's precision.
     """
 
     output: int
@@ -114,7 +114,7 @@ def _output(
     resembles, evidence = None, ""
     if sums.count >= FEWEST:
         resembles, evidence = _named(found.candidate_error, expected, candidate, probes)
-    if not evidence:
+    if resembles is None:
         # A few numbers in half precision may be near zero, and the reference's right, both by chance.
         told = sums.count >= FEWEST or bool(lower_precisions(candidate.dtype))
         if not told or not found.reference_error <= LARGE < found.candidate_error:
@@ -152,16 +152,13 @@ def _named(
     ]
     if not sized:
         return None, ""
-    if (rarer := _rarer_sign(expected, candidate)) < ONE_SIGN:
-        return None, (
-            f"of the size that {plain_name(sized[0])} arithmetic gives, but all but {rarer:.1%} of one sign, as errors "
-            "of rounding are not: maybe a part is left out, or a function is an approximate one; ask for a smaller "
-            "atol and rtol"
-        )
     # Coarsest first, so the first unit round-off that the error reaches is the nearest from below.
     nearest = [name for name in sized if UNIT_ROUNDOFF[name] == UNIT_ROUNDOFF[sized[0]]]
     name = " or ".join(nearest)
-    return name, f"the size that {name} arithmetic gives (or an approximate function of that accuracy)"
+    said = f"the size that {name} arithmetic gives (or an approximate function of that accuracy)"
+    if _rarer_sign(expected, candidate) < ONE_SIGN:
+        said += "; but nearly all are of one sign, as where digits are cut off or a part is left out"
+    return name, said
 
 
 def _rarer_sign(expected: torch.Tensor, candidate: torch.Tensor) -> float:

@@ -78,3 +78,15 @@ def test_to_which_side_zero_belongs_is_rounding_too(bench: Workbench, candidate:
     reference = kernel(source.format("Model", "(x > 0).float()") + with_a_zero)
     outcome = judged(bench, kernel(source.format("ModelNew", candidate)), reference).outcome
     assert outcome.status is status, outcome.message
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate"),
+    [("x.sqrt()", "x * x.rsqrt()"), ("torch.xlogy(x, x)", "x * x.log()")],
+)
+def test_what_leaves_the_functions_domain_is_no_jump(bench: Workbench, reference: str, candidate: str) -> None:
+    source = "class {}(nn.Module):\n    def forward(self, x):\n        return {}\n"
+    with_a_zero = "def get_inputs():\n    x = torch.rand(64, 64)\n    x[5, 7] = 0.0\n    return [x]\n"
+    owner = kernel(source.format("Model", reference) + with_a_zero)
+    outcome = judged(bench, kernel(source.format("ModelNew", candidate)), owner).outcome
+    assert outcome.status is Status.WRONG_RESULT, outcome.message

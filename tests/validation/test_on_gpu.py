@@ -15,11 +15,13 @@ from domain.result import Status
 from validation import comparison, poison
 from validation.bits import identical
 from validation.comparison import CallComparison, compare, compare_stacked
+from validation.distributions import DISTRIBUTIONS, Distribution
 from validation.dtypes import torch_dtype
 from validation.inputs import ContractInputs
 from validation.integrity import weak_reference
+from validation.own_size import own_atols
 from validation.tensors import KINDS, make_tensor
-from validation.tolerance import Tolerance
+from validation.tolerance import Tolerance, requested
 
 pytestmark = pytest.mark.gpu
 
@@ -115,6 +117,19 @@ def test_large_outputs_take_bounded_memory(name: str, turned: bool) -> None:
     assert not found.passed
     assert found.element_count == 1 << 26
     assert torch.cuda.max_memory_allocated() - held < 256 * MIB
+
+
+@pytest.mark.parametrize("name", ITEM_BYTES)
+def test_the_size_of_answers_of_every_dtype_is_known_on_the_card(name: str) -> None:
+    small = (torch.rand(64, 64, device="cuda") * 0.02).to(torch_dtype(name))
+    on_host = own_atols([small.cpu()], requested(None, None))
+    assert own_atols([small], requested(None, None)) == (None if on_host is None else pytest.approx(on_host))
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS, ids=lambda one: one.name)
+def test_a_distribution_is_the_same_each_time_on_the_card(distribution: Distribution) -> None:
+    drawn = torch.randn(64, 1000, device="cuda")
+    assert torch.equal(distribution.of(drawn, 7, 1), distribution.of(drawn, 7, 1))
 
 
 def test_what_does_not_fit_on_the_card_is_the_contracts_fault() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from domain.dtype import ITEM_BYTES
+from validation.dtypes import torch_dtype
 from validation.own_size import own_atols
 from validation.tolerance import requested
 
@@ -34,3 +36,11 @@ def test_what_lies_beside_a_fill_value_has_a_scale_of_its_own(fill: float) -> No
 def test_a_tolerance_that_is_named_stands() -> None:
     for named in (requested(1e-2, None), requested(None, 1e-2), requested(1e-2, 1e-2)):
         assert own_atols([torch.rand(64) * 1e-4], named) is None
+
+
+@pytest.mark.parametrize("name", ITEM_BYTES)
+def test_every_dtype_has_an_answer(name: str) -> None:
+    small = (torch.rand(64, 64) * 0.02).to(torch_dtype(name))
+    floating = small.is_floating_point() or small.is_complex()
+    assert (own_atols([small], DEFAULT) is not None) is floating
+    assert own_atols([small[:0], small[0, 0]], DEFAULT) is None or floating

@@ -272,10 +272,10 @@ def test_rounding_is_to_the_nearest_and_cutting_off_towards_zero():
     assert rounded(x.double(), "float32").dtype == torch.float64
 
 
-def test_an_error_of_one_sign_is_no_roundings():
+def test_errors_of_one_sign_are_told_to_be_so():
     x = torch.rand(512, 400, generator=torch.Generator().manual_seed(3))
     exact = x.double().mean(-1)
     found = precision_finding([exact], [x.mean(-1)], [x[:, :-1].sum(-1) / 400])
-    assert found is not None and found.resembles is None and "of one sign" in (found.finding or "")
+    assert found is not None and "of one sign" in (found.finding or "")
     rounded_sums = precision_finding([exact], [x.mean(-1)], [x.bfloat16().float().mean(-1).bfloat16().float()])
-    assert rounded_sums is not None and rounded_sums.resembles == "bfloat16"
+    assert rounded_sums is not None and "of one sign" not in (rounded_sums.finding or "")
