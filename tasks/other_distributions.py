@@ -36,7 +36,7 @@ CALL_S, CALL_FACTOR = 2.0, 20.0
 BUDGET_S = 5.0
 FURTHER = [(turn, times) for turn, times in EDGE_TURNS if turn not in TURNS]
 NOTHING_CHANGES = "no input looks like plain random numbers"
-NOTHING_MOVES = "no input is what rounding leaves as it is"
+NOTHING_MOVES = "every input looks as if rounding would make it another one"
 
 
 class OtherDistributions:

@@ -49,6 +49,8 @@ def given_by_reference(expected: Outputs, actual: Outputs, runs: Iterable[Output
     """
     tolerances = [applied(want.dtype, requested) for want in expected]
     left = [_wrong(*three) for three in zip(expected, actual, tolerances, strict=True)]
+    if not any(bool(wrong.any()) for wrong in left):
+        return False  # Whatever is wrong is so by a narrower measure, and no jump.
     for run in runs:
         if _forms(run) != _forms(expected):
             return False

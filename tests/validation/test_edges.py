@@ -43,6 +43,10 @@ def test_nan_and_infinity_are_excused_by_nothing_else() -> None:
     assert not given([0.0], [-inf], [0.0], [inf])
 
 
+def test_where_nothing_is_out_of_tolerance_nothing_jumps() -> None:
+    assert not given([1.0], [1.0], [1.0])
+
+
 def test_runs_of_another_form_tell_nothing() -> None:
     one, two = torch.ones(2), torch.zeros(2)
     assert not given_by_reference([one], [two], [[torch.zeros(3)]], TOLERANCE)
