@@ -144,7 +144,8 @@ def _rows(shape: torch.Size, most: int, generator: torch.Generator) -> list[tupl
         if length == 1 or math.prod(others) == 1:  # All of it is that one row.
             continue
         count = min(most, max(1, int(math.prod(others) * ROWS_SHARE)))
-        flat = _apart(math.prod(others), count, generator)
+        others = [max(size - 1, 1) for size in others]  # Not the last ones, where rows along others end.
+        flat = _apart(math.prod(others), min(count, math.prod(others)), generator)
         places = list[torch.Tensor]()
         for size in reversed(others):
             places.insert(0, flat % size)
