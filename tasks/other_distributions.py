@@ -50,6 +50,7 @@ class OtherDistributions:
         # Element by element: an outlier's size is no excuse for the rest. What is honest passes with evidence.
         self._plain = Tolerance(rounds.tolerance.atol, rounds.tolerance.rtol)
         self._call_s = CALL_S + CALL_FACTOR * max(contender.estimate_ms for contender in rounds.contenders) / 1e3
+        self._own_atols = own_atols(rounds.reference_outputs, rounds.tolerance)
         self._until = 0.0
         self._has_failed = False
         self._agreed: list[str] = []
@@ -65,8 +66,8 @@ class OtherDistributions:
         self._until = time.monotonic() + BUDGET_S
         too_large = self._too_large()
         why = too_large or (None if self._inputs.some_move else NOTHING_MOVES)
-        if (atols := own_atols(self._rounds.reference_outputs, self._rounds.tolerance)) is not None:
-            self._left_out |= self._tried(DRAWN, why or self._stopped(), atols)
+        if self._own_atols is not None:
+            self._left_out |= self._tried(DRAWN, why or self._stopped())
         why = too_large or (None if self._inputs.some_may_change else NOTHING_CHANGES)
         for distribution in DISTRIBUTIONS:
             why = why or self._stopped()
@@ -88,11 +89,11 @@ class OtherDistributions:
             return TIMEOUT_NEAR
         return f"the others had taken {BUDGET_S:g} s" if now > self._until else None
 
-    def _tried(self, distribution: Distribution, why: str | None, atols: list[float] | None = None) -> dict[str, str]:
+    def _tried(self, distribution: Distribution, why: str | None) -> dict[str, str]:
         """Judges one, unless there is a reason not to; why it was not, by its name."""
-        return {distribution.name: why} if why is not None else self._try(distribution, atols)
+        return {distribution.name: why} if why is not None else self._try(distribution)
 
-    def _try(self, distribution: Distribution, atols: list[float] | None) -> dict[str, str]:
+    def _try(self, distribution: Distribution) -> dict[str, str]:
         self._fill(self._inputs.of(distribution))
         try:
             expected = self._outputs(self._reference)
@@ -106,10 +107,10 @@ class OtherDistributions:
             failure = fault
         # Bounded by its own limit, and not counted: who is slow on the first ones does not get out of the others.
         self._until += time.monotonic() - began
-        if actual is not None and self._agree(expected, actual, atols):
+        if actual is not None and self._agree(distribution, expected, actual):
             self._agreed.append(distribution.name)
             return {}
-        found, exact_known = self._examined(distribution, expected, actual, atols)
+        found, exact_known = self._examined(distribution, expected, actual)
         if failure is not None:
             # A runner that failed is asked nothing more, whoever is to blame.
             if found.unsound is None and (exact_known or not distribution.harsh):
@@ -125,15 +126,18 @@ class OtherDistributions:
             self._rounds.note(_wrong(distribution, found, expected, self._rounds.tolerance))
         return {}
 
-    def _agree(self, expected: Outputs, actual: Outputs, atols: list[float] | None) -> bool:
+    def _atols(self, distribution: Distribution) -> list[float] | None:
+        """The outputs' own, of the one distribution that is for what the tolerance tells nothing of."""
+        return self._own_atols if distribution is DRAWN else None
+
+    def _agree(self, distribution: Distribution, expected: Outputs, actual: Outputs) -> bool:
+        atols = self._atols(distribution)
         if atols is None:
             return compare(expected, actual, self._plain).passed
         three = zip(expected, actual, atols, strict=True)
         return all(compare([want], [got], replace(self._plain, atol=atol)).passed for want, got, atol in three)
 
-    def _examined(
-        self, distribution: Distribution, expected: Outputs, actual: Outputs | None, atols: list[float] | None
-    ) -> tuple[Finding, bool]:
+    def _examined(self, distribution: Distribution, expected: Outputs, actual: Outputs | None) -> tuple[Finding, bool]:
         """What speaks against the candidate, and whether the reference could be run in float64 for it."""
         by = step(self._rounds.tolerance, self._slots[self._reference.role].arguments(0))
         try:
@@ -144,13 +148,14 @@ class OtherDistributions:
                 moves = [self._again(distribution, turn, by) for turn in TURNS]
         except KernelFault as fault:
             return Finding(unsound=f"the reference failed on inputs that differ by rounding: {fault.message}"), False
-        found = self._found(distribution, expected, actual, exact, moves, atols)
+        found = self._found(distribution, expected, actual, exact, moves)
         if exact is None or actual is None or not found.wrong or not few(found.wrong, found.rows, expected):
             return found, exact is not None
         # A few may by luck have hardly been moved; and where the reference jumps, either side is right (ADR 44).
         more = list(self._further(distribution, by))
         moves += [run for times, run in more if times == 1]
-        found = self._found(distribution, expected, actual, exact, moves, atols)
+        found = self._found(distribution, expected, actual, exact, moves)
+        atols = self._atols(distribution)
         tolerance = self._rounds.tolerance if atols is None else replace(self._plain, atol=min(atols))
         runs = [exact, *moves, *(run for times, run in more if times > 1)]
         if found.wrong and given_by_reference(expected, actual, runs, tolerance):
@@ -175,10 +180,9 @@ class OtherDistributions:
         actual: Outputs | None,
         exact: Outputs | None,
         moves: list[Outputs],
-        atols: list[float] | None,
     ) -> Finding:
-        tolerance, tied = self._rounds.tolerance, distribution.tied
-        return examine(expected, actual, exact, moves, tolerance, tied=tied, atols=atols)
+        how: dict[str, Any] = {"tied": distribution.tied, "atols": self._atols(distribution)}
+        return examine(expected, actual, exact, moves, self._rounds.tolerance, **how)
 
     def _doubled(self, distribution: Distribution, turn: int, by: float) -> Outputs | None:
         """One call of the reference in float64; None where it has no such form."""

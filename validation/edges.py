@@ -31,12 +31,18 @@ def row_length(answer: torch.Tensor) -> int:
     return max(answer.shape[-1], 1) if answer.dim() > 1 else 1
 
 
+def rows_in(mask: torch.Tensor) -> int:
+    """In how many rows of an answer such a mask of its elements holds any."""
+    return int(mask.reshape(-1, row_length(mask)).any(dim=-1).sum())
+
+
 def few_are_wrong(expected: Outputs, actual: Outputs, requested: Tolerance) -> bool:
     """The same of one call's answers, that were found to be wrong."""
-    masks = [_wrong(want, got, applied(want.dtype, requested)) for want, got in zip(expected, actual, strict=True)]
-    rows = [mask.view(-1, row_length(want)).any(dim=-1) for mask, want in zip(masks, expected, strict=True)]
-    elements, wrong_rows = (sum(int(one.sum()) for one in each) for each in (masks, rows))
-    return few(elements, wrong_rows, expected)
+    masks = [
+        _wrong(want, got, applied(want.dtype, requested)).view(want.shape)
+        for want, got in zip(expected, actual, strict=True)
+    ]
+    return few(sum(int(mask.sum()) for mask in masks), sum(map(rows_in, masks)), expected)
 
 
 def given_by_reference(expected: Outputs, actual: Outputs, runs: Iterable[Outputs], requested: Tolerance) -> bool:

@@ -21,7 +21,7 @@ import torch
 from domain.value import leaves
 from validation.bits import bits
 from validation.comparison import described
-from validation.edges import row_length
+from validation.edges import rows_in
 from validation.tolerance import Tolerance
 
 SHARE = 8.0
@@ -159,5 +159,4 @@ def _summary(
         return Finding(judged=int(settled.sum()))
     first = described(index, int(wrong.reshape(-1).to(torch.uint8).argmax()), expected, actual)
     not_finite = int((wrong & ~actual.to(torch.float64).isfinite()).sum()) if actual.is_floating_point() else 0
-    rows = wrong.reshape(-1, row_length(wrong)).any(dim=-1)
-    return Finding(count, int(rows.sum()), int(settled.sum()), not_finite, first)
+    return Finding(count, rows_in(wrong), int(settled.sum()), not_finite, first)

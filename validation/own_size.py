@@ -13,7 +13,7 @@ from validation.evidence import MOST_ELEMENTS
 from validation.tolerance import Tolerance
 
 SHARE = 0.04
-"""Of the answers' root mean square: six times what bfloat16 is off by, so that other ways of rounding are within it."""
+"""Of the answers' root mean square: ten unit round-offs of bfloat16 (2**-8), so that other roundings are within it."""
 FILL = 1000.0
 """What is so many times as large as the rest of an output is not the rest's scale."""
 
