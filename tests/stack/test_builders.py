@@ -63,6 +63,13 @@ def started(module: str, own: dict[str, str], log: Path) -> Iterator[psutil.Pope
             process.wait(STOP_S)
 
 
+def occupied(records: JobRecords) -> str:
+    """The job that keeps the judge busy. Who builds starts after it has begun, or may build that too."""
+    busy = submit(records, Request(kernel=Kernel(ENDLESS, KernelType.TORCH), timeout=300))
+    wait_for(lambda: seen(records, busy).state is State.RUNNING, READY_S, "the judge is busy")
+    return busy
+
+
 def test_without_a_place_for_builds_it_does_not_start(redis_url: str, tmp_path: Path) -> None:
     refused = told(environment(redis_url, tmp_path, SHARED_BUILDS_MIB="0"))
     assert refused.returncode == 2
@@ -81,30 +88,27 @@ def test_it_builds_for_who_judges_while_that_one_is_busy(redis_url: str, redis: 
     records = JobRecords(redis, ttl_s=600)
     judges = environment(redis_url, tmp_path / "judges")
     builds = environment(redis_url, tmp_path / "builds")
-    with (
-        started("stack.workers", judges, tmp_path / "workers.log"),
-        started("stack.builders", builds, tmp_path / "builders.log") as process,
-    ):
-        assert "not heard of: builder0@" in told(builds, "--check").stdout
+    with started("stack.workers", judges, tmp_path / "workers.log"):
         wait_for(lambda: any(worker.toolchain for worker in workers(redis)), READY_S, "the judge says what he has")
-        wait_for(lambda: told(builds, "--check").returncode == 0, READY_S, "the builder is heard of")
-        busy = submit(records, Request(kernel=Kernel(ENDLESS, KernelType.TORCH), timeout=300))
-        wait_for(lambda: seen(records, busy).state is State.RUNNING, READY_S, "the judge is busy")
-        job = submit(records, Request(kernel=Kernel(RELU, KernelType.TORCH), num_trials=1))
-        wait_for(lambda: builders(redis)[0].shipped == 1, READY_S, "the next job's kernel is built")
-        records.cancel(busy)
-        wait_for(lambda: seen(records, job).state is State.COMPLETED, READY_S, "the next job is done")
-        (builder,) = builders(redis)
-        assert builder.builds_for == ["cpu"]
-        result = seen(records, job).result
-        assert result is not None
-        built = result["kernel_exec_result"]["build"]
-        assert (built["compile_cache"], built["built_by"]) == ("shipped", builder.name)
-        below = process.children(recursive=True)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(STOP_S) == 0
-        assert not [child for child in below if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
-        assert builders(redis) == []
+        busy = occupied(records)
+        with started("stack.builders", builds, tmp_path / "builders.log") as process:
+            assert "not heard of: builder0@" in told(builds, "--check").stdout
+            wait_for(lambda: told(builds, "--check").returncode == 0, READY_S, "the builder is heard of")
+            job = submit(records, Request(kernel=Kernel(RELU, KernelType.TORCH), num_trials=1))
+            wait_for(lambda: builders(redis)[0].shipped == 1, READY_S, "the next job's kernel is built")
+            records.cancel(busy)
+            wait_for(lambda: seen(records, job).state is State.COMPLETED, READY_S, "the next job is done")
+            (builder,) = builders(redis)
+            assert builder.builds_for == ["cpu"]
+            result = seen(records, job).result
+            assert result is not None
+            built = result["kernel_exec_result"]["build"]
+            assert (built["compile_cache"], built["built_by"]) == ("shipped", builder.name)
+            below = process.children(recursive=True)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(STOP_S) == 0
+            assert not [child for child in below if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+            assert builders(redis) == []
     assert list((tmp_path / "builds" / "work").iterdir()) == []
 
 
@@ -119,23 +123,20 @@ def test_what_is_built_without_a_card_is_judged_on_one(redis_url: str, redis: Re
         name: {**TYPES[name], "source_code": TYPES[name]["source_code"].replace(" BUG", "")}
         for name in ("cuda", "torch_cuda", "triton")
     }
-    with (
-        started("stack.workers", judges, tmp_path / "workers.log"),
-        started("stack.builders", builds, tmp_path / "builders.log"),
-    ):
+    with started("stack.workers", judges, tmp_path / "workers.log"):
         wait_for(lambda: any(worker.toolchain for worker in workers(redis)), READY_S, "the judge says what he has")
-        wait_for(lambda: any(each.builds_for for each in builders(redis)), READY_S, "the builder knows for what")
-        busy = submit(records, Request(kernel=Kernel(ENDLESS, KernelType.TORCH), timeout=300))
-        wait_for(lambda: seen(records, busy).state is State.RUNNING, READY_S, "the judge is busy")
-        jobs = {
-            name: submit(records, Request(kernel=Kernel.from_wire(source), num_trials=6))
-            for name, source in sources.items()
-        }
-        wait_for(lambda: builders(redis)[0].shipped == len(jobs), BUILT_S, "all of them are built")
-        records.cancel(busy)
-        for name, job in jobs.items():
-            wait_for(lambda job=job: seen(records, job).state is State.COMPLETED, READY_S, name)  # type: ignore[misc]
-        (builder,) = builders(redis)
+        busy = occupied(records)
+        with started("stack.builders", builds, tmp_path / "builders.log"):
+            wait_for(lambda: any(each.builds_for for each in builders(redis)), READY_S, "the builder knows for what")
+            jobs = {
+                name: submit(records, Request(kernel=Kernel.from_wire(source), num_trials=6))
+                for name, source in sources.items()
+            }
+            wait_for(lambda: builders(redis)[0].shipped == len(jobs), BUILT_S, "all of them are built")
+            records.cancel(busy)
+            for name, job in jobs.items():
+                wait_for(lambda job=job: seen(records, job).state is State.COMPLETED, READY_S, name)  # type: ignore[misc]
+            (builder,) = builders(redis)
     assert len(builder.builds_for) == 1 and builder.builds_for[0].startswith("sm_")
     for name, job in jobs.items():
         result = seen(records, job).result
