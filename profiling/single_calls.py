@@ -21,6 +21,7 @@ from profiling.longer_windows import (
     Disagreement,
     Measured,
     OtherWindows,
+    apart,
     believed,
     believed_of,
     middle,
@@ -122,12 +123,18 @@ def by_host(single: OtherWindows, kind: str, null_ms: float) -> ByHost:
 
 
 def believed_alone(
-    windows: Sample, single: Measured, host: ByHost, beside: Honest | None = None, launches: int = 0
+    windows: Sample,
+    single: Measured,
+    host: ByHost,
+    beside: Honest | None = None,
+    launches: int = 0,
+    colder_ms: float = 0.0,
 ) -> Believed:
     """The usual windows' time, or a single call's where that is longer beyond doubt: than they, or a part of them.
 
-    By more than an honest kernel's is `beside` it; where that is not known, by more than any may be. Nor is a call
-    believed to take less than so many `launches` do.
+    By more than an honest kernel's is `beside` it; where that is not known, by more than any may be. Of that it takes
+    `colder_ms` for what it does not find in the cache, and calls of a window of many do: its weights. What is left is
+    what tells of shared work. Nor is a call believed to take less than so many `launches` do.
     """
     usual = Measured.of(windows)
     found = believed_of(windows, single, DRIFT_MS, SINGLE_CALL, host)
@@ -136,7 +143,8 @@ def believed_alone(
         single = single.less(replace(beside.longer, time_ms=beside.usually_ms))
         if told.flag is not None:  # Then it is told with the time that it is given.
             told = believed(usual, single, beside.most_apart_ms, SINGLE_CALL_BESIDE)
-        found = slowest(found, told)
+        if colder_ms <= 0 or apart(usual.time_ms, single.time_ms - colder_ms, beside.most_apart_ms):
+            found = slowest(found, told)
     # Without a launch its time is none, of which noise may be less.
     if launches and usual.time_ms + ERRORS_APART * usual.error_ms + host.short_ms < launches * FASTEST_LAUNCH_MS:
         single = replace(single, time_ms=max(single.time_ms, launches * LEAST_LAUNCH_MS))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -22,6 +22,7 @@ from profiling.slots import Slots
 from profiling.window import Clock, HeldBack, Window
 from sandbox.replies import ArgumentView
 from tasks.alone import OtherNulls
+from tasks.contents import fresh_contents
 from tasks.known_nulls import NullKind
 from tasks.shooting import Shooting
 from validation.bits import differing
@@ -45,19 +46,6 @@ NO_TIME = f"no window was held back, as {TIMEOUT_NEAR}: that answers are copied 
 NO_TIME_FOR_ONE = f"no call by itself was timed, as {TIMEOUT_NEAR}: that none does others' work is taken on trust"
 PARTS = (torch.float16, torch.float32, torch.float64)
 """Types of a complex number's parts."""
-
-
-@dataclass(frozen=True)
-class _Contents:
-    """What a layout is filled with; no image where that is as it lies there."""
-
-    image: torch.Tensor | None
-    seed: int
-
-    def put(self, layout: Slots) -> None:
-        layout.seed = self.seed
-        if self.image is not None:
-            layout.image.copy_(self.image)
 
 
 class CrossChecks:
@@ -132,12 +120,35 @@ class CrossChecks:
         for taken in range(0, MOST if in_a_row == 1 else SETTLED_STREAMED, in_a_row):
             wanted = any(each.wants_singles for each in self._records.values())
             if taken >= FEWEST and not (wanted and self._in_time(began)):
-                return
+                break
             self._shooting.relocate(slots, self._records)
             for windows in self._in_a_row(slots, usual, in_a_row):
                 self._rounds.judge(slots, windows)
                 if not self._rounds.right:
                     return
+        self._warm_calls(slots)
+
+    def _warm_calls(self, slots: dict[str, Slots]) -> None:
+        """Calls by themselves behind another one, on other inputs, and with the cache as that has left it.
+
+        Where calls by themselves say that work is shared it may be that they find nothing there: weights, which in a
+        window of many only the first call reads from memory.
+        """
+        while self._record.wants_warm and self._time_for(slots[self._candidate.role], 2):
+            cold, warm = (fresh_contents(self._rounds, slots, copied=True) for _ in range(2))
+            taken: list[dict[str, Window]] = [{}, {}]
+            for contender in self._rounds.contenders:
+                role, record, layout = contender.role, self._records[contender.role], slots[contender.role]
+                for contents, windows, is_cold in ((cold, taken[0], True), (warm, taken[1], False)):
+                    contents[role].put(layout)
+                    windows[role] = self._shooting.shoot(contender, slots, record, cold=is_cold)
+                record.warm_ms.append(taken[1][role].elapsed_ms)
+            for contents, windows in ((cold, taken[0]), (warm, taken[1])):
+                for role, each in contents.items():
+                    each.put(slots[role])
+                self._rounds.judge(slots, windows)
+            if not self._rounds.right:
+                return
 
     def _in_a_row(self, slots: dict[str, Slots], usual: dict[str, Slots], count: int) -> Iterator[dict[str, Window]]:
         """So many calls by themselves of each contender, on the same inputs, and the null windows that belong to them.
@@ -145,7 +156,7 @@ class CrossChecks:
         Each contender's one right behind the other, the first behind a usual window where there is no gate. Behind it
         what calls keep lies elsewhere in each, as in other windows.
         """
-        sets = [self._filled(slots, copied=count > 1) for _ in range(count)]
+        sets = [fresh_contents(self._rounds, slots, copied=count > 1) for _ in range(count)]
         first = (usual, *[None] * (count - 1))
         nulls = [self._shooting.null_windows(slots, self._records, behind) for behind in first]
         taken: list[dict[str, Window]] = [{} for _ in sets]
@@ -169,13 +180,6 @@ class CrossChecks:
         room = max(self._rounds.memory() // max(self._rounds.bytes_per_call(), 1), 1)
         counts = (min(IN_A_ROW, room), min(FEWEST, room), 1)
         return next((count for count in counts if self._time_for(layout, count, behind=True)), None)
-
-    def _filled(self, slots: dict[str, Slots], *, copied: bool) -> dict[str, _Contents]:
-        """Fresh inputs for each contender by role; copied where the layout is filled again before they are used."""
-        self._rounds.fill(slots)
-        return {
-            role: _Contents(layout.image.clone() if copied else None, layout.seed) for role, layout in slots.items()
-        }
 
     def _handing_in_alike(self, slots: dict[str, Slots]) -> TimeRecord | None:
         """The reference's record, where its null windows are the candidate's."""

@@ -92,6 +92,40 @@ def test_one_that_makes_them_uncertain_is_still_told_by_what_any_call_may_take_l
     assert found.trusted_ms == pytest.approx(0.1, abs=0.002) and any("share work" in flag for flag in found.flags)
 
 
+@pytest.mark.parametrize(
+    ("cold_ms", "references_ms", "flagged"),
+    [(0.009, 0.001, False), (0.015, 0.008, False), (0.001, 0.0, True), (0.009, 0.008, True), (0.009, -0.05, False)],
+    ids=["weights", "weights of both", "a batch", "a batch of both's weights", "a reference slowed there"],
+)
+def test_what_weights_cost_that_lie_in_no_cache_is_no_shared_work(
+    cold_ms: float, references_ms: float, flagged: bool
+) -> None:
+    """Seen with a product of 1024² in float32: 57 µs in a window of many, 64 by itself; its reference 65 in both."""
+    reference, candidate = record(0.065, 0.045), record(0.0565, 0.0505)
+    candidate.reference = reference
+    assert candidate.wants_warm and any("the reference's" in flag for flag in candidate.timing("cold").flags)
+    for made, less_ms in ((reference, references_ms), (candidate, cold_ms)):
+        made.warm_ms += [made.single.elapsed_ms[place] - less_ms for place in range(12)]
+    timing = candidate.timing("cold")
+    assert not candidate.wants_warm
+    assert bool(timing.flags) is flagged
+    assert timing.trusted_ms == pytest.approx(0.0685 if flagged else 0.0565, abs=1e-3)
+
+
+def test_a_batch_that_is_slow_on_purpose_where_its_calls_are_cold_pays_for_it() -> None:
+    reference, batcher = record(0.03, 0.03), record(0.002, 0.08)
+    batcher.reference = reference
+    reference.warm_ms += [0.16 + 0.03] * 12
+    batcher.warm_ms += [0.16 + 0.03] * 12
+    assert batcher.timing("cold").trusted_ms == pytest.approx(0.08, abs=1e-3)
+
+
+def test_nobody_takes_such_windows_who_is_not_suspected_or_whose_reference_shows_nothing() -> None:
+    assert not beside(record(0.065, 0.055), record(0.0565, 0.0505)).wants_warm
+    assert not record(0.0565, 0.1).wants_warm and record(0.0565, 0.1).timing("cold").flags
+    assert not beside(record(0.065, 0.065, gated=False), record(0.0565, 0.1, gated=False)).wants_warm
+
+
 @pytest.mark.parametrize("gated", [(True, False), (False, True), (False, False)])
 def test_without_the_gate_at_both_nothing_is_known_by_the_reference(gated: tuple[bool, bool]) -> None:
     reference, candidate = record(0.03, 0.03, gated=gated[0]), record(0.012, 0.03, gated=gated[1])

@@ -31,9 +31,9 @@ def outcome(ms: float) -> Outcome:
 
 
 class Judge:
-    """Whose processes take a second of the device each; the candidate's times come one after the other."""
+    """Whose processes take so many seconds of the device each; the candidate's times come one after the other."""
 
-    def __init__(self, *times: float, seconds: float = 1.0) -> None:
+    def __init__(self, *times: float, seconds: float = 0.25) -> None:
         self.times = list(times)
         self.seconds = seconds
         self.built_s = 0.1
@@ -58,7 +58,7 @@ class Judge:
 def test_precise_judges_a_kernel_in_twelve_processes_and_a_pair_in_four() -> None:
     alone, compared = Judge(*range(1, 13)), Judge(*range(1, 5))
     report = judged_in_processes(alone, ALONE)
-    assert (report.environment["device_seconds"], report.environment["host"]) == (12.0, 1)
+    assert (report.environment["device_seconds"], report.environment["host"]) == (3.0, 1)
     assert report.environment["window_seconds"] == 3.0
     assert [error["xid"] for error in report.environment["card_errors"]] == list(range(1, 13))
     timing = report.outcome.timing
@@ -70,6 +70,19 @@ def test_precise_judges_a_kernel_in_twelve_processes_and_a_pair_in_four() -> Non
     assert report.speedup is not None and report.speedup.ratio == pytest.approx(2.025, rel=1e-3)
     comparison = report.outcome.comparison
     assert comparison is not None and (comparison.calls, comparison.element_count) == (40, 400)
+
+
+@pytest.mark.parametrize(("seconds", "pairs"), [(0.5, 4), (0.51, 3), (3.0, 3)])
+def test_a_comparison_that_holds_the_device_for_long_ends_with_its_third_pair(seconds: float, pairs: int) -> None:
+    judge = Judge(*range(1, 5), seconds=seconds)
+    report = judged_in_processes(judge, replace(COMPARED, timeout=600))
+    assert len(judge.asked) == pairs
+    for side in (report.outcome, report.reference):
+        assert side is not None and side.timing is not None and len(side.timing.process_ms) == pairs
+        assert (side.timing.stopped_by == "device_time") is (pairs < 4) and not side.timing.flags
+    alone = Judge(*range(1, 13), seconds=seconds)
+    judged_in_processes(alone, replace(ALONE, timeout=600))
+    assert len(alone.asked) == 12
 
 
 def test_a_speed_up_is_told_with_what_both_sides_took_in_each_process(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,8 +111,8 @@ def test_what_is_asked_for_beside_the_time_is_done_once_and_the_time_spent_is_co
     requests = [request for request, _ in judge.asked]
     assert requests[0] == asked and [replace(one, tried=False) for one in requests[1:]] == [ALONE] * 11
     queues = [one for _, one in judge.asked]
-    assert [one.spent_s for one in queues] == [float(n) for n in range(12)]
-    assert [one.held_s for one in queues] == [0.0] + [50.0 + n for n in range(1, 12)]
+    assert [one.spent_s for one in queues] == [0.25 * n for n in range(12)]
+    assert [one.held_s for one in queues] == [0.0] + [50.0 + 0.25 * n for n in range(1, 12)]
     assert not queues[0].settled and all(one.settled for one in queues[1:])
 
 
@@ -142,7 +155,7 @@ def test_a_kernel_that_is_wrong_in_one_process_is_wrong() -> None:
     assert len(judge.asked) == 3
     assert (report.outcome.status, report.outcome.timing, report.speedup) == (Status.WRONG_RESULT, None, None)
     assert report.outcome.message == "off by one (in the 2 processes before this one it passed)"
-    assert report.environment["device_seconds"] == 3.0
+    assert report.environment["device_seconds"] == 0.75
 
 
 def test_a_kernel_that_fails_is_not_judged_again() -> None:
