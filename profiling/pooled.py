@@ -28,9 +28,11 @@ JOBS_APART = 1.4
 """So many times as much jobs' times differ as their processes say, which stand close to each other in time: those of
 thirty with twelve processes by 1.3, of seventeen with twenty by 1.5 (docs/measurements.md)."""
 PAIRS_APART, PAIRS_KNOWN = 1.5, 1.3
+FEW_APART, FEW_KNOWN = 1.8, 1.5
 """Ratios of 220 jobs do not, so that one in twenty of equal kernels would be told apart: that is to be rarer, though
 the narrower of two intervals is taken: of four pairs one in forty, one in thirty where only one side differs from
-process to process. The second is where other jobs tell what processes differ by (tests/profiling/test_pooled.py)."""
+process to process. The second is where other jobs tell what processes differ by (tests/profiling/test_pooled.py); of
+three pairs or two more are wrong by chance."""
 KNOWN_FREEDOM = 2
 """What is known from other jobs counts for so many degrees of freedom beside what the job's own processes show."""
 KNOWN_TIMES = 4.0
@@ -159,9 +161,10 @@ def _ratio_margin(ratios: Sample, sums: Sample, known: float) -> float:
     free = ratios.size - 1
     of_pairs, of_sums = float(ratios.var(ddof=1)), float(sums.var(ddof=1))
     told = [(of_pairs, free), ((of_pairs + of_sums) / 2, 2 * free)]
-    wider = PAIRS_APART
+    few = ratios.size < 4
+    wider = FEW_APART if few else PAIRS_APART
     if known and min(variance for variance, _ in told) <= KNOWN_TIMES * known:
-        wider = PAIRS_KNOWN
+        wider = FEW_KNOWN if few else PAIRS_KNOWN
         more = KNOWN_FREEDOM
         told = [((more * known + own * variance) / (more + own), more + own) for variance, own in told]
     return wider * min(student_t(own) * math.sqrt(variance / ratios.size) for variance, own in told)

@@ -15,7 +15,7 @@ from domain.flags import UPPER_BOUND
 from domain.result import Timing
 from profiling.flags import HeadStart, Misfit, events_misfit, head_start, most_ready_ms
 from profiling.held_back import believed_held_back
-from profiling.longer_windows import SETTLED, Believed, Measured, OtherWindows, slowest
+from profiling.longer_windows import Believed, Measured, OtherWindows, slowest
 from profiling.marks import fitting_marks
 from profiling.plan import Stop
 from profiling.process_effect import process_apart_ms
@@ -30,6 +30,7 @@ from profiling.single_calls import (
     single_call,
 )
 from profiling.statistics import DEVIATIONS, Sample, half_width, resolved, runtime_stats, undisturbed
+from profiling.warm_calls import WarmCalls, colder_ms
 from profiling.window import Clock, Window
 
 METHODS = {
@@ -62,8 +63,8 @@ class TimeRecord:
     where `charged`, as does what other windows take longer. A reference is not: the candidate's process could keep its
     windows from being ready, or the device busy in those alone.
     `single` are windows of one call, `held_back` those whose answers were asked for when their calls were over. By the
-    `reference` it is known what an honest call by itself takes longer. `warm_ms` are the clocks of windows of one call
-    that did not begin with an empty cache.
+    `reference` it is known what an honest call by itself takes longer. `warm` are others of
+    one call, which did not begin with an empty cache.
     """
 
     calls: int
@@ -79,7 +80,7 @@ class TimeRecord:
     null_ready_ms: list[float] = field(default_factory=list)
     single: OtherWindows = field(default_factory=partial(OtherWindows, paired=False))
     held_back: OtherWindows = field(default_factory=OtherWindows)
-    warm_ms: list[float] = field(default_factory=list)
+    warm: WarmCalls = field(default_factory=WarmCalls)
     flags: list[str] = field(default_factory=list)
     card: dict[str, Any] | None = None
     stopped: Stop | None = None
@@ -187,8 +188,8 @@ class TimeRecord:
     @property
     def wants_warm(self) -> bool:
         """Whether windows of one call that do not begin with an empty cache may tell that it is innocent."""
-        known = self.charged and self.gated and self.reference is not None and len(self.warm_ms) < SETTLED
-        return known and self._single_call(self._undisturbed_ms).flag is not None
+        asked = self.charged and self.gated and self.reference is not None and self.warm.wanted
+        return asked and self._single_call(self._undisturbed_ms).flag is not None
 
     @property
     def wants_held_back(self) -> bool:
@@ -270,16 +271,17 @@ class TimeRecord:
         if single is None:
             return Believed(float(windows.mean()))
         beside = self.reference.honest if self.reference is not None and self.gated else None
-        colder_ms = self.cold_ms - max(self.reference.cold_ms, 0.0) if self.reference is not None else 0.0
         host = by_host(self.single, self.kind, statistics.median(self.null_ms) / self.calls)
         launches = 1 if self.launches is None else self.launches
-        return believed_alone(windows, single, host, beside, launches, colder_ms)
+        return believed_alone(windows, single, host, beside, launches, self._colder_ms)
 
     @property
-    def cold_ms(self) -> float:
-        """What a call by itself takes longer where it finds nothing in the cache, weights included; 0 if unknown."""
-        known = len(self.warm_ms) >= SETTLED and self.single.elapsed_ms
-        return statistics.median(self.single.elapsed_ms) - statistics.median(self.warm_ms) if known else 0.0
+    def _colder_ms(self) -> float:
+        """What a call by itself takes longer than the reference's for weights that are in no cache; 0 if unknown."""
+        if self.reference is None:
+            return 0.0
+        beside = self.reference
+        return colder_ms(self.warm, self.single.elapsed_ms, beside.warm, beside.single.elapsed_ms)
 
     @property
     def honest(self) -> Honest | None:

@@ -20,6 +20,8 @@ from sandbox.arena import describe
 from sandbox.channel import finite_numbers
 
 MAX_FACTS = 64
+MAX_FLOPS = 10**21
+"""A second of a thousand cards."""
 MAX_LAUNCHES = 10**6
 MAX_NAME = 64
 MAX_FACT_CHARS = 2048
@@ -29,11 +31,15 @@ MAX_FACTS_CHARS = 1 << 20
 
 @dataclass(frozen=True)
 class Loaded:
-    """What the runner says of a loaded kernel: the entry by name, its own constructor arguments, static facts."""
+    """What the runner says of a loaded kernel: the entry by name, its own constructor arguments, static facts.
+
+    `keeps` where it is loaded anew: whether the load before has left what this one finds.
+    """
 
     entry: str
     init: list[Any] | None
     facts: dict[str, Any]
+    keeps: bool = False
 
 
 @dataclass(frozen=True)
@@ -246,3 +252,13 @@ def _plain(value: Any) -> Any:
 
 def _text(value: Any) -> str:
     return str(value)[:MAX_FACT_CHARS]
+
+
+def operations(answer: dict[str, Any]) -> dict[str, float] | None:
+    """Of a call, by the dtype that they are done in; None where the answer has none that could be."""
+    found = answer.get("flops")
+    if not isinstance(found, dict) or len(found) > MAX_FACTS:
+        return None
+    if not all(type(count) is int and 0 <= count < MAX_FLOPS for count in found.values()):
+        return None
+    return {dtype[:64]: float(count) for dtype, count in found.items()}

@@ -13,15 +13,14 @@ from typing import Any
 
 import torch
 
-from backends.backend import Artifact, Executable, Target
+from backends.backend import Executable, Target
 from backends.registry import backend
 from domain import value as values
 from domain.value import TensorRef
-from sandbox import answer_form, constructor_arguments
-from sandbox import arena as arenas
+from sandbox import answer_form
 from sandbox.answer_memory import AnswerMemory
 from sandbox.answers import Keys, outside, portable, put, tensors_of
-from sandbox.arena import Arena, argument, copy_all, lies_in
+from sandbox.arena import Arena, argument, attach, copy_all, lies_in
 from sandbox.argument_views import argument_views, kept
 from sandbox.assignment import assignment
 from sandbox.channel import Channel, Message
@@ -32,6 +31,7 @@ from sandbox.inspected_call import inspected
 from sandbox.launch_count import counted_launches
 from sandbox.launch_latency import launch_times_ms
 from sandbox.layout import Call, laid_out
+from sandbox.loading import loaded
 from sandbox.marks import mark, milliseconds
 from sandbox.null_kernel import NullKernel
 from sandbox.tracing import traced
@@ -92,15 +92,12 @@ class Runner:
         return {"op": "times", "launch_ms": launch_times_ms(message["target"]["device"])}
 
     def load(self, message: Message) -> Message:
-        """Makes the kernel callable."""
+        """Makes the kernel callable, or anew with noise on its constant parameters."""
         kernel, self.target = assignment(message)
-        artifact = Artifact(**message["artifact"])
-        init, seed = constructor_arguments.taken(values.decode(message["init"])), int(message["seed"])
         self._open_device()
-        self.executable = backend(kernel.kernel_type).load(kernel, self.folder, self.target, artifact, init, seed)
+        self.executable, told = loaded(message, self.folder)
         self.output_arguments = kernel.io.outputs if kernel.io is not None else ()
-        told = constructor_arguments.told(self.executable.init_inputs())
-        return {"op": "loaded", "entry": self.executable.entry, "init": told, "facts": artifact.facts}
+        return told
 
     def load_null(self, message: Message) -> Message:
         """The trusted null kernel instead of a submission: what a window costs when nothing is computed."""
@@ -140,15 +137,15 @@ class Runner:
     def load_state(self, message: Message) -> Message:
         """Weights out of the arena into the model, where all of them fit."""
         state = self._placed(message["state"])
-        loaded = self._loaded.load_state(state) if isinstance(state, dict) else False
+        fits = self._loaded.load_state(state) if isinstance(state, dict) else False
         self._synchronize()
-        return {"op": "ok", "loaded": loaded}
+        return {"op": "ok", "loaded": fits}
 
     def attach(self, message: Message) -> Message:
         """Another arena instead of the present one, from which nothing that is retained may be a view."""
         self.retained = outside(self.arena, self.retained)
         self._leave_arena()
-        self.arena = arenas.attach(int(message["size"]), message["device"], self.channel.descriptor())
+        self.arena = attach(int(message["size"]), message["device"], self.channel.descriptor())
         return {"op": "ok"}
 
     def detach(self, _: Message) -> Message:

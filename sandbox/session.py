@@ -22,7 +22,7 @@ from sandbox import arena as arenas
 from sandbox.arena import Arena, aligned, view, write
 from sandbox.channel import Message, ProtocolError, finite_numbers
 from sandbox.launch_trace import LaunchTrace, read_trace
-from sandbox.replies import MAX_FACTS, Code, Loaded, Probe, State, code, facts, probe, tensors
+from sandbox.replies import Code, Loaded, Probe, State, code, facts, operations, probe, tensors
 from sandbox.reported_fault import MAX_LOG, MAX_MESSAGE
 from sandbox.runner_process import Runner
 
@@ -31,9 +31,6 @@ LAUNCHES_AGREE_MS = 100e-6
 
 FIRST_ARENA = 64 << 20
 """On a device, where each further one costs both sides some milliseconds."""
-
-MAX_FLOPS = 10**21
-"""A second of a thousand cards."""
 
 
 class Session:
@@ -92,8 +89,17 @@ class Session:
         # Somebody else's work on the device is in none of the tries, or in tries that differ.
         return statistics.median(tries) if tries and max(tries) - min(tries) <= LAUNCHES_AGREE_MS else None
 
-    def load(self, kernel: Kernel, artifact: Artifact, init: list[Any] | None, seed: int) -> Loaded:
-        """Makes the kernel callable."""
+    def load(
+        self,
+        kernel: Kernel,
+        artifact: Artifact,
+        init: list[Any] | None,
+        seed: int,
+        *,
+        noise: int | None = None,
+        widely: bool = False,
+    ) -> Loaded:
+        """Makes the kernel callable. With a seed of `noise`, anew and with that on parameters of one value."""
         answer = self.runner.request(
             {
                 "op": "load",
@@ -101,6 +107,8 @@ class Session:
                 "artifact": asdict(artifact),
                 "init": values.encode(init),
                 "seed": seed,
+                "noise": noise,
+                "widely": widely,
             }
         )
         own = self._decoded(answer.get("init"))
@@ -108,6 +116,7 @@ class Session:
             entry=str(answer.get("entry"))[:256],
             init=own if isinstance(own, list) else None,
             facts=facts(answer.get("facts")),
+            keeps=answer.get("keeps") is True,
         )
 
     def load_null(self) -> None:
@@ -167,12 +176,7 @@ class Session:
 
     def flops(self, args: list[Any]) -> dict[str, float] | None:
         """The operations of one call by the dtype they are done in, as the runner counts; None where it cannot."""
-        found = self.runner.request({"op": "flops", "args": values.encode(self.place(args))}).get("flops")
-        if not isinstance(found, dict) or len(found) > MAX_FACTS:
-            return None
-        if not all(type(count) is int and 0 <= count < MAX_FLOPS for count in found.values()):
-            return None
-        return {dtype[:64]: float(count) for dtype, count in found.items()}
+        return operations(self.runner.request({"op": "flops", "args": values.encode(self.place(args))}))
 
     def profile(self, args: list[Any]) -> LaunchTrace:
         """What warm calls launch, by the runner's own word. It may not survive this: ask it for nothing afterwards."""

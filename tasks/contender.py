@@ -69,6 +69,8 @@ class Contender:
         self.probe: Probe | None = None
         self.range: Range | None = None
         self.launch_shift_ms: float | None = None
+        self.weight_bytes = 0
+        """Of a candidate, what its task's weights take: the reference's."""
         self.at_most_ms = math.inf
         """What a call took in the first windows by the referee's clock, their overhead included."""
         self.sealed = b""

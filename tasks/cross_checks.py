@@ -19,7 +19,7 @@ from profiling.longer_windows import NULL_DRIFT_MS, SHARE_APART, OtherWindows
 from profiling.record import TimeRecord
 from profiling.single_calls import SETTLED_STREAMED
 from profiling.slots import Slots
-from profiling.window import Clock, HeldBack, Window
+from profiling.window import Clock, GateClosed, HeldBack, Window
 from sandbox.replies import ArgumentView
 from tasks.alone import OtherNulls
 from tasks.contents import fresh_contents
@@ -115,6 +115,7 @@ class CrossChecks:
         began = time.monotonic()
         self._shooting.warm_null(slots)
         self._record.reference = beside = self._handing_in_alike(slots)
+        self._record.warm.weights = self._candidate.weight_bytes
         alike = [beside.single] if beside is not None else []
         self._note_nulls(self._record.single, layout, partial(self._null_alone, layout, usual, in_a_row), alike=alike)
         for taken in range(0, MOST if in_a_row == 1 else SETTLED_STREAMED, in_a_row):
@@ -134,21 +135,28 @@ class CrossChecks:
         Where calls by themselves say that work is shared it may be that they find nothing there: weights, which in a
         window of many only the first call reads from memory.
         """
-        while self._record.wants_warm and self._time_for(slots[self._candidate.role], 2):
-            cold, warm = (fresh_contents(self._rounds, slots, copied=True) for _ in range(2))
-            taken: list[dict[str, Window]] = [{}, {}]
-            for contender in self._rounds.contenders:
-                role, record, layout = contender.role, self._records[contender.role], slots[contender.role]
-                for contents, windows, is_cold in ((cold, taken[0], True), (warm, taken[1], False)):
-                    contents[role].put(layout)
-                    windows[role] = self._shooting.shoot(contender, slots, record, cold=is_cold)
-                record.warm_ms.append(taken[1][role].elapsed_ms)
-            for contents, windows in ((cold, taken[0]), (warm, taken[1])):
-                for role, each in contents.items():
-                    each.put(slots[role])
-                self._rounds.judge(slots, windows)
-            if not self._rounds.right:
-                return
+        try:
+            while self._record.wants_warm and self._time_for(slots[self._candidate.role], 4) and self._rounds.right:
+                self._shooting.relocate(slots, self._records)
+                self._warm_call(slots)
+        except GateClosed:  # As it may be on a busy host: the windows before it stand, and there are no more of these.
+            self._shooting.streamed.clear()
+
+    def _warm_call(self, slots: dict[str, Slots]) -> None:
+        """Of each contender a call, and another right behind it."""
+        pair = [(fresh_contents(self._rounds, slots, copied=True), cold) for cold in (True, False)]
+        taken: list[dict[str, Window]] = [{} for _ in pair]
+        for contender in self._rounds.contenders:
+            role, record = contender.role, self._records[contender.role]
+            for (contents, cold), windows in zip(pair, taken, strict=True):
+                contents[role].put(slots[role])
+                windows[role] = self._shooting.shoot(contender, slots, record, cold=cold)
+        for (contents, _), windows in zip(pair, taken, strict=True):
+            for role, each in contents.items():
+                each.put(slots[role])
+            self._rounds.judge(slots, windows)
+        for role, window in taken[-1].items():
+            self._records[role].warm.elapsed_ms.append(window.elapsed_ms)
 
     def _in_a_row(self, slots: dict[str, Slots], usual: dict[str, Slots], count: int) -> Iterator[dict[str, Window]]:
         """So many calls by themselves of each contender, on the same inputs, and the null windows that belong to them.

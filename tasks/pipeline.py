@@ -33,6 +33,7 @@ from tasks.lease import device_lease
 from tasks.listings import has_code, look_at_code
 from tasks.memory_blame import blame_for_memory
 from tasks.other_distributions import OtherDistributions, untried
+from tasks.other_weights import OtherWeights
 from tasks.preparation import Preparation
 from tasks.processes import judged_in_processes
 from tasks.rounds import Rounds
@@ -179,7 +180,7 @@ class _Job:
         preparation.load(streams.deadline, self.weights_seed)
         self.inputs = TrialInputs(self.contenders[0], self.candidate, self.bench.device.name, self.secret)
         if self.reference is not None:
-            self.weights = Weights(self.reference, self.candidate, self.secret)
+            self.weights = Weights(self.reference, self.candidate)
             self.weights.share()
         self.progress(Stage.VALIDATE)
         self.example = self.inputs.first()
@@ -255,11 +256,10 @@ class _Job:
     def _try_otherwise(self, rounds: Rounds, weights: Weights) -> None:
         """What fresh sets of the drawn distribution under the first weights cannot show, once the times are known."""
         if not self.request.thorough:
-            left_out = f"the {self.request.budget} budget leaves them out"
-            self.distributions = untried("left to other processes of the job" if self.request.tried else left_out)
+            by_budget = f"the {self.request.budget} budget leaves them out"
+            self.distributions = untried("left to other processes of the job" if self.request.tried else by_budget)
             return
-        owner = self.contenders[0]
-        if owner.session is not None:
+        if (owner := self.contenders[0]).session is not None:
             owner.session.until(rounds.deadline)  # Not the one that it was last asked under.
         try:
             varied = VariedInputs(rounds.inputs, self.secret)
@@ -272,7 +272,7 @@ class _Job:
             distributions.judge()
             if rounds.right:
                 weights.look_at_buffers(rounds.deadline)
-                weights.try_others(rounds, varied)
+                OtherWeights(weights, rounds, varied, self.secret, self.weights_seed).judge()
         finally:
             self.distributions = distributions.summary
             if not rounds.right or self.candidate.fault is not None:
@@ -282,8 +282,8 @@ class _Job:
 
     def report(self) -> Report:
         """What was found out, as far as the job came."""
-        held_s = self.queues.held_s + self.device_s
-        where = {**environment(self.bench.target), "device_seconds": held_s, "window_seconds": self.windows_s}
+        held = {"device_seconds": self.queues.held_s + self.device_s, "window_seconds": self.windows_s}
+        where = environment(self.bench.target) | held
         if self.card_errors is not None and self.bench.device.is_cuda:
             where |= {"streams_apart": apart(self.contenders), "card_errors": summary(self.card_errors)}
         reference = self.reference.outcome(self.told_of_inputs) if self.reference is not None else None

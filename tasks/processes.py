@@ -27,7 +27,7 @@ longer does so by its own doing."""
 RESERVE_S = 1.0
 DEVICE_S, FEWEST_PAIRS = 2.0, 3
 """For so many seconds a comparison may hold the device, as far as that is known when one more pair of processes is due,
-from so many pairs on: these find 98.7 % of twins that take 2 % longer where four find 99.8 (docs/adr/0038)."""
+from so many pairs on: these find 97 % of twins that take 2 % longer where four find 99.8 (docs/adr/0038)."""
 IN_FEWER = f"judged in {{done}} processes and not in {{asked}}, as {TIMEOUT_NEAR}: its interval is the wider for it"
 ELSEWHERE = "{message} (in the {done} processes before this one it passed)"
 
@@ -42,7 +42,8 @@ def judged_in_processes(run: Callable[[Request, Queues], Report], request: Reque
     reports = [report]
     lighter = replace(request, profile=False, artifacts=(), device_metrics=None, sanitize=False)
     # A kernel that is right on other inputs in the first process only must not know in which they come again.
-    tries_again = 1 + secrets.randbelow(max(request.processes - 1, 1))
+    fewest = request.processes if request.reference is None else min(request.processes, FEWEST_PAIRS)
+    tries_again = 1 + secrets.randbelow(max(fewest - 1, 1))
     while len(reports) < request.processes and _timed(report):
         if not _in_time(reports, request):
             return _with_flag(_together(reports), IN_FEWER.format(done=len(reports), asked=request.processes))
@@ -65,10 +66,13 @@ def _in_time(reports: Sequence[Report], request: Request) -> bool:
 
 
 def _has_cost_enough(reports: Sequence[Report]) -> bool:
-    """Whether one more pair would hold the device for longer than a comparison may, by the longest so far."""
-    held = [0.0, *(report.environment["device_seconds"] for report in reports)]
-    longest_s = max(after - before for before, after in pairwise(held))
-    return len(reports) >= FEWEST_PAIRS and held[-1] + longest_s > DEVICE_S
+    """Whether one more pair would hold the device for longer than a comparison may, by the longest but the first.
+
+    Without what tools took in that, and what was waited for others.
+    """
+    spent = [report.spent_s for report in reports]
+    longest_s = max((after - before for before, after in pairwise(spent)), default=0.0)
+    return len(reports) >= FEWEST_PAIRS and spent[-1] + longest_s > DEVICE_S
 
 
 def _next_build_s(reports: Sequence[Report]) -> float:
@@ -167,7 +171,9 @@ def _stopped_by_device_time(report: Report) -> Report:
 
 def _stopped(outcome: Outcome) -> Outcome:
     timing = outcome.timing
-    return replace(outcome, timing=replace(timing, stopped_by=Stop.DEVICE_TIME.value) if timing is not None else None)
+    if timing is None or timing.stopped_by == Stop.TIMEOUT:
+        return outcome
+    return replace(outcome, timing=replace(timing, stopped_by=Stop.DEVICE_TIME.value))
 
 
 def _with_flag(report: Report, flag: str) -> Report:

@@ -283,8 +283,16 @@ class {name}(nn.Module):
     ("init", "forward", "says"),
     [
         ("", "return F.layer_norm(x, (64,), self.norm.weight, self.norm.bias)", "both still agree"),
-        ("", "return F.layer_norm(x, (64,))", "no longer agrees"),
-        ("self.w = self.norm.weight.detach().clone()", "return F.layer_norm(x, (64,), self.w)", "no longer agrees"),
+        (
+            "self.norm.weight.data.fill_(1); self.norm.bias.data.zero_()",
+            "return F.layer_norm(x, (64,))",
+            "no longer agrees",
+        ),
+        (
+            "self.w = self.norm.weight.detach().clone(); self.b = self.norm.bias.detach().clone()",
+            "return F.layer_norm(x, (64,), self.w, self.b)",
+            "no longer agrees",
+        ),
     ],
 )
 def test_other_values_for_constant_weights_are_tried_and_told(
@@ -294,7 +302,6 @@ def test_other_values_for_constant_weights_are_tried_and_told(
     source = {"source_code": reference + f"def get_inputs():\n    return [{NORMAL}]\n", "kernel_type": "torch"}
     candidate = {"source_code": NORM.format(name="ModelNew", init=init, forward=forward), "kernel_type": "torch"}
     outcome = judged(bench, source, candidate).outcome
-    # What packs its weights is told from what ignores them by nothing that can be seen: no verdict, no flag.
     assert outcome.status is Status.PASSED, outcome.message
     assert says in outcome.inputs["weights"] and "norm.weight, norm.bias" in outcome.inputs["weights"]
 

@@ -124,7 +124,7 @@ def test_answers_are_tried_otherwise_in_the_first_process_and_in_one_that_is_dra
         first, *others = [not request.tried for request, _ in judge.asked]
         assert first and others.count(True) == 1
         drawn.add(others.index(True))
-    assert drawn == {0, 1, 2}
+    assert drawn == {0, 1}, "the fourth may be left out"
 
 
 def test_streams_that_were_found_apart_stay_so() -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
+from domain.request import Request
 from domain.result import Status
 from sandbox.replies import State
-from tasks.weights import _constant
+from tasks.other_weights import constant
+from tasks.pipeline import run
 from tasks.workbench import Workbench
 from tests.tasks.judging import INPUTS
-from tests.tasks.test_what_is_told import judged, model
+from tests.tasks.test_what_is_told import judged, model, torch_kernel
 
 LINEAR = "self.l = nn.Linear(32, 32)"
 IN_EVAL = "self.bn = nn.BatchNorm1d(32); self.eval()"
@@ -25,17 +27,26 @@ def told(bench: Workbench, layers: str, reference: str, candidate: str, own: str
     return weights
 
 
+def wrong(bench: Workbench, layers: str, reference: str, candidate: str) -> str:
+    """The message of a candidate with those layers that is found wrong by other weights alone."""
+    outcome = judged(bench, model(candidate, layers, "ModelNew"), model(reference, layers) + INPUTS).outcome
+    assert outcome.status is Status.WRONG_RESULT
+    assert outcome.timing is None and outcome.inputs["weights"].endswith("out")
+    message: str = outcome.message or ""
+    assert message.startswith("Wrong with other values for weights that have one"), message
+    return message
+
+
 @pytest.mark.parametrize("value", ["torch.ones(1)", "torch.tensor(1.0)"])
 def test_a_scale_of_one_number_is_tried(bench: Workbench, value: str) -> None:
     layers = f"{LINEAR}; self.s = nn.Parameter({value})"
-    ignored = told(bench, layers, "self.l(x) * self.s", "self.l(x)")
-    assert "(s) the candidate no longer agrees" in ignored
+    assert "(s)" in wrong(bench, layers, "self.l(x) * self.s", "self.l(x)")
     assert "(s) both still agree" in told(bench, layers, "self.l(x) * self.s", "self.s * self.l(x)")
 
 
 def test_a_shift_of_one_zero_is_tried(bench: Workbench) -> None:
     layers = f"{LINEAR}; self.b = nn.Parameter(torch.tensor(0.0))"
-    assert "(b) the candidate no longer agrees" in told(bench, layers, "self.l(x) + self.b", "self.l(x)")
+    assert "(b)" in wrong(bench, layers, "self.l(x) + self.b", "self.l(x)")
     assert "(b) both still agree" in told(bench, layers, "self.l(x) + self.b", "self.b + self.l(x)")
 
 
@@ -43,16 +54,128 @@ STATISTICS = "(bn.weight, bn.bias, bn.running_mean, bn.running_var)"
 
 
 @pytest.mark.parametrize(
-    ("answer", "says"),
+    ("answer", "left_out"),
     [
-        ("x * self.bn.weight + self.bn.bias", "the candidate no longer agrees"),
-        ("(x - self.bn.running_mean) * self.bn.weight + self.bn.bias", "the candidate no longer agrees"),
-        ("x / (self.bn.running_var + 1e-5).sqrt() * self.bn.weight + self.bn.bias", "the candidate no longer agrees"),
-        ("self.bn(x) * 1", "both still agree"),
+        ("x / (1 + 1e-5) ** 0.5", STATISTICS),
+        ("(x - self.bn.running_mean) / (1 + 1e-5) ** 0.5 * self.bn.weight + self.bn.bias", "(bn.running_var)"),
+        ("x / (self.bn.running_var + 1e-5).sqrt() * self.bn.weight + self.bn.bias", "(bn.running_mean)"),
+        ("F.batch_norm(x, self.bn.running_mean, self.bn.running_var, None, self.bn.bias)", "(bn.weight)"),
     ],
 )
-def test_running_statistics_are_tried(bench: Workbench, answer: str, says: str) -> None:
-    assert f"{STATISTICS} {says}" in told(bench, IN_EVAL, "self.bn(x)", answer)
+def test_who_leaves_running_statistics_out_is_wrong(bench: Workbench, answer: str, left_out: str) -> None:
+    assert left_out in wrong(bench, IN_EVAL, "self.bn(x)", answer)
+
+
+def test_who_uses_running_statistics_is_right(bench: Workbench) -> None:
+    assert f"{STATISTICS} both still agree" in told(bench, IN_EVAL, "self.bn(x)", "self.bn(x) * 1")
+
+
+OPERATOR = """
+KEPT = {}
+def define():
+    if hasattr(torch.ops.kept, "norm"):
+        return
+    @torch.library.custom_op("kept::norm", mutates_args=())
+    def norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        packed = KEPT.setdefault("packed", (weight.detach().clone(), bias.detach().clone()))
+        return F.layer_norm(x, (32,), *packed)
+"""
+NORM = "self.n = nn.LayerNorm(32)"
+COPIED = "it copied them when it was made, as it does agree when it is made with such"
+
+
+@pytest.mark.parametrize(
+    ("own", "answer"),
+    [
+        (f"{NORM}; self.g = self.n.weight.detach().clone(); self.b = self.n.bias.detach().clone()",
+         "F.layer_norm(x, (32,), self.g, self.b)"),
+        (f"{NORM}; self.packed = torch.stack([self.n.weight.detach(), self.n.bias.detach()])",
+         "F.layer_norm(x, (32,)) * self.packed[0] + self.packed[1]"),
+        (f"{NORM}; w = torch.ones(32); self.n.weight = nn.Parameter(w); self.w = w.clone()",
+         "F.layer_norm(x, (32,), self.w, self.n.bias)"),
+        ("self.n = nn.LayerNorm(32); w = torch.ones(32); self.w = w.clone(); self.n.weight = nn.Parameter(w)",
+         "F.layer_norm(x, (32,), self.w, self.n.bias)"),
+        ("self.n = nn.LayerNorm(32); w = torch.full((32,), 1.0); self.w = w * 1; self.n.weight = nn.Parameter(w * 1)",
+         "F.layer_norm(x, (32,), self.w, self.n.bias)"),
+        (f"{NORM}; nn.init.constant_(self.n.weight, 1.0); self.w = self.n.weight.detach().clone()",
+         "F.layer_norm(x, (32,), self.w, self.n.bias)"),
+        (f"{NORM}; self.kept = dict()",
+         "F.layer_norm(x, (32,), self.kept.setdefault('w', self.n.weight.detach().clone()), self.n.bias)"),
+        (f"{NORM}; KEPT.setdefault('w', self.n.weight.detach().clone())",
+         "F.layer_norm(x, (32,), KEPT['w'], self.n.bias)"),
+    ],
+    ids=["copied", "packed", "from a tensor", "before", "of a tensor", "by init", "at the first call", "in the module"],
+)  # fmt: skip
+def test_who_copied_them_when_it_was_made_is_made_anew_and_right(bench: Workbench, own: str, answer: str) -> None:
+    source = "KEPT = {}\n" + model(answer, own, "ModelNew")
+    outcome = judged(bench, source, model("self.n(x)", NORM) + INPUTS).outcome
+    assert outcome.status is Status.PASSED, outcome.message
+    assert outcome.timing is not None and outcome.inputs["weights"].endswith(COPIED)
+
+
+def test_a_folded_norm_is_made_anew_and_right(bench: Workbench) -> None:
+    layers = f"{LINEAR}; {IN_EVAL}"
+    fold = "s = self.bn.weight / (self.bn.running_var + 1e-5).sqrt()"
+    own = (
+        f"{layers}; {fold}; self.w = (self.l.weight * s[:, None]).detach(); "
+        "self.b = ((self.l.bias - self.bn.running_mean) * s + self.bn.bias).detach()"
+    )
+    source = model("F.linear(x, self.w, self.b)", own, "ModelNew")
+    outcome = judged(bench, source, model("self.bn(self.l(x))", layers) + INPUTS).outcome
+    assert outcome.status is Status.PASSED, outcome.message
+    assert outcome.inputs["weights"].endswith(COPIED)
+
+
+ATTENTION = (
+    "F.multi_head_attention_forward(x, x, x, 32, 4, self.a.in_proj_weight, torch.zeros(96), None, None, False, 0.0, "
+    "self.a.out_proj.weight, None, training=False)[0]"
+)
+
+
+@pytest.mark.parametrize(
+    ("layers", "reference", "candidate", "left_out"),
+    [
+        (NORM, "self.n(x)", "F.layer_norm(x, (32,))", "(n.weight, n.bias)"),
+        (NORM, "self.n(x)", "F.layer_norm(x, (32,), self.n.weight)", "(n.bias)"),
+        (f"{NORM}; self.m = nn.LayerNorm(32)", "self.m(F.relu(self.n(x)))",
+         "F.layer_norm(F.relu(self.n(x)), (32,), None, self.m.bias)", "(m.weight)"),
+        (f"{NORM}; self.m = nn.LayerNorm(32)", "self.m(F.relu(self.n(x)))",
+         "F.layer_norm(F.relu(F.layer_norm(x, (32,))), (32,))", "(n.weight, n.bias, m.weight, m.bias)"),
+        (f"{NORM}; self.m = nn.LayerNorm(32)", "self.m(F.relu(self.n(x)))",
+         "F.layer_norm(self.n(x).relu(), (32,))", "(m.weight, m.bias)"),
+        (f"{LINEAR}; self.g = nn.Parameter(1e-6 * torch.ones(32))", "x + self.g * self.l(x)", "x", "(g)"),
+        ("self.p = nn.PReLU()", "self.p(x)", "F.leaky_relu(x, 0.25)", "(p.weight)"),
+        ("self.a = nn.MultiheadAttention(32, 4)", "self.a(x, x, x)[0]", ATTENTION, "(a.in_proj_bias, a.out_proj.bias)"),
+    ],
+    ids=["both", "one", "one of two layers", "all of two", "one layer of two", "a layer scale", "a slope", "biases"],
+)  # fmt: skip
+def test_who_leaves_some_out_is_wrong(
+    bench: Workbench, layers: str, reference: str, candidate: str, left_out: str
+) -> None:
+    assert left_out in wrong(bench, layers, reference, candidate)
+
+
+@pytest.mark.parametrize(
+    ("layers", "reference", "own", "candidate", "says"),
+    [
+        ("self.m = nn.Parameter(torch.ones(32), requires_grad=False)", "x * self.m", None,
+         "torch.where(self.m > 0, x, 0 * x)", "it leaves m out, or copied that when it was made"),
+        (NORM, "self.n(x)", f"{NORM}; self.n.weight.data.fill_(1)", "F.layer_norm(x, (32,), None, self.n.bias)",
+         "it leaves n.weight out, or copied that when it was made"),
+        (NORM, "self.n(x)", f"{NORM}; define()", "torch.ops.kept.norm(x, self.n.weight, self.n.bias)",
+         "it leaves n.weight, n.bias out, or copied that when it was made"),
+        (NORM, "self.n(x)", None, "F.layer_norm(x, (32,), self.n.weight.sqrt(), self.n.bias)",
+         "it uses them otherwise, or copied some when it was made"),
+    ],
+    ids=["a mask", "a constructor that says what they are", "an operator that keeps a copy", "used otherwise"],
+)  # fmt: skip
+def test_without_evidence_it_is_told_and_no_verdict(
+    bench: Workbench, layers: str, reference: str, own: str | None, candidate: str, says: str
+) -> None:
+    source = OPERATOR + model(candidate, layers if own is None else own, "ModelNew")
+    outcome = judged(bench, source, model(reference, layers) + INPUTS).outcome
+    assert outcome.status is Status.PASSED, outcome.message
+    assert outcome.inputs["weights"].endswith(says)
 
 
 def test_in_training_mode_no_answer_depends_on_them(bench: Workbench) -> None:
@@ -88,7 +211,7 @@ def test_with_no_constant_ones_nothing_more_is_told(bench: Workbench) -> None:
 
 def test_what_may_not_be_changed_is_left_alone() -> None:
     weights = {
-        "drawn": torch.tensor(0.3),
+        "table": torch.tensor(0.3),
         "whole": torch.ones(4, dtype=torch.int64),
         "none": torch.ones(0),
         "n.running_mean": torch.zeros(4, dtype=torch.int32),
@@ -98,4 +221,19 @@ def test_what_may_not_be_changed_is_left_alone() -> None:
         "m.running_var": torch.tensor([1.0, 2.0]),
         "mask": torch.ones(4, 4),
     }
-    assert _constant(State(weights, frozenset({"drawn", "whole", "none"}))) == []
+    assert constant(State(weights, frozenset({"whole", "none"}))) == []
+
+
+def test_what_is_profiled_is_what_was_timed(bench: Workbench) -> None:
+    copies = "self.w = self.n.weight.detach().clone(); self.b = self.n.bias.detach().clone()"
+    own = f"{NORM}; {copies}; self.plain = bool((self.w == 1).all())"
+    answer = "F.layer_norm(x, (32,)) if self.plain else F.layer_norm(x, (32,)).mul(self.w).add(self.b)"
+    wire = {
+        "kernel": torch_kernel(model(answer, own, "ModelNew")),
+        "reference": torch_kernel(model("self.n(x)", NORM) + INPUTS),
+        **{"num_trials": 1, "timeout": 60, "profile": True},
+    }
+    report = run(Request.from_wire(wire), bench, lambda stage: None, lambda: False)
+    assert report.outcome.inputs["weights"].endswith(COPIED)
+    assert report.outcome.launches is not None
+    assert not any("mul" in each["name"] for each in report.outcome.launches["kernels"])

@@ -1,0 +1,26 @@
+"""Making a kernel callable in its runner, or anew with noise on its constant parameters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from backends.backend import Artifact, Executable
+from backends.registry import backend
+from domain import value as values
+from sandbox import constructor_arguments
+from sandbox.assignment import assignment
+from sandbox.channel import Message
+from sandbox.noised_parameters import kept_elsewhere, noised_parameters
+
+
+def loaded(message: Message, folder: Path) -> tuple[Executable, Message]:
+    """The kernel of that message, and what is told of it."""
+    kernel, target = assignment(message)
+    artifact = Artifact(**message["artifact"])
+    arguments, seed = constructor_arguments.taken(values.decode(message["init"])), int(message["seed"])
+    noise = message["noise"]
+    keeps = noise is not None and kept_elsewhere(folder)
+    with noised_parameters(noise, widely=bool(message["widely"])):
+        made = backend(kernel.kernel_type).load(kernel, folder, target, artifact, arguments, seed)
+    told = constructor_arguments.told(made.init_inputs())
+    return made, {"op": "loaded", "entry": made.entry, "init": told, "facts": artifact.facts, "keeps": keeps}

@@ -1,0 +1,129 @@
+"""Parameters that a constructor gives one value, as a new norm layer's, made with noise on them.
+
+Whoever packs, folds or quantises them when it is made has packed the noise then; who leaves them out has not.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import init
+from torch.nn.modules.batchnorm import _NormBase
+
+from backends.source import FILE_NAME
+
+NOISE = 0.25
+"""At most so much, and half of it at least, of a constant's own size, or of one where that is next to nothing: its sign
+stays, and it shows at any usual tolerance, be it a single number or the scale of a layer that begins as if it were not
+there."""
+NEXT_TO_NOTHING = 0.05
+FILLERS = ("_no_grad_fill_", "_no_grad_zero_")
+"""What all of `torch.nn.init` comes down to that makes constants, by whatever name it was imported."""
+MAKERS = ("ones", "zeros", "full", "tensor", "ones_like", "zeros_like", "full_like")
+KNOWN_OPERATORS = frozenset(torch._C._dispatch_get_all_op_names())
+
+
+def noised(weight: torch.Tensor, seed: int) -> torch.Tensor:
+    """The weight with noise by that seed."""
+    generator = torch.Generator(device=weight.device).manual_seed(seed)
+    wide = weight.to(torch.float64)  # 8-bit floats have no arithmetic of their own.
+    draw = torch.rand(weight.shape, generator=generator, device=weight.device).mul_(2).sub_(1)
+    draw = (draw + torch.where(draw < 0, -1, 1)) * (NOISE / 2)  # As far from nothing as of either sign.
+    size = wide.abs()
+    away = torch.where(wide == 0, draw, draw.abs() * wide.sign())
+    return (wide + torch.where(size > NEXT_TO_NOTHING, size * draw, away)).to(weight.dtype)
+
+
+def kept_elsewhere(folder: Path) -> bool:
+    """Whether a source has left what its next load would find: operators, or modules out of files of its own."""
+    if not KNOWN_OPERATORS.issuperset(torch._C._dispatch_get_all_op_names()):
+        return True
+    files = {getattr(module, "__file__", None) for module in list(sys.modules.values())} - {str(folder / FILE_NAME)}
+    return any(isinstance(file, str) and Path(file).is_relative_to(folder) for file in files)
+
+
+class _Noise:
+    """Adds noise to tensors of one value, each time by another seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._single: list[float] = []
+
+    def add(self, weight: Any) -> None:
+        """In place, as it may be known by another name. What cannot be looked at or written to stays as it is."""
+        with suppress(Exception):
+            values = weight.detach()
+            if not values.is_floating_point() or not bool((values == values.reshape(-1)[0]).all()):
+                return
+            if values.numel() == 1 and values.item() in self._single:  # Which a copy of one has.
+                return
+            self._seed += 1
+            values.copy_(noised(values, self._seed))
+            if values.numel() == 1:
+                self._single.append(values.item())
+
+    def constructed(self, make: Callable[..., Any]) -> Callable[..., Any]:
+        def parameter(cls: type, data: Any = None, requires_grad: bool = True) -> Any:
+            if requires_grad:
+                self.add(data)
+            return make(cls, data, requires_grad)
+
+        return parameter
+
+    def filled(self, fill: Callable[..., Any]) -> Callable[..., Any]:
+        def constant(tensor: Any, *args: Any) -> Any:
+            result = fill(tensor, *args)
+            if isinstance(tensor, nn.Parameter) and tensor.requires_grad:
+                self.add(tensor)
+            return result
+
+        return constant
+
+    def made(self, make: Callable[..., Any]) -> Callable[..., Any]:
+        def tensor(*args: Any, **more: Any) -> Any:
+            result = make(*args, **more)
+            self.add(result)
+            return result
+
+        return tensor
+
+    def reset(self, make: Callable[..., Any]) -> Callable[..., Any]:
+        def statistics(layer: Any) -> None:
+            make(layer)
+            self.add(layer.running_mean)
+            self.add(layer.running_var)
+
+        return statistics
+
+
+@contextmanager
+def noised_parameters(seed: int | None, *, widely: bool = False) -> Iterator[None]:
+    """Inside, constant parameters that a training would learn have noise from the start; nothing without a seed.
+
+    So have running statistics of norm layers. What is no parameter is left alone, as masks and tables are ones and
+    zeros too: but `widely`, where parameters may be made out of it later. Generators are left where they would be.
+    """
+    if seed is None:
+        yield
+        return
+    noise = _Noise(seed)
+    patched: list[tuple[Any, str, Any]] = [
+        (nn.Parameter, "__new__", noise.constructed),
+        (_NormBase, "reset_running_stats", noise.reset),
+        *((init, name, noise.filled) for name in FILLERS),
+        *((torch, name, noise.made) for name in MAKERS if widely),
+    ]
+    before = [vars(owner)[name] for owner, name, _ in patched]
+    try:
+        for owner, name, wrapped in patched:
+            setattr(owner, name, wrapped(getattr(owner, name)))
+        yield
+    finally:
+        for (owner, name, _), kept in zip(patched, before, strict=True):
+            setattr(owner, name, kept)

@@ -1,0 +1,220 @@
+"""Other values for weights that all have one, as a new norm layer's: a kernel that leaves those out is right without.
+
+Both contenders are given them, last of all, and called once more. A candidate that packed its weights when it was made
+has not seen them either, and answers as one that leaves them out does: under the first ones. So it is made anew, with
+such values from the start, before it is called wrong (docs/adr/0009).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from domain.fault import KernelFault
+from sandbox.noised_parameters import noised
+from sandbox.replies import State
+from sandbox.session import Session
+from tasks.at_rest import undisturbed_window
+from tasks.contender import Contender
+from tasks.rounds import Rounds
+from tasks.varied_inputs import VariedInputs
+from tasks.weights import TRY_S, Weights, listed
+from validation.bits import identical
+from validation.call_comparison import CallComparison
+from validation.comparison import compare
+from validation.evidence import Outputs
+from validation.seeds import derived
+
+RUNNING_MEAN, RUNNING_VAR = "running_mean", "running_var"
+"""What torch's norm layers call the buffers that they compute with in eval mode."""
+SINGLY = 64
+"""So many are tried one by one; beyond them those of a layer, or of one name in all layers, are not found."""
+COPIED = "it copied them when it was made, as it does agree when it is made with such"
+NO_EVIDENCE = "it leaves {which} out, or copied that when it was made"
+
+
+class OtherWeights:
+    """Of one job, whose `weights` are shared. What was found is added to their summary, and to `rounds` a wrong answer.
+
+    `seed` is what both were made under.
+    """
+
+    def __init__(self, weights: Weights, rounds: Rounds, inputs: VariedInputs, secret: int, seed: int) -> None:
+        self._weights = weights
+        self._rounds = rounds
+        self._inputs = inputs
+        self._secret = secret
+        self._seed = seed
+        self._reference, self._candidate = rounds.contenders
+        self._first = weights.state.weights
+        self._names = constant(weights.state)
+        self._until = 0.0
+
+    def judge(self) -> None:
+        """The last thing asked of both runners. Where the candidate has not all of the reference's, none can be tried,
+        and that is said."""
+        if self._weights.summary is None or not self._names:
+            return
+        if not self._weights.shared:
+            which = listed([f"{name} {_value(self._first[name])}" for name in self._names])
+            self._say(
+                f"the reference's of one value ({which}) could not be tried with others, as not all of its weights fit "
+                "the candidate: one that ignores them is not told from one that uses them"
+            )
+        elif time.monotonic() + TRY_S <= self._rounds.deadline:
+            which = f"other values for those of one value ({listed(self._names)})"
+            self._until = min(self._rounds.deadline, time.monotonic() + 2 * TRY_S)
+            try:
+                self._say(self._tried(which))
+            except KernelFault as fault:
+                self._say(f"{which} could not be tried: {fault.message}")
+
+    def _say(self, what: str) -> None:
+        self._weights.summary = f"{self._weights.summary}; {what}"
+
+    def _tried(self, which: str) -> str:
+        others = {
+            name: noised(self._first[name], derived(self._secret, "weights", place))
+            for place, name in enumerate(self._names)
+        }
+        expected, actual = self._both(others)
+        if expected is None or actual is None:
+            return f"{which} could not be given to both"
+        if self._agree(expected, actual):
+            return f"with {which} both still agree"
+        told = f"with {which} the candidate no longer agrees: "
+        left_out = self._left_out(others)
+        kept = {name: value for name, value in others.items() if name not in left_out}
+        if not left_out or not self._agree(self._answer(self._reference, kept), actual):
+            return told + "it uses them otherwise, or copied some when it was made"
+        try:
+            return told + self._made_anew(left_out)
+        finally:
+            if self._rounds.request.profile:  # Of what was timed, and not of what has noise.
+                with suppress(KernelFault):
+                    self._load()
+
+    def _left_out(self, others: dict[str, torch.Tensor]) -> list[str]:
+        """Those with which alone the reference answers otherwise, and the candidate does not."""
+        before = self._both({})
+        found = []
+        for name in self._names[:SINGLY]:
+            if time.monotonic() > self._until - TRY_S:
+                break  # What is found so far explains less than all of it, if there is more.
+            after = self._both({name: others[name]})
+            theirs, ours = (self._agree(*answers) for answers in zip(before, after, strict=True))
+            if ours and not theirs:
+                found.append(name)
+        return found
+
+    def _made_anew(self, names: Sequence[str]) -> str:
+        """What is found of a candidate that is made with other values: where both agree under those, it is right.
+
+        If it answers as the reference would with the first ones, it leaves them out; made once more with noise on all
+        constant tensors of its constructor, as it may have copied what it made its parameters of. Else there is no
+        verdict, nor where its first load may have left copies behind.
+        """
+        wrong: CallComparison | None = None
+        for widely in (False, True):
+            try:
+                made = self._load(derived(self._secret, "weights", "anew"), widely=widely)
+                actual = self._answer(self._candidate) if made is not None else None
+            except KernelFault:
+                return NO_EVIDENCE.format(which=listed(names))
+            # Those that it has are its own word. What it does with them is seen.
+            if made is None or actual is None or any(identical(made[name], self._first[name]) for name in names):
+                return NO_EVIDENCE.format(which=listed(names))
+            expected = self._answer(self._reference, made)
+            without = self._answer(self._reference, made | {name: self._first[name] for name in names})
+            if wrong is not None and self._agree(expected, without):
+                break  # So that nothing shows: of these constants others were computed.
+            if self._agree(expected, actual):
+                return COPIED
+            if expected is None or not self._agree(without, actual):
+                return NO_EVIDENCE.format(which=listed(names))
+            wrong = wrong or _wrong(names, compare(expected, actual, self._rounds.tolerance))
+        if wrong is not None:
+            self._rounds.note(wrong)
+        return f"it leaves {listed(names)} out"
+
+    def _load(self, noise: int | None = None, *, widely: bool = False) -> dict[str, Any] | None:
+        """Makes the candidate anew; what it has of the reference's weights then. None where it lacks some, or its first
+        load may have left something behind that this one finds."""
+        candidate, session = self._candidate, _session(self._candidate)
+        session.runner.deadline = self._until
+        init = self._reference.loaded.init if self._reference.loaded is not None else None
+        loaded = session.load(candidate.kernel, candidate.artifact, init, self._seed, noise=noise, widely=widely)
+        made = session.state().weights
+        known = all(isinstance(made.get(name), torch.Tensor) for name in self._first) and not loaded.keeps
+        return {name: made[name] for name in self._first} if known else None
+
+    def _agree(self, expected: Outputs | None, actual: Outputs | None) -> bool:
+        if expected is None or actual is None:
+            return False
+        return compare(expected, actual, self._rounds.tolerance).passed
+
+    def _both(self, others: dict[str, Any]) -> list[Outputs | None]:
+        return [self._answer(contender, others) for contender in self._rounds.contenders]
+
+    def _answer(self, contender: Contender, others: dict[str, Any] | None = None) -> Outputs | None:
+        """To one call on the inputs as they were drawn, with those weights; None where it does not take them."""
+        session, layout = _session(contender), self._rounds.slots(1)[contender.role]
+        session.runner.deadline = self._until
+        if others and not session.load_state(others):
+            return None
+        layout.fill(0, [self._inputs.plain()[contender.role]])
+        try:
+            window = undisturbed_window(contender, self._rounds.contenders, layout, self._rounds.bench.device)
+            return layout.read(window.snapshot)[0]
+        finally:
+            # What is asked after this (the run in float64) is compared with answers under the first ones.
+            if others:
+                with suppress(KernelFault):  # A runner that is gone is not asked either.
+                    session.load_state({name: self._first[name] for name in others})
+
+
+def _session(contender: Contender) -> Session:
+    if contender.session is None:
+        raise ValueError(f"the {contender.role} has no runner")
+    return contender.session
+
+
+def _wrong(names: Sequence[str], found: CallComparison) -> CallComparison:
+    first = "first at output {output}, index {index}: expected {expected}, got {actual}".format(
+        **(found.first_mismatch or {})
+    )
+    sentence = (
+        f"Wrong with other values for weights that have one ({listed(names)}): {found.mismatch_count} of "
+        f"{found.element_count} elements, {first}. Its answers are those of the first values: use the weights"
+    )
+    return replace(found, fault=sentence)
+
+
+def _value(weight: torch.Tensor) -> str:
+    value = float(weight.reshape(-1)[0])
+    word = {0.0: "zero", 1.0: "one"}.get(value)
+    return f"{value:.3g}" if word is None else word + "s" * (weight.numel() > 1)
+
+
+def constant(state: State) -> list[str]:
+    """Floating parameters, and running statistics by their name, that all have one value, as their maker gave it."""
+    return [
+        name
+        for name, weight in state.weights.items()
+        if weight.is_floating_point() and weight.numel() > 0 and _is_constant(name, weight, name in state.parameters)
+    ]
+
+
+def _is_constant(name: str, weight: torch.Tensor, is_parameter: bool) -> bool:
+    first = weight.reshape(-1)[0]
+    if not bool((weight == first).all()):
+        return False
+    if is_parameter:
+        return True
+    kept = name.rpartition(".")[2]
+    return kept == RUNNING_MEAN or (kept == RUNNING_VAR and float(first) > 0)  # A variance stays positive.
