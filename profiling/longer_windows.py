@@ -196,12 +196,12 @@ def believed(
     Beyond doubt: by both their errors, and in most of the other windows, as more than half of them may be late by
     chance, all alike. What the host may do, too, is no word against the kernel.
     """
-    if not apart(usual.time_ms, other.time_ms, most_apart_ms, share):
+    if not _apart(usual.time_ms, other.time_ms, most_apart_ms, share):
         return Believed(usual.time_ms)
     by_chance = ERRORS_APART * math.hypot(usual.error_ms, other.error_ms)
     most = min(other.most_take_ms, other.time_ms)
     longer_ms = other.time_ms - usual.time_ms
-    if not (longer_ms > by_chance and apart(usual.time_ms, most, most_apart_ms, share)):
+    if not (longer_ms > by_chance and _apart(usual.time_ms, most, most_apart_ms, share)):
         return Believed(usual.time_ms, unsure=True)
     meant, least_ms = (BY_HOST, usual.time_ms) if longer_ms <= by_host.longer_ms else (found.meant, other.time_ms)
     told = f"{found.shown.format(longer=other, usual=usual)}: {meant}"
@@ -235,6 +235,6 @@ def slowest(*found: Believed) -> Believed:
     return longest if longest.flag is not None else replace(longest, unsure=any(each.unsure for each in found))
 
 
-def apart(usual_ms: float, other_ms: float, most_apart_ms: float, share: float = SHARE_APART) -> bool:
+def _apart(usual_ms: float, other_ms: float, most_apart_ms: float, share: float) -> bool:
     """Whether the other time is longer by more than an honest kernel's may be."""
     return other_ms - usual_ms > max(share * max(other_ms, usual_ms), most_apart_ms)

@@ -30,7 +30,6 @@ from profiling.single_calls import (
     single_call,
 )
 from profiling.statistics import DEVIATIONS, Sample, half_width, resolved, runtime_stats, undisturbed
-from profiling.warm_calls import WarmCalls, colder_ms
 from profiling.window import Clock, Window
 
 METHODS = {
@@ -63,8 +62,7 @@ class TimeRecord:
     where `charged`, as does what other windows take longer. A reference is not: the candidate's process could keep its
     windows from being ready, or the device busy in those alone.
     `single` are windows of one call, `held_back` those whose answers were asked for when their calls were over. By the
-    `reference` it is known what an honest call by itself takes longer. `warm` are others of
-    one call, which did not begin with an empty cache.
+    `reference` it is known what an honest call by itself takes longer, for whose task `weight_bytes` are read.
     """
 
     calls: int
@@ -74,13 +72,13 @@ class TimeRecord:
     launches: int | None = 1
     charged: bool = True
     reference: TimeRecord | None = None
+    weight_bytes: int = 0
     elapsed_ms: list[float] = field(default_factory=list)
     null_ms: list[float] = field(default_factory=list)
     ready_ms: list[float] = field(default_factory=list)
     null_ready_ms: list[float] = field(default_factory=list)
     single: OtherWindows = field(default_factory=partial(OtherWindows, paired=False))
     held_back: OtherWindows = field(default_factory=OtherWindows)
-    warm: WarmCalls = field(default_factory=WarmCalls)
     flags: list[str] = field(default_factory=list)
     card: dict[str, Any] | None = None
     stopped: Stop | None = None
@@ -186,12 +184,6 @@ class TimeRecord:
         return self.charged and self._single_call(self._undisturbed_ms).unsure
 
     @property
-    def wants_warm(self) -> bool:
-        """Whether windows of one call that do not begin with an empty cache may tell that it is innocent."""
-        asked = self.charged and self.gated and self.reference is not None and self.warm.wanted
-        return asked and self._single_call(self._undisturbed_ms).flag is not None
-
-    @property
     def wants_held_back(self) -> bool:
         """Whether more windows that are held back may tell what these leave open."""
         return self._held_back(self._undisturbed_ms).unsure
@@ -272,21 +264,12 @@ class TimeRecord:
             return Believed(float(windows.mean()))
         beside = self.reference.honest if self.reference is not None and self.gated else None
         host = by_host(self.single, self.kind, statistics.median(self.null_ms) / self.calls)
-        launches = 1 if self.launches is None else self.launches
-        return believed_alone(windows, single, host, beside, launches, self._colder_ms)
-
-    @property
-    def _colder_ms(self) -> float:
-        """What a call by itself takes longer than the reference's for weights that are in no cache; 0 if unknown."""
-        if self.reference is None:
-            return 0.0
-        beside = self.reference
-        return colder_ms(self.warm, self.single.elapsed_ms, beside.warm, beside.single.elapsed_ms)
+        return believed_alone(windows, single, host, beside, 1 if self.launches is None else self.launches)
 
     @property
     def honest(self) -> Honest | None:
         """What an honest contender's calls take longer by themselves; None where they were not behind the gate."""
-        return honest(Measured.of(self._undisturbed_ms), self.single) if self.gated else None
+        return honest(Measured.of(self._undisturbed_ms), self.single, self.weight_bytes) if self.gated else None
 
     def _note_marks(self, window: Window, null: Clock) -> None:
         """The runner's own times of its calls, beside the window's. One call has no shape."""

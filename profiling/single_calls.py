@@ -21,7 +21,6 @@ from profiling.longer_windows import (
     Disagreement,
     Measured,
     OtherWindows,
-    apart,
     believed,
     believed_of,
     middle,
@@ -35,6 +34,10 @@ BESIDE_MS = 0.01
 """By so much more than the reference's may a candidate's take longer by themselves, or by 5 % of what the reference
 takes, as its calls may differ from one to the next. Both sides of an honest comparison differ by -5 to 7 µs (59 pairs
 on H100s; docs/measurements.md)."""
+WEIGHT_BYTES_PER_MS = 4e8
+"""And by what its weights cost that only the first call of a window of many reads from memory, and each call by itself:
+so fast are they read at least. A product of 1024² in float32 takes 7.6 µs longer for 4 MiB of them, its reference,
+which is bound by arithmetic, none (docs/measurements.md)."""
 WARM_MS, COLD_MS = -0.018, 0.014
 """Between these the reference's is believed: what was seen at least of 136 honest ones, of -18 to 9 µs, and what it
 takes to read all that the L2 holds. It may be longer by the candidate's doing, whose process is there beside it."""
@@ -98,8 +101,8 @@ class Honest:
     usually_ms: float
 
 
-def honest(usual: Measured, single: OtherWindows) -> Honest | None:
-    """By a reference's windows; None where too few are of one call.
+def honest(usual: Measured, single: OtherWindows, weight_bytes: int = 0) -> Honest | None:
+    """By a reference's windows; None where too few are of one call. The task has weights of so many bytes.
 
     By the mean of these, as that of the others is: its calls may take one time or another.
     """
@@ -110,7 +113,8 @@ def honest(usual: Measured, single: OtherWindows) -> Honest | None:
         float(np.clip(level - usual.time_ms, WARM_MS, COLD_MS)) for level in (net.mean(), np.median(net))
     )
     error_ms = math.hypot(standard_error(net), usual.error_ms)
-    apart_ms = max(BESIDE_MS, SHARE_APART * usual.time_ms)
+    weights_ms = min(weight_bytes / WEIGHT_BYTES_PER_MS, COLD_MS)
+    apart_ms = max(BESIDE_MS + weights_ms, SHARE_APART * usual.time_ms)
     return Honest(Measured(mean_ms, error_ms), apart_ms, min(mean_ms, median_ms))
 
 
@@ -123,18 +127,12 @@ def by_host(single: OtherWindows, kind: str, null_ms: float) -> ByHost:
 
 
 def believed_alone(
-    windows: Sample,
-    single: Measured,
-    host: ByHost,
-    beside: Honest | None = None,
-    launches: int = 0,
-    colder_ms: float = 0.0,
+    windows: Sample, single: Measured, host: ByHost, beside: Honest | None = None, launches: int = 0
 ) -> Believed:
     """The usual windows' time, or a single call's where that is longer beyond doubt: than they, or a part of them.
 
-    By more than an honest kernel's is `beside` it; where that is not known, by more than any may be. Of that it takes
-    `colder_ms` for what it does not find in the cache, and calls of a window of many do: its weights. What is left is
-    what tells of shared work. Nor is a call believed to take less than so many `launches` do.
+    By more than an honest kernel's is `beside` it; where that is not known, by more than any may be. Nor is a call
+    believed to take less than so many `launches` do.
     """
     usual = Measured.of(windows)
     found = believed_of(windows, single, DRIFT_MS, SINGLE_CALL, host)
@@ -143,8 +141,7 @@ def believed_alone(
         single = single.less(replace(beside.longer, time_ms=beside.usually_ms))
         if told.flag is not None:  # Then it is told with the time that it is given.
             told = believed(usual, single, beside.most_apart_ms, SINGLE_CALL_BESIDE)
-        if colder_ms <= 0 or apart(usual.time_ms, single.time_ms - colder_ms, beside.most_apart_ms):
-            found = slowest(found, told)
+        found = slowest(found, told)
     # Without a launch its time is none, of which noise may be less.
     if launches and usual.time_ms + ERRORS_APART * usual.error_ms + host.short_ms < launches * FASTEST_LAUNCH_MS:
         single = replace(single, time_ms=max(single.time_ms, launches * LEAST_LAUNCH_MS))

@@ -21,8 +21,7 @@ class Overwritten:
 
 @dataclass(frozen=True)
 class Taking:
-    """One window while it is taken: over which calls, in which memory, whether its answers are held back, and whether
-    it begins with nothing in the cache.
+    """One window while it is taken: over which calls, in which memory, and whether its answers are held back.
 
     Nothing here waits for the device: on a GPU all of it is queued on the referee's stream.
     """
@@ -33,13 +32,11 @@ class Taking:
     snapshot: torch.Tensor
     held_back: bool
     overwritten: Overwritten | None
-    cold: bool = True
 
     def make_ready(self) -> None:
-        """Copies fresh inputs and poisoned outputs in, and empties the cache of all that lies there if it is to."""
+        """Copies fresh inputs and poisoned outputs in, and empties the cache."""
         self.device.copy(self.slots.image, self.arena.bytes[: self.slots.size])
-        if self.cold:
-            self.device.flush_cache()
+        self.device.flush_cache()
 
     def take_away(self) -> None:
         """Overwrites what the calls were given. On the clock: what is computed meanwhile is their time."""

@@ -109,12 +109,11 @@ class Range:
         marked: bool = False,
         read: bool = True,
         held_back: HeldBack | None = None,
-        cold: bool = True,
         arm_within: float = 2.0,
         meanwhile: Callable[[], None] | None = None,
     ) -> Window:
         """Runs one window over what the slots' image holds, be it that `meanwhile` writes it, while calls are queued.
-        What marks say is told if it is to be `read`: of 400 calls that takes 4 ms. Not `cold`: the cache is as it is.
+        What marks say is told if it is to be `read`: of 400 calls that takes 4 ms.
 
         Raises GateClosed when a gated window is not armed within that many seconds; the runner is then at rest again.
         What `meanwhile` raises finds it in the middle of a window: it can only be ended then.
@@ -144,7 +143,7 @@ class Range:
             self._call_off(gate)
             raise GateClosed from None
         self.device.synchronize()
-        taking = Taking(self.device, slots, arena, snapshot, held_back is not None, overwritten, cold)
+        taking = Taking(self.device, slots, arena, snapshot, held_back is not None, overwritten)
         with _undisturbed():
             if gated and gate is not None:
                 clock, heard = self._by_device(gate, taking, shot)

@@ -26,7 +26,13 @@ NEXT_TO_NOTHING = 0.05
 FILLERS = ("_no_grad_fill_", "_no_grad_zero_")
 """What all of `torch.nn.init` comes down to that makes constants, by whatever name it was imported."""
 MAKERS = ("ones", "zeros", "full", "tensor", "ones_like", "zeros_like", "full_like")
-KNOWN_OPERATORS = frozenset(torch._C._dispatch_get_all_op_names())
+TORCHS_OWN = {
+    *("aten", "prim", "prims", "rngprims", "debugprims", "higher_order", "inductor", "_inductor_test", "flex_lib"),
+    *("c10d", "c10d_functional", "_c10d_functional", "_dtensor", "fsdp", "symm_mem", "streams", "triton", "profiler"),
+    *("onnx", "onnx_symbolic", "quantized", "_quantized", "sparse", "static_runtime", "mkldnn", "cuda", "_test"),
+}
+"""Namespaces of operators that torch adds when it first needs them, beside those that are known by then."""
+_known_operators: set[str] = set()
 
 
 def noised(weight: torch.Tensor, seed: int) -> torch.Tensor:
@@ -40,12 +46,17 @@ def noised(weight: torch.Tensor, seed: int) -> torch.Tensor:
     return (wide + torch.where(size > NEXT_TO_NOTHING, size * draw, away)).to(weight.dtype)
 
 
+def note_operators() -> None:
+    """Those that there are before a submission is: asked once, in the zygote, as it takes 3 ms."""
+    _known_operators.update(torch._C._dispatch_get_all_op_names())
+
+
 def kept_elsewhere(folder: Path) -> bool:
     """Whether a source has left what its next load would find: operators, or modules out of files of its own."""
-    if not KNOWN_OPERATORS.issuperset(torch._C._dispatch_get_all_op_names()):
-        return True
+    new = {name.partition("::")[0] for name in torch._C._dispatch_get_all_op_names() if name not in _known_operators}
     files = {getattr(module, "__file__", None) for module in list(sys.modules.values())} - {str(folder / FILE_NAME)}
-    return any(isinstance(file, str) and Path(file).is_relative_to(folder) for file in files)
+    own = [file for file in files if isinstance(file, str) and file.endswith(".py")]
+    return not new <= TORCHS_OWN or any(Path(file).is_relative_to(folder) for file in own)
 
 
 class _Noise:

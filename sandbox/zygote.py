@@ -156,6 +156,7 @@ def main() -> None:
             triton_identity.learn(arch)
         else:
             importlib.import_module("backends.triton_interpreter").install()  # Each runner would, which takes 3 ms.
+        importlib.import_module("sandbox.noised_parameters").note_operators()
     confinement = Confinement(Path.cwd(), gpu=gpu, tools=[Path(folder) for folder in sys.argv[3:]])
     # Everything imported so far stays shared with the runners: never moved, never scanned again.
     gc.collect()

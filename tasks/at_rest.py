@@ -48,7 +48,6 @@ class How(TypedDict, total=False):
     gated: bool
     marked: bool
     held_back: HeldBack | None
-    cold: bool
     meanwhile: Callable[[], None] | None
 
 

@@ -70,7 +70,7 @@ class Contender:
         self.range: Range | None = None
         self.launch_shift_ms: float | None = None
         self.weight_bytes = 0
-        """Of a candidate, what its task's weights take: the reference's."""
+        """Of a reference, what its weights take: the task's."""
         self.at_most_ms = math.inf
         """What a call took in the first windows by the referee's clock, their overhead included."""
         self.sealed = b""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -19,10 +19,9 @@ from profiling.longer_windows import NULL_DRIFT_MS, SHARE_APART, OtherWindows
 from profiling.record import TimeRecord
 from profiling.single_calls import SETTLED_STREAMED
 from profiling.slots import Slots
-from profiling.window import Clock, GateClosed, HeldBack, Window
+from profiling.window import Clock, HeldBack, Window
 from sandbox.replies import ArgumentView
 from tasks.alone import OtherNulls
-from tasks.contents import fresh_contents
 from tasks.known_nulls import NullKind
 from tasks.shooting import Shooting
 from validation.bits import differing
@@ -46,6 +45,19 @@ NO_TIME = f"no window was held back, as {TIMEOUT_NEAR}: that answers are copied 
 NO_TIME_FOR_ONE = f"no call by itself was timed, as {TIMEOUT_NEAR}: that none does others' work is taken on trust"
 PARTS = (torch.float16, torch.float32, torch.float64)
 """Types of a complex number's parts."""
+
+
+@dataclass(frozen=True)
+class _Contents:
+    """What a layout is filled with; no image where that is as it lies there."""
+
+    image: torch.Tensor | None
+    seed: int
+
+    def put(self, layout: Slots) -> None:
+        layout.seed = self.seed
+        if self.image is not None:
+            layout.image.copy_(self.image)
 
 
 class CrossChecks:
@@ -115,48 +127,19 @@ class CrossChecks:
         began = time.monotonic()
         self._shooting.warm_null(slots)
         self._record.reference = beside = self._handing_in_alike(slots)
-        self._record.warm.weights = self._candidate.weight_bytes
+        if beside is not None:
+            beside.weight_bytes = self._rounds.contenders[0].weight_bytes
         alike = [beside.single] if beside is not None else []
         self._note_nulls(self._record.single, layout, partial(self._null_alone, layout, usual, in_a_row), alike=alike)
         for taken in range(0, MOST if in_a_row == 1 else SETTLED_STREAMED, in_a_row):
             wanted = any(each.wants_singles for each in self._records.values())
             if taken >= FEWEST and not (wanted and self._in_time(began)):
-                break
+                return
             self._shooting.relocate(slots, self._records)
             for windows in self._in_a_row(slots, usual, in_a_row):
                 self._rounds.judge(slots, windows)
                 if not self._rounds.right:
                     return
-        self._warm_calls(slots)
-
-    def _warm_calls(self, slots: dict[str, Slots]) -> None:
-        """Calls by themselves behind another one, on other inputs, and with the cache as that has left it.
-
-        Where calls by themselves say that work is shared it may be that they find nothing there: weights, which in a
-        window of many only the first call reads from memory.
-        """
-        try:
-            while self._record.wants_warm and self._time_for(slots[self._candidate.role], 4) and self._rounds.right:
-                self._shooting.relocate(slots, self._records)
-                self._warm_call(slots)
-        except GateClosed:  # As it may be on a busy host: the windows before it stand, and there are no more of these.
-            self._shooting.streamed.clear()
-
-    def _warm_call(self, slots: dict[str, Slots]) -> None:
-        """Of each contender a call, and another right behind it."""
-        pair = [(fresh_contents(self._rounds, slots, copied=True), cold) for cold in (True, False)]
-        taken: list[dict[str, Window]] = [{} for _ in pair]
-        for contender in self._rounds.contenders:
-            role, record = contender.role, self._records[contender.role]
-            for (contents, cold), windows in zip(pair, taken, strict=True):
-                contents[role].put(slots[role])
-                windows[role] = self._shooting.shoot(contender, slots, record, cold=cold)
-        for (contents, _), windows in zip(pair, taken, strict=True):
-            for role, each in contents.items():
-                each.put(slots[role])
-            self._rounds.judge(slots, windows)
-        for role, window in taken[-1].items():
-            self._records[role].warm.elapsed_ms.append(window.elapsed_ms)
 
     def _in_a_row(self, slots: dict[str, Slots], usual: dict[str, Slots], count: int) -> Iterator[dict[str, Window]]:
         """So many calls by themselves of each contender, on the same inputs, and the null windows that belong to them.
@@ -164,7 +147,7 @@ class CrossChecks:
         Each contender's one right behind the other, the first behind a usual window where there is no gate. Behind it
         what calls keep lies elsewhere in each, as in other windows.
         """
-        sets = [fresh_contents(self._rounds, slots, copied=count > 1) for _ in range(count)]
+        sets = [self._filled(slots, copied=count > 1) for _ in range(count)]
         first = (usual, *[None] * (count - 1))
         nulls = [self._shooting.null_windows(slots, self._records, behind) for behind in first]
         taken: list[dict[str, Window]] = [{} for _ in sets]
@@ -188,6 +171,13 @@ class CrossChecks:
         room = max(self._rounds.memory() // max(self._rounds.bytes_per_call(), 1), 1)
         counts = (min(IN_A_ROW, room), min(FEWEST, room), 1)
         return next((count for count in counts if self._time_for(layout, count, behind=True)), None)
+
+    def _filled(self, slots: dict[str, Slots], *, copied: bool) -> dict[str, _Contents]:
+        """Fresh inputs for each contender by role; copied where the layout is filled again before they are used."""
+        self._rounds.fill(slots)
+        return {
+            role: _Contents(layout.image.clone() if copied else None, layout.seed) for role, layout in slots.items()
+        }
 
     def _handing_in_alike(self, slots: dict[str, Slots]) -> TimeRecord | None:
         """The reference's record, where its null windows are the candidate's."""

@@ -35,7 +35,14 @@ RUNNING_MEAN, RUNNING_VAR = "running_mean", "running_var"
 SINGLY = 64
 """So many are tried one by one; beyond them those of a layer, or of one name in all layers, are not found."""
 COPIED = "it copied them when it was made, as it does agree when it is made with such"
-NO_EVIDENCE = "it leaves {which} out, or copied that when it was made"
+NO_EVIDENCE = "it leaves {which} out, or copied that when it was made, which was not found out: {why}"
+FAILED, LACKS, KEPT, SAME, OTHERWISE = (
+    "made anew it failed",
+    "made anew it lacks some of the weights",
+    "what its source has left behind when it was first run, operators or modules, might keep a copy",
+    "its constructor gives them the same values each time",
+    "made anew it answers otherwise, too",
+)
 
 
 class OtherWeights:
@@ -123,12 +130,14 @@ class OtherWeights:
         for widely in (False, True):
             try:
                 made = self._load(derived(self._secret, "weights", "anew"), widely=widely)
-                actual = self._answer(self._candidate) if made is not None else None
+                actual = self._answer(self._candidate)
             except KernelFault:
-                return NO_EVIDENCE.format(which=listed(names))
+                return NO_EVIDENCE.format(which=listed(names), why=FAILED)
             # Those that it has are its own word. What it does with them is seen.
-            if made is None or actual is None or any(identical(made[name], self._first[name]) for name in names):
-                return NO_EVIDENCE.format(which=listed(names))
+            if isinstance(made, str) or actual is None:
+                return NO_EVIDENCE.format(which=listed(names), why=made if isinstance(made, str) else FAILED)
+            if any(identical(made[name], self._first[name]) for name in names):
+                return NO_EVIDENCE.format(which=listed(names), why=SAME)
             expected = self._answer(self._reference, made)
             without = self._answer(self._reference, made | {name: self._first[name] for name in names})
             if wrong is not None and self._agree(expected, without):
@@ -136,22 +145,23 @@ class OtherWeights:
             if self._agree(expected, actual):
                 return COPIED
             if expected is None or not self._agree(without, actual):
-                return NO_EVIDENCE.format(which=listed(names))
+                return NO_EVIDENCE.format(which=listed(names), why=OTHERWISE)
             wrong = wrong or _wrong(names, compare(expected, actual, self._rounds.tolerance))
         if wrong is not None:
             self._rounds.note(wrong)
         return f"it leaves {listed(names)} out"
 
-    def _load(self, noise: int | None = None, *, widely: bool = False) -> dict[str, Any] | None:
-        """Makes the candidate anew; what it has of the reference's weights then. None where it lacks some, or its first
-        load may have left something behind that this one finds."""
+    def _load(self, noise: int | None = None, *, widely: bool = False) -> dict[str, Any] | str:
+        """Makes the candidate anew; what it has of the reference's weights then, or why that tells nothing."""
         candidate, session = self._candidate, _session(self._candidate)
         session.runner.deadline = self._until
         init = self._reference.loaded.init if self._reference.loaded is not None else None
         loaded = session.load(candidate.kernel, candidate.artifact, init, self._seed, noise=noise, widely=widely)
         made = session.state().weights
-        known = all(isinstance(made.get(name), torch.Tensor) for name in self._first) and not loaded.keeps
-        return {name: made[name] for name in self._first} if known else None
+        if loaded.keeps:
+            return KEPT
+        known = all(isinstance(made.get(name), torch.Tensor) for name in self._first)
+        return {name: made[name] for name in self._first} if known else LACKS
 
     def _agree(self, expected: Outputs | None, actual: Outputs | None) -> bool:
         if expected is None or actual is None:

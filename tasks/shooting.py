@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from profiling.record import TimeRecord
 from profiling.slots import Slots
 from profiling.window import Clock, GateClosed, HeldBack, Window
-from tasks.at_rest import How, at_rest
+from tasks.at_rest import at_rest
 from tasks.contender import Contender
 from tasks.known_nulls import NullKind
 from tasks.places import relocate
@@ -47,7 +47,6 @@ class Shooting:
         *,
         marked: bool = False,
         held_back: HeldBack | None = None,
-        cold: bool = True,
         behind: dict[str, Slots] | None = None,
         meanwhile: Callable[[], None] | None = None,
     ) -> Window:
@@ -61,8 +60,9 @@ class Shooting:
             with self._counted():
                 if behind is not None and not record.gated:
                     self.rounds.shoot(contender, behind)
-                how = How(gated=record.gated, marked=marked, held_back=held_back, cold=cold, meanwhile=meanwhile)
-                return self.rounds.shoot(contender, slots, **how)
+                return self.rounds.shoot(
+                    contender, slots, gated=record.gated, marked=marked, held_back=held_back, meanwhile=meanwhile
+                )
         except GateClosed:
             self.streamed.add(contender.role)
             raise

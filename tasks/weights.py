@@ -41,7 +41,7 @@ class Weights:
             copied = self._candidate.session.load_state(self._state.weights)
         self.summary = COPIED if copied else EACH_ITS_OWN
         tensors = [weight for weight in self._state.weights.values() if isinstance(weight, torch.Tensor)]
-        self._candidate.weight_bytes = sum(weight.numel() * weight.element_size() for weight in tensors)
+        self._reference.weight_bytes = sum(weight.numel() * weight.element_size() for weight in tensors)
 
     @property
     def state(self) -> State:

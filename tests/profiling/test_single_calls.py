@@ -26,11 +26,6 @@ from tests.profiling.test_record import window
 HANDED_IN_WARM_MS = -0.010
 
 
-def warmed(made: TimeRecord, shorter_ms: float) -> None:
-    """Its calls by themselves with a warm cache."""
-    made.warm.elapsed_ms += [cold_ms - shorter_ms for cold_ms in made.single.elapsed_ms]
-
-
 def record(usual_ms: float, alone_ms: float, *, calls: int = 50, singles: int = 12, gated: bool = True) -> TimeRecord:
     """Windows of many calls, and calls by themselves, each with a µs of noise."""
     rng = np.random.default_rng(2)
@@ -68,6 +63,18 @@ def test_what_both_take_longer_and_a_little_more_is_honest(longer_ms: float, apa
     assert not candidate.wants_singles
 
 
+@pytest.mark.parametrize(("mebibytes", "flagged"), [(0, True), (0.01, True), (4, False), (1000, False)])
+def test_weights_that_each_call_by_itself_reads_from_memory_are_no_shared_work(mebibytes: float, flagged: bool) -> None:
+    """Seen with a product of 1024² in float32: 57 µs in a window of many, 64 by itself; its reference 65 in both."""
+    reference = record(0.065, 0.045)
+    reference.weight_bytes = int(mebibytes * 2**20)
+    timing = beside(reference, record(0.0565, 0.0505)).timing("cold")
+    assert bool(timing.flags) is flagged
+    assert timing.trusted_ms == pytest.approx(0.0685 if flagged else 0.0565, abs=1e-3)
+    batcher = record(0.01, 0.05)
+    assert beside(reference, batcher).timing("cold").flags, "however many they are"
+
+
 def test_what_a_call_by_itself_took_is_not_told_where_a_null_window_takes_more() -> None:
     assert record(0.002, -0.006).timing("cold").single_call_ms is None
     assert record(0.002, 0.003).timing("cold").single_call_ms == pytest.approx(0.003, abs=1e-3)
@@ -95,46 +102,6 @@ def test_one_that_makes_them_uncertain_is_still_told_by_what_any_call_may_take_l
         uncertain.single.add(window(0.1 + 0.16 + late_ms), Clock(0.16, 0.1))
     found = beside(uncertain, record(0.002, 0.1)).timing("cold")
     assert found.trusted_ms == pytest.approx(0.1, abs=0.002) and any("share work" in flag for flag in found.flags)
-
-
-@pytest.mark.parametrize(
-    ("cold_ms", "references_ms", "flagged"),
-    [(0.009, 0.001, False), (0.015, 0.008, False), (0.001, 0.0, True), (0.009, 0.008, True), (0.009, -0.05, True)],
-    ids=["weights", "weights of both", "a batch", "a batch of both's weights", "a reference slowed there"],
-)
-def test_what_weights_cost_that_lie_in_no_cache_is_no_shared_work(
-    cold_ms: float, references_ms: float, flagged: bool
-) -> None:
-    """Seen with a product of 1024² in float32: 57 µs in a window of many, 64 by itself; its reference 65 in both."""
-    reference, candidate = record(0.065, 0.045), record(0.0565, 0.0505)
-    candidate.reference, candidate.warm.weights = reference, 4 << 20
-    assert candidate.wants_warm and any("the reference's" in flag for flag in candidate.timing("cold").flags)
-    warmed(reference, references_ms)
-    warmed(candidate, cold_ms)
-    timing = candidate.timing("cold")
-    assert not candidate.wants_warm
-    assert bool(timing.flags) is flagged
-    assert timing.trusted_ms == pytest.approx(0.0685 if flagged else 0.0565, abs=1e-3)
-
-
-def test_a_batch_that_is_slow_on_purpose_where_its_calls_are_cold_pays_for_it() -> None:
-    """And one that works ahead of the gun in the others is charged all but what its weights cost."""
-    reference, batcher = record(0.03, 0.03), record(0.015, 0.038)
-    batcher.reference, batcher.warm.weights = reference, 4 << 20
-    warmed(reference, 0.0)
-    warmed(batcher, 0.008)
-    assert batcher.timing("cold").trusted_ms == pytest.approx(0.038, abs=1e-3)
-    batcher.warm.elapsed_ms = [0.16] * 12
-    assert batcher.timing("cold").trusted_ms == pytest.approx(0.038, abs=1e-3)
-
-
-def test_nobody_takes_such_windows_who_is_not_suspected_or_whose_reference_shows_nothing() -> None:
-    """Nor whose task has no weights."""
-    honest, alone, weightless = record(0.0565, 0.0505), record(0.0565, 0.1), record(0.0565, 0.1)
-    honest.warm.weights = alone.warm.weights = 4 << 20
-    assert not beside(record(0.065, 0.055), honest).wants_warm
-    assert not alone.wants_warm and alone.timing("cold").flags
-    assert not beside(record(0.065, 0.065), weightless).wants_warm and weightless.timing("cold").flags
 
 
 @pytest.mark.parametrize("gated", [(True, False), (False, True), (False, False)])

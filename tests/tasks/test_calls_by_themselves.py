@@ -41,12 +41,10 @@ def test_a_reference_tells_what_a_call_takes_longer_by_itself_where_it_hands_in_
 
 
 class OnACard:
-    """Stands in for what shoots windows on a GPU: a call by itself takes `alone_ms` by the contender's role, and
-    `weights_ms` of that to read its weights."""
+    """Stands in for what shoots windows on a GPU: a call by itself takes `alone_ms` by the contender's role."""
 
-    def __init__(self, alone_ms: dict[str, float], weights_ms: dict[str, float] | None = None) -> None:
+    def __init__(self, alone_ms: dict[str, float]) -> None:
         self.alone_ms = alone_ms
-        self.weights_ms = weights_ms or {}
         self.contenders = [SimpleNamespace(role=role, probe=None, weight_bytes=0) for role in alone_ms]
         self.bench = SimpleNamespace(device=SimpleNamespace(is_cuda=True))
         self.rounds = SimpleNamespace(
@@ -71,8 +69,7 @@ class OnACard:
         return made
 
     def shoot(self, contender: Any, slots: dict[str, Slots], record: TimeRecord, **how: Any) -> Window:
-        warm_ms = 0.0 if how.get("cold", True) else self.weights_ms.get(contender.role, 0.0)
-        return Window(0.16 + self.alone_ms[contender.role] - warm_ms, [], torch.empty(0), None, 0.1)
+        return Window(0.16 + self.alone_ms[contender.role], [], torch.empty(0), None, 0.1)
 
     def null_window(self, *taken: Any, **how: Any) -> Clock:
         return Clock(0.16, 0.1)
@@ -108,20 +105,6 @@ def test_calls_by_themselves(
     record = records[CANDIDATE]
     assert any("share work" in flag for flag in record.timing("cold").flags) is told
     assert [len(each.single.elapsed_ms) for each in records.values()] == [taken] * len(records)
-    assert not record.warm.elapsed_ms, "there are no weights"
     (nulls,) = checks.nulls
     assert nulls.windows is record.single and nulls.shoot() == Clock(0.16, 0.1)
     assert list(nulls.alike) == [each.single for each in records.values() if each is not record]
-
-
-@pytest.mark.parametrize(("weights_ms", "told"), [(0.012, False), (0.001, True)])
-def test_who_seems_to_share_work_is_called_with_its_weights_in_the_cache_too(weights_ms: float, told: bool) -> None:
-    card = OnACard({REFERENCE: 0.045, CANDIDATE: 0.052}, {CANDIDATE: weights_ms})
-    records = {role: card.record(usual_ms, gated=True) for role, usual_ms in ((REFERENCE, 0.06), (CANDIDATE, 0.055))}
-    card.contenders[-1].weight_bytes = 8 << 20
-    checks = CrossChecks(cast(Shooting, card), records, round_s=0.01)
-    checks.single_calls(card.slots(50))
-    assert [len(each.warm.elapsed_ms) for each in records.values()] == [SETTLED] * 2
-    timing = records[CANDIDATE].timing("cold")
-    assert bool(timing.flags) is told
-    assert timing.trusted_ms == pytest.approx(0.067 if told else 0.055, abs=1e-3)
