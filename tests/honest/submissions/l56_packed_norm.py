@@ -13,7 +13,9 @@ class ModelNew(nn.Module):
     def __init__(self):
         super().__init__()
         self.norm = nn.LayerNorm(SIZE)
-        self.packed = torch.stack([self.norm.weight.detach(), self.norm.bias.detach()])
+        self.register_buffer(
+            "packed", torch.stack([self.norm.weight.detach(), self.norm.bias.detach()]), persistent=False
+        )
 
     def forward(self, x):
         return F.layer_norm(x, (SIZE,), self.packed[0], self.packed[1])
