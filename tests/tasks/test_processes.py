@@ -72,7 +72,7 @@ def test_precise_judges_a_kernel_in_twelve_processes_and_a_pair_in_four() -> Non
     assert comparison is not None and (comparison.calls, comparison.element_count) == (40, 400)
 
 
-@pytest.mark.parametrize(("seconds", "pairs"), [(0.5, 4), (0.51, 3), (3.0, 3)])
+@pytest.mark.parametrize(("seconds", "pairs"), [(0.47, 4), (0.48, 3), (3.0, 3)])
 def test_a_comparison_that_holds_the_device_for_long_ends_with_its_third_pair(seconds: float, pairs: int) -> None:
     judge = Judge(*range(1, 5), seconds=seconds)
     report = judged_in_processes(judge, replace(COMPARED, timeout=600))
