@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import numpy
 import torch
 from torch import nn
 from torch.nn import init
@@ -25,7 +26,7 @@ there."""
 NEXT_TO_NOTHING = 0.05
 FILLERS = ("_no_grad_fill_", "_no_grad_zero_")
 """What all of `torch.nn.init` comes down to that makes constants, by whatever name it was imported."""
-MAKERS = ("ones", "zeros", "full", "tensor", "ones_like", "zeros_like", "full_like")
+MAKERS = ("ones", "zeros", "full", "ones_like", "zeros_like", "full_like")
 TORCHS_OWN = {
     *("aten", "prim", "prims", "rngprims", "debugprims", "higher_order", "inductor", "_inductor_test", "flex_lib"),
     *("c10d", "c10d_functional", "_c10d_functional", "_dtensor", "fsdp", "symm_mem", "streams", "triton", "profiler"),
@@ -69,7 +70,7 @@ class _Noise:
     def add(self, weight: Any) -> None:
         """In place, as it may be known by another name. What cannot be looked at or written to stays as it is."""
         with suppress(Exception):
-            values = weight.detach()
+            values = torch.from_numpy(weight) if isinstance(weight, numpy.ndarray) else weight.detach()
             if not values.is_floating_point() or not bool((values == values.reshape(-1)[0]).all()):
                 return
             if values.numel() == 1 and values.item() in self._single:  # Which a copy of one has.
@@ -128,7 +129,8 @@ def noised_parameters(seed: int | None, *, widely: bool = False) -> Iterator[Non
         (nn.Parameter, "__new__", noise.constructed),
         (_NormBase, "reset_running_stats", noise.reset),
         *((init, name, noise.filled) for name in FILLERS),
-        *((torch, name, noise.made) for name in MAKERS if widely),
+        *((owner, name, noise.made) for owner in (torch, numpy) for name in MAKERS if widely),
+        *([(torch, "tensor", noise.made)] if widely else []),
     ]
     before = [vars(owner)[name] for owner, name, _ in patched]
     try:

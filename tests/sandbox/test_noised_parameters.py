@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -55,6 +56,10 @@ def test_widely_tensors_have_it_of_which_parameters_may_be_made() -> None:
     narrow, wide = made(Packed, 3), made(Packed, 3, widely=True)
     assert torch.equal(narrow["packed"], torch.ones(4)) and not torch.equal(narrow["weight"], torch.ones(4))
     assert torch.equal(wide["packed"], wide["weight"]) and not torch.equal(wide["weight"], torch.ones(4))
+    with noised_parameters(3, widely=True):
+        assert not (numpy.ones(4) == 1).all() and (numpy.ones(4, int) == 1).all()
+        assert numpy.full(2, None).tolist() == [None, None]
+    assert (numpy.ones(4) == 1).all()
 
 
 @pytest.mark.parametrize(

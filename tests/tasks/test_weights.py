@@ -97,6 +97,9 @@ COPIED = "it copied them when it was made, as it does agree when it is made with
          "F.layer_norm(x, (32,), self.w, self.n.bias)"),
         ("self.n = nn.LayerNorm(32); w = torch.full((32,), 1.0); self.w = w * 1; self.n.weight = nn.Parameter(w * 1)",
          "F.layer_norm(x, (32,), self.w, self.n.bias)"),
+        ("import numpy as np; self.n = nn.LayerNorm(32); w = np.ones(32, np.float32); self.n.weight = "
+         "nn.Parameter(torch.tensor(w)); self.w = torch.from_numpy(w * 1)",
+         "F.layer_norm(x, (32,), self.w, self.n.bias)"),
         (f"{NORM}; nn.init.constant_(self.n.weight, 1.0); self.w = self.n.weight.detach().clone()",
          "F.layer_norm(x, (32,), self.w, self.n.bias)"),
         (f"{NORM}; self.kept = dict()",
@@ -104,7 +107,7 @@ COPIED = "it copied them when it was made, as it does agree when it is made with
         (f"{NORM}; KEPT.setdefault('w', self.n.weight.detach().clone())",
          "F.layer_norm(x, (32,), KEPT['w'], self.n.bias)"),
     ],
-    ids=["copied", "packed", "from a tensor", "before", "of a tensor", "by init", "at the first call", "in the module"],
+    ids=["copied", "packed", "from a tensor", "before", "tensor", "array", "by init", "at the first call", "in the module"],
 )  # fmt: skip
 def test_who_copied_them_when_it_was_made_is_made_anew_and_right(bench: Workbench, own: str, answer: str) -> None:
     source = "KEPT = {}\n" + model(answer, own, "ModelNew")
