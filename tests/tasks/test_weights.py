@@ -107,7 +107,7 @@ COPIED = "it copied them when it was made, as it does agree when it is made with
         (f"{NORM}; KEPT.setdefault('w', self.n.weight.detach().clone())",
          "F.layer_norm(x, (32,), KEPT['w'], self.n.bias)"),
     ],
-    ids=["copied", "packed", "from a tensor", "before", "tensor", "array", "by init", "at the first call", "in the module"],
+    ids=["copied", "packed", "from a tensor", "before", "tensor", "array", "by init", "at first", "in the module"],
 )  # fmt: skip
 def test_who_copied_them_when_it_was_made_is_made_anew_and_right(bench: Workbench, own: str, answer: str) -> None:
     source = "KEPT = {}\n" + model(answer, own, "ModelNew")
