@@ -33,7 +33,7 @@ from validation.seeds import derived
 RUNNING_MEAN, RUNNING_VAR = "running_mean", "running_var"
 """What torch's norm layers call the buffers that they compute with in eval mode."""
 SINGLY = 64
-"""So many are tried one by one; beyond them those of a layer, or of one name in all layers, are not found."""
+"""So many are tried one by one: what is left out beyond them is not found."""
 COPIED = "it copied them when it was made, as it does agree when it is made with such"
 NO_EVIDENCE = "it leaves {which} out, or copied that when it was made, which was not found out: {why}"
 FAILED, LACKS, KEPT, SAME, OTHERWISE = (
