@@ -161,10 +161,9 @@ def _ratio_margin(ratios: Sample, sums: Sample, known: float) -> float:
     free = ratios.size - 1
     of_pairs, of_sums = float(ratios.var(ddof=1)), float(sums.var(ddof=1))
     told = [(of_pairs, free), ((of_pairs + of_sums) / 2, 2 * free)]
-    few = ratios.size < 4
-    wider = FEW_APART if few else PAIRS_APART
+    wider, wider_known = (FEW_APART, FEW_KNOWN) if ratios.size < 4 else (PAIRS_APART, PAIRS_KNOWN)
     if known and min(variance for variance, _ in told) <= KNOWN_TIMES * known:
-        wider = FEW_KNOWN if few else PAIRS_KNOWN
+        wider = wider_known
         more = KNOWN_FREEDOM
         told = [((more * known + own * variance) / (more + own), more + own) for variance, own in told]
     return wider * min(student_t(own) * math.sqrt(variance / ratios.size) for variance, own in told)

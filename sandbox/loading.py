@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from backends.backend import Artifact, Executable
+from backends.backend import Artifact, Executable, Target
 from backends.registry import backend
 from domain import value as values
+from domain.kernel import Kernel
 from sandbox import constructor_arguments
-from sandbox.assignment import assignment
 from sandbox.channel import Message
 from sandbox.noised_parameters import kept_elsewhere, noised_parameters
 
 
-def loaded(message: Message, folder: Path) -> tuple[Executable, Message]:
-    """The kernel of that message, and what is told of it."""
-    kernel, target = assignment(message)
+def loaded(kernel: Kernel, target: Target, message: Message, folder: Path) -> tuple[Executable, Message]:
+    """The kernel, made as that message says, and what is told of it."""
     artifact = Artifact(**message["artifact"])
     arguments, seed = constructor_arguments.taken(values.decode(message["init"])), int(message["seed"])
     noise = message["noise"]

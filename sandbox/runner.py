@@ -95,7 +95,7 @@ class Runner:
         """Makes the kernel callable, or anew with noise on its constant parameters."""
         kernel, self.target = assignment(message)
         self._open_device()
-        self.executable, told = loaded(message, self.folder)
+        self.executable, told = loaded(kernel, self.target, message, self.folder)
         self.output_arguments = kernel.io.outputs if kernel.io is not None else ()
         return told
 

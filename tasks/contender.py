@@ -80,6 +80,13 @@ class Contender:
         self.beside: Contender | None = None
         """Of a reference, the candidate: who took more of the time is late, whoever is waited for when it ends."""
 
+    @property
+    def open_session(self) -> Session:
+        """Its runner's; ValueError where it has none, which is a mistake of ours."""
+        if self.session is None:
+            raise ValueError(f"the {self.role} has no runner")
+        return self.session
+
     def accuse(self, fault: KernelFault) -> None:
         """A fault found out from outside is this contender's; stops the job."""
         self.fault = fault

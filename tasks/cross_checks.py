@@ -127,8 +127,6 @@ class CrossChecks:
         began = time.monotonic()
         self._shooting.warm_null(slots)
         self._record.reference = beside = self._handing_in_alike(slots)
-        if beside is not None:
-            beside.weight_bytes = self._rounds.contenders[0].weight_bytes
         alike = [beside.single] if beside is not None else []
         self._note_nulls(self._record.single, layout, partial(self._null_alone, layout, usual, in_a_row), alike=alike)
         for taken in range(0, MOST if in_a_row == 1 else SETTLED_STREAMED, in_a_row):

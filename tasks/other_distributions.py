@@ -208,9 +208,7 @@ class OtherDistributions:
 
     def _outputs(self, contender: Contender) -> Outputs:
         """One call over what its slot holds; raises KernelFault."""
-        if contender.session is None:
-            raise ValueError(f"the {contender.role} has no runner")
-        contender.session.runner.deadline = self._latest()
+        contender.open_session.runner.deadline = self._latest()
         slots = self._slots[contender.role]
         window = undisturbed_window(contender, self._rounds.contenders, slots, self._rounds.bench.device)
         if slots.overrun(window.snapshot):

@@ -16,9 +16,9 @@ from typing import Any
 import torch
 
 from domain.fault import KernelFault
+from profiling.slots import Slots
 from sandbox.noised_parameters import noised
 from sandbox.replies import State
-from sandbox.session import Session
 from tasks.at_rest import undisturbed_window
 from tasks.contender import Contender
 from tasks.rounds import Rounds
@@ -60,6 +60,7 @@ class OtherWeights:
         self._reference, self._candidate = rounds.contenders
         self._first = weights.state.weights
         self._names = constant(weights.state)
+        self._slots: dict[str, Slots] = {}
         self._until = 0.0
 
     def judge(self) -> None:
@@ -85,6 +86,9 @@ class OtherWeights:
         self._weights.summary = f"{self._weights.summary}; {what}"
 
     def _tried(self, which: str) -> str:
+        self._slots, plain = self._rounds.slots(1), self._inputs.plain()
+        for role, layout in self._slots.items():
+            layout.fill(0, [plain[role]])
         others = {
             name: noised(self._first[name], derived(self._secret, "weights", place))
             for place, name in enumerate(self._names)
@@ -153,7 +157,7 @@ class OtherWeights:
 
     def _load(self, noise: int | None = None, *, widely: bool = False) -> dict[str, Any] | str:
         """Makes the candidate anew; what it has of the reference's weights then, or why that tells nothing."""
-        candidate, session = self._candidate, _session(self._candidate)
+        candidate, session = self._candidate, self._candidate.open_session
         session.runner.deadline = self._until
         init = self._reference.loaded.init if self._reference.loaded is not None else None
         loaded = session.load(candidate.kernel, candidate.artifact, init, self._seed, noise=noise, widely=widely)
@@ -173,11 +177,10 @@ class OtherWeights:
 
     def _answer(self, contender: Contender, others: dict[str, Any] | None = None) -> Outputs | None:
         """To one call on the inputs as they were drawn, with those weights; None where it does not take them."""
-        session, layout = _session(contender), self._rounds.slots(1)[contender.role]
+        session, layout = contender.open_session, self._slots[contender.role]
         session.runner.deadline = self._until
         if others and not session.load_state(others):
             return None
-        layout.fill(0, [self._inputs.plain()[contender.role]])
         try:
             window = undisturbed_window(contender, self._rounds.contenders, layout, self._rounds.bench.device)
             return layout.read(window.snapshot)[0]
@@ -186,12 +189,6 @@ class OtherWeights:
             if others:
                 with suppress(KernelFault):  # A runner that is gone is not asked either.
                     session.load_state({name: self._first[name] for name in others})
-
-
-def _session(contender: Contender) -> Session:
-    if contender.session is None:
-        raise ValueError(f"the {contender.role} has no runner")
-    return contender.session
 
 
 def _wrong(names: Sequence[str], found: CallComparison) -> CallComparison:

@@ -9,7 +9,6 @@ from domain.fault import KernelFault
 from domain.result import Status
 from profiling.slots import bytes_per_call
 from profiling.window import Range
-from sandbox.session import Session
 from tasks.at_rest import at_rest
 from tasks.contender import Contender
 from tasks.drawn_sets import Arguments
@@ -40,7 +39,7 @@ class Preparation:
     def load(self, deadline: float, seed: int) -> None:
         """Loads every kernel, one after the other."""
         for contender in self.contenders:
-            _session(contender).until(deadline)
+            contender.open_session.until(deadline)
             contender.spent_s = 0.0
         if len(self.contenders) > 1:
             self.contenders[0].beside = self.contenders[1]
@@ -62,10 +61,10 @@ class Preparation:
     def _first_calls(self, contenders: list[Contender], example: dict[str, Arguments]) -> None:
         for contender in contenders:
             with contender.answerable():
-                _session(contender).start_probe(example[contender.role], PROBE_CALLS)
+                contender.open_session.start_probe(example[contender.role], PROBE_CALLS)
         for contender in contenders:
             with contender.answerable():
-                contender.probe = _session(contender).probed()
+                contender.probe = contender.open_session.probed()
                 if contender.probe.compiled:
                     contender.compiled_late = COMPILED_LATE.format(names=", ".join(contender.probe.compiled))
                 if len(self.contenders) > 1 and not contender.probe.outputs:
@@ -86,7 +85,7 @@ class Preparation:
             order = answer_order(wanted.form, given.form)
             if order != sorted(order):
                 candidate.probe = given.ordered(order)
-                _session(candidate).order(order)
+                candidate.open_session.order(order)
 
     def _load(self, contender: Contender, seed: int) -> None:
         if not contender.untouched:
@@ -94,7 +93,7 @@ class Preparation:
             message = f"files of the {contender.role} were changed from outside after its build"
             candidate = self.contenders[-1]
             candidate.accuse(KernelFault(Status.CRASHED, message, compiled=candidate.compiled))
-        session = _session(contender)
+        session = contender.open_session
         contender.range = Range(session, self.bench.device)
         with contender.answerable():
             # Asked before anything is drawn: the host's memory is overcommitted, and this process would be killed.
@@ -120,9 +119,3 @@ class Preparation:
                 f"{self.bench.call_memory >> 20} MiB: make them smaller",
                 compiled=True,
             )
-
-
-def _session(contender: Contender) -> Session:
-    if contender.session is None:
-        raise ValueError(f"the {contender.role} has no runner")
-    return contender.session

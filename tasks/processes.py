@@ -71,9 +71,10 @@ def _has_cost_enough(reports: Sequence[Report]) -> bool:
 
     Without what tools took in that, and what was waited for others.
     """
+    if len(reports) < FEWEST_PAIRS:
+        return False
     spent = [report.spent_s for report in reports]
-    longest_s = max((after - before for before, after in pairwise(spent)), default=0.0)
-    return len(reports) >= FEWEST_PAIRS and spent[-1] + longest_s > DEVICE_S
+    return spent[-1] + max(after - before for before, after in pairwise(spent)) > DEVICE_S
 
 
 def _next_build_s(reports: Sequence[Report]) -> float:

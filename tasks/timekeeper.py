@@ -200,6 +200,7 @@ class Timekeeper:
             launch_shift_ms=shift_ms or 0.0,
             launches=launches,
             charged=contender is self.rounds.candidate,
+            weight_bytes=contender.weight_bytes,
             flags=[] if shift_ms is not None else [LAUNCHES_UNKNOWN],
         )
 

@@ -76,11 +76,10 @@ class Weights:
             return
         ends: list[dict[str, Any]] = []
         for contender in (self._reference, self._candidate):
-            if contender.session is None:
-                raise ValueError(f"the {contender.role} has no runner")
-            contender.session.runner.deadline = min(deadline, time.monotonic() + TRY_S)
+            session = contender.open_session
+            session.runner.deadline = min(deadline, time.monotonic() + TRY_S)
             try:
-                ends.append(contender.session.state().weights)
+                ends.append(session.state().weights)
             except KernelFault as fault:
                 self.summary = f"{self.summary}; what calls change of them could not be read: {fault.message}"
                 return

@@ -68,13 +68,13 @@ def test_the_interval_holds_the_true_time_in_nineteen_of_twenty_jobs(processes: 
     assert missed / JOBS <= AT_MOST
 
 
-def told_apart(own: tuple[float, float], moved: float, slower: float, *, launches: int | None) -> float:
-    """Of jobs of a kernel of 6.4 µs in four pairs of processes, which differ so on either side, and by the card."""
+def told_apart(own: tuple[float, float], moved: float, slower: float, *, launches: int | None, count: int = 4) -> float:
+    """Of jobs of a kernel of 6.4 µs in so many pairs of processes, which differ so on either side, and by the card."""
     rng = np.random.default_rng(7)
     told = 0
     for _ in range(JOBS):
-        card = rng.normal(0, moved, 4)
-        reference, candidate = np.exp(card + rng.normal(0, 1, (2, 4)) * np.array([own]).T)
+        card = rng.normal(0, moved, count)
+        reference, candidate = np.exp(card + rng.normal(0, 1, (2, count)) * np.array([own]).T)
         each, *sides = pairs(0.0064 * reference, 0.0064 * (1 + slower) * candidate)
         known = [[replace(one, calls_per_window=400, launches=launches) for one in side] for side in sides]
         found = pooled_speedup(each, *known)
@@ -108,6 +108,18 @@ def test_ratios_of_four_pairs_are_told_apart_where_they_differ(
 @pytest.mark.parametrize("own", [(0.001, 0.001), (0.007, 0.007), (0.009, 0.009), (0.02, 0.02), (0.002, 0.01)])
 def test_equal_kernels_are_not_told_apart_whatever_is_known_of_others(own: tuple[float, float]) -> None:
     assert told_apart(own, 0.0, 0.0, launches=1) <= AT_MOST
+
+
+@pytest.mark.parametrize(("own", "least"), [(0.0035, 0.99), (0.0042, 0.96), (0.0053, 0.86)])
+def test_three_pairs_tell_less_apart(own: float, least: float) -> None:
+    """By a pair's 0.50, 0.60 and 0.75 %."""
+    assert told_apart((own, own), 0.0, 0.02, launches=1, count=3) >= least
+    assert told_apart((own, own), 0.0, 0.0, launches=1, count=3) <= 0.03
+
+
+@pytest.mark.parametrize("own", [(0.007, 0.007), (0.014, 0.014), (0.02, 0.02), (0.002, 0.0168), (0.002, 0.022)])
+def test_nor_do_three_pairs_tell_equal_kernels_apart(own: tuple[float, float]) -> None:
+    assert told_apart(own, 0.0, 0.0, launches=1, count=3) <= 0.07
 
 
 def test_a_ratios_interval_is_by_what_both_sides_processes_differ_by() -> None:

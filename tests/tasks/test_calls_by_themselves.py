@@ -45,7 +45,7 @@ class OnACard:
 
     def __init__(self, alone_ms: dict[str, float]) -> None:
         self.alone_ms = alone_ms
-        self.contenders = [SimpleNamespace(role=role, probe=None, weight_bytes=0) for role in alone_ms]
+        self.contenders = [SimpleNamespace(role=role, probe=None) for role in alone_ms]
         self.bench = SimpleNamespace(device=SimpleNamespace(is_cuda=True))
         self.rounds = SimpleNamespace(
             contenders=self.contenders,

@@ -224,7 +224,7 @@ def test_windows_of_one_call_are_held_back_in_the_memory_that_they_have(
 class NoGate:
     """A job on a device, its windows without the gate: notes what is shot, over which inputs and under which seed."""
 
-    contenders: ClassVar[list[Any]] = [SimpleNamespace(role=role, weight_bytes=0) for role in (REFERENCE, CANDIDATE)]
+    contenders: ClassVar[list[Any]] = [SimpleNamespace(role=role) for role in (REFERENCE, CANDIDATE)]
     candidate: ClassVar[Any] = contenders[-1]
     deadline = float("inf")
     right = True
