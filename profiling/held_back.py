@@ -20,10 +20,10 @@ from profiling.longer_windows import (
 )
 from profiling.statistics import Sample
 
-HELD_BACK_MS = {"gated": 0.1, "streamed": 0.5, "host": math.inf}
+HELD_BACK_MS = {"gated": 0.1, "streamed": 0.2, "host": math.inf}
 """By so much a whole window that is held back may honestly take longer, in which two processes take turns once more
-(-20 to 64 µs measured behind the gate). Without the gate copies begin in other windows while the last calls still run
-on other streams."""
+(-20 to 64 µs measured behind the gate). Without it most honest ones take less, by 24 µs to 6 ms, and 97 µs more at most
+but for one that does nothing (docs/measurements.md)."""
 
 HELD_BACK = Disagreement(
     "a call takes {longer} in windows whose answers are asked for only when all calls are over, otherwise {usual}",

@@ -12,7 +12,7 @@ import numpy as np
 
 from domain.flags import OF_THE_HOST
 from profiling.beside import FLOOR_MS
-from profiling.flags import CERTAIN_MS, ERRORS_APART, HEAD_START_MS, duration, most_ready_ms
+from profiling.flags import CERTAIN_MS, ERRORS_APART, duration, most_ready_ms
 from profiling.statistics import Sample, error_below, standard_error
 from profiling.window import Clock, Window
 
@@ -26,6 +26,8 @@ of many its first call does for all (60 MB at 4.3 TB/s: 14 µs);"""
 NULL_DRIFT_MS = FLOOR_MS | {"gated": DRIFT_MS, "streamed": 0.05}
 """By so much more null windows of one call may take beside an honest process: it is all taken off the one. Without the
 gate their median counts, and what else the host has to do is no word against a kernel (`BY_HOST_SHARE`)."""
+LATE_MS = 0.05
+"""By so much later null windows of one call may be made ready beside an honest process: it hides as much of a call."""
 SETTLED = 12
 """Windows of another kind, of which fewer are alike by chance too often: where a call takes one time or another, by
 where its memory lies, four of them are all late one time in forty."""
@@ -151,7 +153,7 @@ class OtherWindows:
     def _honest_ms(self, alone: Sequence[Clock], most_apart_ms: float) -> tuple[float, float]:
         """What an honest null window takes at most, and making it ready."""
         usual_ms = statistics.median(taken.elapsed_ms for taken in alone)
-        slack_ms = CERTAIN_MS if self.paired else HEAD_START_MS
+        slack_ms = CERTAIN_MS if self.paired else LATE_MS
         ready_ms = most_ready_ms([taken.ready_ms for taken in alone], slack_ms)
         return (1 + SHARE_APART) * usual_ms + most_apart_ms, ready_ms
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from profiling.flags import ERRORS_APART, HEAD_START_MS
+from profiling.flags import ERRORS_APART
 from profiling.longer_windows import (
     BY_HOST_SHARE,
     DRIFT_MS,
     FEWEST,
+    LATE_MS,
     NOT_BY_HOST,
     NULL_DRIFT_MS,
     SHARE_APART,
@@ -41,7 +42,7 @@ which is bound by arithmetic, none (docs/measurements.md)."""
 WARM_MS, COLD_MS = -0.018, 0.014
 """Between these the reference's is believed: what was seen at least of 136 honest ones, of -18 to 9 µs, and what it
 takes to read all that the L2 holds. It may be longer by the candidate's doing, whose process is there beside it."""
-AHEAD_MS = {"gated": 0.1, "streamed": HEAD_START_MS, "host": math.inf}
+AHEAD_MS = {"gated": 0.1, "streamed": LATE_MS, "host": math.inf}
 """From so much on, what making a call by itself ready took longer is work on its inputs before the gun: an honest one
 differs by -50 to 80 µs (docs/measurements.md). On the host, where others run at the same time, nothing is known."""
 LEAST_LAUNCH_MS = 1.2e-3

@@ -313,7 +313,7 @@ def test_nor_is_what_its_calls_by_themselves_take_longer_beside_the_candidate() 
         assert bool(made.timing("cold").flags) is bool(made.correction.added_ms) is charged
 
 
-@pytest.mark.parametrize("early", [[0.04] * 6, [0.08, -0.05, 0.06, -0.04, 0.07, 0.02], [-3.0] * 6])
+@pytest.mark.parametrize("early", [[0.061] * 6, [0.08, -0.05, 0.06, -0.04, 0.07, 0.02], [-3.0] * 6])
 def test_noise_before_the_gun_is_no_head_start(early: list[float]) -> None:
     made = TimeRecord(2, is_cuda=True, gated=True)
     for each in early:
@@ -349,6 +349,16 @@ def test_who_takes_longer_where_answers_are_held_back_is_charged_that(gated: boo
     assert (OF_THE_HOST in flag) is not gated and ("other means than copying" in flag) is gated
 
 
+def test_nor_does_a_copy_that_was_not_made_hide_where_windows_hold_few_calls() -> None:
+    """Of 13 calls of 95 µs without the gate, each of which is credited 42 it has not spent, as seen on an H100."""
+    usual = (0.76, 0.69, 0.73, 0.76, 0.7, 0.79, 0.7, 0.71, 0.75, 0.76, 0.73, 0.87, 0.97, 0.98)
+    made = record(*(each + 0.16 for each in usual), calls=13)
+    made.gated = False
+    for elapsed_ms in (2.37, 1.18, 1.23, 1.13, 1.34, 1.19, 1.31, 1.03, 1.15, 1.23, 1.27, 1.17):
+        made.held_back.add(window(elapsed_ms + 3.6), Clock(3.6, 0.1))
+    assert made.timing("cold").trusted_ms == pytest.approx(0.0917, rel=0.02)
+
+
 def test_without_the_gate_only_more_than_the_hosts_pace_is_evidence_where_answers_are_held_back() -> None:
     made = record(2.16, 2.17, 2.15, calls=10)
     made.gated = False
@@ -357,7 +367,7 @@ def test_without_the_gate_only_more_than_the_hosts_pace_is_evidence_where_answer
     assert any("other means than copying" in flag for flag in made.timing("cold").flags)
 
 
-@pytest.mark.parametrize(("gated", "more_ms"), [(True, 0.064), (False, 0.3)])
+@pytest.mark.parametrize(("gated", "more_ms"), [(True, 0.064), (False, 0.15)])
 def test_what_holding_back_honestly_costs_is_no_evidence(gated: bool, more_ms: float) -> None:
     made = record(1.16, 1.17, 1.15, calls=10)
     made.gated = gated

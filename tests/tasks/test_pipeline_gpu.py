@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from domain.dtype import ITEM_BYTES
+from domain.job import Stage
 from domain.request import Request
 from domain.result import Report, Status
 from profiling.ceilings import UNKNOWN
@@ -289,10 +290,12 @@ __global__ void stray(float* x) { x[(1ll << 40) + threadIdx.x] = 1.0f; }
 
 
 def check_recovery(bench: Any) -> None:
-    started = time.monotonic()
-    # With few windows: those of 400 calls at `default` take a slow H100 more than a second by themselves.
-    assert judged(bench, kernel(SOFTMAX), budget="quick").outcome.status is Status.PASSED
-    assert time.monotonic() - started < 2.0
+    """That the next job is right within two seconds, and timed: how many windows that takes is the host's affair."""
+    started, reached = time.monotonic(), dict[Stage, float]()
+    wire = {"kernel": kernel(SOFTMAX), "num_trials": 50, "timeout": 120, "budget": "quick"}
+    report = run(Request.from_wire(wire), bench, lambda stage: reached.update({stage: time.monotonic()}), lambda: False)
+    assert report.outcome.status is Status.PASSED and report.outcome.timing is not None
+    assert reached[Stage.TIME] - started < 2.0
 
 
 @pytest.mark.parametrize("name", DEADLY)
