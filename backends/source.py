@@ -33,7 +33,8 @@ def imported(source: str, folder: Path) -> ModuleType:
     sys.modules[module.__name__] = module
     try:
         # Not the loader's own exec_module: it would leave bytecode behind and take it up again after a change.
-        exec(compile(text, str(path), "exec", dont_inherit=True), vars(module))
+        # As text, which has no encoding to name: a comment is one, whatever that would make of it.
+        exec(compile(source, str(path), "exec", dont_inherit=True), vars(module))
     except BaseException:
         del sys.modules[module.__name__]
         raise

@@ -20,13 +20,21 @@ from torch.nn.modules.batchnorm import _NormBase
 from backends.source import FILE_NAME
 
 NOISE = 0.25
-"""At most so much, and half of it at least, of a constant's own size, or of one where that is next to nothing: its sign
-stays, and it shows at any usual tolerance, be it a single number or the scale of a layer that begins as if it were not
-there."""
-NEXT_TO_NOTHING = 0.05
+"""At most so much, and half of it at least, of a constant's own size, or of one where that is less than a half: its
+sign stays, and it shows at any usual tolerance, be it a single number or the scale of a layer that begins as if it were
+hardly there."""
+NEXT_TO_NOTHING = 0.5
 FILLERS = ("_no_grad_fill_", "_no_grad_zero_")
 """What all of `torch.nn.init` comes down to that makes constants, by whatever name it was imported."""
-MAKERS = ("ones", "zeros", "full", "ones_like", "zeros_like", "full_like")
+MAKERS = {
+    torch: (
+        *("ones", "zeros", "full", "ones_like", "zeros_like", "full_like"),
+        *("tensor", "as_tensor", "from_numpy", "linspace"),
+    ),
+    torch.Tensor: ("fill_", "new_full", "new_ones", "new_zeros"),
+    numpy: ("ones", "zeros", "full", "ones_like", "zeros_like", "full_like", "array"),
+}
+"""By which a constructor makes constants, some of them of what it is given."""
 TORCHS_OWN = {
     *("aten", "prim", "prims", "rngprims", "debugprims", "higher_order", "inductor", "_inductor_test", "flex_lib"),
     *("c10d", "c10d_functional", "_c10d_functional", "_dtensor", "fsdp", "symm_mem", "streams", "triton", "profiler"),
@@ -73,7 +81,7 @@ class _Noise:
             values = torch.from_numpy(weight) if isinstance(weight, numpy.ndarray) else weight.detach()
             if not values.is_floating_point() or not bool((values == values.reshape(-1)[0]).all()):
                 return
-            if values.numel() == 1 and values.item() in self._single:  # Which a copy of one has.
+            if values.reshape(-1)[0].item() in self._single:  # Which a copy of one has, be it for each of many.
                 return
             self._seed += 1
             values.copy_(noised(values, self._seed))
@@ -129,14 +137,17 @@ def noised_parameters(seed: int | None, *, widely: bool = False) -> Iterator[Non
         (nn.Parameter, "__new__", noise.constructed),
         (_NormBase, "reset_running_stats", noise.reset),
         *((init, name, noise.filled) for name in FILLERS),
-        *((owner, name, noise.made) for owner in (torch, numpy) for name in MAKERS if widely),
-        *([(torch, "tensor", noise.made)] if widely else []),
+        *((owner, name, noise.made) for owner, names in MAKERS.items() for name in names if widely),
     ]
-    before = [vars(owner)[name] for owner, name, _ in patched]
+    # A tensor's methods are another class's, which takes no others.
+    before = [vars(owner).get(name) for owner, name, _ in patched]
     try:
         for owner, name, wrapped in patched:
             setattr(owner, name, wrapped(getattr(owner, name)))
         yield
     finally:
         for (owner, name, _), kept in zip(patched, before, strict=True):
-            setattr(owner, name, kept)
+            if kept is not None:
+                setattr(owner, name, kept)
+            else:
+                delattr(owner, name)

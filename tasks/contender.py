@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -87,7 +87,7 @@ class Contender:
             raise ValueError(f"the {self.role} has no runner")
         return self.session
 
-    def accuse(self, fault: KernelFault) -> None:
+    def accuse(self, fault: KernelFault) -> NoReturn:
         """A fault found out from outside is this contender's; stops the job."""
         self.fault = fault
         raise Stopped from fault

@@ -18,9 +18,10 @@ from tasks.contender import Contender
 from tasks.drawn_sets import Arguments
 from tasks.workbench import Workbench
 from validation.call_comparison import CallComparison
-from validation.distributions import Nature, moved, nature
+from validation.distributions import moved
 from validation.edges import Outputs, few_are_wrong, given_by_reference
 from validation.evidence import MOST_ELEMENTS, step
+from validation.nature import Nature, nature
 from validation.seeds import derived
 from validation.ties import tied
 from validation.tolerance import Tolerance

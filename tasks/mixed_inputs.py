@@ -17,7 +17,8 @@ import torch
 
 from domain import value as values
 from sandbox.arena import stored_shape
-from validation.distributions import Nature, laid_out, nature
+from validation.distributions import laid_out
+from validation.nature import Nature, nature
 from validation.seeds import derived
 
 Arguments = list[Any]

@@ -25,7 +25,7 @@ from tasks.rounds import Outputs, Rounds
 from tasks.varied_inputs import VariedInputs
 from validation.call_comparison import CallComparison
 from validation.comparison import compare
-from validation.distributions import DISTRIBUTIONS, DRAWN, Distribution
+from validation.distributions import DISTRIBUTIONS, DRAWN, SPARSE, Distribution
 from validation.edges import few, given_by_reference
 from validation.evidence import TURNS, Finding, examine, step
 from validation.own_size import own_atols
@@ -36,6 +36,10 @@ CALL_S, CALL_FACTOR = 2.0, 20.0
 BUDGET_S = 5.0
 FURTHER = [(turn, times) for turn, times in EDGE_TURNS if turn not in TURNS]
 NOTHING_CHANGES = "no input looks like plain random numbers"
+BELONG_TOGETHER = (
+    "the kernels differ there, but so they do where each input is of another set of those that are drawn: one seems to "
+    "be computed of another, and changed by itself it means nothing"
+)
 NOTHING_MOVES = "every input looks as if rounding would make it another one"
 
 
@@ -53,6 +57,7 @@ class OtherDistributions:
         self._own_atols = own_atols(rounds.reference_outputs, rounds.tolerance)
         self._until = 0.0
         self._has_failed = False
+        self._belong: bool | None = None
         self._agreed: list[str] = []
         self._left_out: dict[str, str] = {}
 
@@ -68,10 +73,9 @@ class OtherDistributions:
         why = too_large or (None if self._inputs.some_move else NOTHING_MOVES)
         if self._own_atols is not None:
             self._left_out |= self._tried(DRAWN, why or self._stopped())
-        why = too_large or (None if self._inputs.some_may_change else NOTHING_CHANGES)
-        for distribution in DISTRIBUTIONS:
-            why = why or self._stopped()
-            self._left_out |= self._tried(distribution, why)
+        for distribution in (*([SPARSE] if self._inputs.some_may_change(SPARSE) else []), *DISTRIBUTIONS):
+            why = too_large or (None if self._inputs.some_may_change(distribution) else NOTHING_CHANGES)
+            self._left_out |= self._tried(distribution, why or self._stopped())
 
     def _too_large(self) -> str | None:
         # Of the reference's alone: a candidate with a large contract has to answer on the others all the same.
@@ -117,14 +121,40 @@ class OtherDistributions:
                 self._candidate.accuse(_on(distribution, failure))
             self._has_failed = True
             return {distribution.name: f"the kernel failed on it ({failure.message}); {_doubt(found)}"}
-        if found.unsound is not None:
-            return {distribution.name: found.unsound}
-        if found.wrong and distribution.harsh and not exact_known:
-            return {distribution.name: f"{found.wrong} elements differ; {_doubt(found)}"}
+        why = found.unsound or self._no_evidence(distribution, found, exact_known=exact_known)
+        if why is not None:
+            return {distribution.name: why}
         self._agreed.append(distribution.name)
         if found.wrong:
+            if distribution.harsh and not exact_known:
+                found = replace(found, wrong=found.not_finite)
             self._rounds.note(_wrong(distribution, found, expected, self._rounds.tolerance))
         return {}
+
+    def _no_evidence(self, distribution: Distribution, found: Finding, *, exact_known: bool) -> str | None:
+        """Why what differs says nothing against the candidate, where it does not."""
+        if found.wrong and self._belong_together():
+            return BELONG_TOGETHER
+        # No number where all runs of the reference have one needs no float64.
+        is_harsh = distribution.harsh and not exact_known and (distribution.tied or not found.not_finite)
+        return f"{found.wrong} elements differ; {_doubt(found)}" if found.wrong and is_harsh else None
+
+    def _belong_together(self) -> bool:
+        """Whether the kernels differ where each input is of another set; asked once, where they differ elsewhere.
+
+        Drawn independently, inputs are then as they always are, so that no kernel can tell by them what it is asked.
+        """
+        if self._belong is None:
+            self._belong = False
+            try:
+                if (apart := self._inputs.apart()) is not None:
+                    self._belong = True  # Where the reference cannot be called so, too.
+                    self._fill(apart)
+                    expected, actual = self._outputs(self._reference), self._outputs(self._candidate)
+                    self._belong = not compare(expected, actual, self._rounds.tolerance).passed
+            except KernelFault:
+                self._has_failed = True
+        return self._belong
 
     def _atols(self, distribution: Distribution) -> list[float] | None:
         """The outputs' own, of the one distribution that is for what the tolerance tells nothing of."""

@@ -7,15 +7,18 @@ such values from the start, before it is called wrong (docs/adr/0009).
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
-from domain.fault import KernelFault
+from domain.fault import KernelFault, NotStill
+from domain.flags import TIMEOUT_NEAR
+from domain.result import Status
 from profiling.slots import Slots
 from sandbox.noised_parameters import noised
 from sandbox.replies import State
@@ -35,14 +38,26 @@ RUNNING_MEAN, RUNNING_VAR = "running_mean", "running_var"
 SINGLY = 64
 """So many are tried one by one: what is left out beyond them is not found."""
 COPIED = "it copied them when it was made, as it does agree when it is made with such"
-NO_EVIDENCE = "it leaves {which} out, or copied that when it was made, which was not found out: {why}"
-FAILED, LACKS, KEPT, SAME, OTHERWISE = (
+LEAVES_OUT = "it leaves {which} out, or copied that when it was made, which was not found out: {why}"
+USES_OTHERWISE = "it uses them otherwise, or copied some when it was made, which was not found out: {why}"
+UNTRIED = (
+    f"weights of one value were not tried with others, as {TIMEOUT_NEAR}: a kernel that ignores them is not told from "
+    "one that uses them"
+)
+USE_THEM = "Its answers are those of the first values: use the weights"
+USE_RIGHT = "So it does when it is made with such: each of the weights has its place in what the reference computes"
+FAILED, LACKS, KEPT, SAME, BY_CHANCE = (
     "made anew it failed",
     "made anew it lacks some of the weights",
     "what its source has left behind when it was first run, operators or modules, might keep a copy",
     "its constructor gives them the same values each time",
-    "made anew it answers otherwise, too",
+    "made anew it differs by little, which rounding may do",
 )
+SLOW = 20.0
+"""So many of its calls take longer than all that is tried may."""
+CHANCE, CHANCE_AT_MOST = 0.1, 0.25
+"""Where answers differ by less than that share of what the other weights change, on average and at most, deep layers
+may have made it of rounding."""
 
 
 class OtherWeights:
@@ -74,7 +89,11 @@ class OtherWeights:
                 f"the reference's of one value ({which}) could not be tried with others, as not all of its weights fit "
                 "the candidate: one that ignores them is not told from one that uses them"
             )
-        elif time.monotonic() + TRY_S <= self._rounds.deadline:
+        elif time.monotonic() + TRY_S > self._rounds.deadline:
+            self._say(UNTRIED)
+            if self._candidate.timing is not None:
+                self._candidate.timing.flags.append(UNTRIED)
+        else:
             which = f"other values for those of one value ({listed(self._names)})"
             self._until = min(self._rounds.deadline, time.monotonic() + 2 * TRY_S)
             try:
@@ -93,7 +112,11 @@ class OtherWeights:
             name: noised(self._first[name], derived(self._secret, "weights", place))
             for place, name in enumerate(self._names)
         }
-        expected, actual = self._both(others)
+        expected = self._answer(self._reference, others)
+        try:
+            actual = self._answer(self._candidate, others)
+        except KernelFault as fault:
+            self._accuse(fault, which)
         if expected is None or actual is None:
             return f"{which} could not be given to both"
         if self._agree(expected, actual):
@@ -101,14 +124,21 @@ class OtherWeights:
         told = f"with {which} the candidate no longer agrees: "
         left_out = self._left_out(others)
         kept = {name: value for name, value in others.items() if name not in left_out}
-        if not left_out or not self._agree(self._answer(self._reference, kept), actual):
-            return told + "it uses them otherwise, or copied some when it was made"
+        explained = left_out and self._agree(self._answer(self._reference, kept), actual)
         try:
-            return told + self._made_anew(left_out)
+            return told + (self._made_anew(left_out) if explained else self._made_anew_otherwise())
         finally:
             if self._rounds.request.profile:  # Of what was timed, and not of what has noise.
                 with suppress(KernelFault):
                     self._load()
+
+    def _accuse(self, fault: KernelFault, which: str) -> NoReturn:
+        """Of failing where its reference answers: that would be the way out else. A slow one is let off, and whoever
+        may not have stood still."""
+        is_slow = fault.status is Status.TIMEOUT and SLOW * self._candidate.estimate_ms / 1e3 > TRY_S
+        if isinstance(fault, NotStill) or is_slow:
+            raise fault
+        self._candidate.accuse(KernelFault(fault.status, f"{fault.message} (with {which})", fault.log))
 
     def _left_out(self, others: dict[str, torch.Tensor]) -> list[str]:
         """Those with which alone the reference answers otherwise, and the candidate does not."""
@@ -136,12 +166,12 @@ class OtherWeights:
                 made = self._load(derived(self._secret, "weights", "anew"), widely=widely)
                 actual = self._answer(self._candidate)
             except KernelFault:
-                return NO_EVIDENCE.format(which=listed(names), why=FAILED)
+                return LEAVES_OUT.format(which=listed(names), why=FAILED)
             # Those that it has are its own word. What it does with them is seen.
             if isinstance(made, str) or actual is None:
-                return NO_EVIDENCE.format(which=listed(names), why=made if isinstance(made, str) else FAILED)
+                return LEAVES_OUT.format(which=listed(names), why=made if isinstance(made, str) else FAILED)
             if any(identical(made[name], self._first[name]) for name in names):
-                return NO_EVIDENCE.format(which=listed(names), why=SAME)
+                return LEAVES_OUT.format(which=listed(names), why=SAME)
             expected = self._answer(self._reference, made)
             without = self._answer(self._reference, made | {name: self._first[name] for name in names})
             if wrong is not None and self._agree(expected, without):
@@ -149,11 +179,35 @@ class OtherWeights:
             if self._agree(expected, actual):
                 return COPIED
             if expected is None or not self._agree(without, actual):
-                return NO_EVIDENCE.format(which=listed(names), why=OTHERWISE)
+                return self._made_anew_otherwise()
             wrong = wrong or _wrong(names, compare(expected, actual, self._rounds.tolerance))
         if wrong is not None:
             self._rounds.note(wrong)
         return f"it leaves {listed(names)} out"
+
+    def _made_anew_otherwise(self) -> str:
+        """The same of one that answers neither as the reference does nor without some of them: wrong where it differs
+        by much of what they change, both times, whatever it does with them."""
+        wrong: CallComparison | None = None
+        for widely in (False, True):
+            try:
+                made = self._load(derived(self._secret, "weights", "anew"), widely=widely)
+                actual = self._answer(self._candidate)
+            except KernelFault:
+                return USES_OTHERWISE.format(why=FAILED)
+            if isinstance(made, str) or actual is None:
+                return USES_OTHERWISE.format(why=made if isinstance(made, str) else FAILED)
+            if any(identical(made[name], self._first[name]) for name in self._names):
+                return USES_OTHERWISE.format(why=SAME)
+            expected, before = self._answer(self._reference, made), self._answer(self._reference)
+            if self._agree(expected, actual):
+                return COPIED
+            if expected is None or before is None or not _much(expected, actual, before):
+                return USES_OTHERWISE.format(why=BY_CHANCE)
+            wrong = wrong or _wrong(self._names, compare(expected, actual, self._rounds.tolerance), USE_RIGHT)
+        if wrong is not None:
+            self._rounds.note(wrong)
+        return "it uses them otherwise"
 
     def _load(self, noise: int | None = None, *, widely: bool = False) -> dict[str, Any] | str:
         """Makes the candidate anew; what it has of the reference's weights then, or why that tells nothing."""
@@ -191,13 +245,25 @@ class OtherWeights:
                     session.load_state({name: self._first[name] for name in others})
 
 
-def _wrong(names: Sequence[str], found: CallComparison) -> CallComparison:
+def _much(expected: Outputs, actual: Outputs, before: Outputs) -> bool:
+    """Whether an answer is off by more than a share of what other weights change of the one `before`."""
+    for want, got, first in zip(expected, actual, before, strict=True):
+        wide = torch.complex128 if want.is_complex() else torch.float64
+        off, changed = (other.to(wide).sub(want.to(wide)).reshape(-1) for other in (got, first))
+        for order, share in ((2, CHANCE), (math.inf, CHANCE_AT_MOST)):
+            # Never where either is no number.
+            if torch.linalg.vector_norm(off, order) > share * torch.linalg.vector_norm(changed, order):
+                return True
+    return False
+
+
+def _wrong(names: Sequence[str], found: CallComparison, advice: str = USE_THEM) -> CallComparison:
     first = "first at output {output}, index {index}: expected {expected}, got {actual}".format(
         **(found.first_mismatch or {})
     )
     sentence = (
         f"Wrong with other values for weights that have one ({listed(names)}): {found.mismatch_count} of "
-        f"{found.element_count} elements, {first}. Its answers are those of the first values: use the weights"
+        f"{found.element_count} elements, {first}. {advice}"
     )
     return replace(found, fault=sentence)
 

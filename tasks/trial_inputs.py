@@ -159,7 +159,9 @@ class TrialInputs:
         Raises KernelFault, for which nobody is made answerable.
         """
         (drawn,) = self._make(range(number, number + 1))
-        return drawn
+        first = self._first() if self._contract is None else drawn  # Whose Python values every call of a layout has.
+        made: Arguments = values.filled(first, torch.Tensor, values.leaves(drawn, torch.Tensor))
+        return made
 
     def handed_out(self, drawn: Arguments, number: int) -> dict[str, Arguments]:
         """What each contender is called with, by role, of a drawn set."""

@@ -8,12 +8,17 @@ from domain import value as values
 from domain.contract import Argument, IOContract
 from tasks.drawn_sets import Arguments
 from tasks.trial_inputs import TrialInputs
-from validation.distributions import Distribution, Nature, moved, nature
+from validation.distributions import Distribution, moved
+from validation.nature import Nature, nature
 from validation.seeds import derived
 from validation.tensors import is_random
 
 NUMBER = 1 << 40
 """Of the set: far from all that windows count through, so that it is the same however many of those there were."""
+
+
+MOST_SETS = 8
+"""Drawn so that inputs come from different ones."""
 
 
 class VariedInputs:
@@ -26,10 +31,9 @@ class VariedInputs:
         tensors = values.leaves(self._drawn, torch.Tensor)
         self._names, self._natures = _described(inputs.contract, tensors)
 
-    @property
-    def some_may_change(self) -> bool:
-        """Whether any tensor looks like plain random numbers; where none does, every distribution is the drawn one."""
-        return Nature.PLAIN in self._natures
+    def some_may_change(self, distribution: Distribution) -> bool:
+        """Whether any tensor looks like what that is made of; where none does, it is the drawn one."""
+        return distribution.made_of in self._natures
 
     @property
     def some_move(self) -> bool:
@@ -48,6 +52,18 @@ class VariedInputs:
     def plain(self) -> dict[str, Arguments]:
         """The set as it was drawn."""
         return self._inputs.handed_out(self._drawn, NUMBER)
+
+    def apart(self) -> dict[str, Arguments] | None:
+        """As they are drawn, but each tensor of another set, so that none was computed of another one; by role.
+
+        None where one is no set, or a contract draws each by itself anyway. Raises KernelFault as `drawn` does.
+        """
+        count = len(self._natures)
+        if count < 2 or self._inputs.contract is not None:
+            return None
+        sets = [self._inputs.drawn(NUMBER + 1 + place) for place in range(min(count, MOST_SETS))]
+        each = [values.leaves(sets[place % MOST_SETS], torch.Tensor)[place] for place in range(count)]
+        return self._inputs.handed_out(values.filled(self._drawn, torch.Tensor, each), NUMBER + 1)
 
     def of(self, distribution: Distribution) -> dict[str, Arguments]:
         """What each contender is called with, by role."""
@@ -78,9 +94,9 @@ class VariedInputs:
 
         def change(tensor: torch.Tensor) -> torch.Tensor:
             place, kind = next(places)
-            if kind is not Nature.PLAIN:
+            if kind is not distribution.made_of:
                 return tensor
-            number = self._natures[:place].count(Nature.PLAIN)
+            number = self._natures[:place].count(kind)
             return distribution.of(tensor, derived(self._secret, distribution.name, place), number)
 
         drawn: Arguments = values.replace(self._drawn, torch.Tensor, change)

@@ -1,7 +1,7 @@
 """Input distributions beyond the drawn one, for what a kernel gets wrong that only ever saw a standard normal.
 
 They are made of a drawn set, so that shapes, layouts and everything that is no plain random number stay as they were.
-Which tensors may be changed at all is a guess from their values, and a cautious one (`nature`).
+Which tensors may be changed at all is told by their values (validation/nature.py).
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 
 import torch
 
@@ -17,6 +16,7 @@ from domain.value import TensorRef
 from sandbox.arena import stored_shape
 from validation import poison
 from validation.dtypes import wire_name
+from validation.nature import Nature
 
 SMALL, LARGE = 1e-3, 30.0
 OUTLIER, ONE_IN, ENDS = 100.0, 512, 4
@@ -24,39 +24,7 @@ ROWS_SHARE = 1 / 8
 """Of all rows at most that are singled out, or one of a few."""
 OFFSET = 8.0
 ZEROS = 0.25
-
-FEWEST = 16
-"""Elements below which values do not tell what they stand for."""
-SAMPLE, DISTINCT = 256, 0.75
-MIXED = 0.1
-"""Of either sign at least that share: a normal has a half."""
-UNBOUNDED = 2.0
-"""Largest magnitude over the rms: 1.73 for a uniform distribution around zero, under 2 hardly ever for a normal one."""
-ROWS = 16
-
-
-class Nature(StrEnum):
-    """What a tensor's values look like; the words are the answer's."""
-
-    PLAIN = "plain random numbers"
-    UNDETERMINED = "an output: its content before the call means nothing"
-    NOT_FLOATING = "not a floating dtype of 16 bits or more"
-    NOT_FINITE = "holds NaNs or infinities"
-    NOT_DRAWN = "its content is given, not drawn"
-    DECLARED_RANGE = "its contract declares a range"
-    SMALL = "too few values to tell what they are"
-    ONE_SIGN = "hardly any values of one sign: maybe variances, probabilities or lengths"
-    BOUNDED = "bounded: maybe coordinates or angles"
-    DISCRETE = "few distinct values: maybe a mask or levels"
-    SORTED = "sorted: maybe boundaries"
-    UNIT_ROWS = "rows of one norm: maybe normalised on purpose"
-    SYMMETRIC = "symmetric: maybe positive definite on purpose"
-
-    @property
-    def continuous(self) -> bool:
-        """Whether a relative change of rounding size leaves it what it is."""
-        return self in (Nature.PLAIN, Nature.DECLARED_RANGE, Nature.SMALL, Nature.ONE_SIGN, Nature.BOUNDED)
-
+SPARSE_SHARE, SPARSE_SCALE = 1 / 8, 0.01
 
 Change = Callable[[torch.Tensor, float, torch.Generator, int], torch.Tensor]
 
@@ -66,13 +34,15 @@ class Distribution:
     """`change` takes a tensor as float32 or float64, its root mean square, a generator and its number among the changed
     ones; it may write in place.
 
-    A `harsh` one leads to where a right reference may overflow or divide by zero: it decides only with a float64 run of
-    the reference. In a `tied` one many elements are equal, of which any may be chosen.
+    It is made of tensors of that nature, all others stay. A `harsh` one leads to where a right reference may overflow
+    or divide by zero: it decides only with a float64 run of the reference. In a `tied` one many elements are equal, of
+    which any may be chosen.
     """
 
     name: str
     about: str
     change: Change
+    made_of: Nature = Nature.PLAIN
     harsh: bool = False
     tied: bool = False
 
@@ -166,9 +136,23 @@ def _with_zeros(tensor: torch.Tensor, rms: float, generator: torch.Generator, nu
     return tensor.masked_fill_(zeros, 0.0)
 
 
+def _sparse(tensor: torch.Tensor, rms: float, generator: torch.Generator, number: int) -> torch.Tensor:
+    kept = torch.rand(tensor.shape, generator=generator, device=tensor.device).lt(SPARSE_SHARE)
+    return torch.where(kept, tensor, tensor * SPARSE_SCALE)
+
+
 # Not another one: for answers of which the tolerance tells nothing, which are counted by their own size here.
 DRAWN = Distribution(
     "drawn", "as they are drawn, small answers by their own size", lambda tensor, *_: tensor, harsh=True
+)
+# Another mean and another spread, within the range and without ties: means that are put in place of what was to be
+# computed, and variances that are known beforehand, are right of uniform noise alone.
+SPARSE = Distribution(
+    "sparse",
+    f"but for one in {1 / SPARSE_SHARE:g}, elements of what looks like torch.rand are {SPARSE_SCALE:g} times as large",
+    _sparse,
+    made_of=Nature.UNIFORM,
+    harsh=True,
 )
 DISTRIBUTIONS = (
     # The size of sqrt(epsilon) in norm layers (1e-6, 1e-5), where another epsilon is another answer.
@@ -210,46 +194,6 @@ DISTRIBUTIONS = (
         harsh=True,
     ),
 )
-
-
-def nature(tensor: torch.Tensor, *, declared_normal: bool = False) -> Nature:
-    """What the values look like; with `declared_normal` (a contract's randn) bounds and order are not guessed."""
-    if not tensor.is_floating_point() or tensor.element_size() < 2:
-        return Nature.NOT_FLOATING
-    if tensor.numel() < FEWEST:
-        return Nature.SMALL
-    stored = tensor.as_strided(stored_shape(tensor), tensor.stride())
-    if stored.numel() < FEWEST:
-        return Nature.SMALL
-    if not bool(stored.isfinite().all()):
-        return Nature.NOT_FINITE
-    flat = stored.reshape(-1)
-    sample = flat[:: max(1, flat.numel() // SAMPLE)][:SAMPLE]
-    if 1 + int(sample.sort().values.diff().ne(0).sum()) < DISTINCT * sample.numel():
-        return Nature.DISCRETE
-    if not MIXED <= float((flat < 0).sum()) / flat.numel() <= 1 - MIXED:
-        return Nature.ONE_SIGN
-    if declared_normal:
-        return Nature.PLAIN
-    wide = torch.float64 if flat.dtype is torch.float64 else torch.float32
-    rms = float(torch.linalg.vector_norm(flat, dtype=wide)) / flat.numel() ** 0.5
-    if float(flat.abs().amax()) < UNBOUNDED * rms:
-        return Nature.BOUNDED
-    return _structure(stored)
-
-
-def _structure(tensor: torch.Tensor) -> Nature:
-    """Of a tensor whose single values look like plain random numbers."""
-    rows = tensor.reshape(-1, tensor.shape[-1])[:ROWS].to(torch.float64)
-    steps = rows.diff(dim=-1)
-    if steps.numel() and bool((steps >= 0).all() or (steps <= 0).all()):
-        return Nature.SORTED
-    norms = torch.linalg.vector_norm(rows, dim=-1)
-    if len(norms) > 1 and float(norms.amax() - norms.amin()) <= 2 * torch.finfo(tensor.dtype).eps * float(norms.amax()):
-        return Nature.UNIT_ROWS
-    if tensor.dim() > 1 and tensor.shape[-1] == tensor.shape[-2] > 1 and torch.equal(tensor, tensor.mT):
-        return Nature.SYMMETRIC
-    return Nature.PLAIN
 
 
 def moved(tensor: torch.Tensor, by: float, seed: int, *, zeros: bool = False) -> torch.Tensor:

@@ -22,9 +22,10 @@ def weak_reference(
 ) -> list[str]:
     """One sentence for each output that a kernel doing no work would get right at that tolerance; empty if none.
 
-    Tried are zeros, ones, a constant (the output's own mean) and a copy of each input of the same shape and dtype. A
-    single number may be near zero or one by chance, and is its own mean, which nobody knows beforehand: there zeros and
-    ones would have to pass in the `others` too, calls with other inputs, and so would all answers of those here.
+    Tried are zeros, ones, a constant (the output's own mean), the answers to `others`, calls with other inputs, which
+    would all have to pass, and a copy of each input of the same shape and dtype. A single number may be near zero or
+    one by chance, and is its own mean, which nobody knows beforehand: zeros and ones would have to pass in the `others`
+    too there.
     """
     findings = []
     for index, expected in enumerate(expected_outputs):
@@ -57,7 +58,7 @@ def _trivial(
         constant = torch.full((), value, dtype=torch.complex128 if expected.is_complex() else torch.float64)
         trivial = constant.to(expected.device, expected.dtype).expand(expected.shape)
         yield name, [(right, trivial) for right in (expected, *(elsewhere if is_number else ()))]
-    if is_number and elsewhere:
+    if elsewhere and all(answer.shape == expected.shape for answer in elsewhere):
         yield "the answer of any other call", [(expected, answer) for answer in elsewhere]
     for position, given in enumerate(inputs):
         if given.shape == expected.shape and given.dtype == expected.dtype:

@@ -9,6 +9,7 @@ import pytest
 from domain.request import Request
 from domain.result import Report, Status
 from tasks import other_distributions
+from tasks.other_distributions import BELONG_TOGETHER
 from tasks.pipeline import run
 from tasks.workbench import Workbench
 from tests.tasks.watching import WATCHING, stood_still_s
@@ -67,6 +68,94 @@ def test_an_overflow_that_only_large_inputs_show_is_wrong_and_has_no_time(bench:
     assert outcome.comparison is not None and not outcome.comparison.passed
     assert outcome.comparison.first_mismatch is not None and outcome.comparison.first_mismatch["actual"] == "nan"
     assert report.reference is not None and report.reference.status is Status.PASSED
+
+
+UNIFORM = "torch.rand(16, 256)"
+
+
+@pytest.mark.parametrize(
+    ("reference", "shortcut", "right", "tolerance"),
+    [
+        ("x.sum(-1, keepdim=True) * x", "128 * x", "x.double().sum(-1, keepdim=True).float() * x", 0.3),
+        ("nn.functional.layer_norm(x, (256,))", "(x - 0.5) * 12**0.5",
+         "(x - x.mean(-1, True)) * (x.var(-1, correction=0, keepdim=True) + 1e-5).rsqrt()", 0.3),
+        ("torch.softmax(x, -1) * 256", "x.exp() / (math.e - 1)", "(x - x.logsumexp(-1, keepdim=True)).exp() * 256",
+         0.1),
+    ],
+    ids=["a sum", "a norm", "a softmax"],
+)  # fmt: skip
+def test_what_is_so_of_uniform_noise_alone_is_wrong(
+    bench: Workbench, reference: str, shortcut: str, right: str, tolerance: float
+) -> None:
+    """At a tolerance that lets the shortcut pass where inputs are drawn."""
+    of_reference = model("Model", f"return {reference}", UNIFORM)
+
+    def ended(candidate: str) -> Report:
+        wire = {
+            "kernel": model("ModelNew", f"return {candidate}"),
+            "reference": of_reference,
+            "atol": tolerance,
+            "rtol": tolerance,
+        }
+        return run(Request.from_wire(wire | {"num_trials": 1, "timeout": 60}), bench, lambda stage: None, lambda: False)
+
+    passed, wrong = ended(right), ended(shortcut)
+    assert passed.outcome.status is Status.PASSED, passed.outcome.message
+    assert distributions(passed)["judged"] == ["sparse"]
+    assert wrong.outcome.status is Status.WRONG_RESULT, distributions(wrong)
+    assert "sparse inputs" in (wrong.outcome.message or "")
+
+
+BACKWARD = """
+class {name}(nn.Module):
+    def forward(self, x, y, g):
+        {body}
+def get_inputs():
+    x, g = torch.randn(16, 64), torch.randn(16, 64)
+    return [x, {given}, g]
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "reference", "candidate", "ends"),
+    [
+        ("torch.relu(x)", "return g * (x > 0)", "return g * (y > 0)", Status.PASSED),
+        ("torch.randn(16, 64)", "return g * torch.softmax(x, -1) + y",
+         "e = x.exp(); return g * e / e.sum(-1, keepdim=True) + y", Status.WRONG_RESULT),
+    ],
+)  # fmt: skip
+def test_inputs_that_were_computed_of_each_other_are_not_changed_by_themselves(
+    bench: Workbench, given: str, reference: str, candidate: str, ends: Status
+) -> None:
+    """A step backwards is given what its step forwards kept."""
+    first, second = (
+        {"source_code": BACKWARD.format(name=name, body=body, given=given), "kernel_type": "torch"}
+        for name, body in (("Model", reference), ("ModelNew", candidate))
+    )
+    report = judged(bench, first, second)
+    assert report.outcome.status is ends, report.outcome.message
+    assert (BELONG_TOGETHER in distributions(report)["left_out"].values()) is (ends is Status.PASSED)
+
+
+@pytest.mark.parametrize("candidate", ["e = x.exp(); y = e / e.sum(-1, keepdim=True)", "y = torch.softmax(x, -1)"])
+def test_no_number_is_wrong_without_a_float64_run_too(bench: Workbench, candidate: str) -> None:
+    """Where the reference has one each time, which names a dtype and so cannot be run in float64."""
+    reference = "return torch.softmax(x, -1) @ torch.ones(64, 8, dtype=torch.float32).triu()"
+    report = judged(bench, reference, f"{candidate}; return y @ torch.ones(64, 8).triu()")
+    right = "softmax" in candidate
+    assert report.outcome.status is (Status.PASSED if right else Status.WRONG_RESULT), distributions(report)
+
+
+def test_a_number_that_is_drawn_keeps_no_evidence_away(bench: Workbench) -> None:
+    """Every call has the first set's, so has what speaks for the reference."""
+    inputs = "def get_inputs():\n    return [torch.randn(16, 64), random.uniform(1.0, 2.0)]\n"
+    forward = "    def forward(self, x, alpha):\n        "
+    reference = f"import random\nclass Model(nn.Module):\n{forward}return torch.softmax(x * alpha, -1)\n{inputs}"
+    naive = f"class ModelNew(nn.Module):\n{forward}e = torch.exp(x * alpha); return e / e.sum(-1, keepdim=True)\n"
+    torch_kernel = {"kernel_type": "torch"}
+    report = judged(bench, torch_kernel | {"source_code": reference}, torch_kernel | {"source_code": naive})
+    assert report.outcome.status is Status.WRONG_RESULT, distributions(report)
+    assert "inputs (random inputs brought" in (report.outcome.message or "")
 
 
 @pytest.mark.parametrize(
@@ -207,7 +296,7 @@ def test_a_reference_that_fails_there_costs_the_job_nothing(bench: Workbench) ->
 @pytest.mark.parametrize(
     ("inputs", "says"),
     [
-        ("torch.rand(16, 64)", "one sign"),
+        ("torch.rand(16, 64) * 3", "one sign"),
         ("torch.rand(16, 64) * 2 - 1", "bounded"),
         ("torch.randn(16, 64).sign()", "few distinct"),
         ("torch.randn(1024).sort().values", "sorted"),
@@ -251,8 +340,7 @@ def test_without_a_float64_run_the_harsher_ones_accuse_nobody(bench: Workbench) 
         "metadata": {"entry_point": "main"},
         "io": contract(kind="randn"),
     }
-    naive = "e = x.exp(); return e / e.sum(-1, keepdim=True)"
-    report = judged(bench, reference, naive)
+    report = judged(bench, reference, "return torch.softmax(x.clamp(-20, 20), -1)")
     assert report.outcome.status is Status.PASSED, report.outcome.message
     assert "float64" in distributions(report)["left_out"]["outliers"]
     # What the others show is evidence enough: the second kernel takes every row's maximum for positive.

@@ -8,7 +8,8 @@ import torch
 from domain.request import Request
 from domain.result import Status
 from sandbox.replies import State
-from tasks.other_weights import constant
+from tasks import other_weights
+from tasks.other_weights import UNTRIED, constant
 from tasks.pipeline import run
 from tasks.workbench import Workbench
 from tests.tasks.judging import INPUTS
@@ -167,10 +168,8 @@ def test_who_leaves_some_out_is_wrong(
          "gives them the same values each time"),
         (NORM, "self.n(x)", f"{NORM}; define()", "torch.ops.kept.norm(x, self.n.weight, self.n.bias)",
          "operators or modules, might keep a copy"),
-        (NORM, "self.n(x)", None, "F.layer_norm(x, (32,), self.n.weight.sqrt(), self.n.bias)",
-         "it uses them otherwise, or copied some when it was made"),
     ],
-    ids=["a mask", "a constructor that says what they are", "an operator that keeps a copy", "used otherwise"],
+    ids=["a mask", "a constructor that says what they are", "an operator that keeps a copy"],
 )  # fmt: skip
 def test_without_evidence_it_is_told_and_no_verdict(
     bench: Workbench, layers: str, reference: str, own: str | None, candidate: str, says: str
@@ -179,6 +178,102 @@ def test_without_evidence_it_is_told_and_no_verdict(
     outcome = judged(bench, source, model(reference, layers) + INPUTS).outcome
     assert outcome.status is Status.PASSED, outcome.message
     assert outcome.inputs["weights"].endswith(says)
+
+
+BLOCKS = "self.b = nn.ModuleList(nn.Sequential(nn.Linear(32, 32), nn.LayerNorm(32)) for _ in range(33))"
+BRANCH = "self.d = nn.Linear(32, 32); self.s = nn.Parameter(torch.zeros(1)); nn.init.zeros_(self.d.weight)"
+
+
+@pytest.mark.parametrize(
+    ("layers", "reference", "candidate"),
+    [
+        (NORM, "self.n(x)", "F.layer_norm(x, (32,), self.n.weight.sqrt(), self.n.bias)"),
+        (NORM, "self.n(x)", "F.layer_norm(x, (32,)) * self.n.weight[0] + self.n.bias"),
+        (NORM, "self.n(x)", "(F.layer_norm(x, (32,)) + self.n.bias) * self.n.weight"),
+        ("self.g = nn.GroupNorm(4, 32)", "self.g(x)",
+         "F.group_norm(x, 4, self.g.weight[:8].repeat(4), self.g.bias[:8].repeat(4))"),
+        (NORM, "self.n(x)",
+         "F.layer_norm(x, (32,), torch.cat([self.n.weight[:28], self.n.weight[:4]]), self.n.bias)"),
+        (BLOCKS, "sum(b(x) for b in self.b)", "sum(F.layer_norm(b[0](x), (32,)) for b in self.b)"),
+        (BRANCH, "torch.tanh(x + self.s * F.linear(x, self.d.weight))", "torch.tanh(x)"),
+    ],
+    ids=["a root", "the first alone", "in the wrong order", "by place in the group", "the last", "many", "two zeros"],
+)  # fmt: skip
+def test_who_uses_them_wrongly_is_wrong(bench: Workbench, layers: str, reference: str, candidate: str) -> None:
+    """Whether it is given them or made with them, which who packed them is right with."""
+    outcome = judged(bench, model(candidate, layers, "ModelNew"), model(reference, layers) + INPUTS).outcome
+    assert outcome.status is Status.WRONG_RESULT, outcome.inputs["weights"]
+    assert outcome.inputs["weights"].endswith("the candidate no longer agrees: it uses them otherwise")
+    assert "each of the weights has its place in what the reference computes" in (outcome.message or "")
+
+
+@pytest.mark.parametrize(
+    "made",
+    ["torch.empty(32).fill_(0.5)", "self.l.weight.detach().new_full((32,), 0.5)", "torch.linspace(0.5, 0.5, 32)",
+     "torch.as_tensor([0.5] * 32)", "torch.from_numpy(np.array([0.5] * 32, np.float32))"],
+)  # fmt: skip
+def test_a_copy_of_what_a_parameter_is_made_of_is_right(bench: Workbench, made: str) -> None:
+    layers = f"{LINEAR}; self.g = nn.Parameter(torch.full((32,), 0.5))"
+    own = f"{LINEAR}; g = {made}; self.g = nn.Parameter(g.clone()); self.w = (self.l.weight * g[:, None]).detach()"
+    source = "import numpy as np\n" + model("F.linear(x, self.w, self.g * self.l.bias)", own, "ModelNew")
+    outcome = judged(bench, source, model("self.l(x) * self.g", layers) + INPUTS).outcome
+    assert outcome.status is Status.PASSED, outcome.message
+    assert outcome.inputs["weights"].endswith(COPIED)
+
+
+def test_one_number_for_all_of_a_layer_is_made_anew_once(bench: Workbench) -> None:
+    layers = f"{LINEAR}; self.a = nn.Parameter(torch.ones(1) * 0.5)"
+    own = f"{layers}; self.s = nn.Parameter(self.a.detach().expand(32).clone())"
+    source = model("self.l(x) * self.s + self.a * x", own, "ModelNew")
+    outcome = judged(bench, source, model("self.l(x) * self.a + self.a * x", layers) + INPUTS).outcome
+    assert outcome.status is Status.PASSED, outcome.message
+    assert outcome.inputs["weights"].endswith(COPIED)
+
+
+def test_who_packed_them_wrongly_when_it_was_made_is_wrong(bench: Workbench) -> None:
+    layers = f"{LINEAR}; {NORM}"
+    packed = (
+        "self.w = (self.l.weight * self.n.weight{}).detach(); "
+        "self.b = (self.l.bias + self.l.weight @ self.n.bias).detach()"
+    )
+    ends = [
+        judged(
+            bench,
+            model("F.linear(F.layer_norm(x, (32,)), self.w, self.b)", f"{layers}; {packed.format(by)}", "ModelNew"),
+            model("self.l(self.n(x))", layers) + INPUTS,
+        ).outcome.status
+        for by in ("", "[:, None]")
+    ]
+    assert ends == [Status.PASSED, Status.WRONG_RESULT]
+
+
+def test_who_fails_with_other_weights_has_failed(bench: Workbench) -> None:
+    refuses = "_refuse(self.n.weight) or F.layer_norm(x, (32,))"
+    source = "def _refuse(weight):\n    if weight.ne(1).any(): raise RuntimeError('only ones')\n" + model(
+        refuses, NORM, "ModelNew"
+    )
+    outcome = judged(bench, source, model("self.n(x)", NORM) + INPUTS).outcome
+    assert outcome.status is Status.RUNTIME_ERROR and outcome.timing is None
+    assert "only ones" in (outcome.message or "") and "(n.weight, n.bias)" in (outcome.message or "")
+
+
+def test_that_no_time_was_left_for_them_is_told(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(other_weights, "TRY_S", 1e6)
+    outcome = judged(
+        bench, model("F.layer_norm(x, (32,))", NORM, "ModelNew"), model("self.n(x)", NORM) + INPUTS
+    ).outcome
+    assert outcome.status is Status.PASSED and outcome.timing is not None
+    assert UNTRIED in outcome.timing.flags and outcome.inputs["weights"].endswith(UNTRIED)
+
+
+def test_what_rounding_may_have_made_of_them_is_no_evidence() -> None:
+    before, expected = torch.zeros(8), torch.ones(8)
+    assert not other_weights._much([expected], [expected * 1.05], [before])
+    assert other_weights._much([expected], [expected * 1.15], [before])
+    assert other_weights._much([expected, expected], [expected, before], [before, before])
+    one = torch.zeros(1000).index_fill(0, torch.tensor([3]), 0.3)
+    assert other_weights._much([torch.ones(1000)], [torch.ones(1000) + one], [torch.zeros(1000)])
+    assert not other_weights._much([expected], [expected * float("nan")], [before])
 
 
 def test_in_training_mode_no_answer_depends_on_them(bench: Workbench) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from validation.distributions import DISTRIBUTIONS, OUTLIER, Distribution, Nature, moved, nature
+from validation.distributions import DISTRIBUTIONS, OUTLIER, SPARSE, Distribution, moved
+from validation.nature import Nature, nature
 
 BY_NAME = {one.name: one for one in DISTRIBUTIONS}
 
@@ -49,6 +50,14 @@ def test_each_is_what_its_name_says() -> None:
     assert not torch.equal(made["outliers"], BY_NAME["outliers"].of(drawn, 4))
 
 
+def test_uniform_noise_is_made_sparse_within_its_range() -> None:
+    drawn = torch.rand(64, 100, generator=torch.Generator().manual_seed(0))
+    made = SPARSE.of(drawn, 3)
+    kept = made == drawn
+    assert 0.08 < float(kept.double().mean()) < 0.17 and made.min() >= 0 and made.max() < 1
+    assert torch.equal(made[~kept], (drawn * 0.01)[~kept]) and not torch.equal(made, SPARSE.of(drawn, 4))
+
+
 def test_nothing_leaves_what_the_dtype_holds() -> None:
     large = normal(64, 64, dtype=torch.float16) * 8000
     for distribution in DISTRIBUTIONS:
@@ -78,6 +87,11 @@ def test_gaps_of_a_strided_tensor_hold_poison_and_repeated_elements_stay_one() -
         (normal(1).expand(64), Nature.SMALL),
         (torch.where(normal(8, 8) > 0, 0.0, -torch.inf), Nature.NOT_FINITE),
         (torch.rand(100), Nature.ONE_SIGN),
+        (torch.rand(64, 64, generator=torch.Generator().manual_seed(0)), Nature.UNIFORM),
+        (torch.rand(1000, generator=torch.Generator().manual_seed(0)).half(), Nature.UNIFORM),
+        (torch.rand(1000, generator=torch.Generator().manual_seed(0)).sort().values, Nature.ONE_SIGN),
+        (torch.rand(1000, generator=torch.Generator().manual_seed(0)) * 0.9, Nature.ONE_SIGN),
+        (torch.rand(64, 64).softmax(-1), Nature.ONE_SIGN),
         (normal(100).abs(), Nature.ONE_SIGN),
         (normal(100).softmax(0), Nature.ONE_SIGN),
         (normal(100) * 0.1 + 1, Nature.ONE_SIGN),

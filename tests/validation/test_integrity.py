@@ -87,6 +87,17 @@ def test_a_single_number_is_no_constant_where_other_calls_give_others() -> None:
     ]
 
 
+def test_an_answer_that_is_every_calls_tells_nothing() -> None:
+    """Be it no constant: a deep network without a residual forgets its input."""
+    bias, tolerance = torch.randn(4, 10), Tolerance(1e-2, 1e-2)
+    others = [[bias + 1e-3], [bias - 1e-3]]
+    assert weak_reference([bias], [], tolerance, others) == [
+        "output 0: the answer of any other call would pass at atol=0.01, rtol=0.01"
+    ]
+    assert weak_reference([bias], [], tolerance, [*others, [bias + 0.1]]) == []
+    assert weak_reference([bias], [], tolerance, [[bias[:2]]]) == []
+
+
 @pytest.mark.parametrize(("elsewhere", "found"), [(0.004, 1), (0.7, 0)])
 def test_a_single_number_is_no_zero_where_other_calls_give_others(elsewhere: float, found: int) -> None:
     """One of many may be near zero in one call."""
