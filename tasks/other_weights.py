@@ -2,7 +2,7 @@
 
 Both contenders are given them, last of all, and called once more. A candidate that packed its weights when it was made
 has not seen them either, and answers as one that leaves them out does: under the first ones. So it is made anew, with
-such values from the start, before it is called wrong (docs/adr/0009).
+such values from the start, before it is called wrong; and so is who uses them otherwise (docs/adr/0009).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from validation.seeds import derived
 RUNNING_MEAN, RUNNING_VAR = "running_mean", "running_var"
 """What torch's norm layers call the buffers that they compute with in eval mode."""
 SINGLY = 64
-"""So many are tried one by one: what is left out beyond them is not found."""
+"""So many are tried one by one, to name what is left out."""
 COPIED = "it copied them when it was made, as it does agree when it is made with such"
 LEAVES_OUT = "it leaves {which} out, or copied that when it was made, which was not found out: {why}"
 USES_OTHERWISE = "it uses them otherwise, or copied some when it was made, which was not found out: {why}"
@@ -55,7 +55,7 @@ FAILED, LACKS, KEPT, SAME, BY_CHANCE = (
 )
 SLOW = 20.0
 """So many of its calls take longer than all that is tried may."""
-CHANCE, CHANCE_AT_MOST = 0.1, 0.25
+CHANCE, CHANCE_AT_MOST = 0.05, 0.25
 """Where answers differ by less than that share of what the other weights change, on average and at most, deep layers
 may have made it of rounding."""
 

@@ -193,11 +193,11 @@ BRANCH = "self.d = nn.Linear(32, 32); self.s = nn.Parameter(torch.zeros(1)); nn.
         ("self.g = nn.GroupNorm(4, 32)", "self.g(x)",
          "F.group_norm(x, 4, self.g.weight[:8].repeat(4), self.g.bias[:8].repeat(4))"),
         (NORM, "self.n(x)",
-         "F.layer_norm(x, (32,), torch.cat([self.n.weight[:28], self.n.weight[:4]]), self.n.bias)"),
+         "F.layer_norm(x, (32,), self.n.weight.roll(1), self.n.bias)"),
         (BLOCKS, "sum(b(x) for b in self.b)", "sum(F.layer_norm(b[0](x), (32,)) for b in self.b)"),
         (BRANCH, "torch.tanh(x + self.s * F.linear(x, self.d.weight))", "torch.tanh(x)"),
     ],
-    ids=["a root", "the first alone", "in the wrong order", "by place in the group", "the last", "many", "two zeros"],
+    ids=["a root", "the first alone", "in the wrong order", "by place in the group", "the next", "many", "two zeros"],
 )  # fmt: skip
 def test_who_uses_them_wrongly_is_wrong(bench: Workbench, layers: str, reference: str, candidate: str) -> None:
     """Whether it is given them or made with them, which who packed them is right with."""
@@ -268,8 +268,8 @@ def test_that_no_time_was_left_for_them_is_told(bench: Workbench, monkeypatch: p
 
 def test_what_rounding_may_have_made_of_them_is_no_evidence() -> None:
     before, expected = torch.zeros(8), torch.ones(8)
-    assert not other_weights._much([expected], [expected * 1.05], [before])
-    assert other_weights._much([expected], [expected * 1.15], [before])
+    assert not other_weights._much([expected], [expected * 1.04], [before])
+    assert other_weights._much([expected], [expected * 1.06], [before])
     assert other_weights._much([expected, expected], [expected, before], [before, before])
     one = torch.zeros(1000).index_fill(0, torch.tensor([3]), 0.3)
     assert other_weights._much([torch.ones(1000)], [torch.ones(1000) + one], [torch.zeros(1000)])
