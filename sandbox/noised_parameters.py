@@ -23,16 +23,14 @@ NOISE = 0.25
 """At most so much, and half of it at least, of a constant's own size, or of one where that is less than a half: its
 sign stays, and it shows at any usual tolerance, be it a single number or the scale of a layer that begins as if it were
 hardly there."""
-NEXT_TO_NOTHING = 0.5
+SMALL = 0.5
 FILLERS = ("_no_grad_fill_", "_no_grad_zero_")
 """What all of `torch.nn.init` comes down to that makes constants, by whatever name it was imported."""
+CONSTANTS = ("ones", "zeros", "full", "ones_like", "zeros_like", "full_like")
 MAKERS = {
-    torch: (
-        *("ones", "zeros", "full", "ones_like", "zeros_like", "full_like"),
-        *("tensor", "as_tensor", "from_numpy", "linspace"),
-    ),
+    torch: (*CONSTANTS, "tensor", "as_tensor", "from_numpy", "linspace"),
     torch.Tensor: ("fill_", "new_full", "new_ones", "new_zeros"),
-    numpy: ("ones", "zeros", "full", "ones_like", "zeros_like", "full_like", "array"),
+    numpy: (*CONSTANTS, "array"),
 }
 """By which a constructor makes constants, some of them of what it is given."""
 TORCHS_OWN = {
@@ -52,7 +50,7 @@ def noised(weight: torch.Tensor, seed: int) -> torch.Tensor:
     draw = (draw + torch.where(draw < 0, -1, 1)) * (NOISE / 2)  # As far from nothing as of either sign.
     size = wide.abs()
     away = torch.where(wide == 0, draw, draw.abs() * wide.sign())
-    return (wide + torch.where(size > NEXT_TO_NOTHING, size * draw, away)).to(weight.dtype)
+    return (wide + torch.where(size > SMALL, size * draw, away)).to(weight.dtype)
 
 
 def note_operators() -> None:

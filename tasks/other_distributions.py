@@ -136,8 +136,12 @@ class OtherDistributions:
         if found.wrong and self._belong_together():
             return BELONG_TOGETHER
         # No number where all runs of the reference have one needs no float64.
-        is_harsh = distribution.harsh and not exact_known and (distribution.tied or not found.not_finite)
-        return f"{found.wrong} elements differ; {_doubt(found)}" if found.wrong and is_harsh else None
+        needs_exact = distribution.harsh and (distribution.tied or not found.not_finite)
+        return (
+            f"{found.wrong} elements differ; {_doubt(found)}"
+            if found.wrong and needs_exact and not exact_known
+            else None
+        )
 
     def _belong_together(self) -> bool:
         """Whether the kernels differ where each input is of another set; asked once, where they differ elsewhere.

@@ -162,16 +162,10 @@ class OtherWeights:
         """
         wrong: CallComparison | None = None
         for widely in (False, True):
-            try:
-                made = self._load(derived(self._secret, "weights", "anew"), widely=widely)
-                actual = self._answer(self._candidate)
-            except KernelFault:
-                return LEAVES_OUT.format(which=listed(names), why=FAILED)
-            # Those that it has are its own word. What it does with them is seen.
-            if isinstance(made, str) or actual is None:
-                return LEAVES_OUT.format(which=listed(names), why=made if isinstance(made, str) else FAILED)
-            if any(identical(made[name], self._first[name]) for name in names):
-                return LEAVES_OUT.format(which=listed(names), why=SAME)
+            anew = self._anew(names, widely=widely)
+            if isinstance(anew, str):
+                return LEAVES_OUT.format(which=listed(names), why=anew)
+            made, actual = anew
             expected = self._answer(self._reference, made)
             without = self._answer(self._reference, made | {name: self._first[name] for name in names})
             if wrong is not None and self._agree(expected, without):
@@ -190,15 +184,10 @@ class OtherWeights:
         by much of what they change, both times, whatever it does with them."""
         wrong: CallComparison | None = None
         for widely in (False, True):
-            try:
-                made = self._load(derived(self._secret, "weights", "anew"), widely=widely)
-                actual = self._answer(self._candidate)
-            except KernelFault:
-                return USES_OTHERWISE.format(why=FAILED)
-            if isinstance(made, str) or actual is None:
-                return USES_OTHERWISE.format(why=made if isinstance(made, str) else FAILED)
-            if any(identical(made[name], self._first[name]) for name in self._names):
-                return USES_OTHERWISE.format(why=SAME)
+            anew = self._anew(self._names, widely=widely)
+            if isinstance(anew, str):
+                return USES_OTHERWISE.format(why=anew)
+            made, actual = anew
             expected, before = self._answer(self._reference, made), self._answer(self._reference)
             if self._agree(expected, actual):
                 return COPIED
@@ -208,6 +197,18 @@ class OtherWeights:
         if wrong is not None:
             self._rounds.note(wrong)
         return "it uses them otherwise"
+
+    def _anew(self, names: Sequence[str], *, widely: bool) -> tuple[dict[str, Any], Outputs] | str:
+        """What the candidate has and answers when it is made with others for those; or why that tells nothing."""
+        try:
+            made = self._load(derived(self._secret, "weights", "anew"), widely=widely)
+            actual = self._answer(self._candidate)
+        except KernelFault:
+            return FAILED
+        # Those that it has are its own word. What it does with them is seen.
+        if isinstance(made, str) or actual is None:
+            return made if isinstance(made, str) else FAILED
+        return SAME if any(identical(made[name], self._first[name]) for name in names) else (made, actual)
 
     def _load(self, noise: int | None = None, *, widely: bool = False) -> dict[str, Any] | str:
         """Makes the candidate anew; what it has of the reference's weights then, or why that tells nothing."""

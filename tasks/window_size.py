@@ -12,7 +12,7 @@ from tasks.gating import Rehearsal, rehearse
 from tasks.rounds import Rounds
 
 FEW, FEW_MS = 16, 1.0
-"""Of fewer calls in a window, which take less together, what a window may be off by unseen (a head start of 50 µs, say)
+"""Of fewer calls in a window, which take less together, what a window may be off by unseen (a head start of 70 µs, say)
 is more than 3 µs and 5 % of each."""
 LEAST_MS = 0.02
 """What a call is taken for at least where a few of them have told."""

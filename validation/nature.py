@@ -42,10 +42,8 @@ class Nature(StrEnum):
     @property
     def continuous(self) -> bool:
         """Whether a relative change of rounding size leaves it what it is."""
-        return self in CONTINUOUS
-
-
-CONTINUOUS = {*(Nature.PLAIN, Nature.UNIFORM, Nature.DECLARED_RANGE, Nature.SMALL, Nature.ONE_SIGN, Nature.BOUNDED)}
+        drawn = self in (Nature.PLAIN, Nature.UNIFORM, Nature.DECLARED_RANGE)
+        return drawn or self in (Nature.SMALL, Nature.ONE_SIGN, Nature.BOUNDED)
 
 
 def nature(tensor: torch.Tensor, *, declared_normal: bool = False) -> Nature:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -43,9 +43,15 @@ def kernel(source: str, kernel_type: str = "torch", **more: Any) -> dict[str, An
     return {"source_code": source, "kernel_type": kernel_type, **more}
 
 
-def judged(bench: Any, candidate: dict[str, Any], reference: dict[str, Any] | None = None, **more: Any) -> Report:
+def judged(
+    bench: Any,
+    candidate: dict[str, Any],
+    reference: dict[str, Any] | None = None,
+    progress: Callable[[Stage], None] = lambda stage: None,
+    **more: Any,
+) -> Report:
     wire = {"kernel": candidate, "reference": reference, "num_trials": 50, "timeout": 120, "atol": 1e-2, "rtol": 1e-2}
-    return run(Request.from_wire(wire | more), bench, lambda stage: None, lambda: False)
+    return run(Request.from_wire(wire | more), bench, progress, lambda: False)
 
 
 def tensor(name: str, shape: list[int], role: str = "input", dtype: str = "float32", **init: Any) -> dict[str, Any]:
@@ -292,9 +298,12 @@ __global__ void stray(float* x) { x[(1ll << 40) + threadIdx.x] = 1.0f; }
 def check_recovery(bench: Any) -> None:
     """That the next job is right within two seconds, and timed: how many windows that takes is the host's affair."""
     started, reached = time.monotonic(), dict[Stage, float]()
-    wire = {"kernel": kernel(SOFTMAX), "num_trials": 50, "timeout": 120, "budget": "quick"}
-    report = run(Request.from_wire(wire), bench, lambda stage: reached.update({stage: time.monotonic()}), lambda: False)
-    assert report.outcome.status is Status.PASSED and report.outcome.timing is not None
+
+    def note(stage: Stage) -> None:
+        reached[stage] = time.monotonic()
+
+    outcome = judged(bench, kernel(SOFTMAX), progress=note, budget="quick").outcome
+    assert outcome.status is Status.PASSED and outcome.timing is not None
     assert reached[Stage.TIME] - started < 2.0
 
 
