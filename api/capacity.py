@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-PROCESSES = 2
-"""Two, so that a large body being checked in one does not delay the answers of the other."""
+PROCESSES = 4
+"""Clients stay with the process that took their connection, unevenly, and its threads take turns: of two on two cores
+one was full at 200 submissions a second (docs/measurements.md). A large body being checked delays one of them only."""
 
-THREADS = 512
-"""A thread costs about 100 KiB, and a waiting client holds one; 200 waiting clients cost 2 % of a core. One that finds
-no place costs more: it comes back every few seconds, together with the others that found none."""
+THREADS = 256
+"""A thread costs about 100 KiB, and a waiting client holds one; One that finds no place
+costs more than one that waits: it comes back every few seconds, together with the others that found none."""
 
 WAITERS = THREADS * 3 // 4
 """The rest stays free for /health and for submissions, whoever waits."""

@@ -83,7 +83,7 @@ def post_worker_init(worker: Any) -> None:
     (docs/measurements.md).
     """
     desk: Desk = worker.wsgi.extensions[KEY]
-    desk.waiters.stopping = lambda: not worker.alive
+    desk.waiters.end_when(lambda: not worker.alive)
     desk.courier.start()
     worker.wsgi = Closing(worker.wsgi)
     gc.collect()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from functools import reduce
 from typing import Any
@@ -235,23 +234,10 @@ def _submit(request: Request, body: Json, query: Json, headers: Json) -> Respons
     refuse_when_draining()
     job_id = chosen_id(headers)
     try:
-        submit(desk().records, request, job_id=job_id, key=caller(), limits=_limits(), webhook=webhook)
+        view = submit(desk().records, request, job_id=job_id, key=caller(), limits=_limits(), webhook=webhook)
     except NotRecorded as error:
         raise _not_recorded(error.refusal) from error
     tracing.note([job_id])
-    try:
-        view = desk().records.get(job_id)
-    except RedisError as error:
-        # It is recorded, so it is accepted: an error would make the client submit it again.
-        log.warning("job %s is answered without its record: %s", job_id, error)
-        view = JobView.accepted(job_id, request, time.time())
-    if view is None:
-        log.error("job %s was recorded and is gone: does Redis evict keys, or did it restart without its file?", job_id)
-        raise Problem(
-            Kind.BROKER_UNREACHABLE,
-            "the broker has lost what it had recorded, so nothing was accepted; try again in a few seconds",
-            {"Retry-After": str(RETRY_AFTER_S)},
-        )
     return answers.submitted(view, query, ignored(body, request.operation))
 
 

@@ -18,7 +18,7 @@ from tasks.records import JobRecords, JobView
 
 MAX_WAIT_S = 600
 SLICE_S = 1.0
-"""A held answer looks this often whether the process is being stopped."""
+"""A stream looks this often whether the process is being stopped."""
 
 _WAIT = re.compile(r"wait\s*=\s*\"?([0-9]{1,6})\"?", re.IGNORECASE)
 
@@ -51,7 +51,10 @@ class Waiters:
     def __init__(self, records: JobRecords, hub: JobHub) -> None:
         self._records = records
         self._hub = hub
-        self.stopping: Callable[[], bool] = lambda: False
+
+    def end_when(self, stopping: Callable[[], bool]) -> None:
+        """Answer everybody, within about a second, once the process is being stopped."""
+        self._hub.stopping = stopping
 
     def hold(self, view: JobView, seconds: float) -> tuple[JobView, bool]:
         """The job once it is terminal or the time is over, and whether a place was had (without one: as it is)."""
@@ -74,7 +77,7 @@ class Waiters:
             return [*now.values()], False
         deadline = time.monotonic() + seconds
         try:
-            while left and (rest := deadline - time.monotonic()) > 0 and not self.stopping():
+            while left and (rest := deadline - time.monotonic()) > 0 and not self._hub.stopping():
                 self._wait(left[-1], rest)  # Most of the others end before the one that came last.
                 now |= {view.job_id: view for view in self._records.views(view.job_id for view in left)}
                 left = [view for view in now.values() if not view.state.terminal]
@@ -100,7 +103,7 @@ class Waiters:
         with self._hub.watch(view.job_id) as change:
             yield (view := self._look(view))  # It may have moved before we watched.
             silent_since = time.monotonic()
-            while not view.state.terminal and (left := deadline - time.monotonic()) > 0 and not self.stopping():
+            while not view.state.terminal and (left := deadline - time.monotonic()) > 0 and not self._hub.stopping():
                 if change.wait(min(left, SLICE_S, quiet_s)):
                     change.clear()
                     yield (view := self._look(view))
@@ -118,12 +121,11 @@ class Waiters:
         deadline = time.monotonic() + seconds
         with self._hub.watch(view.job_id, end=True) as change:
             change.set()  # It may have moved before we watched.
-            while (left := deadline - time.monotonic()) > 0 and not self.stopping():
-                if change.wait(min(left, SLICE_S)):
-                    change.clear()
-                    view = self._look(view)
-                    if view.state.terminal:
-                        return view
+            while (left := deadline - time.monotonic()) > 0 and not self._hub.stopping() and change.wait(left):
+                change.clear()
+                view = self._look(view)
+                if view.state.terminal:
+                    return view
         return self._look(view)  # Its stages woke nobody.
 
     def _look(self, view: JobView) -> JobView:

@@ -10,7 +10,7 @@ from typing import Any
 
 from domain.access import Key
 from domain.request import Request
-from tasks.job_view import text
+from tasks.job_view import JobView, text
 from tasks.lines import line_of_gpu
 from tasks.webhooks import KEPT_S, Webhook
 
@@ -46,6 +46,13 @@ class Recorded:
     answered: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class Seen(Recorded):
+    """One that was read in the same step; what had overrun its `queue_timeout` may be queued in it still."""
+
+    view: JobView
+
+
 @dataclass(frozen=True)
 class Limits:
     """Of all jobs together: how many may be queued, and the bytes of all requests and results that are kept."""
@@ -70,8 +77,12 @@ def arguments(
     *,
     webhook: Webhook | None = None,
     bodies: str = "",
+    read: bool = False,
 ) -> list[str | int | float]:
-    """CREATE's; `index` is the place in its batch, `bodies` a fingerprint of all that came with it under one key."""
+    """CREATE's; `index` is the place in its batch, `bodies` a fingerprint of all that came with it under one key.
+
+    With `read` it says the job as well.
+    """
     stored = json.dumps(request.to_wire(), separators=(",", ":"))
     fingerprint = hashlib.sha256(stored.encode()).hexdigest()[:32]
     return [
@@ -82,8 +93,16 @@ def arguments(
         *(request.priority, request.gpu or "", request.kind, request.work, line_of_gpu(request.gpu)),
         *("1" if request.reuse and request.replay_seed is None else "", ttl_s),
         "" if index is None else index,
-        *("" if webhook is None else webhook.stored, KEPT_S, bodies),
+        *("" if webhook is None else webhook.stored, KEPT_S, bodies, "1" if read else ""),
     ]
+
+
+def seen(job_id: str, said: list[Any]) -> Seen | Refusal:
+    """What CREATE says that was to read the job."""
+    admitted = answer(said)
+    if isinstance(admitted, Refusal):
+        return admitted
+    return Seen(admitted.at, admitted.new, admitted.answered, view=JobView.looked(job_id, said[-1]))
 
 
 def answer(said: list[Any]) -> Admission:

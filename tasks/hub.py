@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import BoundedSemaphore, Event, Lock, Thread
 
@@ -16,7 +16,7 @@ from tasks.record_scripts import CHANNEL, ENDED
 
 RETRY_S = 0.2
 LOOK_S = 1.0
-"""How long the listener reads at a time before it looks whether it should stop."""
+"""How long the listener reads at a time before it looks whether it should stop, or the process is being stopped."""
 
 UNLIMITED = 1 << 20
 
@@ -40,6 +40,8 @@ class JobHub:
         self._listener: Thread | None = None
         self._stopping = Event()
         self._listening = Event()
+        self.stopping: Callable[[], bool] = lambda: False
+        """Whether the process is being stopped. The listener asks, so that hundreds need not."""
 
     def try_enter(self) -> bool:
         """Take a waiter's place if one is free; then `leave` gives it back."""
@@ -88,6 +90,7 @@ class JobHub:
                 self._follow()
             except (RedisError, OSError) as error:
                 log.warning("job changes are not heard, trying on: %s", error)
+                self._wake_all_at_a_stop()
                 self._stopping.wait(RETRY_S)
 
     def _follow(self) -> None:
@@ -95,6 +98,7 @@ class JobHub:
             changes.subscribe(CHANNEL, ENDED)
             while not self._stopping.is_set():
                 message = changes.get_message(timeout=LOOK_S)
+                self._wake_all_at_a_stop()
                 if message is None:
                     continue
                 if message["type"] == "subscribe" and message["data"] == len((CHANNEL, ENDED)):
@@ -109,6 +113,10 @@ class JobHub:
         with self._lock:
             for change in waiting.get(job_id, ()):
                 change.set()
+
+    def _wake_all_at_a_stop(self) -> None:
+        if self.stopping():
+            self._wake_all()
 
     def _wake_all(self) -> None:
         with self._lock:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from domain.job import Stage, State
-from domain.request import DEFAULT_PRIORITY, Request
+from domain.request import DEFAULT_PRIORITY
 
 Text = bytes | str
 
@@ -67,29 +68,15 @@ class JobView:
         waits = self.state is State.QUEUED and self.attempt == 0 and self.queue_timeout is not None
         return waits and now > self.submitted_at + (self.queue_timeout or 0)
 
+    def placed(self, rank: int | None) -> JobView:
+        """With its position where it is queued; one that has been begun meanwhile was the next."""
+        return replace(self, queue_position=rank or 0) if self.state is State.QUEUED else self
+
     @classmethod
-    def accepted(cls, job_id: str, request: Request, now: float) -> JobView:
-        """A job that has been recorded at about that time, without its record."""
-        return cls(
-            job_id=job_id,
-            operation=request.operation,
-            kernel_type=request.kernel.kernel_type.value,
-            state=State.QUEUED,
-            stage=Stage.QUEUED,
-            attempt=0,
-            submitted_at=now,
-            queue_position=None,
-            timeline=[{"stage": Stage.QUEUED.value, "at": now, "attempt": 1}],
-            result=None,
-            error=None,
-            worker=None,
-            batch_id=None,
-            timeout=request.timeout,
-            build_timeout=request.build_timeout,
-            queue_timeout=request.queue_timeout,
-            priority=request.priority,
-            gpu=request.gpu,
-        )
+    def looked(cls, job_id: str, found: Sequence[Any]) -> JobView:
+        """What LOOK of `tasks/record_scripts.py` says of a job that is there."""
+        flat, result, rank = found
+        return cls.read(job_id, dict(zip(flat[::2], flat[1::2], strict=True)), result).placed(rank)
 
     @classmethod
     def read(cls, job_id: str, stored: dict[Text, Text], result: Text | None) -> JobView:

@@ -13,91 +13,103 @@ CHANNEL, ENDED = "jobs:changed", "jobs:ended"
 
 COUNTERS = "jobs:counters"
 
+LOOKED = """
+local function looked(each)
+  local job = 'job:' .. each
+  local stored = redis.call('HGETALL', job)
+  if #stored == 0 then return false end
+  local place = redis.call('HGET', job, 'place') or ''
+  return {stored, redis.call('GET', job .. ':result'), redis.call('ZRANK', 'jobs:queue', place)}
+end
+"""
+
 # id, operation, kernel type, timeout, batch id or '', request, key id or '', open jobs that the key may have,
 # fingerprint of the request, jobs that may be queued, bytes that may be kept, build timeout or '', queue timeout or '',
 # priority, GPU model or '', kind of work, digest of the work, line, '1' where an earlier answer may be given or '',
-# ttl, place in the batch or '', webhook or '', seconds that it is kept, fingerprint of all of the batch's bodies or ''
-# Says what tasks/admission.py reads.
+# ttl, place in the batch or '', webhook or '', seconds that it is kept, fingerprint of all of the batch's bodies or '',
+# '1' where the job is to be read too or ''
+# Says what tasks/admission.py reads, then the job as LOOK does.
 CREATE = (
     FUNCTIONS
+    + LOOKED
     + """
-local batch, bodies = ARGV[5], 'batch:' .. ARGV[5] .. ':bodies'
-if ARGV[24] ~= '' and (redis.call('GET', bodies) or ARGV[24]) ~= ARGV[24] then return {'other'} end
-if redis.call('EXISTS', job) == 1 then
-  if get('fingerprint') ~= ARGV[9] then return {'other'} end
-  return {'known', get('submitted_at')}
-end
-local key, size = ARGV[7], #ARGV[6]
-if key ~= '' and redis.call('SCARD', 'jobs:open:' .. key) >= tonumber(ARGV[8]) then return {'key'} end
-if redis.call('ZCARD', 'jobs:queue') >= tonumber(ARGV[10]) then return {'queue'} end
-if kept_bytes() + size + record_bytes > tonumber(ARGV[11]) then return {'memory'} end
-if ARGV[15] ~= '' and not somebody_has(ARGV[15]) then
-  return {redis.call('SISMEMBER', 'gpus', ARGV[15]) == 1 and 'gpu away' or 'gpu'}
-end
-local at = stamp()
-redis.call('HSET', job, 'operation', ARGV[2], 'kernel_type', ARGV[3], 'timeout', ARGV[4], 'batch_id', batch,
-           'state', 'queued', 'stage', 'queued', 'attempt', 0, 'submitted_at', at, 'since', at,
-           'fingerprint', ARGV[9], 'priority', ARGV[14], 'kind', ARGV[16], 'work', ARGV[17])
-if ARGV[15] ~= '' then redis.call('HSET', job, 'gpu', ARGV[15]) end
-redis.call('SET', job .. ':request', ARGV[6])
-if ARGV[22] ~= '' then redis.call('SET', job .. ':webhook', ARGV[22], 'EX', ARGV[23]) end
-weigh(size)
-if ARGV[21] ~= '' then redis.call('HSET', job, 'batch_index', ARGV[21]) end
-if ARGV[12] ~= '' then redis.call('HSET', job, 'build_timeout', ARGV[12]) end
-if ARGV[13] ~= '' then
-  redis.call('HSET', job, 'queue_timeout', ARGV[13])
-  redis.call('ZADD', 'jobs:deadlines', text(at + ARGV[13]), id)
-end
-note('queued', at, 1)
-redis.call('ZADD', 'jobs:all', at, id)
-redis.call('ZADD', 'jobs:state:queued', at, id)
-if key ~= '' then
-  redis.call('HSET', job, 'key_id', key)
-  redis.call('SADD', 'jobs:open:' .. key, id)
-  redis.call('ZADD', 'jobs:key:' .. key, at, id)
-  redis.call('HSET', 'jobs:key_of', id, key)
-end
-if batch ~= '' then
-  redis.call('ZADD', 'batch:' .. batch, at, id)
-  redis.call('INCR', 'batch:' .. batch .. ':open')
-  -- Where one was answered at once, both were to expire: not while a job is open.
-  redis.call('PERSIST', 'batch:' .. batch)
-  redis.call('PERSIST', 'batch:' .. batch .. ':open')
-  if ARGV[24] ~= '' then redis.call('SET', bodies, ARGV[24]) end
-end
-take_place(ARGV[14], expected(ARGV[16], ARGV[17]), at)
-enter(ARGV[18])
-redis.call('HSETNX', 'jobs:counters', 'counting_since', at)
-count('submitted')
-count('by_kernel_type:' .. ARGV[3])
-count('by_operation:' .. ARGV[2])
-count('submitted_ms', math.floor(at * 1000))
-if ARGV[19] ~= '' then
-  local earlier, earlier_at, result = answered(key, ARGV[17], ARGV[15])
-  if earlier then
-    redis.call('SET', job .. ':result', result, 'EX', ARGV[20])
-    redis.call('HSET', job, 'reused_from', earlier, 'reused_at', earlier_at)
-    local told = redis.call('HGET', 'job:' .. earlier, 'summary')
-    if told then redis.call('HSET', job, 'summary', told) end
-    finish('completed', redis.call('HGET', 'job:' .. earlier, 'cause') or 'reused', ARGV[20])
-    local texts = redis.call('HGETALL', 'job:' .. earlier .. ':artifacts')
-    weigh(#result + #(told or '') + keep_texts(texts, ARGV[20]))
-    count('reused')
-    return {'answered', at}
+local function created()
+  local batch, bodies = ARGV[5], 'batch:' .. ARGV[5] .. ':bodies'
+  if ARGV[24] ~= '' and (redis.call('GET', bodies) or ARGV[24]) ~= ARGV[24] then return {'other'} end
+  if redis.call('EXISTS', job) == 1 then
+    if get('fingerprint') ~= ARGV[9] then return {'other'} end
+    return {'known', get('submitted_at')}
   end
+  local key, size = ARGV[7], #ARGV[6]
+  if key ~= '' and redis.call('SCARD', 'jobs:open:' .. key) >= tonumber(ARGV[8]) then return {'key'} end
+  if redis.call('ZCARD', 'jobs:queue') >= tonumber(ARGV[10]) then return {'queue'} end
+  if kept_bytes() + size + record_bytes > tonumber(ARGV[11]) then return {'memory'} end
+  if ARGV[15] ~= '' and not somebody_has(ARGV[15]) then
+    return {redis.call('SISMEMBER', 'gpus', ARGV[15]) == 1 and 'gpu away' or 'gpu'}
+  end
+  local at = stamp()
+  redis.call('HSET', job, 'operation', ARGV[2], 'kernel_type', ARGV[3], 'timeout', ARGV[4], 'batch_id', batch,
+             'state', 'queued', 'stage', 'queued', 'attempt', 0, 'submitted_at', at, 'since', at,
+             'fingerprint', ARGV[9], 'priority', ARGV[14], 'kind', ARGV[16], 'work', ARGV[17])
+  if ARGV[15] ~= '' then redis.call('HSET', job, 'gpu', ARGV[15]) end
+  redis.call('SET', job .. ':request', ARGV[6])
+  if ARGV[22] ~= '' then redis.call('SET', job .. ':webhook', ARGV[22], 'EX', ARGV[23]) end
+  weigh(size)
+  if ARGV[21] ~= '' then redis.call('HSET', job, 'batch_index', ARGV[21]) end
+  if ARGV[12] ~= '' then redis.call('HSET', job, 'build_timeout', ARGV[12]) end
+  if ARGV[13] ~= '' then
+    redis.call('HSET', job, 'queue_timeout', ARGV[13])
+    redis.call('ZADD', 'jobs:deadlines', text(at + ARGV[13]), id)
+  end
+  note('queued', at, 1)
+  redis.call('ZADD', 'jobs:all', at, id)
+  redis.call('ZADD', 'jobs:state:queued', at, id)
+  if key ~= '' then
+    redis.call('HSET', job, 'key_id', key)
+    redis.call('SADD', 'jobs:open:' .. key, id)
+    redis.call('ZADD', 'jobs:key:' .. key, at, id)
+    redis.call('HSET', 'jobs:key_of', id, key)
+  end
+  if batch ~= '' then
+    redis.call('ZADD', 'batch:' .. batch, at, id)
+    redis.call('INCR', 'batch:' .. batch .. ':open')
+    -- Where one was answered at once, both were to expire: not while a job is open.
+    redis.call('PERSIST', 'batch:' .. batch)
+    redis.call('PERSIST', 'batch:' .. batch .. ':open')
+    if ARGV[24] ~= '' then redis.call('SET', bodies, ARGV[24]) end
+  end
+  take_place(ARGV[14], expected(ARGV[16], ARGV[17]), at)
+  enter(ARGV[18])
+  redis.call('HSETNX', 'jobs:counters', 'counting_since', at)
+  count('submitted')
+  count('by_kernel_type:' .. ARGV[3])
+  count('by_operation:' .. ARGV[2])
+  count('submitted_ms', math.floor(at * 1000))
+  if ARGV[19] ~= '' then
+    local earlier, earlier_at, result = answered(key, ARGV[17], ARGV[15])
+    if earlier then
+      redis.call('SET', job .. ':result', result, 'EX', ARGV[20])
+      redis.call('HSET', job, 'reused_from', earlier, 'reused_at', earlier_at)
+      local told = redis.call('HGET', 'job:' .. earlier, 'summary')
+      if told then redis.call('HSET', job, 'summary', told) end
+      finish('completed', redis.call('HGET', 'job:' .. earlier, 'cause') or 'reused', ARGV[20])
+      local texts = redis.call('HGETALL', 'job:' .. earlier .. ':artifacts')
+      weigh(#result + #(told or '') + keep_texts(texts, ARGV[20]))
+      count('reused')
+      return {'answered', at}
+    end
+  end
+  return {'new', at}
 end
-return {'new', at}
+
+local said = created()
+if ARGV[25] ~= '' then table.insert(said, looked(id)) end
+return said
 """
 )
 
 # id -> the record, its result, its rank among the queued, each false where there is none; false for an unknown job
-LOOK = """
-local job = 'job:' .. ARGV[1]
-local stored = redis.call('HGETALL', job)
-if #stored == 0 then return false end
-local place = redis.call('HGET', job, 'place') or ''
-return {stored, redis.call('GET', job .. ':result'), redis.call('ZRANK', 'jobs:queue', place)}
-"""
+LOOK = LOOKED + "return looked(ARGV[1])"
 
 # id, ttl: end a queued job whose time to be begun is over
 EXPIRE = (

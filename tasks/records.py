@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any, Literal, cast
 
 from redis import Redis
@@ -14,7 +14,7 @@ from domain.access import Key
 from domain.job import STATE_OF_STAGE, Stage, State
 from domain.request import Request
 from tasks import admission, counters, record_scripts
-from tasks.admission import UNLIMITED, Admission, Limits
+from tasks.admission import UNLIMITED, Admission, Limits, Refusal, Seen
 from tasks.job_view import JobView, text
 from tasks.leaderboard import Summary
 from tasks.lines import Claim, Lines, Message, Unreadable
@@ -66,10 +66,10 @@ class JobRecords:
         key: Key | None = None,
         limits: Limits = UNLIMITED,
         webhook: Webhook | None = None,
-    ) -> Admission:
+    ) -> Seen | Refusal:
         """Record a new job as queued, belonging to `key`, unless something is full; one that is there stays."""
-        arguments = admission.arguments(job_id, request, batch_id, key, limits, self._ttl_s, webhook=webhook)
-        return admission.answer(self._create(args=arguments))
+        arguments = admission.arguments(job_id, request, batch_id, key, limits, self._ttl_s, webhook=webhook, read=True)
+        return admission.seen(job_id, self._create(args=arguments))
 
     def create_many(
         self,
@@ -100,8 +100,7 @@ class JobRecords:
         found = self._look(args=[job_id])
         if found is None:
             return None
-        flat, result, rank = found
-        view = _placed(JobView.read(job_id, dict(zip(flat[::2], flat[1::2], strict=True)), result), rank)
+        view = JobView.looked(job_id, found)
         # By this machine's clock, which only decides whether Redis is asked. No worker may live that ends it.
         if view.overdue(time.time()) and self.expire(job_id):
             return self.get(job_id)
@@ -277,12 +276,7 @@ class JobRecords:
             for view in views:
                 pipe.zrank("jobs:queue", view.place or "")
             ranks = pipe.execute()
-        return [_placed(view, rank) for view, rank in zip(views, ranks, strict=True)]
-
-
-def _placed(view: JobView, rank: int | None) -> JobView:
-    """With its position where it is queued; one that has been begun meanwhile was the next."""
-    return replace(view, queue_position=rank or 0) if view.state is State.QUEUED else view
+        return [view.placed(rank) for view, rank in zip(views, ranks, strict=True)]
 
 
 def _told(reason: str) -> str:

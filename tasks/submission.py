@@ -15,7 +15,7 @@ from tasks.admission import UNLIMITED, Admission, Limits, Recorded, Refusal
 from tasks.app import app
 from tasks.lines import line_of_gpu
 from tasks.log_lines import about
-from tasks.records import JobRecords
+from tasks.records import JobRecords, JobView
 from tasks.task_events import label
 from tasks.webhooks import Webhook
 
@@ -41,10 +41,11 @@ def submit(
     key: Key | None = None,
     limits: Limits = UNLIMITED,
     webhook: Webhook | None = None,
-) -> str:
-    """Record a job and publish it; the job's id. Raises redis' errors when it could not be recorded, NotRecorded.
+) -> JobView:
+    """Record a job and publish it; the job as it was recorded.
 
-    A job of that id that is recorded already, for the same request, is left as it is.
+    A job of that id that is recorded already, for the same request, is left as it is. Raises redis' errors when it
+    could not be recorded, NotRecorded.
     """
     job_id = job_id or str(uuid4())
     admitted = records.create(job_id, request, batch_id=batch_id, key=key, limits=limits, webhook=webhook)
@@ -55,7 +56,7 @@ def submit(
             _log_accepted(job_id, request, admitted)
             if not admitted.answered:
                 publish(job_id, request)
-    return job_id
+    return admitted.view
 
 
 def submit_many(

@@ -347,12 +347,3 @@ def test_a_queue_deadline_ends_a_job_that_is_waited_for(client: FlaskClient, rec
     # Without any worker whose reconciler looks, asking does it.
     job_id = client.post("/evaluate", json={**BODY, "queue_timeout": 1}).get_json()["job_id"]
     until(lambda: client.get(f"/job/{job_id}").get_json()["state"] == "cancelled", 5)
-
-
-def test_a_record_that_is_gone_at_once_was_not_accepted(
-    client: FlaskClient, records: JobRecords, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(JobRecords, "get", lambda self, job_id: None)
-    answer = client.post("/evaluate", json=BODY)
-    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
-    assert "lost" in answer.get_json()["detail"]

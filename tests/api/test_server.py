@@ -194,7 +194,7 @@ def test_a_key_costs_little_and_a_stranger_is_turned_away_before_his_body(server
         assert statistics.median(took) < 20, sorted(took)
         assert len(client.get("/jobs?limit=1000").json()["jobs"]) == 100
         keys.revoke("alice")
-        # Both processes, whichever answers.
+        # All processes, whichever answers.
         assert {client.get("/jobs").status_code for _ in range(20)} == {401}
         assert {httpx.get(f"{server.url}/jobs").status_code for _ in range(20)} == {401}
     answer = httpx.post(f"{server.url}/evaluate", content=bytes(8 << 20), timeout=30)

@@ -203,7 +203,7 @@ def test_a_receiver_that_hangs_or_is_not_there(
 
 def test_a_sender_that_dies_has_another_take_over(records: JobRecords, redis: Redis) -> None:
     webhooks = Webhooks(redis)
-    job_id = submit(records, EVALUATE, webhook=Webhook("https://hooks.example/", None))
+    job_id = submit(records, EVALUATE, webhook=Webhook("https://hooks.example/", None)).job_id
     complete(records, job_id)
     first = webhooks.take()
     assert first is not None and webhooks.take() is None, "held by who took it"
@@ -212,7 +212,7 @@ def test_a_sender_that_dies_has_another_take_over(records: JobRecords, redis: Re
 
 
 def test_a_job_that_is_forgotten_is_not_told(records: JobRecords, redis: Redis) -> None:
-    job_id = submit(records, EVALUATE, webhook=Webhook("https://hooks.example/", None))
+    job_id = submit(records, EVALUATE, webhook=Webhook("https://hooks.example/", None)).job_id
     complete(records, job_id)
     records.cleanup(records.now() + 1)
     assert Webhooks(redis).take() is None and redis.keys("*webhook*") == []

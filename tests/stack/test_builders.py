@@ -65,7 +65,7 @@ def started(module: str, own: dict[str, str], log: Path) -> Iterator[psutil.Pope
 
 def occupied(records: JobRecords) -> str:
     """The job that keeps the judge busy. Who builds starts after it has begun, or may build that too."""
-    busy = submit(records, Request(kernel=Kernel(ENDLESS, KernelType.TORCH), timeout=300))
+    busy = submit(records, Request(kernel=Kernel(ENDLESS, KernelType.TORCH), timeout=300)).job_id
     wait_for(lambda: seen(records, busy).state is State.RUNNING, READY_S, "the judge is busy")
     return busy
 
@@ -94,7 +94,7 @@ def test_it_builds_for_who_judges_while_that_one_is_busy(redis_url: str, redis: 
         with started("stack.builders", builds, tmp_path / "builders.log") as process:
             assert "not heard of: builder0@" in told(builds, "--check").stdout
             wait_for(lambda: told(builds, "--check").returncode == 0, READY_S, "the builder is heard of")
-            job = submit(records, Request(kernel=Kernel(RELU, KernelType.TORCH), num_trials=1))
+            job = submit(records, Request(kernel=Kernel(RELU, KernelType.TORCH), num_trials=1)).job_id
             wait_for(lambda: builders(redis)[0].shipped == 1, READY_S, "the next job's kernel is built")
             records.cancel(busy)
             wait_for(lambda: seen(records, job).state is State.COMPLETED, READY_S, "the next job is done")
@@ -129,7 +129,7 @@ def test_what_is_built_without_a_card_is_judged_on_one(redis_url: str, redis: Re
         with started("stack.builders", builds, tmp_path / "builders.log"):
             wait_for(lambda: any(each.builds_for for each in builders(redis)), READY_S, "the builder knows for what")
             jobs = {
-                name: submit(records, Request(kernel=Kernel.from_wire(source), num_trials=6))
+                name: submit(records, Request(kernel=Kernel.from_wire(source), num_trials=6)).job_id
                 for name, source in sources.items()
             }
             wait_for(lambda: builders(redis)[0].shipped == len(jobs), BUILT_S, "all of them are built")

@@ -108,7 +108,7 @@ def test_a_profilers_report_is_kept_as_the_texts_are(records: JobRecords, redis:
 def test_an_answer_that_is_given_again_has_them_too(records: JobRecords, redis: Redis) -> None:
     ended(records)
     again = replace(WANTED, reuse=True)
-    job_id = submit(records, again)
+    job_id = submit(records, again).job_id
     view = seen(records, job_id)
     assert view.result is not None and view.result["reused_from"]["job_id"] == "a"
     assert content(redis, job_id, "candidate", "add.ptx") == TEXT.encode()
@@ -117,7 +117,7 @@ def test_an_answer_that_is_given_again_has_them_too(records: JobRecords, redis: 
     assert records.kept_bytes() == 0
     # What asked for other texts, or none, is other work.
     ended(records, "c")
-    other = seen(records, submit(records, replace(again, artifacts=())))
+    other = seen(records, submit(records, replace(again, artifacts=())).job_id)
     assert other.result is None
 
 

@@ -86,6 +86,15 @@ def test_closing_wakes_who_waits(hub: JobHub) -> None:
         assert wait.result() < LONG_S / 3
 
 
+def test_a_stop_of_the_process_wakes_who_waits(hub: JobHub) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        waits = [pool.submit(waited, hub, job_id) for job_id in ("a", "b")]
+        until_waiting(hub, "a", 1)
+        until_waiting(hub, "b", 1)
+        hub.stopping = lambda: True
+        assert max(wait.result() for wait in waits) < LONG_S / 3
+
+
 def test_a_hub_outlives_its_redis(tmp_path: Path) -> None:
     port = free_port()
     server = start_redis(tmp_path, port)

@@ -61,11 +61,11 @@ def look_for_a_while(looker: Reconciler) -> None:
 
 
 def test_submitting_records_and_publishes(job_records: JobRecords, redis: Redis) -> None:
-    job_id = submit(job_records, EVALUATE)
+    job_id = submit(job_records, EVALUATE).job_id
     batch = ["x", "y", "z"]
     submit_many(job_records, [(each, EVALUATE) for each in batch], batch_id="b")
     submit_many(job_records, [(each, EVALUATE) for each in batch], batch_id="b")
-    assert submit(job_records, EVALUATE, job_id="x") == "x", "recorded already, and not published again"
+    assert submit(job_records, EVALUATE, job_id="x").job_id == "x", "recorded already, and not published again"
     assert messages(redis) == [message_id(each, 1) for each in [job_id, *batch]]
     raw = redis.lrange("evaluate", -1, -1)[0]
     assert isinstance(raw, bytes)
@@ -80,10 +80,10 @@ def test_a_job_is_accepted_though_kombu_goes_on_with_a_channel_that_it_has_close
     """As it does where Redis goes away between declaring a queue and publishing: `Producer._publish` has it by then."""
     with monkeypatch.context() as patch:
         patch.setattr(Producer, "maybe_declare", lambda self, *args, **kwargs: self.connection.collect())
-        assert submit(job_records, EVALUATE, job_id="x") == "x"
+        assert submit(job_records, EVALUATE, job_id="x").job_id == "x"
     assert messages(redis) == [] and seen(job_records, "x").state is State.QUEUED
     look_until(looker, lambda: len(messages(redis)) == 1)
-    assert submit(job_records, EVALUATE, job_id="y") == "y"
+    assert submit(job_records, EVALUATE, job_id="y").job_id == "y"
     assert messages(redis)[1:] == [message_id("y", 1)]
 
 
@@ -103,7 +103,7 @@ def test_a_lost_message_is_replaced(looker: Reconciler, job_records: JobRecords,
 def test_as_many_are_replaced_as_were_lost(looker: Reconciler, job_records: JobRecords, redis: Redis) -> None:
     for job_id in "abc":
         job_records.create(job_id, EVALUATE)
-    waiting = [submit(job_records, EVALUATE) for _ in range(3)]
+    waiting = [submit(job_records, EVALUATE).job_id for _ in range(3)]
     look_until(looker, lambda: len(messages(redis)) > 3)
     look_for_a_while(looker)
     assert len(messages(redis)) == 6
@@ -124,10 +124,10 @@ def test_a_message_that_was_just_received_is_not_lost(
 
 
 def test_messages_without_jobs_mislead_nobody(looker: Reconciler, job_records: JobRecords, redis: Redis) -> None:
-    cancelled = submit(job_records, EVALUATE)
+    cancelled = submit(job_records, EVALUATE).job_id
     job_records.cancel(cancelled)
-    requeued = submit(job_records, EVALUATE)
-    waiting = submit(job_records, EVALUATE)
+    requeued = submit(job_records, EVALUATE).job_id
+    waiting = submit(job_records, EVALUATE).job_id
     assert job_records.claim("w") is not None
     assert job_records.requeue(requeued, 1, "again") == COMMON
     publish_again(COMMON, requeued, 2)
@@ -219,5 +219,5 @@ def test_old_jobs_are_forgotten(redis: Redis, job_records: JobRecords) -> None:
 
 def test_a_broker_that_is_away_leaves_the_job_accepted(job_records: JobRecords, redis: Redis) -> None:
     with published_to("redis://127.0.0.1:1/0"):
-        job_id = submit(job_records, EVALUATE)
+        job_id = submit(job_records, EVALUATE).job_id
     assert seen(job_records, job_id).state is State.QUEUED

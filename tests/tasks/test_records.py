@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -54,6 +55,18 @@ def together(*calls: Callable[[], Any]) -> list[Any]:
     for thread in threads:
         thread.join()
     return answers
+
+
+def test_who_records_a_job_is_told_it_as_it_is(records: JobRecords) -> None:
+    records.create("before", EVALUATE)
+    own = {"batch_id": "b", "key": Key("k", "k", frozenset(), "", 0.0, 60, 10)}
+    new = records.create("a", replace(COMPARE, queue_timeout=60, build_timeout=30, priority=6), **own)
+    assert new and new.new and new.view == seen(records, "a") and new.view.queue_position == 0
+    assert records.create("before", EVALUATE).view.queue_position == 1  # type: ignore[union-attr]
+    run_to(records, "a", Stage.LOAD)
+    known = records.create("a", replace(COMPARE, queue_timeout=60, build_timeout=30, priority=6), **own)
+    assert known and not known.new and known.view == seen(records, "a") and known.view.state is State.RUNNING
+    assert records.create("a", EVALUATE) is Refusal.OTHER_REQUEST
 
 
 def test_a_new_job_is_queued_with_its_request(records: JobRecords) -> None:
@@ -550,7 +563,7 @@ def test_bytes_are_counted_through_a_jobs_life(records: JobRecords, redis: Redis
     assert records.create("b", EVALUATE, limits=limits)
     assert records.create("c", EVALUATE, limits=limits) is Refusal.MEMORY_IS_FULL
     again = records.create("a", EVALUATE, limits=limits)
-    assert again == Recorded(first.at, new=False)
+    assert isinstance(again, Recorded) and (again.at, again.new) == (first.at, False)
     assert records.create("a", COMPARE, limits=limits) is Refusal.OTHER_REQUEST
     queued = records.kept_bytes()
     assert records.complete("a", run_to(records, "a"), body("a"))

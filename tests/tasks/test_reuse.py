@@ -50,7 +50,7 @@ def judged(
 
 def asked(records: JobRecords, request: Request = AGAIN, owner: str = "k") -> str | None:
     """The job whose answer is given again, None where it is judged anew; nothing stays queued."""
-    job_id = submit(records, request, key=key(owner))
+    job_id = submit(records, request, key=key(owner)).job_id
     view = seen(records, job_id)
     if view.state is State.QUEUED:
         records.cancel(job_id)
@@ -62,7 +62,7 @@ def asked(records: JobRecords, request: Request = AGAIN, owner: str = "k") -> st
 def test_an_answer_is_given_again_and_says_where_from(records: JobRecords, redis: Redis) -> None:
     judged(records, "first")
     before = records.counters()
-    job_id = submit(records, AGAIN, key=key("k"), batch_id="b")
+    job_id = submit(records, AGAIN, key=key("k"), batch_id="b").job_id
     view, first = seen(records, job_id), seen(records, "first")
     assert (view.state, view.attempt, view.worker, view.queue_position) == (State.COMPLETED, 0, None, None)
     assert view.result is not None and first.result is not None and "reused_from" not in first.result
@@ -124,7 +124,7 @@ def test_a_replay_is_never_answered_from_before(records: JobRecords) -> None:
 def test_another_keys_answers_are_its_own(records: JobRecords) -> None:
     judged(records, "first", owner="k")
     assert asked(records, owner="other") is None
-    assert submit(records, AGAIN, job_id="without") == "without"
+    assert submit(records, AGAIN, job_id="without").job_id == "without"
     assert seen(records, "without").state is State.QUEUED
 
 

@@ -98,7 +98,7 @@ def owner_of(worker: psutil.Process, redis: Redis) -> psutil.Process:
 def test_a_job_is_judged_and_the_pool_child_never_loads_torch_in_the_main_process(
     worker: psutil.Process, records: JobRecords, redis: Redis, tmp_path: Path
 ) -> None:
-    job_id = submit(records, request(RIGHT))
+    job_id = submit(records, request(RIGHT)).job_id
     until(lambda: ended(records, job_id), START_S)
     view = seen(records, job_id)
     assert view.state is State.COMPLETED, view.error
@@ -116,7 +116,7 @@ def test_a_job_is_judged_and_the_pool_child_never_loads_torch_in_the_main_proces
 def test_a_killed_pool_child_costs_an_attempt_not_the_job(
     worker: psutil.Process, records: JobRecords, redis: Redis
 ) -> None:
-    job_id = submit(records, request(HANGS))
+    job_id = submit(records, request(HANGS)).job_id
     until(lambda: seen(records, job_id).stage in (Stage.VALIDATE, Stage.TIME), START_S)
     child = owner_of(worker, redis)
     below = child.children(recursive=True)
@@ -129,7 +129,7 @@ def test_a_killed_pool_child_costs_an_attempt_not_the_job(
     records.cancel(job_id)
     until(lambda: seen(records, job_id).state is State.CANCELLED, 5.0)
     until(lambda: redis.hlen("unacked") == 0)
-    after = submit(records, request(RIGHT))
+    after = submit(records, request(RIGHT)).job_id
     until(lambda: ended(records, after), START_S)
     assert seen(records, after).state is State.COMPLETED
 
@@ -150,7 +150,7 @@ def test_a_pool_child_that_is_killed_as_it_starts_is_no_reason_to_give_up(
 
         until(child, START_S)
         found[0].kill()
-        job_id = submit(records, request(RIGHT))
+        job_id = submit(records, request(RIGHT)).job_id
         until(lambda: ended(records, job_id), START_S)
         assert seen(records, job_id).state is State.COMPLETED and process.poll() is None
     finally:
@@ -162,7 +162,7 @@ def test_a_pool_child_that_is_killed_as_it_starts_is_no_reason_to_give_up(
 def test_a_killed_worker_is_replaced_and_its_job_run_again(
     worker: psutil.Process, records: JobRecords, redis: Redis, redis_url: str, tmp_path: Path
 ) -> None:
-    job_id = submit(records, request(HANGS, timeout=15))
+    job_id = submit(records, request(HANGS, timeout=15)).job_id
     until(lambda: seen(records, job_id).stage in (Stage.VALIDATE, Stage.TIME), START_S)
     below = worker.children(recursive=True)
     worker.send_signal(signal.SIGKILL)
@@ -173,7 +173,7 @@ def test_a_killed_worker_is_replaced_and_its_job_run_again(
     view = seen(records, job_id)
     assert view.result is not None and view.result["verdict"] == "timeout"
     # Asked to stop, it finishes what it runs and takes its heartbeat back.
-    last = submit(records, request(RIGHT))
+    last = submit(records, request(RIGHT)).job_id
     until(lambda: seen(records, last).state is not State.QUEUED)
     second.terminate()
     assert second.wait(timeout=START_S) == 0
@@ -189,7 +189,7 @@ def test_a_job_outlives_a_restart_of_redis(tmp_path: Path) -> None:
     with Redis(port=port, retry=Retry(ExponentialBackoff(cap=0.5, base=0.01), 20)) as redis, published_to(url):
         records = JobRecords(redis, ttl_s=600)
         process = start_worker(url, tmp_path)
-        job_id = submit(records, request(HANGS, timeout=10))
+        job_id = submit(records, request(HANGS, timeout=10)).job_id
         until(lambda: seen(records, job_id).stage in (Stage.VALIDATE, Stage.TIME), START_S)
         server.kill()
         server.wait()
@@ -198,7 +198,7 @@ def test_a_job_outlives_a_restart_of_redis(tmp_path: Path) -> None:
         view = seen(records, job_id)
         assert (view.state, view.attempt) == (State.COMPLETED, 1), view
         assert view.result is not None and view.result["verdict"] == "timeout"
-        after = submit(records, request(RIGHT))
+        after = submit(records, request(RIGHT)).job_id
         until(lambda: ended(records, after), START_S)
         assert seen(records, after).state is State.COMPLETED
         process.kill()
@@ -222,7 +222,7 @@ def test_a_cancelled_jobs_runner_is_gone_within_a_second(
     app = create_app()
     took_s: list[float] = []
     while min(took_s, default=CANCELLED_S) >= CANCELLED_S and len(took_s) < CANCEL_TRIES:
-        job_id = submit(records, request(HANGS))
+        job_id = submit(records, request(HANGS)).job_id
         until(lambda: busy_runner(worker), START_S)
         runner = busy_runner(worker)
         assert runner is not None and seen(records, job_id).stage is Stage.VALIDATE
@@ -242,11 +242,11 @@ def test_a_cancelled_jobs_runner_is_gone_within_a_second(
 def test_a_cancelled_job_ends_wherever_it_is_and_the_next_has_the_device(
     worker: psutil.Process, records: JobRecords, redis: Redis, tmp_path: Path
 ) -> None:
-    running = submit(records, request(HANGS))
+    running = submit(records, request(HANGS)).job_id
     until(lambda: seen(records, running).stage in (Stage.VALIDATE, Stage.TIME), START_S)
-    waiting = submit(records, request(RIGHT))
+    waiting = submit(records, request(RIGHT)).job_id
     until(lambda: seen(records, waiting).stage is Stage.WAIT_FOR_DEVICE, START_S)
-    queued, behind = (submit(records, request(RIGHT)) for _ in range(2))
+    queued, behind = (submit(records, request(RIGHT)).job_id for _ in range(2))
     assert [seen(records, each).queue_position for each in (queued, behind)] == [0, 1]
     records.cancel(queued)
     assert seen(records, queued).state is State.CANCELLED
