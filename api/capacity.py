@@ -6,9 +6,9 @@ PROCESSES = 4
 """Clients stay with the process that took their connection, unevenly, and its threads take turns: of two on two cores
 one was full at 200 submissions a second (docs/measurements.md). A large body being checked delays one of them only."""
 
-THREADS = 256
-"""A thread costs about 100 KiB, and a waiting client holds one; One that finds no place
-costs more than one that waits: it comes back every few seconds, together with the others that found none."""
+THREADS = 320
+"""A thread costs about 100 KiB, and a waiting client holds one. One that finds no place costs more than one that waits:
+it comes back every few seconds, together with the others that found none."""
 
 WAITERS = THREADS * 3 // 4
 """The rest stays free for /health and for submissions, whoever waits."""
