@@ -10,11 +10,12 @@ from gunicorn import glogging
 from api.capacity import PROCESSES, THREADS
 from api.desk import KEY, Desk
 from api.keys import KeyFile
+from api.server_process import ServerProcess
 from domain.settings import settings
 from tasks import log_lines
 
 bind = f"{settings().host}:{settings().port}"
-worker_class = "gthread"
+worker_class = ServerProcess
 workers = PROCESSES
 threads = THREADS
 worker_connections = 4 * THREADS

@@ -13,11 +13,13 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
 import httpx
+import psutil
 import pytest
 from redis import Redis
 
@@ -161,6 +163,29 @@ def test_waiters_beyond_the_places_are_answered_at_once(server: Server) -> None:
     assert {answer.status_code for answer in answers} == {200}, server.log.read_text()
     assert sum(answer.headers.get("Retry-After") == "5" for answer in answers) >= 40
     assert sum(answer.json()["state"] == "cancelled" for answer in answers) >= clients / 2
+
+
+def test_the_connections_of_one_client_are_spread(server: Server) -> None:
+    def connections() -> list[int]:
+        """Of each process, with those to Redis; none while there are fewer processes than there are to be."""
+        parent = server.process.pid
+        pids = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+        return [psutil.Process(int(pid)).num_fds() for pid in pids] if len(pids) == PROCESSES else [0] * PROCESSES
+
+    def gained() -> list[int]:
+        """By each, of ten times as many as they are, which stay."""
+        before = connections()
+        for _ in range(10 * PROCESSES):
+            client = kept.enter_context(httpx.Client(base_url=server.url, timeout=30, verify=context))
+            assert client.get("/health").status_code == 503, "it has no worker"
+        return [now - then for now, then in zip(connections(), before, strict=True)]
+
+    context, deadline = ssl.create_default_context(), time.monotonic() + START_S
+    with ExitStack() as kept:
+        while not all(connections()) or min(gained()) < 2:
+            assert time.monotonic() < deadline, "all processes take connections"
+        rounds = [gained() for _ in range(4)]
+    assert any(min(one) >= 8 for one in rounds), rounds
 
 
 def test_a_stop_answers_who_waits(server: Server, redis: Redis) -> None:
