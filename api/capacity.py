@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 PROCESSES = 4
-"""Clients stay with the process that took their connection, unevenly, and its threads take turns: of two on two cores
-one was full at 200 submissions a second (docs/measurements.md). A large body being checked delays one of them only."""
+"""The threads of one take turns: of two on two cores one was full at 200 submissions a second (docs/measurements.md).
+A large body being checked delays the answers of one of them only."""
 
 THREADS = 320
 """A thread costs about 100 KiB, and a waiting client holds one. One that finds no place costs more than one that waits:
