@@ -77,6 +77,11 @@ def on_starting(server: Any) -> None:
         )
 
 
+def child_exit(server: Any, worker: ServerProcess) -> None:
+    """However it ended."""
+    worker.gone()
+
+
 def post_worker_init(worker: Any) -> None:
     """Lets the clients that wait be answered when the process is told to stop, and tells others of ended jobs.
 

@@ -8,13 +8,12 @@ from typing import Any
 
 from gunicorn.workers.gthread import ThreadWorker
 
-from api.capacity import PROCESSES
-
 STEP_S, LONGEST_S = 0.0005, 0.002
 """Longer than another process takes to wake up; for each connection ahead, and at most."""
 
-_held = RawArray("i", PROCESSES)
-"""How many connections each has, made before they are forked; after a restart of one, approximately."""
+PLACES, NOBODY = 64, 1 << 30
+_held = RawArray("i", [NOBODY] * PLACES)
+"""How many connections each has, seen by all as it is made before they are forked; who replaces one has a new place."""
 
 
 class ServerProcess(ThreadWorker):  # type: ignore[misc] # gunicorn has no type information.
@@ -23,10 +22,20 @@ class ServerProcess(ThreadWorker):  # type: ignore[misc] # gunicorn has no type 
     They stay with their process, and its threads share one lock: of 64 it had 53 (docs/measurements.md).
     """
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._say(self.nr_conns)
+
     def accept(self, *listener: Any) -> None:
-        place = self.age % PROCESSES
-        _held[place] = self.nr_conns
+        self._say(self.nr_conns)
         if ahead := self.nr_conns - min(_held):
             time.sleep(min(ahead * STEP_S, LONGEST_S))
         super().accept(*listener)  # Which takes none where another has.
-        _held[place] = self.nr_conns
+        self._say(self.nr_conns)
+
+    def gone(self) -> None:
+        """Nobody is to wait for it any more; called where it was forked."""
+        self._say(NOBODY)
+
+    def _say(self, held: int) -> None:
+        _held[self.age % PLACES] = held

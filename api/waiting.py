@@ -17,8 +17,6 @@ from tasks.hub import JobHub
 from tasks.records import JobRecords, JobView
 
 MAX_WAIT_S = 600
-SLICE_S = 1.0
-"""A stream looks this often whether the process is being stopped."""
 
 _WAIT = re.compile(r"wait\s*=\s*\"?([0-9]{1,6})\"?", re.IGNORECASE)
 
@@ -102,16 +100,12 @@ class Waiters:
         deadline = time.monotonic() + seconds
         with self._hub.watch(view.job_id) as change:
             yield (view := self._look(view))  # It may have moved before we watched.
-            silent_since = time.monotonic()
             while not view.state.terminal and (left := deadline - time.monotonic()) > 0 and not self._hub.stopping():
-                if change.wait(min(left, SLICE_S, quiet_s)):
+                if change.wait(min(left, quiet_s)):
                     change.clear()
                     yield (view := self._look(view))
-                elif time.monotonic() - silent_since < quiet_s:
-                    continue
-                else:
+                elif left > quiet_s:
                     yield None
-                silent_since = time.monotonic()
 
     def close(self) -> None:
         """Stop listening for changes and wake who is held."""

@@ -38,7 +38,7 @@ class JobHub:
         self._waiting: defaultdict[str, set[Event]] = defaultdict(set)
         self._awaiting_end: defaultdict[str, set[Event]] = defaultdict(set)
         self._listener: Thread | None = None
-        self._stopping = Event()
+        self._closing = Event()
         self._listening = Event()
         self.stopping: Callable[[], bool] = lambda: False
         """Whether the process is being stopped. The listener asks, so that hundreds need not."""
@@ -70,7 +70,7 @@ class JobHub:
 
     def close(self) -> None:
         """Stop listening and wake everybody."""
-        self._stopping.set()
+        self._closing.set()
         if self._listener is not None:
             self._listener.join()
         self._wake_all()
@@ -85,18 +85,18 @@ class JobHub:
         self._listening.wait(LOOK_S)
 
     def _listen(self) -> None:
-        while not self._stopping.is_set():
+        while not self._closing.is_set():
             try:
                 self._follow()
             except (RedisError, OSError) as error:
                 log.warning("job changes are not heard, trying on: %s", error)
                 self._wake_all_at_a_stop()
-                self._stopping.wait(RETRY_S)
+                self._closing.wait(RETRY_S)
 
     def _follow(self) -> None:
         with self._redis.pubsub(ignore_subscribe_messages=False) as changes:  # type: ignore[no-untyped-call]
             changes.subscribe(CHANNEL, ENDED)
-            while not self._stopping.is_set():
+            while not self._closing.is_set():
                 message = changes.get_message(timeout=LOOK_S)
                 self._wake_all_at_a_stop()
                 if message is None:

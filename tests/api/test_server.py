@@ -21,12 +21,14 @@ from types import SimpleNamespace
 import httpx
 import psutil
 import pytest
+from gunicorn.workers.gthread import ThreadWorker
 from redis import Redis
 
 from api import create_app
 from api.capacity import PROCESSES, WAITERS
 from api.courier import Courier
 from api.keys import KeyFile
+from api.server_process import STEP_S, ServerProcess
 from domain.access import Scope
 from tasks.record_scripts import CHANNEL
 from tasks.records import JobRecords
@@ -186,6 +188,25 @@ def test_the_connections_of_one_client_are_spread(server: Server) -> None:
             assert time.monotonic() < deadline, "all processes take connections"
         rounds = [gained() for _ in range(4)]
     assert any(min(one) >= 8 for one in rounds), rounds
+
+
+def test_who_is_gone_is_waited_for_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    def made(self: ServerProcess, age: int) -> None:
+        self.age, self.nr_conns = age, 0
+
+    slept: list[float] = []
+    monkeypatch.setattr(ThreadWorker, "__init__", made)
+    monkeypatch.setattr(ThreadWorker, "accept", lambda self, listener: None)
+    monkeypatch.setattr("api.server_process.time.sleep", slept.append)
+    few, many = ServerProcess(1), ServerProcess(2)
+    many.nr_conns = 2
+    many.accept("listener")
+    assert slept == [2 * STEP_S], "another has none"
+    few.accept("listener")
+    few.gone()
+    many.accept("listener")
+    many.gone()
+    assert slept == [2 * STEP_S]
 
 
 def test_a_stop_answers_who_waits(server: Server, redis: Redis) -> None:

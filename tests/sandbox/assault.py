@@ -35,7 +35,7 @@ from tests.sandbox.system_v import SystemV
 SECRET = "a-secret-that-nobody-may-read"
 ORDINARY_USER = 54_321
 MEMORY_LIMIT = 512 << 20
-DEADLINE_S = 80.0
+DEADLINE_S = 40.0
 ROOT = Path(__file__).resolve().parents[2]
 SIBLING = """
 import contextlib

@@ -563,7 +563,7 @@ def test_bytes_are_counted_through_a_jobs_life(records: JobRecords, redis: Redis
     assert records.create("b", EVALUATE, limits=limits)
     assert records.create("c", EVALUATE, limits=limits) is Refusal.MEMORY_IS_FULL
     again = records.create("a", EVALUATE, limits=limits)
-    assert isinstance(again, Recorded) and (again.at, again.new) == (first.at, False)
+    assert isinstance(again, Recorded) and (again.at, again.new, again.answered) == (first.at, False, False)
     assert records.create("a", COMPARE, limits=limits) is Refusal.OTHER_REQUEST
     queued = records.kept_bytes()
     assert records.complete("a", run_to(records, "a"), body("a"))
