@@ -8,9 +8,14 @@ import torch
 
 from sandbox.arena import describe
 
-SAMPLE, DIFFERENT, ALLOWED, NOTHING = 1 << 16, 0.1, 0.1, 1e-3
-"""Of an answer so many elements are looked at. Another answer differs in a tenth of them, by a tenth of its size and
-more than next to nothing: what rounds or orders its sums otherwise from call to call does not."""
+PIECES, PIECE = 64, 1 << 8
+"""Of an answer so many elements in a row are looked at, in so many places."""
+DIFFERENT, ALLOWED, NOTHING = 0.1, 0.1, 1e-3
+"""Another answer differs in a tenth of them, by a tenth of its size and more than next to nothing: what rounds or
+orders its sums otherwise from call to call does not."""
+COPIED = 1 << 16
+"""Elements that are brought into a row by a copy of all, where they lie otherwise."""
+GOLDEN = (5**0.5 - 1) / 2
 
 
 class AnswerMemory:
@@ -63,11 +68,24 @@ def _differ(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two answers to the same inputs are others; False of what is not floating, which rounding may change."""
     if not one.is_floating_point() or one.dtype != other.dtype or one.element_size() < 2 or one.numel() == 0:
         return False
-    if one.numel() > SAMPLE and not (one.is_contiguous() and other.is_contiguous()):
-        return False  # Its elements in a row would be a copy of it all.
-    every = max(1, one.numel() // SAMPLE) | 1  # Odd: no row's length is a multiple of it by chance.
-    ours, theirs = (each.detach().reshape(-1)[::every].to(torch.float64) for each in (one, other))
+    if one.numel() > COPIED and not (one.is_contiguous() and other.is_contiguous()):
+        return False
+    ours, theirs = _sample(one), _sample(other)
     size = theirs.abs().nan_to_num(0.0, 0.0, 0.0)
     allowed = ALLOWED * torch.maximum(size, size.square().mean().sqrt()) + NOTHING
     alike = (ours == theirs) | (ours.isnan() & theirs.isnan()) | ((ours - theirs).abs() <= allowed)
     return float(alike.to(torch.float64).mean()) < 1 - DIFFERENT
+
+
+def _sample(answer: torch.Tensor) -> torch.Tensor:
+    """On the host: for what is asked of it a device loads a dozen kernels, which takes 0.2 s (docs/measurements.md).
+
+    So few that one thread does it: those of several runners would wait for each other.
+    """
+    row = (answer.detach().cpu() if answer.numel() <= COPIED else answer.detach()).reshape(-1)
+    room = row.numel() - PIECE
+    if row.numel() <= PIECES * PIECE:
+        return row.cpu().to(torch.float64)
+    # Multiples of the golden ratio lie in no pattern that rows of some length could have.
+    starts = [int((place * GOLDEN % 1.0) * room) for place in range(PIECES)]
+    return torch.cat([row[start : start + PIECE].cpu() for start in starts]).to(torch.float64)

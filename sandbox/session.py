@@ -19,6 +19,7 @@ from domain.listing import Form
 from domain.result import Status
 from domain.value import CodecError, TensorRef
 from sandbox import arena as arenas
+from sandbox.alike_values import AlikeValues
 from sandbox.arena import Arena, aligned, view, write
 from sandbox.channel import Message, ProtocolError, finite_numbers
 from sandbox.launch_trace import LaunchTrace, read_trace
@@ -123,14 +124,16 @@ class Session:
         """The trusted null kernel in place of a submission."""
         self.runner.request({"op": "load_null", "target": asdict(self.target)})
 
-    def inputs(self, seeds: list[int], *, infer: bool) -> tuple[list[list[Any]] | None, str | None]:
+    def inputs(self, seeds: list[int], *, infer: bool) -> tuple[AlikeValues | list[list[Any]] | None, str | None]:
         """The source's own inputs under each seed, else inferred ones and what was inferred; None if it has none."""
         answer = self.runner.request({"op": "inputs", "seeds": seeds, "infer": infer})
-        made = self._fetch_all(answer, len(seeds)) if answer.get("alike") is True else self._fetch(answer)
-        note = answer.get("note")
-        if not isinstance(made, list) or len(made) != len(seeds) or not all(isinstance(one, list) for one in made):
-            return None, None
-        return made, (str(note)[:1024] if note is not None else None)
+        note = str(answer["note"])[:1024] if answer.get("note") is not None else None
+        if answer.get("alike") is True:
+            alike = self._fetch_all(answer, len(seeds))
+            return (alike, note) if isinstance(alike.form, list) else (None, None)
+        made = self._fetch(answer)
+        fits = isinstance(made, list) and len(made) == len(seeds) and all(isinstance(one, list) for one in made)
+        return (made, note) if fits else (None, None)
 
     def state(self) -> State:
         """The weights; none for what has none."""
@@ -254,9 +257,9 @@ class Session:
 
     def _fetch(self, answer: Message) -> Any:
         """A value that the runner retains, copied by way of the arena into private memory."""
-        return self._fetch_all(answer, 1)[0]
+        return next(iter(self._fetch_all(answer, 1)))
 
-    def _fetch_all(self, answer: Message, count: int) -> list[Any]:
+    def _fetch_all(self, answer: Message, count: int) -> AlikeValues:
         """So many values of one form, of which the answer has the first."""
         tree = self._decoded(answer.get("value"), count)
         end = 0
@@ -270,7 +273,7 @@ class Session:
         tree = values.replace(tree, TensorRef, put)
         refs = values.leaves(tree, TensorRef)
         if not refs:
-            return [tree] * count
+            return AlikeValues(tree, [], count)
         # By elements, not by bytes: an expanded tensor has many in little memory, and is looked at one by one.
         self._admit(count * sum(math.prod(ref.shape) * ITEM_BYTES[ref.dtype] for ref in refs))
         size = count * end
@@ -278,15 +281,12 @@ class Session:
         self.runner.request({"op": "export", "refs": values.encode(refs), "count": count, "step": end})
         private = arena.bytes[:size].clone()
         self.synchronize()
-        sets = zip(*(view(private, ref.times(count, end)).unbind() for ref in refs), strict=True)
-        return [values.filled(tree, TensorRef, tensors) for tensors in sets]
+        return AlikeValues(tree, [view(private, ref.times(count, end)) for ref in refs], count)
 
     def _admit(self, size: int) -> None:
         if size > self._arena_limit:
-            raise KernelFault(
-                Status.OUT_OF_MEMORY,
-                f"inputs and outputs take {size >> 20} MiB; this worker allows {self._arena_limit >> 20} MiB a job",
-            )
+            allowed = f"this worker allows {self._arena_limit >> 20} MiB a job"
+            raise KernelFault(Status.OUT_OF_MEMORY, f"inputs and outputs take {size >> 20} MiB; {allowed}")
 
     def _assignment(self, kernel: Kernel) -> Message:
         return {"kernel": kernel.to_wire(), "target": asdict(self.target)}
@@ -295,6 +295,5 @@ class Session:
         try:
             return values.decode(wire, copies)
         except CodecError as error:
-            raise KernelFault(
-                Status.UNSUPPORTED, f"a value of the kernel cannot cross to the referee: {error}"
-            ) from error
+            message = f"a value of the kernel cannot cross to the referee: {error}"
+            raise KernelFault(Status.UNSUPPORTED, message) from error

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+import torch
 
 from profiling.slots import Slots
 from tasks.contender import Contender
-from validation.inputs import ContractInputs
 
 Arguments = list[Any]
+Stack = Callable[[int], torch.Tensor]
 
 
 class SeparateSets:
@@ -31,21 +32,21 @@ class SeparateSets:
 
 
 class StackedSets:
-    """Sets of a contract that all contenders are called by, those of these numbers: each argument's as one tensor.
+    """So many sets, of which each argument comes as one tensor, [sets, ...]: by contender, by role, what gives that of
+    its index, for which `owner` is answerable.
 
-    To hand each of a window's small tensors on by itself takes longer than the window. `owner` is answerable for what
-    its contract asks for.
+    To hand each of a window's small tensors on by itself takes longer than the window.
     """
 
-    def __init__(self, inputs: ContractInputs, numbers: range, owner: Contender) -> None:
-        self._stack = partial(inputs.stack, first=numbers.start, count=len(numbers))
-        self._numbers = numbers
+    def __init__(self, count: int, stacks: Mapping[str, Stack], owner: Contender) -> None:
+        self._count = count
+        self._stacks = stacks
         self._owner = owner
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return self._count
 
-    def fill(self, _: str, layout: Slots, first: int) -> None:
+    def fill(self, role: str, layout: Slots, first: int) -> None:
         """As of separate ones."""
         with self._owner.answerable():
-            layout.fill_stacked(first, len(self), self._stack)
+            layout.fill_stacked(first, len(self), self._stacks[role])

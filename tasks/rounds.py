@@ -92,7 +92,7 @@ class Rounds:
     @property
     def doubts(self) -> list[str]:
         """What the candidate's time is to be read with: sentences about what was asked and what was done."""
-        names = self.inputs.laid_out_anew
+        names = self.inputs.handed_out.laid_out_anew
         return [
             *self.weak,
             *filter(None, [self._edges.said]),
@@ -152,7 +152,7 @@ class Rounds:
         again = slots[self.candidate.role].filled and not self.inputs.affordable
         first, *others = slots.values()
         # Where both are called with the very same, it is written once, and copied in one go.
-        twins = [layout for layout in others if self.inputs.shared and layout.takes_as(first)]
+        twins = [layout for layout in others if self.inputs.handed_out.shared and layout.takes_as(first)]
         filled = {role: layout for role, layout in slots.items() if layout not in twins}
         made = 0
         # From each only as many as are left when its turn comes.

@@ -14,12 +14,15 @@ from domain import value as values
 from domain.contract import IOContract
 from domain.fault import KernelFault
 from domain.result import Status
+from domain.value import TensorRef
+from sandbox.alike_values import AlikeValues
 from tasks.at_rest import stopped
 from tasks.contender import Contender
 from tasks.drawn_sets import Arguments, SeparateSets, StackedSets
+from tasks.handed_out import HandedOut
 from tasks.mixed_inputs import MixedInputs
 from validation.bits import identical
-from validation.inputs import ContractInputs, arguments_for, laid_out_anew
+from validation.inputs import ContractInputs
 
 # Drawing inputs is not the kernel's time, but it holds the device: past this, windows run over drawn sets mixed, and
 # past the other over the same sets again.
@@ -38,6 +41,7 @@ KEPT = 2
 TensorForm = tuple[torch.dtype, torch.Size]
 ArgumentForm = list[TensorForm]
 """Of the tensors in it: none of a number's."""
+Made = list[Arguments] | AlikeValues
 
 
 class TrialInputs:
@@ -64,11 +68,9 @@ class TrialInputs:
         self._spent_s = 0.0
         self._kept: list[dict[str, Arguments]] = []
         self._form: list[ArgumentForm] | None = None
-        self.laid_out_anew: list[str] = []
-        """The candidate's inputs that its contract has copied into another memory layout, before the clock runs."""
         self._contract = self._chosen_contract()
         self._by_contract = self._drawer(self._contract)
-        self._candidates_own = self._drawer(candidate.kernel.io)
+        self.handed_out = HandedOut(owner, candidate, self._contract, self._drawer(candidate.kernel.io))
 
     def first(self) -> dict[str, Arguments]:
         """The first set: for each contender, by role, what it is called with."""
@@ -99,7 +101,7 @@ class TrialInputs:
             count -= 1
             started = time.monotonic()
             number = MIXED + self._mixed
-            made = self.handed_out(self._mixer.of(number), number)
+            made = self.handed_out.of(self._mixer.of(number), number)
             self._mixed += 1
             self._mixing_s += time.monotonic() - started
             yield SeparateSets([made])
@@ -120,25 +122,44 @@ class TrialInputs:
 
     def _batch(self, count: int) -> SeparateSets | StackedSets:
         numbers = range(self._drawn, self._drawn + count)
-        if self._by_contract is not None and self.shared and self._drawn > 0:
-            with self._owner.answerable():
-                together = self._by_contract.drawn_together(numbers)
-            if len(together) > 1:
-                self._drawn += len(together)
-                return StackedSets(self._by_contract, together, self._owner)
-        return SeparateSets(self._separate(numbers))
+        batch = self._of_contract(self._by_contract, numbers) if self._by_contract else self._of_source(numbers)
+        self._drawn += len(batch)
+        return batch
 
-    def _separate(self, numbers: range) -> list[dict[str, Arguments]]:
+    def _of_contract(self, inputs: ContractInputs, numbers: range) -> SeparateSets | StackedSets:
         with self._owner.answerable():
-            made = self._make(numbers)
-        if self._contract is None:
-            self._mixer.keep(made)
-        sets = [self.handed_out(drawn, fresh) for fresh, drawn in zip(numbers, made, strict=True)]
-        # Whether a contract's sets are equal it says itself, and each takes as much memory as a call.
-        kept = KEPT if self._contract is None else 1
-        self._kept += sets[: max(kept - self._drawn, 0)]
-        self._drawn += len(numbers)
-        return sets
+            together = inputs.drawn_together(numbers) if numbers.start > 0 else numbers[:1]
+        stacked = self.handed_out.of_contract(inputs, together) if len(together) > 1 else None
+        if stacked is not None:
+            return stacked
+        # Whether its sets are equal a contract says itself, and each takes as much memory as a call.
+        return self._singly(self._answered(numbers), numbers, kept=1)
+
+    def _of_source(self, numbers: range) -> SeparateSets | StackedSets:
+        made = self._answered(numbers)
+        self._mixer.keep(made)
+        if isinstance(made, AlikeValues) and self._kept and self._is_plain(made):
+            stacked = self.handed_out.of_source(made, numbers)
+            if stacked is not None:
+                self._singly(made.first(KEPT - numbers.start), numbers, KEPT)
+                return stacked
+        return self._singly(made, numbers, KEPT)
+
+    def _is_plain(self, made: AlikeValues) -> bool:
+        """Whether each tensor of all of them is an argument by itself, where the first set has one."""
+        tensors = [isinstance(argument, TensorRef) for argument in made.form]
+        first = [isinstance(argument, torch.Tensor) for argument in self._first()]
+        return tensors == first and sum(tensors) == len(made.stacks)
+
+    def _answered(self, numbers: range) -> Made:
+        with self._owner.answerable():
+            return self._make(numbers)
+
+    def _singly(self, made: Made, numbers: range, kept: int) -> SeparateSets:
+        """Each handed out; the first of all are kept."""
+        sets = [self.handed_out.of(drawn, fresh) for fresh, drawn in zip(numbers, made, strict=False)]
+        self._kept += sets[: max(kept - numbers.start, 0)]
+        return SeparateSets(sets)
 
     def _limit_batch(self, set_s: float) -> None:
         """By memory, and so that neither a batch nor the budget takes much longer than it should."""
@@ -162,10 +183,6 @@ class TrialInputs:
         first = self._first() if self._contract is None else drawn  # Whose Python values every call of a layout has.
         made: Arguments = values.filled(first, torch.Tensor, values.leaves(drawn, torch.Tensor))
         return made
-
-    def handed_out(self, drawn: Arguments, number: int) -> dict[str, Arguments]:
-        """What each contender is called with, by role, of a drawn set."""
-        return {self._owner.role: self.for_owner(drawn), self._candidate.role: self._candidates(drawn, number)}
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -198,7 +215,7 @@ class TrialInputs:
     def _drawer(self, io: IOContract | None) -> ContractInputs | None:
         return ContractInputs(io, self._device, self._secret) if io is not None else None
 
-    def _make(self, numbers: range) -> list[Arguments]:
+    def _make(self, numbers: range) -> Made:
         if self._by_contract is not None:
             return [self._by_contract.draw(fresh) for fresh in numbers]
         made = self._asked(numbers, infer=self._infer)
@@ -207,7 +224,7 @@ class TrialInputs:
                 Status.RUNTIME_ERROR,
                 "could not determine inputs: give an IO contract (`io`), or define get_inputs() in the source",
             )
-        for one in made:
+        for one in made.first(1) if isinstance(made, AlikeValues) else made:
             self._check_form(one)
         return made
 
@@ -227,7 +244,7 @@ class TrialInputs:
                 "inputs of one form, so draw values and not sizes, and compare each size in a job of its own",
             )
 
-    def _asked(self, numbers: range, *, infer: bool) -> list[Arguments] | None:
+    def _asked(self, numbers: range, *, infer: bool) -> Made | None:
         session = self._owner.session
         if session is None:
             raise ValueError("the owner has no runner")
@@ -237,30 +254,6 @@ class TrialInputs:
             made, note = session.inputs([self._seed(fresh) for fresh in numbers], infer=infer)
         self._note = note or self._note
         return made
-
-    @property
-    def shared(self) -> bool:
-        """Whether `handed_out` gives every contender the very same."""
-        return all(contender.kernel.io == self._contract for contender in (self._owner, self._candidate))
-
-    def for_owner(self, drawn: Arguments) -> Arguments:
-        """What the owner is called with of a drawn set."""
-        if self._contract is not None and self._owner.kernel.io is None:
-            return _inputs_only(self._contract, drawn)
-        return drawn
-
-    def _candidates(self, drawn: Arguments, fresh: int) -> Arguments:
-        io, own = self._candidate.kernel.io, self._candidates_own
-        if self._candidate is self._owner or io == self._contract:
-            return drawn
-        if io is None or own is None:
-            return drawn if self._contract is None else _inputs_only(self._contract, drawn)
-        with self._candidate.answerable():
-            drawn_own = own.draw(fresh)
-            arguments = arguments_for(io, drawn_own, self._contract, drawn)
-            if fresh == 0:
-                self.laid_out_anew = laid_out_anew(io, drawn_own, self._contract, drawn)
-            return arguments
 
     def _seed(self, fresh: int) -> int:
         digest = hashlib.blake2b(f"{self._secret}:{fresh}".encode(), digest_size=8).digest()
@@ -289,12 +282,3 @@ def _described(form: ArgumentForm | None) -> str:
         return "no argument"
     tensors = [f"a tensor of {str(dtype).removeprefix('torch.')} {list(shape)}" for dtype, shape in form]
     return " and ".join(tensors) or "no tensor"
-
-
-def _inputs_only(io: IOContract, drawn: Arguments) -> Arguments:
-    """A contract's arguments for a callable that has no contract: its inputs, without outputs and launch constants."""
-    return [
-        value
-        for argument, value in zip(io.args, drawn, strict=True)
-        if not argument.is_meta and not (argument.is_tensor and argument.role == "output")
-    ]

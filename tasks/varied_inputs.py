@@ -51,7 +51,7 @@ class VariedInputs:
 
     def plain(self) -> dict[str, Arguments]:
         """The set as it was drawn."""
-        return self._inputs.handed_out(self._drawn, NUMBER)
+        return self._inputs.handed_out.of(self._drawn, NUMBER)
 
     def apart(self) -> dict[str, Arguments] | None:
         """As they are drawn, but each tensor of another set, so that none was computed of another one; by role.
@@ -63,11 +63,11 @@ class VariedInputs:
             return None
         sets = [self._inputs.drawn(NUMBER + 1 + place) for place in range(min(count, MOST_SETS))]
         each = [values.leaves(sets[place % MOST_SETS], torch.Tensor)[place] for place in range(count)]
-        return self._inputs.handed_out(values.filled(self._drawn, torch.Tensor, each), NUMBER + 1)
+        return self._inputs.handed_out.of(values.filled(self._drawn, torch.Tensor, each), NUMBER + 1)
 
     def of(self, distribution: Distribution) -> dict[str, Arguments]:
         """What each contender is called with, by role."""
-        return self._inputs.handed_out(self._changed(distribution), NUMBER)
+        return self._inputs.handed_out.of(self._changed(distribution), NUMBER)
 
     def for_reference(self, distribution: Distribution, turn: int, by: float, *, double: bool) -> Arguments:
         """The inputs' owner's arguments, everything continuous moved at random by a share `by`.
@@ -87,7 +87,7 @@ class VariedInputs:
             return moved(tensor, by if turn > 0 else -by, seed, zeros=kind is Nature.PLAIN)
 
         drawn = values.replace(self._changed(distribution), torch.Tensor, move)
-        return self._inputs.for_owner(drawn)
+        return self._inputs.handed_out.for_owner(drawn)
 
     def _changed(self, distribution: Distribution) -> Arguments:
         places = iter(enumerate(self._natures))

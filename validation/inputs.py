@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
@@ -65,6 +65,10 @@ class ContractInputs:
                     self.stack(position, numbers.start, count)
         return numbers[:count]
 
+    def lie_together(self, position: int, numbers: range) -> bool:
+        """Whether `stack` gives that tensor argument of all of these sets at once."""
+        return self._fresh(position).together(numbers.start) >= len(numbers)
+
     def stack(self, position: int, first: int, count: int) -> torch.Tensor:
         """That tensor argument of so many sets from that number on, which lie `together`. Raises as `draw`."""
         with _answered(self.io.args[position]):
@@ -120,40 +124,20 @@ def arguments_for(
     """
     given = _inputs_of(reference_io, reference_draw)
     arguments = list(candidate_draw)
-    for index, source in _pairs(candidate, given).items():
+    for index, source in counterparts(candidate, [name for name, _ in given]).items():
         spec = candidate.args[index].tensor_spec
         assert spec is not None
         arguments[index] = _as_declared(candidate.args[index].name, spec, candidate_draw[index], *given[source])
     return arguments
 
 
-def laid_out_anew(
-    candidate: IOContract, candidate_draw: list[Any], reference_io: IOContract | None, reference_draw: list[Any]
-) -> list[str]:
-    """Names of the inputs that `arguments_for` copies into another memory layout than the reference has them in."""
-    given = _inputs_of(reference_io, reference_draw)
-    return [
-        candidate.args[index].name
-        for index, source in _pairs(candidate, given).items()
-        if _steps(candidate_draw[index]) != _steps(given[source][1])
-    ]
+def counterparts(candidate: IOContract, given: Sequence[str | None]) -> dict[int, int]:
+    """Index of the candidate's argument -> number of the reference's input tensor, which have those names.
 
-
-def _steps(tensor: torch.Tensor) -> list[int]:
-    """The strides that say something: those of dimensions of more than one element."""
-    return [stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size > 1]
-
-
-def _inputs_of(io: IOContract | None, drawn: list[Any]) -> list[tuple[str | None, torch.Tensor]]:
-    if io is None:
-        return [(None, tensor) for tensor in leaves(drawn, torch.Tensor)]
-    return [(argument.name, value) for argument, value in zip(io.args, drawn, strict=True) if _is_input(argument)]
-
-
-def _pairs(candidate: IOContract, given: list[tuple[str | None, torch.Tensor]]) -> dict[int, int]:
-    """Index of the candidate's argument -> index of the reference's input tensor."""
-    by_name = {name: source for source, (name, _) in enumerate(given) if name is not None}
-    wanted = [index for index, argument in enumerate(candidate.args) if _is_input(argument)]
+    Raises KernelFault as `arguments_for`.
+    """
+    by_name = {name: source for source, name in enumerate(given) if name is not None}
+    wanted = input_positions(candidate)
     pairs = {index: by_name[candidate.args[index].name] for index in wanted if candidate.args[index].name in by_name}
     unnamed = [index for index in wanted if index not in pairs]
     left = [source for source in range(len(given)) if source not in pairs.values()]
@@ -174,6 +158,43 @@ def _pairs(candidate: IOContract, given: list[tuple[str | None, torch.Tensor]]) 
             "names do not tell which to leave out. Name the arguments alike in both contracts"
         )
     return pairs | dict(zip(unnamed, left, strict=False))
+
+
+def input_positions(io: IOContract) -> list[int]:
+    """Where a contract's input and inout tensors are among its arguments."""
+    return [position for position, argument in enumerate(io.args) if _is_input(argument)]
+
+
+def called_with(io: IOContract) -> list[int]:
+    """Which of a contract's arguments a callable gets that has no contract: no outputs, and no launch constants."""
+    return [
+        position
+        for position, argument in enumerate(io.args)
+        if not argument.is_meta and not (argument.is_tensor and argument.role == "output")
+    ]
+
+
+def laid_out_anew(
+    candidate: IOContract, candidate_draw: list[Any], reference_io: IOContract | None, reference_draw: list[Any]
+) -> list[str]:
+    """Names of the inputs that `arguments_for` copies into another memory layout than the reference has them in."""
+    given = _inputs_of(reference_io, reference_draw)
+    return [
+        candidate.args[index].name
+        for index, source in counterparts(candidate, [name for name, _ in given]).items()
+        if _steps(candidate_draw[index]) != _steps(given[source][1])
+    ]
+
+
+def _steps(tensor: torch.Tensor) -> list[int]:
+    """The strides that say something: those of dimensions of more than one element."""
+    return [stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size > 1]
+
+
+def _inputs_of(io: IOContract | None, drawn: list[Any]) -> list[tuple[str | None, torch.Tensor]]:
+    if io is None:
+        return [(None, tensor) for tensor in leaves(drawn, torch.Tensor)]
+    return [(io.args[position].name, drawn[position]) for position in input_positions(io)]
 
 
 def _as_declared(

@@ -91,7 +91,7 @@ def test_several_sets_come_out_whether_or_not_they_are_of_one_form(session, fold
             assert len(told[0]) == number % 3
         else:
             assert told == {"number": number, "'alike'": "alike"}[said]
-    first, second = (one[0] for one in made[:2])
+    first, second, *_ = (one[0] for one in made)
     first.fill_(1000)
     assert (second == numbers[1]).all(), "no set shares memory with another"
 

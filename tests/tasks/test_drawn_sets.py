@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,8 @@ def test_stacked_sets_are_those_that_are_drawn_one_by_one(arguments: list[dict[s
     while first < CALLS:
         numbers = one.drawn_together(range(first, CALLS))
         assert len(numbers) == min(CALLS, 1 + GROUP * (1 + (first - 1) // GROUP)) - first or arguments == KINDS["none"]
-        StackedSets(one, numbers, owner).fill(CANDIDATE, by_stack, first)
+        stack = partial(one.stack, first=first, count=len(numbers))
+        StackedSets(len(numbers), {CANDIDATE: stack}, owner).fill(CANDIDATE, by_stack, first)
         first += len(numbers)
     SeparateSets([{CANDIDATE: other.draw(number)} for number in range(3, CALLS)]).fill(CANDIDATE, by_set, 3)
     assert torch.equal(by_stack.image, by_set.image)

@@ -176,3 +176,31 @@ def get_inputs():
     wire = {"kernel": {"kernel_type": "torch", "source_code": source}, "num_trials": 4, "timeout": 60}
     report = run(Request.from_wire(wire), bench, lambda stage: None, lambda: False)
     assert report.outcome.status is Status.PASSED, report.outcome.message
+
+
+NESTED = """
+from itertools import count
+
+made = count()
+
+class Model(nn.Module):
+    def forward(self, x, y):
+        return (x[0] if isinstance(x, list) else x) {sign} y
+
+def get_inputs():
+    x = torch.randn(16)
+    return [[x] if next(made) {nested} else x, torch.randn(16)]
+"""
+
+
+@pytest.mark.parametrize("nested", ["% 2", "< 1", "> 0", "< 2"])
+def test_sets_of_one_form_that_is_not_the_firsts_reach_the_kernel(bench: Workbench, nested: str) -> None:
+    source = NESTED.format(sign="+", nested=nested)
+    reference = {"kernel_type": "torch", "source_code": source}
+    wire = {"kernel": reference, "reference": reference, "num_trials": 5, "timeout": 60, "budget": "quick"}
+    report = run(Request.from_wire(wire), bench, lambda stage: None, lambda: False)
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+    assert report.outcome.comparison is not None and not report.outcome.comparison.weak_reference
+    wrong = {"kernel_type": "torch", "source_code": NESTED.format(sign="-", nested=nested)}
+    report = run(Request.from_wire(wire | {"kernel": wrong}), bench, lambda stage: None, lambda: False)
+    assert report.outcome.status is Status.WRONG_RESULT

@@ -1,0 +1,105 @@
+"""What each contender is called with of the sets that are drawn: what its own contract asks for, of the same values."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+
+from domain.contract import IOContract
+from domain.value import TensorRef
+from sandbox.alike_values import AlikeValues
+from tasks.contender import Contender
+from tasks.drawn_sets import Arguments, Stack, StackedSets
+from validation.inputs import ContractInputs, arguments_for, called_with, counterparts, input_positions, laid_out_anew
+
+Given = dict[int, str | None]
+"""Where inputs are among the arguments that are drawn, and their names; a source's have none."""
+
+
+class HandedOut:
+    """Of sets of that contract, or where there is none as the owner's source makes them.
+
+    `own` draws what is the candidate's own, where it has a contract.
+    """
+
+    def __init__(
+        self, owner: Contender, candidate: Contender, contract: IOContract | None, own: ContractInputs | None
+    ) -> None:
+        self._owner = owner
+        self._candidate = candidate
+        self._contract = contract
+        self._own = own
+        self.laid_out_anew: list[str] = []
+        """The candidate's inputs that its contract has copied into another memory layout, before the clock runs."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether every contender gets the very same."""
+        return all(contender.kernel.io == self._contract for contender in (self._owner, self._candidate))
+
+    def of(self, drawn: Arguments, number: int) -> dict[str, Arguments]:
+        """What each is called with of the set of that number, by role."""
+        return {self._owner.role: self.for_owner(drawn), self._candidate.role: self._candidates(drawn, number)}
+
+    def for_owner(self, drawn: Arguments) -> Arguments:
+        """What the owner is called with of a set."""
+        return self._without_contract(drawn) if self._owner.kernel.io is None else drawn
+
+    def of_contract(self, inputs: ContractInputs, numbers: range) -> StackedSets | None:
+        """Of the contract's sets of those numbers, which lie together; None where they are to be handed out singly."""
+        given: Given = {position: inputs.io.args[position].name for position in input_positions(inputs.io)}
+        return self._stacked(partial(inputs.stack, first=numbers.start, count=len(numbers)), given, numbers)
+
+    def of_source(self, drawn: AlikeValues, numbers: range) -> StackedSets | None:
+        """The same of those that the source has made, whose tensors are arguments by themselves."""
+        given = [position for position, argument in enumerate(drawn.form) if isinstance(argument, TensorRef)]
+        stacks = dict(zip(given, drawn.stacks, strict=True))
+        return self._stacked(stacks.__getitem__, dict.fromkeys(given), numbers)
+
+    def _candidates(self, drawn: Arguments, number: int) -> Arguments:
+        io, own = self._candidate.kernel.io, self._own
+        if self._candidate is self._owner or io == self._contract:
+            return drawn
+        if io is None or own is None:
+            return self._without_contract(drawn)
+        with self._candidate.answerable():
+            drawn_own = own.draw(number)
+            arguments = arguments_for(io, drawn_own, self._contract, drawn)
+            if number == 0:
+                self.laid_out_anew = laid_out_anew(io, drawn_own, self._contract, drawn)
+            return arguments
+
+    def _without_contract(self, drawn: Arguments) -> Arguments:
+        """For a callable that has none: a contract's inputs, without outputs and launch constants."""
+        return drawn if self._contract is None else [drawn[position] for position in called_with(self._contract)]
+
+    def _stacked(self, drawn: Stack, given: Given, numbers: range) -> StackedSets | None:
+        each = {contender.role: self._stack_of(contender, drawn, given, numbers) for contender in self._contenders}
+        stacks = {role: stack for role, stack in each.items() if stack is not None}
+        return StackedSets(len(numbers), stacks, self._owner) if len(stacks) == len(each) else None
+
+    def _stack_of(self, contender: Contender, drawn: Stack, given: Given, numbers: range) -> Stack | None:
+        io, own = contender.kernel.io, self._own
+        if io is None and self._contract is not None:
+            positions = called_with(self._contract)
+            return lambda index: drawn(positions[index])
+        if contender is self._owner or io == self._contract or io is None or own is None:
+            return drawn
+        places, names = list(given), list(given.values())
+        pairs = {index: places[number] for index, number in counterparts(io, names).items()}
+        unpaired = [index for index, argument in enumerate(io.args) if argument.is_tensor and index not in pairs]
+        if not all(own.lie_together(index, numbers) for index in unpaired):
+            return None
+
+        def stack(index: int) -> torch.Tensor:
+            if index in pairs:
+                return drawn(pairs[index])
+            with contender.answerable():
+                return own.stack(index, numbers.start, len(numbers))
+
+        return stack
+
+    @property
+    def _contenders(self) -> tuple[Contender, ...]:
+        return (self._owner,) if self._candidate is self._owner else (self._owner, self._candidate)
