@@ -31,6 +31,7 @@ from profiling.device import Device
 from profiling.device_clock import DeviceClock
 from profiling.slots import Slots
 from profiling.taking import Overwritten, Taking
+from profiling.told_layouts import ToldLayouts
 from sandbox.arena import Arena
 from sandbox.channel import Message, finite_numbers
 from sandbox.cuda import Gate
@@ -99,7 +100,7 @@ class Range:
         self._gate: Gate | None = None
         self._clock: DeviceClock | None = None
         self._shots = 0
-        self._told: tuple[Slots, Arena] | None = None
+        self._told = ToldLayouts()
 
     def window(
         self,
@@ -122,9 +123,9 @@ class Range:
         shot = self._shots + 1
         self._shots += 1 if held_back is None else 2  # Whose answers are held back waits at the gate twice.
         gate = self._opened() if gated or (held_back is not None and self.device.is_cuda) else None
-        self._tell(slots, arena)
+        place = self._tell(slots, arena)
         runner = self.session.runner
-        how = {"gated": gated, "marked": marked, "read": read, "held_back": held_back is not None}
+        how = {"place": place, "gated": gated, "marked": marked, "read": read, "held_back": held_back is not None}
         runner.send({"op": "window", "shot": shot, **how, **({"seed": slots.seed} if gated else {})})
         if meanwhile is not None:
             meanwhile()
@@ -168,10 +169,10 @@ class Range:
         them: a kernel that counts an argument up in place would find it past its end.
         """
         arena = self.session.reserve(slots.size)
-        self._tell(slots, arena)
+        place = self._tell(slots, arena)
         self.device.copy(slots.image, arena.bytes[: slots.size])
         self.device.synchronize()
-        self.session.relocate(size)
+        self.session.relocate(place, size)
 
     def announce(self, slots: Slots) -> None:
         """Has the runner lay out these calls while others are busy: for a window that is taken later."""
@@ -185,16 +186,14 @@ class Range:
             if self._gate is not None:
                 self._gate.withdraw()
 
-    def forget(self) -> None:
-        """Lets go of the layout that was told last, and of the memory of its image."""
-        self._told = None
-
-    def _tell(self, slots: Slots, arena: Arena) -> None:
-        """Where each call's arguments and answers lie: told once, as long as neither layout nor arena changes."""
-        if self._told is None or self._told[0] is not slots or self._told[1] is not arena:
+    def _tell(self, slots: Slots, arena: Arena) -> int:
+        """Where each call's arguments and answers lie, where the runner does not know; the place where it keeps that."""
+        place = self._told.place_of(slots, arena)
+        if place is None:
+            place = self._told.new_place(slots, arena)
             calls = slots.null_wire() if self._null else slots.wire()
-            self.session.runner.post({"op": "layout", **calls})
-            self._told = slots, arena
+            self.session.runner.post({"op": "layout", "place": place, **calls})
+        return place
 
     def _by_device(self, gate: Gate, taking: Taking, shot: int) -> tuple[Clock, bool]:
         """The clock of a window behind the gate, and whether the runner's stream was heard, or else its process.
