@@ -187,7 +187,7 @@ class Range:
                 self._gate.withdraw()
 
     def _tell(self, slots: Slots, arena: Arena) -> int:
-        """Where each call's arguments and answers lie, where the runner does not know; the place where it keeps that."""
+        """Where each call's arguments and answers lie, if the runner does not know; the place where it keeps that."""
         place = self._told.place_of(slots, arena)
         if place is None:
             place = self._told.new_place(slots, arena)
