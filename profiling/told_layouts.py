@@ -15,20 +15,21 @@ class ToldLayouts:
     """By the place where the runner keeps each, for as long as neither the layout nor its arena is another."""
 
     def __init__(self) -> None:
-        # Not the layouts themselves: an image is as large as a window.
-        self._told: list[tuple[ReferenceType[Slots], ReferenceType[Arena]] | None] = [None] * PLACES
-        self._next = 0
+        # Not the layouts themselves: an image is as large as a window. In the order in which they were last asked for.
+        self._told: dict[int, tuple[ReferenceType[Slots], ReferenceType[Arena]]] = {}
 
     def place_of(self, slots: Slots, arena: Arena) -> int | None:
-        """Where that one is; None where it has not been told, or others came since."""
-        for place, told in enumerate(self._told):
-            if told is not None and told[0]() is slots and told[1]() is arena:
+        """Where that one is; None where it has not been told, or others have taken its place."""
+        for place, (told, lay_in) in self._told.items():
+            if told() is slots and lay_in() is arena:
+                self._told[place] = self._told.pop(place)
                 return place
         return None
 
     def new_place(self, slots: Slots, arena: Arena) -> int:
-        """Where it is from now on, in place of the one that was told longest ago."""
-        place = self._next
+        """Where it is from now on: in place of one that is gone, or else of the one not asked for longest."""
+        gone = (place for place, (told, lay_in) in self._told.items() if told() is None or lay_in() is None)
+        place = next(gone, len(self._told) if len(self._told) < PLACES else next(iter(self._told)))
+        self._told.pop(place, None)
         self._told[place] = ref(slots), ref(arena)
-        self._next = (place + 1) % PLACES
         return place

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import torch
 
 from sandbox.arena import describe
 
-PIECES, PIECE = 64, 1 << 8
+PIECES, PIECE = 128, 1 << 8
 """Of an answer so many elements in a row are looked at, in so many places."""
+WHOLE = PIECES * PIECE
+"""Elements of which all are looked at. No more: one thread does that, and those of several runners would wait for each
+other."""
 DIFFERENT, ALLOWED, NOTHING = 0.1, 0.1, 1e-3
 """Another answer differs in a tenth of them, by a tenth of its size and more than next to nothing: what rounds or
 orders its sums otherwise from call to call does not."""
-COPIED = 1 << 16
-"""Elements that are brought into a row by a copy of all, where they lie otherwise."""
-GOLDEN = (5**0.5 - 1) / 2
 
 
 class AnswerMemory:
@@ -68,8 +69,8 @@ def _differ(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two answers to the same inputs are others; False of what is not floating, which rounding may change."""
     if not one.is_floating_point() or one.dtype != other.dtype or one.element_size() < 2 or one.numel() == 0:
         return False
-    if one.numel() > COPIED and not (one.is_contiguous() and other.is_contiguous()):
-        return False
+    if one.numel() > WHOLE and not (one.is_contiguous() and other.is_contiguous()):
+        return False  # Its elements in a row would be a copy of it all.
     ours, theirs = _sample(one), _sample(other)
     size = theirs.abs().nan_to_num(0.0, 0.0, 0.0)
     allowed = ALLOWED * torch.maximum(size, size.square().mean().sqrt()) + NOTHING
@@ -78,14 +79,11 @@ def _differ(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _sample(answer: torch.Tensor) -> torch.Tensor:
-    """On the host: for what is asked of it a device loads a dozen kernels, which takes 0.2 s (docs/measurements.md).
-
-    So few that one thread does it: those of several runners would wait for each other.
-    """
-    row = (answer.detach().cpu() if answer.numel() <= COPIED else answer.detach()).reshape(-1)
-    room = row.numel() - PIECE
-    if row.numel() <= PIECES * PIECE:
-        return row.cpu().to(torch.float64)
-    # Multiples of the golden ratio lie in no pattern that rows of some length could have.
-    starts = [int((place * GOLDEN % 1.0) * room) for place in range(PIECES)]
+    """On the host: for what is asked of it a device loads a dozen kernels, which takes 0.2 s (docs/measurements.md)."""
+    if answer.numel() <= WHOLE:
+        return answer.detach().cpu().reshape(-1).to(torch.float64)
+    row, drawn = answer.detach().reshape(-1), random.Random(answer.numel())
+    # One somewhere in each part of it: places in a pattern would be those of the same columns of some number of rows.
+    room = (row.numel() - PIECE) / PIECES
+    starts = [int((part + drawn.random()) * room) for part in range(PIECES)]
     return torch.cat([row[start : start + PIECE].cpu() for start in starts]).to(torch.float64)

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 from profiling.slots import Slots
-from tasks.contender import Contender
 
 Arguments = list[Any]
-Stack = Callable[[int], torch.Tensor]
+StackOf = Callable[[int], torch.Tensor]
+"""Of the argument of that index, in all sets."""
 
 
 class SeparateSets:
@@ -32,21 +32,18 @@ class SeparateSets:
 
 
 class StackedSets:
-    """So many sets, of which each argument comes as one tensor, [sets, ...]: by contender, by role, what gives that of
-    its index, for which `owner` is answerable.
+    """So many sets, of which each argument comes as one tensor, [sets, ...]; what gives it, by contender, by role.
 
     To hand each of a window's small tensors on by itself takes longer than the window.
     """
 
-    def __init__(self, count: int, stacks: Mapping[str, Stack], owner: Contender) -> None:
+    def __init__(self, count: int, stacks: Mapping[str, StackOf]) -> None:
         self._count = count
         self._stacks = stacks
-        self._owner = owner
 
     def __len__(self) -> int:
         return self._count
 
     def fill(self, role: str, layout: Slots, first: int) -> None:
         """As of separate ones."""
-        with self._owner.answerable():
-            layout.fill_stacked(first, len(self), self._stacks[role])
+        layout.fill_stacked(first, len(self), self._stacks[role])

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import torch
 
 from domain.contract import IOContract
 from domain.value import TensorRef
 from sandbox.alike_values import AlikeValues
 from tasks.contender import Contender
-from tasks.drawn_sets import Arguments, Stack, StackedSets
+from tasks.drawn_sets import Arguments, StackedSets, StackOf
 from validation.inputs import ContractInputs, arguments_for, called_with, counterparts, input_positions, laid_out_anew
 
 Given = dict[int, str | None]
@@ -49,7 +47,7 @@ class HandedOut:
     def of_contract(self, inputs: ContractInputs, numbers: range) -> StackedSets | None:
         """Of the contract's sets of those numbers, which lie together; None where they are to be handed out singly."""
         given: Given = {position: inputs.io.args[position].name for position in input_positions(inputs.io)}
-        return self._stacked(partial(inputs.stack, first=numbers.start, count=len(numbers)), given, numbers)
+        return self._stacked(_drawn_by(self._owner, inputs, numbers), given, numbers)
 
     def of_source(self, drawn: AlikeValues, numbers: range) -> StackedSets | None:
         """The same of those that the source has made, whose tensors are arguments by themselves."""
@@ -74,32 +72,40 @@ class HandedOut:
         """For a callable that has none: a contract's inputs, without outputs and launch constants."""
         return drawn if self._contract is None else [drawn[position] for position in called_with(self._contract)]
 
-    def _stacked(self, drawn: Stack, given: Given, numbers: range) -> StackedSets | None:
-        each = {contender.role: self._stack_of(contender, drawn, given, numbers) for contender in self._contenders}
-        stacks = {role: stack for role, stack in each.items() if stack is not None}
-        return StackedSets(len(numbers), stacks, self._owner) if len(stacks) == len(each) else None
-
-    def _stack_of(self, contender: Contender, drawn: Stack, given: Given, numbers: range) -> Stack | None:
-        io, own = contender.kernel.io, self._own
-        if io is None and self._contract is not None:
-            positions = called_with(self._contract)
-            return lambda index: drawn(positions[index])
-        if contender is self._owner or io == self._contract or io is None or own is None:
-            return drawn
-        places, names = list(given), list(given.values())
-        pairs = {index: places[number] for index, number in counterparts(io, names).items()}
-        unpaired = [index for index, argument in enumerate(io.args) if argument.is_tensor and index not in pairs]
-        if not all(own.lie_together(index, numbers) for index in unpaired):
+    def _stacked(self, drawn: StackOf, given: Given, numbers: range) -> StackedSets | None:
+        candidates = self._candidates_stack(drawn, given, numbers)
+        if candidates is None:
             return None
+        owners = self._inputs_only(drawn) if self._owner.kernel.io is None else drawn
+        return StackedSets(len(numbers), {self._candidate.role: candidates, self._owner.role: owners})
 
-        def stack(index: int) -> torch.Tensor:
-            if index in pairs:
-                return drawn(pairs[index])
-            with contender.answerable():
-                return own.stack(index, numbers.start, len(numbers))
+    def _candidates_stack(self, drawn: StackOf, given: Given, numbers: range) -> StackOf | None:
+        io, own = self._candidate.kernel.io, self._own
+        if self._candidate is self._owner or io == self._contract:
+            return drawn
+        if io is None or own is None:
+            return self._inputs_only(drawn)
+        places = list(given)
+        with self._candidate.answerable():
+            pairs = {index: places[number] for index, number in counterparts(io, list(given.values())).items()}
+            # What has no counterpart is an output, or the same in every set.
+            unpaired = [index for index, argument in enumerate(io.args) if argument.is_tensor and index not in pairs]
+            together = all(own.lie_together(index, numbers) for index in unpaired)
+        its_own = _drawn_by(self._candidate, own, numbers)
+        return (lambda index: drawn(pairs[index]) if index in pairs else its_own(index)) if together else None
 
-        return stack
+    def _inputs_only(self, drawn: StackOf) -> StackOf:
+        if self._contract is None:
+            return drawn
+        positions = called_with(self._contract)
+        return lambda index: drawn(positions[index])
 
-    @property
-    def _contenders(self) -> tuple[Contender, ...]:
-        return (self._owner,) if self._candidate is self._owner else (self._owner, self._candidate)
+
+def _drawn_by(contender: Contender, inputs: ContractInputs, numbers: range) -> StackOf:
+    """Those of its contract, for which it is answerable."""
+
+    def stack(index: int) -> torch.Tensor:
+        with contender.answerable():
+            return inputs.stack(index, numbers.start, len(numbers))
+
+    return stack

@@ -66,7 +66,7 @@ class TrialInputs:
         self._mixing_s = 0.0
         self._mixer = MixedInputs(secret)
         self._spent_s = 0.0
-        self._kept: list[dict[str, Arguments]] = []
+        self._kept: list[Arguments] = []
         self._form: list[ArgumentForm] | None = None
         self._contract = self._chosen_contract()
         self._by_contract = self._drawer(self._contract)
@@ -138,14 +138,14 @@ class TrialInputs:
     def _of_source(self, numbers: range) -> SeparateSets | StackedSets:
         made = self._answered(numbers)
         self._mixer.keep(made)
-        if isinstance(made, AlikeValues) and self._kept and self._is_plain(made):
+        if isinstance(made, AlikeValues) and self._kept and self._lie_as_the_first(made):
             stacked = self.handed_out.of_source(made, numbers)
             if stacked is not None:
-                self._singly(made.first(KEPT - numbers.start), numbers, KEPT)
+                self._kept += made.first(KEPT - numbers.start)
                 return stacked
         return self._singly(made, numbers, KEPT)
 
-    def _is_plain(self, made: AlikeValues) -> bool:
+    def _lie_as_the_first(self, made: AlikeValues) -> bool:
         """Whether each tensor of all of them is an argument by itself, where the first set has one."""
         tensors = [isinstance(argument, TensorRef) for argument in made.form]
         first = [isinstance(argument, torch.Tensor) for argument in self._first()]
@@ -157,8 +157,8 @@ class TrialInputs:
 
     def _singly(self, made: Made, numbers: range, kept: int) -> SeparateSets:
         """Each handed out; the first of all are kept."""
-        sets = [self.handed_out.of(drawn, fresh) for fresh, drawn in zip(numbers, made, strict=False)]
-        self._kept += sets[: max(kept - numbers.start, 0)]
+        sets = [self.handed_out.of(drawn, fresh) for fresh, drawn in zip(numbers, made, strict=True)]
+        self._kept += [one[self._owner.role] for one in sets[: max(kept - numbers.start, 0)]]
         return SeparateSets(sets)
 
     def _limit_batch(self, set_s: float) -> None:
@@ -265,7 +265,7 @@ class TrialInputs:
         return "inferred" if self._infer else "get_inputs"
 
     def _first(self) -> Arguments:
-        return self._kept[0][self._owner.role] if self._kept else []
+        return self._kept[0] if self._kept else []
 
     def _sets_equal(self) -> bool:
         """Whether fresh sets hold the same content, so that a kernel which remembers an answer would not be caught."""
@@ -273,7 +273,7 @@ class TrialInputs:
             return self._by_contract.repeats
         if len(self._kept) < KEPT:
             return False
-        one, two = (values.leaves(kept[self._owner.role], torch.Tensor) for kept in self._kept)
+        one, two = (values.leaves(kept, torch.Tensor) for kept in self._kept)
         return len(one) == len(two) and all(map(identical, one, two))
 
 

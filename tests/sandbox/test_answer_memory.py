@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from sandbox.answer_memory import COPIED, PIECE, PIECES, AnswerMemory
+from sandbox.answer_memory import PIECE, WHOLE, AnswerMemory
 
 ARENA = torch.zeros(64, dtype=torch.uint8)
 
@@ -23,7 +23,7 @@ def drawn(*shape: int) -> torch.Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(7))
 
 
-SIZES = {"few": (60,), "some": (COPIED,), "many": (1024, 1024), "one": (1,)}
+SIZES = {"few": (60,), "some": (WHOLE,), "many": (1024, 1024), "one": (1,)}
 
 
 @pytest.mark.parametrize("shape", SIZES.values(), ids=SIZES)
@@ -37,11 +37,23 @@ def test_the_same_answer_is_no_other_and_another_is(shape: tuple[int, ...], dtyp
 @pytest.mark.parametrize("columns", [PIECE, 1000, 1024, 4096, 1 << 16])
 def test_a_part_of_every_row_shows_however_long_rows_are(columns: int) -> None:
     answer = drawn((1 << 21) // columns, columns)
-    assert answer.numel() > PIECES * PIECE
+    assert answer.numel() > WHOLE
     for half in (slice(columns // 2, None), slice(None, columns // 2)):
         other = answer.clone()
         other[:, half] += 5
         assert differs(other, answer) is True
+
+
+@pytest.mark.parametrize("rows", [55, 89, 144, 233, 288, 377, 610, 987, 1597, 128, 1000])
+def test_a_band_of_columns_shows_however_many_rows_there_are(rows: int) -> None:
+    answer = drawn(rows, 1024)
+    for begin in range(0, 769, 64):
+        other = answer.clone()
+        other[:, begin : begin + 256] += 5
+        assert differs(other, answer) is True, begin
+    other = answer.clone()
+    other[:, -40:] += 5
+    assert differs(other, answer) is False
 
 
 def test_little_of_it_may_differ() -> None:

@@ -61,18 +61,17 @@ def layout(inputs: ContractInputs, io: IOContract) -> Slots:
 
 
 @pytest.mark.parametrize("arguments", KINDS.values(), ids=KINDS)
-def test_stacked_sets_are_those_that_are_drawn_one_by_one(arguments: list[dict[str, Any]], tmp_path: Path) -> None:
+def test_stacked_sets_are_those_that_are_drawn_one_by_one(arguments: list[dict[str, Any]]) -> None:
     io = contract(arguments)
     one, other = ContractInputs(io, "cpu", 7), ContractInputs(io, "cpu", 7)
     by_stack, by_set = layout(one, io), layout(other, io)
     by_set.image.copy_(by_stack.image)  # Guards are random.
-    owner = Contender(CANDIDATE, Kernel.from_wire({"kernel_type": "torch", "source_code": ""}), tmp_path)
     first = 3
     while first < CALLS:
         numbers = one.drawn_together(range(first, CALLS))
         assert len(numbers) == min(CALLS, 1 + GROUP * (1 + (first - 1) // GROUP)) - first or arguments == KINDS["none"]
         stack = partial(one.stack, first=first, count=len(numbers))
-        StackedSets(len(numbers), {CANDIDATE: stack}, owner).fill(CANDIDATE, by_stack, first)
+        StackedSets(len(numbers), {CANDIDATE: stack}).fill(CANDIDATE, by_stack, first)
         first += len(numbers)
     SeparateSets([{CANDIDATE: other.draw(number)} for number in range(3, CALLS)]).fill(CANDIDATE, by_set, 3)
     assert torch.equal(by_stack.image, by_set.image)
