@@ -18,6 +18,11 @@ class ToldLayouts:
         # Not the layouts themselves: an image is as large as a window. In the order in which they were last asked for.
         self._told: dict[int, tuple[ReferenceType[Slots], ReferenceType[Arena]]] = {}
 
+    def is_current(self, slots: Slots, arena: Arena) -> bool:
+        """Whether that one was asked for last, so that the runner's next window is over it."""
+        last = next(reversed(self._told.values()), None)
+        return last is not None and last[0]() is slots and last[1]() is arena
+
     def place_of(self, slots: Slots, arena: Arena) -> int | None:
         """Where that one is; None where it has not been told, or others have taken its place."""
         for place, (told, lay_in) in self._told.items():

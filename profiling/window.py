@@ -123,9 +123,9 @@ class Range:
         shot = self._shots + 1
         self._shots += 1 if held_back is None else 2  # Whose answers are held back waits at the gate twice.
         gate = self._opened() if gated or (held_back is not None and self.device.is_cuda) else None
-        place = self._tell(slots, arena)
+        self._tell(slots, arena)
         runner = self.session.runner
-        how = {"place": place, "gated": gated, "marked": marked, "read": read, "held_back": held_back is not None}
+        how = {"gated": gated, "marked": marked, "read": read, "held_back": held_back is not None}
         runner.send({"op": "window", "shot": shot, **how, **({"seed": slots.seed} if gated else {})})
         if meanwhile is not None:
             meanwhile()
@@ -169,10 +169,10 @@ class Range:
         them: a kernel that counts an argument up in place would find it past its end.
         """
         arena = self.session.reserve(slots.size)
-        place = self._tell(slots, arena)
+        self._tell(slots, arena)
         self.device.copy(slots.image, arena.bytes[: slots.size])
         self.device.synchronize()
-        self.session.relocate(place, size)
+        self.session.relocate(size)
 
     def announce(self, slots: Slots) -> None:
         """Has the runner lay out these calls while others are busy: for a window that is taken later."""
@@ -186,14 +186,15 @@ class Range:
             if self._gate is not None:
                 self._gate.withdraw()
 
-    def _tell(self, slots: Slots, arena: Arena) -> int:
-        """Where each call's arguments and answers lie, if the runner does not know; the place where it keeps that."""
-        place = self._told.place_of(slots, arena)
-        if place is None:
+    def _tell(self, slots: Slots, arena: Arena) -> None:
+        """Over which calls the next windows are; where their arguments and answers lie, if the runner does not know."""
+        if self._told.is_current(slots, arena):
+            return
+        calls = {}
+        if (place := self._told.place_of(slots, arena)) is None:
             place = self._told.new_place(slots, arena)
             calls = slots.null_wire() if self._null else slots.wire()
-            self.session.runner.post({"op": "layout", "place": place, **calls})
-        return place
+        self.session.runner.post({"op": "layout", "place": place, **calls})
 
     def _by_device(self, gate: Gate, taking: Taking, shot: int) -> tuple[Clock, bool]:
         """The clock of a window behind the gate, and whether the runner's stream was heard, or else its process.

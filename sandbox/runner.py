@@ -50,7 +50,7 @@ class Runner:
         self.arena: Arena | None = None
         self.gate: Gate | None = None
         self.retained: list[torch.Tensor] = []
-        self.layouts: dict[int, list[Call]] = {}
+        self.calls, self.layouts = list[Call](), dict[int, list[Call]]()
         self.keys, self.slots = list[Keys](), list[int]()
         self.output_arguments: tuple[int, ...] = ()
         self.reuses_memory = False
@@ -208,8 +208,11 @@ class Runner:
         return {"op": "value", "value": None if outputs is None else self._retain(outputs)}
 
     def layout(self, message: Message) -> Message:
-        """Where the arguments and answers of a window's calls lie, kept for windows that name its place."""
-        self.layouts[int(message["place"])] = laid_out(message, self._memory, self.slots)
+        """Where the next windows' calls have their arguments and answers, or that it is as was told for that place."""
+        place = int(message["place"])
+        if "groups" in message:
+            self.layouts[place] = laid_out(message, self._memory, self.slots)
+        self.calls = self.layouts[place]
         return {"op": "ok"}
 
     def flops(self, message: Message) -> Message:
@@ -230,28 +233,25 @@ class Runner:
         return {"op": "ok"}
 
     def window(self, message: Message) -> Message:
-        """One window over a layout."""
-        turn, calls = WindowTurn(message, self.channel, self.gate, self.target), self._calls(message)
-        return turn.take(lambda: self._call_all(calls, marked=turn.marked, held_back=turn.held_back))
+        """One window over the layout."""
+        turn = WindowTurn(message, self.channel, self.gate, self.target)
+        return turn.take(lambda: self._call_all(marked=turn.marked, held_back=turn.held_back))
 
     def relocate(self, message: Message) -> Message:
         """Has what calls keep between launches lie elsewhere; made once, as the next window is to find its memory."""
         torch.cuda.empty_cache()
         self.pad = torch.empty(int(message["bytes"]), dtype=torch.uint8, device=self.target.device)
-        self._call_all(self._calls(message), marked=False).hand_in()
+        self._call_all(marked=False).hand_in()
         self._synchronize()
         return {"op": "ok"}
 
-    def _calls(self, message: Message) -> list[Call]:
-        return self.layouts[int(message["place"])]
-
-    def _call_all(self, calls: list[Call], *, marked: bool, held_back: bool = False) -> Made:
+    def _call_all(self, *, marked: bool, held_back: bool = False) -> Made:
         at_once = (self.reuses_memory or not self.target.is_cuda) and not held_back
         outputs = self._kept_outputs if held_back else self._outputs
-        return call_all(calls, self._loaded.call, outputs, self.target, at_once=at_once, marked=marked)
+        return call_all(self.calls, self._loaded.call, outputs, self.target, at_once=at_once, marked=marked)
 
     def _leave_arena(self) -> None:
-        self.layouts.clear()
+        self.calls, self.layouts = [], {}
         if self.arena is not None:
             self.arena.close()
             self.arena = None

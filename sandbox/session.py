@@ -193,9 +193,9 @@ class Session:
         """Calls until warm, then one call for the tool that the runner was started beneath."""
         self.runner.request({"op": "inspect", "args": values.encode(self.place(args)), "warm_up": warm_up})
 
-    def relocate(self, place: int, size: int) -> None:
-        """Has what the calls of that layout keep on the device lie elsewhere, behind a pad of that many bytes."""
-        self.runner.request({"op": "relocate", "place": place, "bytes": size})
+    def relocate(self, size: int) -> None:
+        """Has what the calls of the layout keep on the device lie elsewhere, behind a pad of that many bytes."""
+        self.runner.request({"op": "relocate", "bytes": size})
 
     def reserve(self, size: int) -> Arena:
         """An arena of at least that many bytes, known to the runner; what was in the previous one is gone."""

@@ -80,7 +80,7 @@ def test_a_layout_is_told_once_as_long_as_few_others_are_used(session: Session, 
     post = session.runner.post
 
     def noted(message: Message) -> None:
-        posted.append(str(message["op"]))
+        posted.extend(["layout"] if "groups" in message else [])
         post(message)
 
     monkeypatch.setattr(session.runner, "post", noted)
