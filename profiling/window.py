@@ -31,7 +31,6 @@ from profiling.device import Device
 from profiling.device_clock import DeviceClock
 from profiling.slots import Slots
 from profiling.taking import Overwritten, Taking
-from profiling.told_layouts import ToldLayouts
 from sandbox.arena import Arena
 from sandbox.channel import Message, finite_numbers
 from sandbox.cuda import Gate
@@ -100,7 +99,7 @@ class Range:
         self._gate: Gate | None = None
         self._clock: DeviceClock | None = None
         self._shots = 0
-        self._told = ToldLayouts()
+        self._told: tuple[Slots, Arena] | None = None
 
     def window(
         self,
@@ -186,15 +185,16 @@ class Range:
             if self._gate is not None:
                 self._gate.withdraw()
 
+    def forget(self) -> None:
+        """Lets go of the layout that was told last, and of the memory of its image."""
+        self._told = None
+
     def _tell(self, slots: Slots, arena: Arena) -> None:
-        """Over which calls the next windows are; where their arguments and answers lie, if the runner does not know."""
-        if self._told.is_current(slots, arena):
-            return
-        calls = {}
-        if (place := self._told.place_of(slots, arena)) is None:
-            place = self._told.new_place(slots, arena)
+        """Where each call's arguments and answers lie: told once, as long as neither layout nor arena changes."""
+        if self._told is None or self._told[0] is not slots or self._told[1] is not arena:
             calls = slots.null_wire() if self._null else slots.wire()
-        self.session.runner.post({"op": "layout", "place": place, **calls})
+            self.session.runner.post({"op": "layout", **calls})
+            self._told = slots, arena
 
     def _by_device(self, gate: Gate, taking: Taking, shot: int) -> tuple[Clock, bool]:
         """The clock of a window behind the gate, and whether the runner's stream was heard, or else its process.

@@ -50,7 +50,7 @@ class Runner:
         self.arena: Arena | None = None
         self.gate: Gate | None = None
         self.retained: list[torch.Tensor] = []
-        self.calls, self.layouts = list[Call](), dict[int, list[Call]]()
+        self.calls: list[Call] = []
         self.keys, self.slots = list[Keys](), list[int]()
         self.output_arguments: tuple[int, ...] = ()
         self.reuses_memory = False
@@ -208,11 +208,8 @@ class Runner:
         return {"op": "value", "value": None if outputs is None else self._retain(outputs)}
 
     def layout(self, message: Message) -> Message:
-        """Where the next windows' calls have their arguments and answers, or that it is as was told for that place."""
-        place = int(message["place"])
-        if "groups" in message:
-            self.layouts[place] = laid_out(message, self._memory, self.slots)
-        self.calls = self.layouts[place]
+        """Where the arguments and answers of the next windows' calls lie."""
+        self.calls = laid_out(message, self._memory, self.slots)
         return {"op": "ok"}
 
     def flops(self, message: Message) -> Message:
@@ -251,7 +248,7 @@ class Runner:
         return call_all(self.calls, self._loaded.call, outputs, self.target, at_once=at_once, marked=marked)
 
     def _leave_arena(self) -> None:
-        self.calls, self.layouts = [], {}
+        self.calls = []
         if self.arena is not None:
             self.arena.close()
             self.arena = None

@@ -184,10 +184,12 @@ class Contender:
         if self.session is not None:
             (self.range or self.session).close()
             self.output = self.session.runner.output.text()
-            self.session = self.range = None
+            self.session = self.range = None  # And with the range the image of its windows.
 
     def forget(self) -> None:
-        """Lets go of the device's memory: of answers, and whatever a fault came by on its way here."""
+        """Lets go of the device's memory: of layouts, answers, and whatever a fault came by on its way here."""
+        if self.range is not None:
+            self.range.forget()
         self.probe = None
         for error in behind(self.fault):
             error.__traceback__ = None  # With what called those frames, which lives as long as they do.

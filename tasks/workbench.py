@@ -222,6 +222,7 @@ class Workbench(BuildBench):
         let_go_of_frames(sys.exception())
         try:
             if self._null is not None:
+                self._null.forget()
                 self._null.session.load_null()
                 self._null.session.detach()
         except (KernelFault, InfrastructureFault):

@@ -13,7 +13,7 @@ import time, torch
 def kernel_fn(): time.sleep({SLOW_S}); return torch.ones(1)
 """
 INSPECT = {"op": "inspect", "args": [], "warm_up": 0}
-NO_ARENA = {"op": "layout", "place": 0, "groups": []}
+NO_ARENA = {"op": "layout", "calls": []}
 
 
 def loaded(runner, source):
