@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import torch
 
 from sandbox.arena import describe
 
-PIECES, PIECE = 128, 1 << 8
-"""Of an answer so many elements in a row are looked at, in so many places."""
-WHOLE = PIECES * PIECE
-"""Elements of which all are looked at. No more: one thread does that, and those of several runners would wait for each
-other."""
+SAMPLE = 15_013
+"""Of an answer so many elements are looked at, or up to twice as many: few enough for one thread, as those of several
+runners would wait for each other. A prime: as many rows as are a power of two would be looked at in one column."""
+COPIED = 1 << 16
+"""Of so many elements all are brought to the host, which loads nothing on the device, however they lie."""
 DIFFERENT, ALLOWED, NOTHING = 0.1, 0.1, 1e-3
 """Another answer differs in a tenth of them, by a tenth of its size and more than next to nothing: what rounds or
 orders its sums otherwise from call to call does not."""
@@ -69,7 +68,7 @@ def _differ(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two answers to the same inputs are others; False of what is not floating, which rounding may change."""
     if not one.is_floating_point() or one.dtype != other.dtype or one.element_size() < 2 or one.numel() == 0:
         return False
-    if one.numel() > WHOLE and not (one.is_contiguous() and other.is_contiguous()):
+    if one.numel() > COPIED and not (one.is_contiguous() and other.is_contiguous()):
         return False  # Its elements in a row would be a copy of it all.
     ours, theirs = _sample(one), _sample(other)
     size = theirs.abs().nan_to_num(0.0, 0.0, 0.0)
@@ -80,10 +79,6 @@ def _differ(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 def _sample(answer: torch.Tensor) -> torch.Tensor:
     """On the host: for what is asked of it a device loads a dozen kernels, which takes 0.2 s (docs/measurements.md)."""
-    if answer.numel() <= WHOLE:
-        return answer.detach().cpu().reshape(-1).to(torch.float64)
-    row, drawn = answer.detach().reshape(-1), random.Random(answer.numel())
-    # One somewhere in each part of it: places in a pattern would be those of the same columns of some number of rows.
-    room = (row.numel() - PIECE) / PIECES
-    starts = [int((part + drawn.random()) * room) for part in range(PIECES)]
-    return torch.cat([row[start : start + PIECE].cpu() for start in starts]).to(torch.float64)
+    row = (answer.detach().cpu() if answer.numel() <= COPIED else answer.detach()).reshape(-1)
+    every = max(1, row.numel() // SAMPLE) | 1  # Odd: no row's length is a multiple of it by chance.
+    return row[::every].cpu().to(torch.float64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from sandbox.answer_memory import PIECE, WHOLE, AnswerMemory
+from sandbox.answer_memory import COPIED, SAMPLE, AnswerMemory
 
 ARENA = torch.zeros(64, dtype=torch.uint8)
 
@@ -23,7 +23,7 @@ def drawn(*shape: int) -> torch.Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(7))
 
 
-SIZES = {"few": (60,), "some": (WHOLE,), "many": (1024, 1024), "one": (1,)}
+SIZES = {"few": (60,), "some": (SAMPLE,), "all that is copied": (COPIED,), "many": (1024, 1024), "one": (1,)}
 
 
 @pytest.mark.parametrize("shape", SIZES.values(), ids=SIZES)
@@ -34,10 +34,10 @@ def test_the_same_answer_is_no_other_and_another_is(shape: tuple[int, ...], dtyp
     assert differs(answer + 3, answer) is True
 
 
-@pytest.mark.parametrize("columns", [PIECE, 1000, 1024, 4096, 1 << 16])
+@pytest.mark.parametrize("columns", [256, 1000, 1024, 4096, 1 << 16])
 def test_a_part_of_every_row_shows_however_long_rows_are(columns: int) -> None:
     answer = drawn((1 << 21) // columns, columns)
-    assert answer.numel() > WHOLE
+    assert answer.numel() > COPIED
     for half in (slice(columns // 2, None), slice(None, columns // 2)):
         other = answer.clone()
         other[:, half] += 5
@@ -51,9 +51,19 @@ def test_a_band_of_columns_shows_however_many_rows_there_are(rows: int) -> None:
         other = answer.clone()
         other[:, begin : begin + 256] += 5
         assert differs(other, answer) is True, begin
-    other = answer.clone()
-    other[:, -40:] += 5
-    assert differs(other, answer) is False
+    for columns, shown in ((40, False), (123, True)):
+        other = answer.clone()
+        other[:, -columns:] += 5
+        assert differs(other, answer) is shown
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(8192, 66), (16384, 33), (32768, 65), (65536, 33), (4096, 132)])
+def test_a_band_shows_in_as_many_rows_as_are_a_power_of_two(rows: int, columns: int) -> None:
+    answer = drawn(rows, columns)
+    for half in (slice(columns // 2, None), slice(None, columns // 2), slice(1, columns // 2), slice(2, -2, 2)):
+        other = answer.clone()
+        other[:, half] += 5
+        assert differs(other, answer) is True, half
 
 
 def test_little_of_it_may_differ() -> None:
@@ -65,8 +75,9 @@ def test_little_of_it_may_differ() -> None:
 
 
 def test_a_transposed_answer_is_looked_at_where_that_is_no_copy_of_much() -> None:
-    answer = drawn(100, 200)
-    assert differs(answer.t() + 3, answer.t()) is True
+    for rows in (100, 300):
+        answer = drawn(rows, 200)
+        assert differs(answer.t() + 3, answer.t()) is True
     large = drawn(1000, 200)
     assert differs((large + 3).t(), large.t()) is False
 
