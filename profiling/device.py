@@ -12,6 +12,9 @@ KEPT_SHARE = 40
 """Of a GPU's memory, what each pool child keeps between jobs at most: to give 1.5 GiB back and to ask the driver for it
 again takes 15 ms of the next job (docs/measurements.md). Four of them keep a tenth."""
 
+ROOM_SHARE = 5 / 8
+"""A quarter less than all, and the eighth that contexts may take which wait for jobs (tasks.workbench)."""
+
 
 class Device:
     """A device by its torch name ("cpu", "cuda:0"): waiting for it, and emptying its cache."""
@@ -75,11 +78,11 @@ class Device:
 
     @property
     def has_room(self) -> bool:
-        """Whether three quarters of the device's memory are free: what runners hold that are ending, nobody will miss.
+        """Whether so much of the device's memory is free that nobody will miss what runners hold that are ending.
 
         Never of the host, on whose few cores even what ends is in the way.
         """
-        return self.is_cuda and self.free > 0.75 * self.memory
+        return self.is_cuda and self.free > ROOM_SHARE * self.memory
 
     @property
     def usable(self) -> bool:
