@@ -21,7 +21,8 @@ REFERENCE = (
     + """
 def get_inputs():
     x = torch.randn(64, 64)
-    x.view(-1)[:2] = (torch.randint(-40, 40, (2,)) + 0.5) * 0.05  # Where 20 and 1 / 0.05 do not agree.
+    if torch.rand(()) < 0.1:  # In some calls, as each that is excused takes 25 ms on a slow host, of 15 s for all.
+        x.view(-1)[:2] = (torch.randint(-40, 40, (2,)) + 0.5) * 0.05  # Where 20 and 1 / 0.05 do not agree.
     return [x]
 """
 )
@@ -74,10 +75,12 @@ def test_a_reference_that_cannot_be_run_in_float64_excuses_nothing_and_is_not_bl
 )
 def test_to_which_side_zero_belongs_is_rounding_too(bench: Workbench, candidate: str, status: Status) -> None:
     source = "class {}(nn.Module):\n    def forward(self, x):\n        return {}\n"
-    with_a_zero = "def get_inputs():\n    x = torch.randn(64, 64)\n    x[5, 7] = 0.0\n    return [x]\n"
+    zero = "x[5, 7] = 0.0 if torch.rand(()) < 0.1 else 1.0"
+    with_a_zero = f"def get_inputs():\n    x = torch.randn(64, 64)\n    {zero}\n    return [x]\n"
     reference = kernel(source.format("Model", "(x > 0).float()") + with_a_zero)
     outcome = judged(bench, kernel(source.format("ModelNew", candidate)), reference).outcome
-    assert outcome.status is status, outcome.message
+    assert outcome.status is status and outcome.comparison is not None, outcome.message
+    assert outcome.comparison.strict is not None and outcome.comparison.strict["mismatch_count"] > 0
 
 
 @pytest.mark.parametrize(
