@@ -7,12 +7,13 @@ import os
 import signal
 import socket
 import ssl
+import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -49,10 +50,16 @@ class Server:
 @pytest.fixture
 def server(redis: Redis, redis_url: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Server]:
     """A parameter has further settings."""
-    port, log, home = free_port(), tmp_path / "gunicorn.log", tmp_path / "home"
+    with serving(redis_url, tmp_path, getattr(request, "param", {})) as started:
+        yield started
+
+
+@contextmanager
+def serving(redis_url: str, folder: Path, further: dict[str, str]) -> Iterator[Server]:
+    port, log, home = free_port(), folder / "gunicorn.log", folder / "home"
     home.mkdir()
     environment = {**os.environ, "PORT": str(port), "CELERY_BROKER_URL": redis_url, "HOME": str(home)}
-    environment |= {"API_KEYS_FILE": str(tmp_path / "keys.json"), **getattr(request, "param", {})}
+    environment |= {"API_KEYS_FILE": str(folder / "keys.json"), **further}
     environment.pop("XDG_RUNTIME_DIR", None)
     with log.open("wb") as sink:
         process = subprocess.Popen(
@@ -72,8 +79,10 @@ def server(redis: Redis, redis_url: str, tmp_path: Path, request: pytest.Fixture
             time.sleep(0.05)
     else:
         raise AssertionError(f"gunicorn does not answer:\n{log.read_text()}")
-    yield Server(process, url, log)
-    process.send_signal(signal.SIGTERM)
+    try:
+        yield Server(process, url, log)
+    finally:
+        process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=START_S) == 0, log.read_text()
     assert list(home.iterdir()) == []
 
@@ -227,17 +236,21 @@ def test_a_stop_answers_who_waits(server: Server, redis: Redis) -> None:
 
 
 @pytest.mark.parametrize("server", [{"REQUIRE_API_KEYS": "on"}], indirect=True)
-def test_a_key_costs_little_and_a_stranger_is_turned_away_before_his_body(server: Server, tmp_path: Path) -> None:
+def test_a_key_costs_little_and_a_stranger_is_turned_away_before_his_body(
+    server: Server, redis_url: str, tmp_path: Path
+) -> None:
     keys = KeyFile(tmp_path / "keys.json", 60_000, 10_000)
     secret = keys.add("alice", list(Scope), {})
     with httpx.Client(base_url=server.url, timeout=30, headers={"Authorization": f"Bearer {secret}"}) as client:
-        took = []
-        for _ in range(100):
-            began = time.perf_counter()
-            assert client.post("/evaluate", json=README["triton"][1]).status_code == 202
-            took.append(1000 * (time.perf_counter() - began))
-        # The shortest: on a busy host half of them wait for a processor. What derives a key slowly does so each time.
-        assert min(took) < 20, sorted(took)
+        (tmp_path / "open").mkdir()
+        with (
+            serving(redis_url, tmp_path / "open", {"REQUIRE_API_KEYS": "off"}) as other,
+            httpx.Client(base_url=other.url, timeout=30) as anybody,
+        ):
+            # In turn, as a busy host makes both slow.
+            took = [(_submitted_s(client), _submitted_s(anybody)) for _ in range(100)]
+        keyed, free = (statistics.median(each) for each in zip(*took, strict=True))
+        assert keyed < 2 * free, (keyed, free)
         assert len(client.get("/jobs?limit=1000").json()["jobs"]) == 100
         keys.revoke("alice")
         # All processes, whichever answers.
@@ -245,6 +258,12 @@ def test_a_key_costs_little_and_a_stranger_is_turned_away_before_his_body(server
         assert {httpx.get(f"{server.url}/jobs").status_code for _ in range(20)} == {401}
     answer = httpx.post(f"{server.url}/evaluate", content=bytes(8 << 20), timeout=30)
     assert (answer.status_code, answer.headers["Content-Type"]) == (401, "application/problem+json")
+
+
+def _submitted_s(client: httpx.Client) -> float:
+    began = time.perf_counter()
+    assert client.post("/evaluate", json=README["triton"][1]).status_code == 202
+    return time.perf_counter() - began
 
 
 def test_every_process_tells_the_same_metrics(server: Server) -> None:
