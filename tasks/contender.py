@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import torch
 
 from backends.backend import Artifact
-from domain.fault import KernelFault, behind
+from domain.fault import InfrastructureFault, KernelFault, behind
 from domain.kernel import Kernel
 from domain.listing import Listing, NoListing, ProfilerReport
 from domain.result import Comparison, Outcome, Status, Timing
@@ -145,16 +145,25 @@ class Contender:
                 self.seal()  # As it lies there now. What was changed before that stays changed against its seal.
 
     def seal(self) -> None:
-        """Notes what the build left in its folder; raises KernelFault where that is too much."""
-        self.sealed = digest(self.folder)
+        """Notes what the build left in its folder.
+
+        Raises KernelFault where that is too much or closed to its owner, InfrastructureFault where the worker cannot
+        read it.
+        """
+        try:
+            self.sealed = digest(self.folder)
+        except OSError as error:
+            raise _unreadable(error) from error
 
     @property
     def untouched(self) -> bool:
-        """Whether the folder is as the build left it."""
+        """Whether the folder is as the build left it. Raises InfrastructureFault where the worker cannot read it."""
         try:
             return digest(self.folder) == self.sealed
         except KernelFault:
             return False
+        except OSError as error:
+            raise _unreadable(error) from error
 
     @property
     def alive(self) -> bool:
@@ -252,3 +261,7 @@ class Contender:
 def _late(candidate_s: float, reference_s: float) -> KernelFault:
     told = f"{candidate_s:.3g} s of the job's time went by for this kernel and {reference_s:.3g} s for the reference"
     return KernelFault(Status.TIMEOUT, f"timed out: {told}, which has none left; raise `timeout` or do less")
+
+
+def _unreadable(error: OSError) -> InfrastructureFault:
+    return InfrastructureFault(f"what a build left cannot be read: {type(error).__name__}: {error.strerror}")
