@@ -24,6 +24,9 @@ MAX_PARTS = 1 << 21
 FEW_BYTES = 1 << 20
 """Of so short a message nobody counts the parts."""
 
+READY = "ready"
+"""What a process says first: it has what it needs and takes messages from now on."""
+
 _TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 """A string, or what begins as one and has no end: so that no quote is looked at twice."""
 

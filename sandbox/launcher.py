@@ -15,7 +15,7 @@ from domain.fault import InfrastructureFault
 from sandbox import cgroup, identity
 from sandbox.census import end_all_of
 from sandbox.cgroup import Cgroup
-from sandbox.channel import Channel, ChannelClosed, Message
+from sandbox.channel import READY, Channel, ChannelClosed, Message
 from sandbox.environment import clean_environment
 from sandbox.output import Output
 from sandbox.runner_process import Runner
@@ -50,7 +50,7 @@ class Zygote:
         self._control.sock.settimeout(ZYGOTE_START_S)
         self._memory_limit = memory_limit
         self._groups = cgroup.found()
-        ready = self._expect("ready")
+        ready = self._expect(READY)
         self.missing: dict[str, str] = ready["missing"]
         """Libraries that could not be imported, and why."""
         self._gives_users = bool(ready["gives_users"])

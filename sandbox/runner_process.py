@@ -14,7 +14,7 @@ from domain.fault import InfrastructureFault, JobCancelled, KernelFault, NotStil
 from domain.result import Status
 from sandbox import census, memory_kills
 from sandbox.cgroup import Cgroup
-from sandbox.channel import Channel, ChannelClosed, Message, ProtocolError
+from sandbox.channel import READY, Channel, ChannelClosed, Message, ProtocolError
 from sandbox.freezer import Frozen, NotFrozen, freeze, thaw
 from sandbox.output import Output
 from sandbox.reported_fault import reported
@@ -55,6 +55,7 @@ class Runner:
         self._group = group
         self._status: int | None = None
         self._entered = False
+        self._ready = False
         self._posted = 0
         self._memory_kills: int | None = None
         self._frozen: Frozen | None = None
@@ -120,7 +121,7 @@ class Runner:
     def _wait(self, until: float | None) -> Message:
         self.channel.sock.setblocking(False)
         try:
-            while (message := self.channel.poll()) is None:
+            while (message := self._heard()) is None:
                 channel = self.channel.fileno()
                 patience = TICK_S if until is None else min(max(until - time.monotonic(), 0.0), TICK_S)
                 heard, _, _ = select.select([channel, self.output.fileno(), self._pidfd], [], [], patience)
@@ -133,6 +134,21 @@ class Runner:
         finally:
             self.channel.sock.setblocking(True)
         return message
+
+    def _heard(self) -> Message | None:
+        """The next message, if it is there; the first one only says that the runner is ready."""
+        message = self.channel.poll(awake=True)
+        if message is None or self._ready or message["op"] != READY:
+            return message
+        self._ready = True
+        return self.channel.poll(awake=True)
+
+    def _has_begun(self) -> bool:
+        """Whether it was sent a submission and was ready for it."""
+        if self._entered and not self._ready:
+            with contextlib.suppress(ChannelClosed, ProtocolError):
+                self._heard()
+        return self._entered and self._ready
 
     def _until_it_reads(self) -> None:
         """Waits a moment for a runner that has not read what was sent to it before."""
@@ -162,20 +178,20 @@ class Runner:
         return self._status is None and not select.select([self._pidfd], [], [], 0)[0]
 
     def _death(self) -> KernelFault:
-        """The fault of a runner that is gone; raises InfrastructureFault where that is no submission's doing.
-
-        That is so where its zygote went first, where no submission had been sent to it, and where it was killed by
-        somebody else.
+        """The fault of a runner that is gone; raises InfrastructureFault where that is no submission's doing:
+        where its zygote went first, where it had not begun on a submission, and where somebody else killed it.
         """
         # What it has on a GPU may take seconds to be torn down; how it ended stands before that.
         ended = select.select([self._pidfd], [], [], HANG_UP_S)[0] or census.exiting(self.pid)
         counted = self._count_memory_kills()  # Its group goes with it.
+        begun = self._has_begun()
         status = self.kill()
         # Only now: a runner may be seen dead a moment before the zygote that takes it along.
         if not self._zygote.alive:
             raise InfrastructureFault("the zygote died, and the runner with it")
-        if not self._entered:
-            raise InfrastructureFault("a runner died before it had a submission")
+        if not begun:
+            printed = self.output.text().strip().splitlines()[-1:]
+            raise InfrastructureFault(": ".join(["a runner died before it had a submission", *printed]))
         if not ended:
             return KernelFault(
                 Status.CRASHED, "the kernel's process closed its connection to the referee and was stopped"

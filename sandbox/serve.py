@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from backends import trace
-from sandbox.channel import Channel, ChannelClosed
+from sandbox.channel import READY, Channel, ChannelClosed
 from sandbox.listed import listed
 from sandbox.runner import Runner
 
@@ -15,8 +15,15 @@ DOING = {"build": "building", "load": "loading", "inputs": "making inputs", "pro
 
 
 def serve(channel: Channel, folder: Path) -> None:
-    """Answers the referee's messages until it closes the channel. An exception of the submission ends the runner."""
+    """Answers the referee's messages until it closes the channel. An exception of the submission ends the runner.
+
+    It says first that it is ready: what ends a runner before that is no submission's doing.
+    """
     runner = Runner(channel, folder)
+    try:
+        channel.send({"op": READY})
+    except ChannelClosed:
+        return
     while True:
         try:
             message = channel.receive()

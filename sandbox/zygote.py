@@ -22,7 +22,7 @@ from pathlib import Path
 
 from backends import triton_identity
 from sandbox import census, instrument
-from sandbox.channel import Channel, ChannelClosed
+from sandbox.channel import READY, Channel, ChannelClosed
 from sandbox.confinement import Confinement
 from sandbox.file_access import OUR_CODE
 from sandbox.limits import die_with_parent, keep_descendants
@@ -161,7 +161,7 @@ def main() -> None:
     # Everything imported so far stays shared with the runners: never moved, never scanned again.
     gc.collect()
     gc.freeze()
-    control.send({"op": "ready", "missing": missing, **abilities(confinement)})
+    control.send({"op": READY, "missing": missing, **abilities(confinement)})
     runners: set[int] = set()
     while True:
         try:

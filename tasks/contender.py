@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,19 +12,18 @@ from typing import Any, NoReturn
 import torch
 
 from backends.backend import Artifact
-from domain.fault import KernelFault, behind
+from domain.fault import InfrastructureFault, KernelFault, behind
 from domain.kernel import Kernel
 from domain.listing import Listing, NoListing, ProfilerReport
 from domain.result import Comparison, Outcome, Status, Timing
 from profiling.slots import Slots
 from profiling.window import Range
 from profiling.work import Work
-from sandbox import identity
 from sandbox.replies import Loaded, Probe
-from sandbox.scratch import TooMuch, remove
+from sandbox.scratch import remove
 from sandbox.session import Session
 from tasks.folder_digest import digest
-from tasks.moved_build import relocate
+from tasks.moved_build import move
 from tasks.privacy import without_machine_paths
 from tasks.standbys import Standby
 
@@ -133,36 +131,39 @@ class Contender:
         return Slots(calls, example, self.output_arguments, self.returned, device, blank=blank)
 
     def settle(self) -> None:
-        """Moves what the build left into the folder that its runner is confined to, and gives it to that one's user."""
+        """Moves what the build left into the folder that its runner is confined to, and gives it to that one's user.
+
+        Raises InfrastructureFault where the worker cannot do that.
+        """
         if self.standby is None or self.standby.folder == self.folder:
             return
         untouched = self.untouched
         self.folder = self.standby.folder
         with self.answerable():
-            try:
-                self._built_in.chmod(0o700)
-                for entry in os.scandir(self._built_in):
-                    remove(self.folder / entry.name)
-                    os.rename(entry.path, self.folder / entry.name)
-                relocate(self.folder, self._built_in)
-                identity.give(self.folder)
-            except (OSError, TooMuch) as error:
-                told = f"what the build left in its folder cannot be moved: {type(error).__name__}"
-                raise KernelFault(Status.UNSUPPORTED, told) from error
+            move(self._built_in, self.folder)
             if untouched:
                 self.seal()  # As it lies there now. What was changed before that stays changed against its seal.
 
     def seal(self) -> None:
-        """Notes what the build left in its folder; raises KernelFault where that is too much."""
-        self.sealed = digest(self.folder)
+        """Notes what the build left in its folder.
+
+        Raises KernelFault where that is too much or closed to its owner, InfrastructureFault where the worker cannot
+        read it.
+        """
+        try:
+            self.sealed = digest(self.folder)
+        except OSError as error:
+            raise _unreadable(error) from error
 
     @property
     def untouched(self) -> bool:
-        """Whether the folder is as the build left it."""
+        """Whether the folder is as the build left it. Raises InfrastructureFault where the worker cannot read it."""
         try:
             return digest(self.folder) == self.sealed
         except KernelFault:
             return False
+        except OSError as error:
+            raise _unreadable(error) from error
 
     @property
     def alive(self) -> bool:
@@ -260,3 +261,7 @@ class Contender:
 def _late(candidate_s: float, reference_s: float) -> KernelFault:
     told = f"{candidate_s:.3g} s of the job's time went by for this kernel and {reference_s:.3g} s for the reference"
     return KernelFault(Status.TIMEOUT, f"timed out: {told}, which has none left; raise `timeout` or do less")
+
+
+def _unreadable(error: OSError) -> InfrastructureFault:
+    return InfrastructureFault(f"what a build left cannot be read: {type(error).__name__}: {error.strerror}")

@@ -16,9 +16,6 @@ from sandbox.scratch import TooMuch, entries
 MAX_FOLDER_BYTES = 2 << 30
 """Of all files that a build leaves; a file may be long and hold nothing, and is read to its end all the same."""
 
-_OUT_OF_REACH = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR)
-"""What its maker made so: the files of a worker that is not root may be closed to it, a path longer than any may be."""
-
 
 def permissions(mode: int) -> int:
     """What of a file's mode belongs to a build: who may do what with it, and nothing that lends a user's rights."""
@@ -29,16 +26,19 @@ def digest(folder: Path) -> bytes:
     """Of every file in a folder, by name, permissions and content; of folders without content.
 
     What is neither counts by its name alone. A program that may not be run any more is another build.
-    Raises KernelFault (UNSUPPORTED) for a folder that is too large to be read, or has what cannot be read.
+    Raises KernelFault (UNSUPPORTED) for a folder that is too large to be read, or has what its maker has closed, and
+    OSError for whatever else keeps the worker from reading it: that is not the kernel's fault.
     """
     found = hashlib.blake2b(digest_size=32)
     size = 0
+    if not folder.is_dir():  # No submission can remove its own folder.
+        raise FileNotFoundError(errno.ENOENT, "the folder of a build is gone")
     try:
         left = sorted(entries(folder), key=lambda entry: entry.path)
     except TooMuch as error:
         raise KernelFault(Status.UNSUPPORTED, f"the build left {error}: write less while it is imported") from error
-    try:
-        for entry in left:
+    for entry in left:
+        try:
             found.update(os.fsencode(os.path.relpath(entry.path, folder)) + b"\0")
             if entry.is_dir(follow_symlinks=False):
                 with suppress(OSError):  # What no path reaches cannot be read, and then is not kept.
@@ -54,11 +54,27 @@ def digest(folder: Path) -> bytes:
                         "source is imported",
                     )
                 found.update(_content(entry.path))
-    except OSError as error:
-        if error.errno not in _OUT_OF_REACH:
-            raise
-        raise KernelFault(Status.UNSUPPORTED, "the build left a file that it does not let us read") from error
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG and not _is_closed(Path(entry.path), folder):
+                raise
+            message = "the build left a file that it does not let us read: shorten its path, or let its owner read it"
+            raise KernelFault(Status.UNSUPPORTED, message) from error
     return found.digest()
+
+
+def _is_closed(path: Path, folder: Path) -> bool:
+    """Whether the file's maker keeps its owner from reading it, by the modes of the file and of the folders above."""
+    names = path.relative_to(folder).parts
+    for count in range(len(names)):
+        try:
+            if not folder.joinpath(*names[:count]).lstat().st_mode & stat.S_IXUSR:
+                return True
+        except OSError:
+            return False
+    try:
+        return not path.lstat().st_mode & stat.S_IRUSR
+    except OSError:
+        return False
 
 
 def _content(path: str) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -11,7 +12,7 @@ from typing import Any
 import torch
 
 from domain.contract import Argument, IOContract, TensorSpec
-from domain.fault import KernelFault
+from domain.fault import InfrastructureFault, KernelFault
 from domain.result import Status
 from domain.value import TensorRef, leaves
 from sandbox.arena import write
@@ -51,7 +52,7 @@ class ContractInputs:
         """All arguments in contract order: tensors on the device, scalars as their values.
 
         Raises KernelFault naming the argument: CONTRACT_MISMATCH for a spec that contradicts itself, OUT_OF_MEMORY when
-        the tensors do not fit.
+        the tensors do not fit. InfrastructureFault where the host has too little memory left for what would fit.
         """
         return [self._argument(argument, position, fresh) for position, argument in enumerate(self.io.args)]
 
@@ -105,9 +106,11 @@ def _answered(argument: Argument) -> Iterator[None]:
     except RuntimeError as error:
         if argument.tensor_spec is None or not _out_of_memory(error):
             raise
-        described = _described(argument.tensor_spec)
-        message = f"argument {argument.name!r}, {described}, does not fit in memory; make it smaller"
-        raise KernelFault(Status.OUT_OF_MEMORY, message, log=str(error)) from error
+        told = f"argument {argument.name!r}, {_described(argument.tensor_spec)}, does not fit in memory"
+        # On a card the kernels' own processes may have the rest of it. What the host has too little of, others took.
+        if not isinstance(error, torch.OutOfMemoryError) and _span(argument.tensor_spec) < _host_bytes():
+            raise InfrastructureFault(f"{told}, which has room for it when nobody else needs it") from error
+        raise KernelFault(Status.OUT_OF_MEMORY, f"{told}; make it smaller", log=str(error)) from error
 
 
 def arguments_for(
@@ -241,6 +244,11 @@ def _described(spec: TensorSpec) -> str:
 
 def _mismatch(message: str) -> KernelFault:
     return KernelFault(Status.CONTRACT_MISMATCH, message)
+
+
+def _host_bytes() -> int:
+    """All of the host's memory, whoever has it at this moment."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _out_of_memory(error: RuntimeError) -> bool:

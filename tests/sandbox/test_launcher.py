@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from backends.backend import Artifact
+from backends.backend import Artifact, Target
 from domain.fault import InfrastructureFault, KernelFault
 from domain.kernel import Kernel, KernelType
 from domain.result import Status
@@ -37,6 +37,25 @@ def test_a_runner_that_died_before_it_had_a_submission_is_our_fault(
     killed(opened.runner)
     with pytest.raises(InfrastructureFault, match="before it had a submission"):
         opened.build(KERNEL)
+
+
+def test_a_builder_that_could_not_be_confined_is_our_fault(zygote: Zygote, folder: Path) -> None:
+    (folder / "file").touch()
+    os.chown(folder / "file", folder.stat().st_uid, folder.stat().st_gid)
+    # It cannot go there, after it was forked and before it takes its first message.
+    runner = zygote.runner(folder / "file", gpu=False, deadline=time.monotonic() + 30.0, cancelled=lambda: False)
+    opened = Session(runner, Target("cpu", None), 1 << 20)
+    try:
+        with pytest.raises(InfrastructureFault, match="before it had a submission: NotADirectoryError"):
+            opened.build(KERNEL)
+    finally:
+        opened.close()
+
+
+def test_a_builder_that_ends_itself_at_once_is_the_submissions_fault(session: Callable[..., Session]) -> None:
+    with pytest.raises(KernelFault, match="exited with code 70") as caught:
+        session().build(Kernel("import os\nos._exit(70)\n", KernelType.TORCH))
+    assert caught.value.status is Status.CRASHED
 
 
 @pytest.fixture

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +18,8 @@ from validation import poison
 from validation.bits import identical
 from validation.fresh_tensor import FreshTensor
 from validation.inputs import GROUP, GROUP_BYTES, ContractInputs, arguments_for
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def tensor(
@@ -236,3 +241,36 @@ def test_an_output_begins_as_nan_and_as_a_number_in_turn(name: str) -> None:
     sets = [given.draw(fresh)[0] for fresh in range(4)]
     assert [bool(each.to(torch.complex128).isfinite().all()) for each in sets] == [False, True, False, True]
     assert [poison.untouched(each) for each in sets] == [1.0] * 4
+
+
+SHORT_OF_MEMORY = """
+import resource, sys
+import torch
+from domain.contract import Argument, IOContract, TensorSpec
+from domain.fault import InfrastructureFault, KernelFault
+from validation.inputs import ContractInputs
+
+torch.ones(8).sum()
+io = IOContract((Argument("x", "tensor", tensor_spec=TensorSpec((int(sys.argv[1]),))),))
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20), resource.RLIM_INFINITY))
+try:
+    ContractInputs(io, "cpu", 7).draw(0)
+except (InfrastructureFault, KernelFault) as fault:
+    print(type(fault).__name__)
+"""
+
+
+@pytest.mark.parametrize(
+    ("elements", "whose"), [(64 << 20, "InfrastructureFault"), (1 << 42, "KernelFault")], ids=["256 MiB", "16 TiB"]
+)
+def test_memory_that_the_host_has_and_others_took_is_not_the_contracts_fault(elements: int, whose: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SHORT_OF_MEMORY, str(elements)],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout.strip(), done.returncode) == (whose, 0), done.stderr
