@@ -64,7 +64,7 @@ class Courier:
             status = post(due.webhook, json.dumps(message(view)).encode())
         except Forbidden as error:
             self._failed(due, str(error), final=True)
-        except (OSError, http.client.HTTPException, ValueError) as error:
+        except (OSError, http.client.HTTPException, ValueError, RuntimeError) as error:  # The last: no thread is left.
             self._failed(due, f"{type(error).__name__}: {error}")
         else:
             if 200 <= status < 300:
@@ -99,8 +99,8 @@ def post(webhook: Webhook, body: bytes) -> int:
     # A receiver that answers byte by byte would hold all that come after it.
     end = Timer(WHOLE_S, _cut, (connection.sock,))
     end.daemon = True
-    end.start()
     try:
+        end.start()
         connection.request("POST", to.path, body, headers(body, webhook.secret, time.time()))
         answer = connection.getresponse()
         answer.read(ANSWER_BYTES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import traceback
 from collections.abc import Iterator
@@ -105,6 +106,8 @@ def _is_triton_compile_error(error: BaseException) -> bool:
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether host or device memory ran out."""
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return True
+    if isinstance(error, OSError) and error.errno == errno.ENOMEM:
         return True
     return any(sign in text_of(error) for sign in _OUT_OF_MEMORY)
 

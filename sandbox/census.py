@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import time
+from dataclasses import dataclass
 from typing import NoReturn
 
 from domain.fault import InfrastructureFault
@@ -37,14 +38,32 @@ def family(pid: int) -> set[int]:
     return found
 
 
-def parent_of(pid: int) -> int:
-    """0 for who has none, or is gone."""
+@dataclass(frozen=True)
+class ProcessStatus:
+    """The pid of the parent, 0 for none, and the start time in ticks since the system's start."""
+
+    parent: int
+    started: int
+
+
+def status_of(pid: int) -> ProcessStatus | None:
+    """None for a process that is gone; a zombie is there."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
             # The name before it is the stranger's to choose: it may hold brackets.
-            return int(stat.read().rpartition(b") ")[2].split()[1])
+            fields = stat.read().rpartition(b") ")[2].split()
     except (FileNotFoundError, ProcessLookupError):
-        return 0
+        return None
+    return ProcessStatus(int(fields[1]), int(fields[19]))
+
+
+def user_of(pid: int) -> int | None:
+    """The user whose a process is; None for one that is gone."""
+    try:
+        with open(f"/proc/{pid}/status", "rb") as status:
+            return next(int(line.split()[1]) for line in status if line.startswith(b"Uid:"))
+    except (FileNotFoundError, ProcessLookupError, StopIteration):
+        return None
 
 
 def threads(pid: int) -> int:

@@ -107,6 +107,17 @@ def let_pass(folder: Path) -> None:
         folder.chmod(0o711)
 
 
+def is_submissions(user: int | None) -> bool:
+    """Whether only a submission can have that user: it is in the range that nobody else hands out."""
+    return user is not None and FIRST_USER <= user < 2 * FIRST_USER
+
+
+def may_be_submissions(user: int) -> bool:
+    """Whether a submission may have been given that user here, in the small range of a container too."""
+    small = _mapped() <= 2 * FIRST_USER
+    return _SMALL_FIRST <= user < _SMALL_FIRST + _SMALL_COUNT if small else is_submissions(user)
+
+
 def become(user: int, *, search_everywhere: bool) -> None:
     """That user from here on, with no capability and no way to get one. Raises OSError.
 

@@ -13,6 +13,7 @@ from typing import Protocol
 from domain.fault import InfrastructureFault, JobCancelled, KernelFault, NotStill
 from domain.result import Status
 from sandbox import census, memory_kills
+from sandbox.attribution import attributed
 from sandbox.cgroup import Cgroup
 from sandbox.channel import READY, Channel, ChannelClosed, Message, ProtocolError
 from sandbox.freezer import Frozen, NotFrozen, freeze, thaw
@@ -84,7 +85,7 @@ class Runner:
         try:
             self.channel.send(message, descriptors, self._until_it_reads)
         except ChannelClosed:
-            raise self._death() from None
+            raise self._attributed(self._death()) from None
         except ProtocolError as error:  # Whatever is long in it, a submission has made.
             raise KernelFault(Status.UNSUPPORTED, f"its process cannot be told that much at once: {error}") from error
         self._entered = self._entered or message["op"] in BRINGS_A_SUBMISSION
@@ -107,7 +108,7 @@ class Runner:
         try:
             message = self._wait(time.monotonic() + within if within is not None else None)
         except ChannelClosed:
-            raise self._death() from None
+            raise self._attributed(self._death()) from None
         except ProtocolError as error:
             self.kill()
             raise KernelFault(
@@ -115,7 +116,7 @@ class Runner:
             ) from error
         self._posted = max(self._posted - 1, 0)
         if message["op"] == "fault":
-            raise reported(message)
+            raise self._attributed(reported(message))
         return message
 
     def _wait(self, until: float | None) -> Message:
@@ -160,10 +161,10 @@ class Runner:
     def _watch(self, now: float, *, idle: bool) -> None:
         self.output.drain()
         if now > self.deadline:
+            late = "timed out: the kernel was stopped at its deadline; raise `timeout` or do less"
+            fault = self._attributed(KernelFault(Status.TIMEOUT, late))
             self.kill()
-            raise KernelFault(
-                Status.TIMEOUT, "timed out: the kernel was stopped at its deadline; raise `timeout` or do less"
-            )
+            raise fault
         if self.cancelled():
             self.kill()
             raise JobCancelled
@@ -212,6 +213,17 @@ class Runner:
         if counted != self._memory_kills:
             return KernelFault(Status.OUT_OF_MEMORY, "the kernel's process was killed by the system: too much memory")
         raise InfrastructureFault("a runner with a submission was killed (SIGKILL), and not for want of memory")
+
+    def _attributed(self, fault: KernelFault) -> KernelFault:
+        """As `sandbox.attribution`. Raises InfrastructureFault."""
+        if not self._entered:
+            return fault
+        counts = (self._memory_kills, self._count_memory_kills())
+        try:
+            return attributed(fault, self._usage, memory_kill=None not in counts and counts[0] != counts[1])
+        except InfrastructureFault:
+            self.kill()
+            raise
 
     def _count_memory_kills(self) -> int | None:
         """In its own group, else on the whole machine: then another's may be taken for its own."""

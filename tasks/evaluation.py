@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
-from domain.fault import LOST_EXIT, InfrastructureFault, JobCancelled
+from domain.fault import LOST_EXIT, InfrastructureFault, JobCancelled, Unproven
 from domain.job import Stage
 from domain.request import Request
 from domain.result import Report
@@ -112,7 +112,8 @@ def _attempt(
         # Kernels' faults are in the report, so this one is ours, whatever it is.
         known = isinstance(fault, InfrastructureFault)
         log.error("job %s: attempt %d failed", job_id, attempt, exc_info=None if known else fault)
-        try_again(records, job_id, attempt, str(fault) if known else f"{type(fault).__name__}: {fault}")
+        reason = str(fault) if known else f"{type(fault).__name__}: {fault}"
+        try_again(records, job_id, attempt, reason, proven=not isinstance(fault, Unproven))
         return "failed"
 
 
@@ -124,9 +125,9 @@ def allowance(request: Request) -> float:
     return 2 * request.build_seconds + request.timeout + request.inspection_seconds
 
 
-def try_again(records: JobRecords, job_id: str, attempt: int, reason: str) -> None:
-    """Queue the job for another worker, or end it when it has had its attempts."""
-    line = records.requeue(job_id, attempt, reason)
+def try_again(records: JobRecords, job_id: str, attempt: int, reason: str, *, proven: bool = True) -> None:
+    """Queue the job for another worker, or end it when it has had its attempts. `proven` as in `JobRecords.requeue`."""
+    line = records.requeue(job_id, attempt, reason, proven=proven)
     if line is not None:
         publish_again(line, job_id, attempt + 1)
 

@@ -43,6 +43,7 @@ class Preparation:
             contender.spent_s = 0.0
         if len(self.contenders) > 1:
             self.contenders[0].beside = self.contenders[1]
+            self.contenders[1].reference = self.contenders[0]
         for contender in self.contenders:
             self._load(contender, seed)
 

@@ -173,13 +173,14 @@ local function finish(state, cause, ttl)
 end
 
 -- Writes down an attempt that ended by a fault of ours, so that it can be told, and that another worker has the next.
-local function blame(reason)
+-- `proven`: not by the text of a submission's process alone, which must not quarantine a worker.
+local function blame(reason, proven)
   local worker, before, tried = get('worker'), get('failed_attempts'), get('tried')
   local entry = '{"attempt":' .. get('attempt') .. ',"worker":' .. cjson.encode(worker) .. ',"stage":"' .. get('stage')
                 .. '","at":' .. text(now) .. ',"reason":' .. cjson.encode(reason) .. '}'
   redis.call('HSET', job, 'failed_attempts', before == '' and entry or before .. ',' .. entry,
              'tried', (tried == '' and '\\n' or tried) .. worker .. '\\n')
-  redis.call('HINCRBY', 'workers:faults', worker, 1)
+  if proven then redis.call('HINCRBY', 'workers:faults', worker, 1) end
 end
 
 -- Whether a queued job has not been begun in the time that its request gave it.

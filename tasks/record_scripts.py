@@ -184,19 +184,19 @@ FAIL = (
     FUNCTIONS
     + """
 if not held(ARGV[2]) then return 0 end
-blame(ARGV[4])
+blame(ARGV[4], true)
 fail(ARGV[3], ARGV[4])
 return 1
 """
 )
 
-# id, attempt, ttl, reason, attempts allowed -> the line that it stands in now, or 0
+# id, attempt, ttl, reason, attempts allowed, '1' where the fault is proven -> the line that it stands in now, or 0
 REQUEUE = (
     FUNCTIONS
     + """
 if not held(ARGV[2]) then return 0 end
 local reason = 'attempt ' .. ARGV[2] .. ' on ' .. get('worker') .. ': ' .. ARGV[4]
-blame(ARGV[4])
+blame(ARGV[4], ARGV[6] == '1')
 if get('cancel_requested') ~= '' then
   finish('cancelled', 'requested', ARGV[3])
   return 0

@@ -202,7 +202,14 @@ def set_up_child(**_: Any) -> None:
     if device.detect().is_gpu:
         # Seconds that its first job need not wait for. What starts processes is left to that job: they would end with
         # the thread that has started them.
-        Thread(target=import_module, args=("tasks.pipeline",), daemon=True).start()
+        Thread(target=_load_pipeline, name="pipeline's imports", daemon=True).start()
+
+
+def _load_pipeline() -> None:
+    try:
+        import_module("tasks.pipeline")
+    except Exception:  # The first job meets it again.
+        log.exception("the pipeline cannot be loaded ahead of the first job")
 
 
 def close_workbench(**_: Any) -> None:
