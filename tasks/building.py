@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from backends.backend import Artifact
+from backends.trace import NO_TEMPORARY
 from domain.fault import KernelFault
 from domain.request import Request
 from domain.result import Status
@@ -166,6 +167,8 @@ class Building:
 
 
 def _would_fail_again(fault: KernelFault) -> bool:
+    if NO_TEMPORARY in fault.message:  # Another worker may have one, and be sent this one's builds.
+        return False
     return fault.status in KEPT_FAULTS and not _OF_THE_MACHINE.search(f"{fault.message}\n{fault.log}")
 
 

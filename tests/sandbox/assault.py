@@ -74,7 +74,7 @@ class Host:
         other = self.zygote.private_folder(self.work / "other")
         (other / "secret").write_text(SECRET)
         self.mark = f"assault-{os.getpid()}"
-        """In the name of everything that is made in the common /dev/shm."""
+        """In the name of everything that is made in the common /dev/shm and /tmp."""
         self.left_in_sysv = SystemV()
         sibling = Session(self.runner(other), Target("cpu", None), 1 << 20)
         sibling.build(Kernel(SIBLING.format(mark=self.mark, secret=SECRET), KernelType.TORCH))
@@ -91,6 +91,8 @@ class Host:
         self.shared = Path("/dev/shm", f"secret-{self.mark}")
         self.shared.write_text(SECRET)
         self.shared.chmod(0o600)
+        self.temporary = Path("/tmp", f"secret-{self.mark}")
+        self.temporary.write_text(SECRET)
         self.facts = {
             **{"SECRET": SECRET, "REFEREE": os.getpid(), "ZYGOTE": os.getpid(), "SIBLING": self.sibling.pid},
             **{"OTHER_FOLDER": str(other), "STATE": str(base), "ROOT": str(ROOT), "SHARED": self.shared.name},
@@ -142,6 +144,8 @@ class Host:
             "nothing planted": {path.name for path in self.base.iterdir()} == {"work", "secret", "socket", "tools"},
             "no folder left": {path.name for path in self.work.iterdir() if path.name[0] != "."} == {"other"},
             "shared memory": self.shared.read_text() == SECRET,
+            "temporary file": self.temporary.read_text() == SECRET,
+            "nothing planted beside it": list(self.temporary.parent.glob(f"*{self.mark}*")) == [self.temporary],
             "nothing left in shared memory": self._in_shared_memory() <= {self.shared.name, f"sibling-{self.mark}"},
             "memory and queues of System V": self.left_in_sysv.unharmed(),
         }
@@ -167,6 +171,8 @@ class Host:
         self.left_in_sysv.close()
         for name in self._in_shared_memory():
             self.shared.with_name(name).unlink()
+        for planted in self.temporary.parent.glob(f"*{self.mark}*"):
+            planted.unlink()
         for listener in (self._listener, self._abstract, self._in_folder):
             listener.close()
 
@@ -175,7 +181,8 @@ def main() -> None:
     os.environ["A_SECRET"] = SECRET
     # Small enough to be reached within a second.
     scratch.MAX_BYTES, scratch.MAX_ENTRIES = 128 << 20, 2_000
-    base = Path(tempfile.mkdtemp(prefix="assault-"))
+    # Where /tmp can be the submissions' own: below it they would need their folders.
+    base = Path(tempfile.mkdtemp(prefix="assault-", dir="/var/tmp"))
     base.chmod(0o711)
     if sys.argv[1] == "user":
         os.chown(base, ORDINARY_USER, ORDINARY_USER)

@@ -98,7 +98,13 @@ return text(git) if os.path.isfile(git) else os.listdir(git)""",
     "the users of the machine": "return text('/etc/passwd')",
     "the passwords of the machine": "return text('/etc/shadow')",
     "root's home": "return os.listdir('/root')",
-    "the folder for temporary files": "return os.listdir('/tmp')",
+    "the folder for temporary files": "return [name for name in os.listdir('/tmp') if MARK in name]",
+    "a file for temporary use": "return stolen(text('/tmp/secret-' + MARK))",
+    "the same by the root of its own process": "return stolen(text('/proc/self/root/tmp/secret-' + MARK))",
+    "the same by the zygote's root": "return stolen(text(f'/proc/{ZYGOTE}/root/tmp/secret-{MARK}'))",
+    "the same beneath what covers it": """
+checked(libc.umount2(b'/tmp', 2))
+return stolen(text('/tmp/secret-' + MARK))""",
     "shared memory of others": "return stolen(text('/dev/shm/' + SHARED))",
     "shared memory of a sibling": "return stolen(text('/dev/shm/sibling-' + MARK))",
     "shared memory that one before it left": """
@@ -132,7 +138,11 @@ WRITING = {
 import torch
 return writable(os.path.dirname(torch.__file__) + '/planted.pyc', os.O_WRONLY | os.O_CREAT)""",
     "a module before all others": "return writable(sys.prefix + '/lib/sitecustomize.py', os.O_WRONLY | os.O_CREAT)",
-    "the folder for temporary files": "return writable('/tmp/planted', os.O_WRONLY | os.O_CREAT)",
+    "the folder for temporary files": """
+writable('/tmp/planted-' + MARK, os.O_WRONLY | os.O_CREAT)
+return None""",
+    "a file for temporary use": "return writable('/tmp/secret-' + MARK)",
+    "a file for temporary use, removed": "os.unlink('/tmp/secret-' + MARK)\nreturn 'removed'",
     "the file modes of others": "os.chmod(STATE + '/secret', 0o777)\nreturn 'changed'",
     "the owner of a file": "os.chown(STATE + '/secret', os.getuid(), -1)\nreturn 'changed'",
     "the attributes of a file": "os.setxattr(STATE + '/secret', 'user.planted', b'1')\nreturn 'changed'",
