@@ -17,9 +17,11 @@ AUTO, ON, OFF = "auto", "on", "off"
 AVAILABLE, STRICT = "available", "strict"
 SANDBOX_LAYERS = (
     *("own_user", "capabilities", "no_new_privileges", "landlock", "seccomp"),
-    *("signals", "namespaces", "cgroup", "own_gpu_only"),
+    *("signals", "namespaces", "cgroup", "own_gpu_only", "private_tmp"),
 )
 """What `SANDBOX` may require of a worker; `sandbox.layers` finds out which of them hold."""
+STRICT_LAYERS = tuple(name for name in SANDBOX_LAYERS if name != "private_tmp")
+"""Those that hold a submission. Without a /tmp of its own it has none: nothing more is open to it."""
 
 LOOPBACK = "127.0.0.1"
 CONSOLE, JSON = "console", "json"
@@ -150,7 +152,7 @@ def _known_level(text: str) -> None:
 
 
 def _required_layers(text: str) -> tuple[str, ...]:
-    return SANDBOX_LAYERS if text == STRICT else tuple(_names(text))
+    return STRICT_LAYERS if text == STRICT else tuple(_names(text))
 
 
 def _names(text: str) -> list[str]:

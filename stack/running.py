@@ -68,7 +68,8 @@ def running(settings: Settings, console: Console | None = None) -> Iterator[Stac
     _require_free(settings)
     with contextlib.ExitStack() as cleanup:
         # Last in, first out: the folder goes when nothing runs in it any more.
-        scratch = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="kernel-eval-")))
+        made = tempfile.TemporaryDirectory(prefix="kernel-eval-", dir=environment.scratch())
+        scratch = Path(cleanup.enter_context(made))
         let_pass(scratch)  # The jobs' folders lie here, and theirs is a user of its own.
         temporary = scratch / "tmp"
         temporary.mkdir(mode=0o700)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from backends.backend import Artifact
+from backends.trace import NO_TEMPORARY
 from domain.fault import KernelFault
 from domain.request import Request
 from domain.result import Status
@@ -161,6 +162,8 @@ class Building:
 
 
 def _would_fail_again(fault: KernelFault) -> bool:
+    if NO_TEMPORARY in fault.message:  # Another worker may have one, and be sent this one's builds.
+        return False
     return fault.status in KEPT_FAULTS and not may_pass_again(f"{fault.message}\n{fault.log}")
 
 

@@ -19,7 +19,7 @@ from validation.inputs import ContractInputs
 PROBE_CALLS = 4
 COMPILED_LATE = (
     "compiled with the device held, as in every job: {names}; what `load` or `load_inline` builds where the source is "
-    "imported, and not in a build_directory, is compiled beforehand and kept"
+    "imported, and not in a build_directory outside of its own folder and /tmp, is compiled beforehand and kept"
 )
 
 
