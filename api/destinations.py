@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 ANY = "*"
 PORTS = {"https": 443, "http": 80}
 ALLOCATED = ipaddress.ip_network("2000::/3")
-"""Of IPv6 all that is given out to networks (RFC 4291). Other addresses are local, or stand for one of IPv4."""
+"""The IPv6 addresses that networks are given (RFC 4291). Others are local, or stand for an IPv4 address."""
 
 SPECIAL = tuple(
     map(

@@ -26,7 +26,7 @@ from celery.signals import (
 )
 from redis.exceptions import RedisError
 
-from domain.settings import JSON, settings
+from domain.settings import settings
 from sandbox import layers
 from sandbox.cuda import ONE_QUEUE
 from sandbox.limits import die_with_parent
@@ -120,9 +120,8 @@ def look_for_telemetry(**_: Any) -> None:
 
 def write_json(logger: logging.Logger, **_: Any) -> None:
     """Celery has given this logger its handlers."""
-    if settings().log_format == JSON:
-        for handler in logger.handlers:
-            handler.setFormatter(log_lines.JsonLines())
+    for handler in logger.handlers:
+        handler.setFormatter(log_lines.formatter(settings().log_format))
 
 
 def pin_device(**_: Any) -> None:

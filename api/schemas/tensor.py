@@ -48,7 +48,7 @@ _WHITESPACE = str.maketrans("", "", " \t\r\n")
 
 @dataclass
 class Inflation:
-    """What an HTTP request has had inflated so far, in bytes."""
+    """How many bytes an HTTP request has had inflated so far."""
 
     size: int = 0
 

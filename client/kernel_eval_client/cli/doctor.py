@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rich.text import Text
-
 from kernel_eval_client.cli.exits import Exit
 from kernel_eval_client.cli.session import Session
 from kernel_eval_client.client import Client
@@ -48,9 +46,9 @@ def doctor(session: Session, given: argparse.Namespace) -> Exit:
         checks.append(check)
         if not session.as_json:
             mark, style = MARKS[check.state]
-            session.out.print(Text.assemble((mark, style), f"  {check.name:<10} {check.found}"))
+            session.out.say((mark, style), f"  {check.name:<10} {check.found}")
             if check.fix:
-                session.out.print(Text(f"{'':21}{check.fix}", style="dim"))
+                session.out.say(f"{'':21}{check.fix}", style="dim")
     failed = any(check.state == FAILED for check in checks)
     if session.as_json:
         session.write({"healthy": not failed, "checks": [asdict(check) for check in checks]})
