@@ -31,6 +31,7 @@ from sandbox import layers
 from sandbox.cuda import ONE_QUEUE
 from sandbox.limits import die_with_parent
 from tasks import device, log_lines, self_test
+from tasks.broker_settings import broker_warnings, say_broker_warnings
 from tasks.child_board import board
 from tasks.evaluation import try_again
 from tasks.gauges import Gauges
@@ -182,6 +183,10 @@ def start_attendants(sender: Any, **_: Any) -> None:
     """The worker's consumer is connected and its pool is up; its log goes where it should from about now on."""
     for name, layer in _layers.items():
         log.log(logging.INFO if layer.active else logging.WARNING, "sandbox: %s", layer.line(name))
+    try:
+        say_broker_warnings(broker_warnings(connect()))
+    except RedisError as error:
+        log.warning("the settings of Redis could not be looked at: %s", error)
     _attendants.append(Attendants(sender))
 
 

@@ -146,5 +146,5 @@ def _health() -> Wire:
     return {
         **poisoned(told, frozenset({"broker"})),
         **{"status": "healthy", "workers": [{**poisoned(each), "sandbox": layers} for each in (worker, well)]},
-        "warnings": [{"code": "redis-no-password", "message": "none" + HOSTILE}],
+        "broker_warnings": [{"code": "redis-no-password", "message": "none" + HOSTILE}],
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -108,7 +108,7 @@ def _version(client: Client) -> Check:
 def _inside(health: Mapping[str, Any]) -> Iterator[Check]:
     workers = health.get("workers") or []
     if health["broker"] == "ready":
-        yield Check("broker", OK, "ready")
+        yield from _broker(health.get("broker_warnings") or ())
     else:
         reasons = "; ".join(health.get("reasons") or ["not ready"])
         yield Check("broker", FAILED, reasons, "On the service's machine: start Redis, or check CELERY_BROKER_URL.")
@@ -121,6 +121,14 @@ def _inside(health: Mapping[str, Any]) -> Iterator[Check]:
     yield _gpus(health, workers)
     yield from _toolchain(workers)
     yield from _sandbox(workers)
+
+
+def _broker(warnings: Collection[Mapping[str, Any]]) -> Iterator[Check]:
+    for warning in warnings:
+        fix = f"It is Redis that has to be set otherwise ({warning.get('code')}); jobs are judged meanwhile."
+        yield Check("broker", WARNING, str(warning.get("message")), fix)
+    if not warnings:
+        yield Check("broker", OK, "ready")
 
 
 def _quarantine(workers: list[dict[str, Any]]) -> Iterator[Check]:
