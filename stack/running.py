@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
-from rich.console import Console
 
 from domain.settings import JSON, Settings
 from sandbox.identity import let_pass
@@ -23,6 +22,7 @@ from stack.log_book import LogBook
 from stack.redis_server import RedisServer, kept
 from stack.stopping import Stop, ignore_signals
 from stack.supervisor import OURS, Supervisor
+from stack.terminal import Terminal
 from tasks import lease
 
 START_S = 120.0
@@ -58,7 +58,7 @@ class Stack:
 
 
 @contextlib.contextmanager
-def running(settings: Settings, console: Console | None = None) -> Iterator[Stack]:
+def running(settings: Settings, console: Terminal | None = None) -> Iterator[Stack]:
     """Starts everything, waits until it answers, and stops it again; nothing stays but the logs, jobs and builds.
 
     Jobs and builds stay where the service is a lasting one. Asked to stop, that one finishes those that run.

@@ -26,11 +26,12 @@ from celery.signals import (
 )
 from redis.exceptions import RedisError
 
-from domain.settings import JSON, settings
+from domain.settings import settings
 from sandbox import layers
 from sandbox.cuda import ONE_QUEUE
 from sandbox.limits import die_with_parent
 from tasks import device, log_lines, self_test
+from tasks.broker_settings import broker_warnings, say_broker_warnings
 from tasks.child_board import board
 from tasks.evaluation import try_again
 from tasks.gauges import Gauges
@@ -120,9 +121,8 @@ def look_for_telemetry(**_: Any) -> None:
 
 def write_json(logger: logging.Logger, **_: Any) -> None:
     """Celery has given this logger its handlers."""
-    if settings().log_format == JSON:
-        for handler in logger.handlers:
-            handler.setFormatter(log_lines.JsonLines())
+    for handler in logger.handlers:
+        handler.setFormatter(log_lines.formatter(settings().log_format))
 
 
 def pin_device(**_: Any) -> None:
@@ -183,6 +183,10 @@ def start_attendants(sender: Any, **_: Any) -> None:
     """The worker's consumer is connected and its pool is up; its log goes where it should from about now on."""
     for name, layer in _layers.items():
         log.log(logging.INFO if layer.active else logging.WARNING, "sandbox: %s", layer.line(name))
+    try:
+        say_broker_warnings(broker_warnings(connect()))
+    except RedisError as error:
+        log.warning("the settings of Redis could not be looked at: %s", error)
     _attendants.append(Attendants(sender))
 
 

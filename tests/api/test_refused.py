@@ -214,6 +214,42 @@ def test_arguments(client: FlaskClient, argument: Any, field: str) -> None:
     names(problem, "kernel -> io -> args -> 1" + (f" -> {field}" if field else ""))
 
 
+PACKED = inline(b64(zlib.compress(bytes(1 << 26), 9)), compress="zlib", dtype="uint8", shape=[1 << 26])
+"""64 MiB of zeros in 64 KB; eight of them are what a request may have inflated."""
+
+
+def test_what_a_request_inflates_is_bounded_over_all_its_arguments(client: FlaskClient) -> None:
+    problem = refuse(client, "/evaluate", {"kernel": kernel(CUDA_ADD, "cuda", [PACKED] * 10)})
+    assert [each["path"][3:] for each in problem["errors"]] == [
+        [position, "tensor_spec", "data", "data_b64"] for position in (8, 9)
+    ]
+    assert "after 536870912 of the tensors before it" in problem["errors"][0]["message"]
+
+
+def test_what_a_request_inflates_is_bounded_over_both_its_kernels(client: FlaskClient) -> None:
+    of_five = kernel(CUDA_ADD, "cuda", [PACKED] * 5)
+    problem = refuse(client, "/compare", {"ref_kernel": of_five, "custom_kernel": of_five})
+    assert len(problem["errors"]) == 2
+
+
+def test_what_a_request_inflates_is_bounded_over_all_bodies_of_a_batch(client: FlaskClient) -> None:
+    of_four = {"kernel": kernel(CUDA_ADD, "cuda", [PACKED] * 4)}
+    told = client.post("/batch", json={"jobs": [of_four] * 3}).get_json()
+    assert [("problem" in entry) for entry in told["jobs"]] == [False, False, True]
+    assert told["jobs"][2]["problem"]["errors"][0]["path"] == [
+        *("kernel", "io", "args", 0, "tensor_spec", "data", "data_b64")
+    ]
+
+
+def test_what_is_refused_counts_as_inflated_too_and_the_next_request_begins_anew(client: FlaskClient) -> None:
+    # A byte short, which is seen at the end: by then it is inflated.
+    cut = inline(PACKED["tensor_spec"]["data"]["data_b64"], compress="zlib", dtype="uint8", shape=[(1 << 26) + 1])
+    for _ in range(2):
+        problem = refuse(client, "/evaluate", {"kernel": kernel(CUDA_ADD, "cuda", [cut] * 10)})
+        told = ["one HTTP request may" in each["message"] for each in problem["errors"]]
+        assert told == [False] * 7 + [True] * 3
+
+
 LAUNCHES: list[tuple[Json, str]] = [
     ({"grid": 0}, "grid"),
     ({"grid": []}, "grid"),

@@ -288,6 +288,44 @@ def test_where_anybody_may_be_asked_some_are_not(url: str) -> None:
         destination(url, ["*"])
 
 
+PRIVATE = [
+    # IPv4: unspecified, private, shared, loopback, link-local, protocols, documentation, relays, benchmarks, a cloud's
+    # host, multicast, reserved, broadcast.
+    *("0.0.0.0", "0.1.2.3", "10.0.0.1", "100.64.0.1", "100.100.100.200", "127.0.0.1", "127.255.0.1"),
+    *("169.254.169.254", "172.16.0.1", "172.31.255.255", "192.0.0.1", "192.0.0.9", "192.0.0.192", "192.0.2.1"),
+    *("192.88.99.1", "192.168.1.1", "198.18.0.1", "198.19.255.255", "198.51.100.1", "203.0.113.1", "168.63.129.16"),
+    *("224.0.0.1", "239.255.255.255", "240.0.0.1", "255.255.255.255"),
+    # IPv6 that stands for an address of IPv4: compatible, mapped, translated, NAT64 of both kinds, 6to4, Teredo.
+    *("::7f00:1", "::8.8.8.8", "::ffff:127.0.0.1", "::ffff:8.8.8.8", "::ffff:0:7f00:1", "64:ff9b::7f00:1"),
+    *("64:ff9b::808:808", "64:ff9b:1::7f00:1", "64:ff9b:1:fffe::808:808", "2002:7f00:1::", "2002:808:808::1"),
+    *("2001::1", "2001:0:808:808::1"),
+    # Unspecified, loopback, discarded, protocols, benchmarks, ORCHID, DET, documentation, segments, unique local,
+    # link-local, site-local, multicast, not allocated.
+    *("::", "::1", "100::1", "2001:1::1", "2001:2::1", "2001:10::1", "2001:20::1", "2001:30::1", "2001:db8::1"),
+    *("3fff::1", "3fff:fff::1", "5f00::1", "fc00::1", "fd00:ec2::254", "fe80::1", "fe80::1%lo", "fec0::1"),
+    *("ff02::1", "4000::1", "1fff::1", "8000::1"),
+]
+PUBLIC = [
+    *("1.1.1.1", "8.8.8.8", "168.63.129.15", "191.255.255.1", "192.0.1.1", "192.88.98.1", "192.88.100.1"),
+    "223.255.255.1",
+    *("2001:200::1", "2001:4860:4860::8888", "2003::1", "2400:cb00::1", "2606:4700:4700::1111", "2a00:1450::1"),
+    "3ffe::1",
+]
+
+
+@pytest.mark.parametrize("address", PRIVATE)
+def test_an_address_that_is_not_public_is_refused_where_anybody_may_be_asked(address: str) -> None:
+    host = f"[{address}]" if ":" in address else address
+    with pytest.raises(Forbidden, match="public address"):
+        destination(f"https://{host}/", ["*"])
+
+
+@pytest.mark.parametrize("address", PUBLIC)
+def test_an_address_that_is_public_may_be_asked(address: str) -> None:
+    host = f"[{address}]" if ":" in address else address
+    assert not destination(f"https://{host}/", ["*"]).listed
+
+
 def test_where_names_lead(receiver: Receiver) -> None:
     assert destination("https://hooks.example/a?b", ["*"]).path == "/a?b"
     assert destination("http://hooks.example:81", ["hooks.example:81"]).listed
