@@ -69,8 +69,12 @@ def _remove(place: Path) -> None:
         place.unlink() if place.is_symlink() or not place.is_dir() else shutil.rmtree(place)
     if place.exists():
         # Closed folders, or a tree deeper than Python's stack: coreutils knows what to do with both.
-        subprocess.run(["chmod", "-R", "u+rwX", "--", place], stderr=subprocess.DEVNULL, check=False)
-        subprocess.run(["rm", "-rf", "--one-file-system", "--", place], stderr=subprocess.DEVNULL, check=False)
+        commands = [["chmod", "-R", "u+rwX"], ["rm", "-rf", "--one-file-system"]]
+        if os.geteuid() == 0:
+            # Only the owner of a folder with the sticky bit may empty it, unless there is CAP_FOWNER.
+            commands.insert(0, ["chown", "-R", "--no-dereference", "0:0"])
+        for command in commands:
+            subprocess.run([*command, "--", place], stderr=subprocess.DEVNULL, check=False)
 
 
 def _shared(user: int) -> Iterator[tuple[Path, os.stat_result]]:

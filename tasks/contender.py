@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,12 +19,11 @@ from domain.result import Comparison, Outcome, Status, Timing
 from profiling.slots import Slots
 from profiling.window import Range
 from profiling.work import Work
-from sandbox import identity
 from sandbox.replies import Loaded, Probe
-from sandbox.scratch import TooMuch, remove
+from sandbox.scratch import remove
 from sandbox.session import Session
 from tasks.folder_digest import digest
-from tasks.moved_build import relocate
+from tasks.moved_build import move
 from tasks.privacy import without_machine_paths
 from tasks.standbys import Standby
 
@@ -133,22 +131,16 @@ class Contender:
         return Slots(calls, example, self.output_arguments, self.returned, device, blank=blank)
 
     def settle(self) -> None:
-        """Moves what the build left into the folder that its runner is confined to, and gives it to that one's user."""
+        """Moves what the build left into the folder that its runner is confined to, and gives it to that one's user.
+
+        Raises InfrastructureFault where the worker cannot do that.
+        """
         if self.standby is None or self.standby.folder == self.folder:
             return
         untouched = self.untouched
         self.folder = self.standby.folder
         with self.answerable():
-            try:
-                self._built_in.chmod(0o700)
-                for entry in os.scandir(self._built_in):
-                    remove(self.folder / entry.name)
-                    os.rename(entry.path, self.folder / entry.name)
-                relocate(self.folder, self._built_in)
-                identity.give(self.folder)
-            except (OSError, TooMuch) as error:
-                told = f"what the build left in its folder cannot be moved: {type(error).__name__}"
-                raise KernelFault(Status.UNSUPPORTED, told) from error
+            move(self._built_in, self.folder)
             if untouched:
                 self.seal()  # As it lies there now. What was changed before that stays changed against its seal.
 
