@@ -11,7 +11,8 @@ from pathlib import Path
 
 import psutil
 
-UNSHARE = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+# Killed with the process that starts it, and what it starts with it.
+UNSHARE = ("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 HIDDEN = (Path("/run/containerd"), Path("/run/docker"), Path("/etc/docker"))
 """Folders whose paths an engine does not let us choose. The command mounts memory of its own over them."""
 STOP_S = 90.0
@@ -33,7 +34,10 @@ def run(command: Sequence[str], limit_s: float, stop_s: float = STOP_S) -> int:
 
     Where it exceeds `limit_s` it is sent SIGTERM, and killed with all that it started after `stop_s` more.
     """
-    with _restored_network(), _hidden_folders():
+    for folder in HIDDEN:
+        # Not removed afterwards: whoever removes a folder takes away what other namespaces have mounted there.
+        folder.mkdir(exist_ok=True)
+    with _restored_network():
         # Its own session, so that Ctrl-C reaches this process alone, which then ends the command in order.
         process = subprocess.Popen([*UNSHARE, *command], stdin=subprocess.DEVNULL, start_new_session=True)
         try:
@@ -70,20 +74,6 @@ def remove_cgroups(name: str) -> None:
         folders = [path for path in root.rglob("*") if path.is_dir()]
         for folder in [*sorted(folders, reverse=True), root]:
             with suppress(FileNotFoundError):  # Two controllers may be one folder with two names.
-                folder.rmdir()
-
-
-@contextmanager
-def _hidden_folders() -> Iterator[None]:
-    """Makes those that are missing, as something has to be there to be mounted over, and removes them afterwards."""
-    created = [folder for folder in HIDDEN if not folder.exists()]
-    for folder in created:
-        folder.mkdir()
-    try:
-        yield
-    finally:
-        for folder in created:
-            with suppress(OSError):
                 folder.rmdir()
 
 
