@@ -16,6 +16,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -26,6 +27,8 @@ from tests.compose.project import ROOT
 from tests.compose.within import NOT_RUN
 
 LONG_S, SHORT_S = 3600, 810
+"""Limits. That of the short trial includes the installation of packages."""
+
 STOP_S = 90
 """After its limit a trial has so long to take everything down, before it is killed."""
 
@@ -61,6 +64,7 @@ def long(kept: Path | None, *, install: bool) -> int:
 
 
 def short(kept: Path | None, *, install: bool) -> int:
+    began = time.monotonic()
     home = kept or cache.default_folder()
     if reason := host.obstacle(host.ENGINE, home, install=install):
         print(NOT_RUN.format(reason))
@@ -70,7 +74,8 @@ def short(kept: Path | None, *, install: bool) -> int:
             say(f"{home} is in use; nothing is kept of this run")
             home = removed(stack)
         folder = cache.images(home, cache.images_key(ROOT, version()))
-        status = confine(stack, folder, cache.archive(home), SHORT_S, "--short")
+        limit_s = max(1, SHORT_S - int(time.monotonic() - began))
+        status = confine(stack, folder, cache.archive(home), limit_s, "--short")
         if status != 0:
             cache.clear(home)
         return status
@@ -86,7 +91,8 @@ def main() -> int:
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     host.extend_path()
-    return (short if given.short else long)(given.folder, install=given.install)
+    folder = given.folder.absolute() if given.folder else None
+    return (short if given.short else long)(folder, install=given.install)
 
 
 if __name__ == "__main__":

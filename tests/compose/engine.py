@@ -121,6 +121,7 @@ def engine(folder: Path, runtime: Path) -> Iterator[Engine]:
 
 
 def _one_line(text: str) -> str:
-    """The last line of a log or a message that is not empty, cut to a readable length."""
+    """Why an engine or a container failed, out of a log or a message: its own words, else the last line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][-400:] if lines else "no message"
+    begins = [number for number, line in enumerate(lines) if line.startswith(("failed to start", "docker: Error"))]
+    return " ".join(lines[begins[-1] :] if begins else lines[-1:])[:400] or "no message"

@@ -27,7 +27,7 @@ LONG = {**ENGINE, "openssl": "openssl", "promtool": "prometheus"}
 SPACE = 12 << 30
 """Bytes: images, their layers and volumes take 7 GB."""
 
-INSTALL_S = 300.0
+APT_S = 180.0
 POLICY = Path("/usr/sbin/policy-rc.d")
 ADMINISTRATOR = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
@@ -67,7 +67,7 @@ def obstacle(programs: Mapping[str, str], folder: Path, *, install: bool) -> str
     there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
     if (free := shutil.disk_usage(there).free) < SPACE:
         return f"it needs {SPACE >> 30} GiB of disk space in {there}, and {free >> 30} are free"
-    if install and missing(programs) and (reason := _install(missing(programs))):
+    if install and missing(programs) and (reason := _install(programs)):
         return reason
     if needed := missing(programs):
         return f"first `apt-get install {' '.join(needed)}`"
@@ -75,23 +75,25 @@ def obstacle(programs: Mapping[str, str], folder: Path, *, install: bool) -> str
     return f"it needs namespaces: {_last(tried.stderr)}" if tried.returncode != 0 else None
 
 
-def _install(packages: list[str]) -> str | None:
-    """Why these packages cannot be installed; None once they are."""
-    print(f"apt-get install {' '.join(packages)}", file=sys.stderr, flush=True)
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+def _install(programs: Mapping[str, str]) -> str | None:
+    """Why the packages that are missing cannot be installed; None once they are."""
     with _no_service_started():
-        for command in (["update"], ["install", "--yes", "--no-install-recommends", *packages]):
-            try:
-                done = subprocess.run(
-                    ["apt-get", "--quiet", "--option", "DPkg::Lock::Timeout=60", *command],
-                    env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=INSTALL_S,
-                )  # fmt: skip
-            except subprocess.TimeoutExpired:
-                return f"`apt-get {' '.join(command)}` took longer than {INSTALL_S:.0f} s"
-            # A source of packages that cannot be reached need not be the one that has them.
-            if done.returncode != 0 and command != ["update"]:
-                return f"`apt-get {' '.join(command)}`: {_last(done.stderr)}"
-    return None
+        _apt("update")  # Its own failure says nothing: a source that cannot be reached need not be the one.
+        print(f"apt-get install {' '.join(missing(programs))}", file=sys.stderr, flush=True)
+        return _apt("install", "--yes", "--no-install-recommends", *missing(programs))
+
+
+def _apt(*command: str) -> str | None:
+    """Why apt-get failed; None where it has not."""
+    try:
+        done = subprocess.run(
+            ["apt-get", "--quiet", "--option", "DPkg::Lock::Timeout=60", *command],
+            env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, stdin=subprocess.DEVNULL, capture_output=True,
+            text=True, timeout=APT_S,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return f"`apt-get {' '.join(command)}` took longer than {APT_S:.0f} s"
+    return f"`apt-get {' '.join(command)}`: {_last(done.stderr)}" if done.returncode != 0 else None
 
 
 def _packaged(package: str) -> bool:
