@@ -32,7 +32,7 @@ one_thread := OMP_NUM_THREADS=1
 
 .PHONY: help
 help: ## This list.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  PYTHON=python3.12   makes $(VENV) with that interpreter (3.11 to 3.14)"
 	@echo "  PY=python3          uses that interpreter as it is and installs nothing: a container, a box without network"
@@ -82,6 +82,10 @@ many: $(ready) ## 10,000 submissions through the client's map, a restart and a c
 .PHONY: compose
 compose: $(ready) ## docker-compose.yml for real, as root on Debian: engine, images, faults, an upgrade; nothing stays.
 	$(PY) -m tests.compose
+
+.PHONY: compose-short
+compose-short: $(ready) ## The part of it that .ci/run runs: 12 minutes at most. Installs the engine by apt-get.
+	$(PY) -m tests.compose --short --install
 
 .PHONY: check
 check: $(ready) ## Lint, format, types, import rules, architecture.
