@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 from rich.console import Console
 
+from domain.fault import InfrastructureFault
 from domain.settings import JSON, Settings
 from sandbox.identity import let_pass
 from stack import devices, environment, processes
@@ -66,6 +67,7 @@ def running(settings: Settings, console: Console | None = None) -> Iterator[Stac
     """
     gpus = devices.chosen(devices.installed(), settings.gpu_device, environment.visible_devices())
     _require_free(settings)
+    _require_lease_folder()
     with contextlib.ExitStack() as cleanup:
         # Last in, first out: the folder goes when nothing runs in it any more.
         scratch = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="kernel-eval-")))
@@ -106,6 +108,14 @@ def running(settings: Settings, console: Console | None = None) -> Iterator[Stac
                 draining.touch()  # From here on the API refuses new jobs; it tells of the others to the end.
                 Drain(supervisor, settings).run()
             raise
+
+
+def _require_lease_folder() -> None:
+    """Raises StartError where another user can change the folder in which jobs queue for a device."""
+    try:
+        lease.check_folder()
+    except (InfrastructureFault, OSError) as error:
+        raise StartError(f"jobs cannot queue for a device: {error}") from error
 
 
 def _queue(settings: Settings) -> Path:
