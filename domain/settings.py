@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
+import os
 import re
 import tempfile
 from dataclasses import dataclass
@@ -112,8 +113,8 @@ def settings() -> Settings:
         or env.str("OTEL_EXPORTER_OTLP_ENDPOINT", "")
         or None,
         enable_device_metrics=env.bool("ENABLE_DEVICE_METRICS", False),
-        state_dir=Path(env.str("STATE_DIR", f"{tempfile.gettempdir()}/kernel-eval")),
-        lease_dir=Path(env.str("LEASE_DIR", tempfile.gettempdir())),
+        state_dir=Path(env.str("STATE_DIR", "") or _state_folder(env.str("XDG_STATE_HOME", ""))),
+        lease_dir=Path(env.str("LEASE_DIR", "") or _lease_folder()),
         log_dir=Path(env.str("LOG_DIR", "logs")),
         drain_seconds=env.float("DRAIN_SECONDS", 1800.0, validate=validate.Range(0)),
         drain_file=Path(file) if (file := env.str("DRAIN_FILE", "")) else None,
@@ -140,6 +141,26 @@ def settings() -> Settings:
     if read.shared_builds and not read.build_cache:
         raise EnvError("SHARED_BUILDS_MIB needs kept builds, which are what is shared: set BUILD_CACHE_MIB too")
     return read
+
+
+def _state_folder(state_home: str) -> Path:
+    """A folder whose name no other user of the machine can take first."""
+    if os.geteuid() == 0:
+        return Path("/var/lib/kernel-eval")  # Not root's home, which users of the submissions' own cannot pass through.
+    given = Path(state_home)
+    try:
+        return (given if given.is_absolute() else Path.home() / ".local" / "state") / "kernel-eval" / "node"
+    except RuntimeError:  # A user without a home; whoever opens the folder checks whose it is.
+        return Path(tempfile.gettempdir()) / f"kernel-eval-{os.geteuid()}"
+
+
+def _lease_folder() -> Path:
+    """Of this host, and the same for every process of a user whatever its environment: all have to meet there.
+
+    Where it is the folder for temporary files, whoever opens the lease folder inside checks whose it is.
+    """
+    run = Path("/run")
+    return run / "kernel-eval" if os.geteuid() == 0 and os.access(run, os.W_OK) else Path(tempfile.gettempdir())
 
 
 def _mebibytes(count: int | None) -> int | None:

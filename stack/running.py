@@ -13,6 +13,7 @@ from pathlib import Path
 
 import httpx
 
+from domain.fault import InfrastructureFault
 from domain.settings import JSON, Settings
 from sandbox.identity import let_pass
 from stack import devices, environment, processes
@@ -66,6 +67,7 @@ def running(settings: Settings, console: Terminal | None = None) -> Iterator[Sta
     """
     gpus = devices.chosen(devices.installed(), settings.gpu_device, environment.visible_devices())
     _require_free(settings)
+    _require_lease_folder()
     with contextlib.ExitStack() as cleanup:
         # Last in, first out: the folder goes when nothing runs in it any more.
         made = tempfile.TemporaryDirectory(prefix="kernel-eval-", dir=environment.scratch())
@@ -107,6 +109,14 @@ def running(settings: Settings, console: Terminal | None = None) -> Iterator[Sta
                 draining.touch()  # From here on the API refuses new jobs; it tells of the others to the end.
                 Drain(supervisor, settings).run()
             raise
+
+
+def _require_lease_folder() -> None:
+    """Raises StartError where another user can change the folder in which jobs queue for a device."""
+    try:
+        lease.check_folder()
+    except (InfrastructureFault, OSError) as error:
+        raise StartError(f"jobs cannot queue for a device: {error}") from error
 
 
 def _queue(settings: Settings) -> Path:

@@ -26,6 +26,7 @@ from tasks import instruments
 from tasks.bench_folder import BenchFolder
 from tasks.build_cache import BuildCache, key_of
 from tasks.compilers import Compilers, processor
+from tasks.private_folder import make_private
 from tasks.shipped_builds import ShippedBuilds
 from tasks.store import connect
 
@@ -40,6 +41,7 @@ class BuildBench:
 
     def __init__(self, target: Target, name: str | None = None) -> None:
         """`name` is whose its builds are, for others: the host's by itself."""
+        make_private(settings().state_dir, "STATE_DIR")
         self._compilers = Compilers(settings().state_dir / "toolchains")
         self.target = replace(target, toolchain=self._compilers.folder)
         self.name = name or socket.gethostname()

@@ -111,7 +111,7 @@ def living(redis: Redis, names: str, kind: str, view: type[View]) -> tuple[list[
     return [one for one in alive if one is not None], gone
 
 
-def _parsed(name: str, note: bytes, view: type[View]) -> View | None:
+def _parsed(name: str, note: str | bytes, view: type[View]) -> View | None:
     types = get_type_hints(view)
     try:
         fields = {name: value for name, value in json.loads(note).items() if name in types}
@@ -183,8 +183,7 @@ class Heartbeat:
     def beat(self) -> None:
         """Say it once."""
         now = {"seen_at": time.time(), "quarantined": self._quarantined(), "toolchain": self._toolchain()}
-        now["failing"] = failing()
-        view = WorkerView(**self._facts, **now)  # type: ignore[arg-type]
+        view = WorkerView(**self._facts, **now, failing=failing())  # type: ignore[arg-type]
         with self._redis.pipeline(transaction=False) as pipe:
             pipe.set(f"worker:{self._name}", json.dumps({**asdict(view), "machine": machine()}), ex=TTL_S)
             pipe.set(key(self._name), json.dumps(self._told()), ex=TTL_S)

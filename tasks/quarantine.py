@@ -77,8 +77,9 @@ class Quarantine:
             failed = self._test(self._stopping)
         except Exception as error:  # A lack of processes or memory, say, which proves nothing about the device.
             log.exception("the self-test could not be started")
-            self._test_at = time.monotonic() + START_AGAIN_S
-            reason = f"the self-test could not be started, that is tried every {START_AGAIN_S:.0f} s"
+            again_s = min(START_AGAIN_S, TEST_AGAIN_S)
+            self._test_at = time.monotonic() + again_s
+            reason = f"the self-test could not be started, that is tried every {again_s:.0f} s"
             self._hold(f"{reason}: {type(error).__name__}: {error}")
             return
         if self._stopping.is_set():

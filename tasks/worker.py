@@ -26,11 +26,12 @@ from celery.signals import (
 )
 from redis.exceptions import RedisError
 
-from domain.settings import settings
+from domain.fault import InfrastructureFault
+from domain.settings import JSON, settings
 from sandbox import layers
 from sandbox.cuda import ONE_QUEUE
 from sandbox.limits import die_with_parent
-from tasks import device, log_lines, self_test
+from tasks import device, lease, log_lines, self_test
 from tasks.broker_settings import broker_warnings, say_broker_warnings
 from tasks.child_board import board
 from tasks.evaluation import try_again
@@ -149,7 +150,11 @@ def claim_name(sender: Any, **_: Any) -> None:
 
 
 def look_at_sandbox(**_: Any) -> None:
-    """Before the pool starts: what SANDBOX requires has to hold the submissions."""
+    """Before the pool starts: what SANDBOX requires has to hold the submissions, and no other user may disturb jobs."""
+    try:
+        lease.check_folder()
+    except (InfrastructureFault, OSError) as error:
+        raise SystemExit(f"jobs cannot queue for a device: {error}; LEASE_DIR is the folder") from error
     _layers.update(held(gpu=device.detect().is_gpu))
 
 
