@@ -87,6 +87,16 @@ compose: $(ready) ## docker-compose.yml for real, as root on Debian: engine, ima
 compose-short: $(ready) ## The part of it that .ci/run runs: 12 minutes at most. Installs the engine by apt-get.
 	$(PY) -m tests.compose --short --install
 
+.PHONY: hashes
+hashes: ## hashes/*.txt anew, for constraints.txt: of every file that the index has. Needs uv.
+	for group in api flower worker; do \
+	  uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
+	    --constraint constraints.txt --group $$group $$(test $$group = worker && echo --group telemetry) \
+	    --output-file hashes/$$group.txt > /dev/null || exit 1; \
+	done
+	echo pip | uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
+	  --constraint constraints.txt --output-file hashes/pip.txt - > /dev/null
+
 .PHONY: check
 check: $(ready) ## Lint, format, types, import rules, architecture.
 	$(PY) -m ruff check .

@@ -27,7 +27,7 @@ from celery.signals import (
 from redis.exceptions import RedisError
 
 from domain.fault import InfrastructureFault
-from domain.settings import JSON, settings
+from domain.settings import settings
 from sandbox import layers
 from sandbox.cuda import ONE_QUEUE
 from sandbox.limits import die_with_parent

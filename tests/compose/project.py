@@ -157,6 +157,8 @@ def first(engine: Engine, folder: Path, pip: str, traces: str) -> Project:
             "METRICS_KEY_FILE": str(folder / "first" / "metrics.key"),
             **{f"{name}_PORT": str(free_port()) for name in ports},
             **{"API_BASE": base.BASE, "CPU_BASE": base.BASE},
+            # The index's own files but for the CPU-only torch, which is another file of that version.
+            "CPU_HASHES": "off",
             **{"REDIS_IMAGE": base.REDIS, "PROMETHEUS_IMAGE": base.PROMETHEUS},
             **{
                 "PIP_ARGS": f"{CERTIFICATES} {os.environ.get('PIP_ARGS', '')}".strip(),

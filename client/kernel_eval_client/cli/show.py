@@ -122,7 +122,7 @@ def _failure(console: Terminal, error: str, source: str, *, verbose: bool) -> No
     for spot in found:
         console.say(f"  line {spot.line}: {spot.message}", style="bold")
         for line in excerpt(source, spot):
-            console.say(f"    {line}", style="bold" if line.startswith(">") else DIM)
+            console.block([line], "bold" if line.startswith(">") else DIM)
     rest = lines[1:] if verbose or not found else []
     shown = rest if verbose else rest[:ERROR_LINES]
     console.block(shown)

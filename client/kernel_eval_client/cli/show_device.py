@@ -87,7 +87,7 @@ def _findings(console: Terminal, tool: Tool, source: str) -> None:
         if finding.says and finding.says != finding.kind:
             console.say(f"    {finding.says}", style=DIM)
         for line in finding_excerpt(source, finding):
-            console.say(f"    {line}", style="bold" if line.startswith(">") else DIM)
+            console.block([line], "bold" if line.startswith(">") else DIM)
     more = max(0, len(tool.findings) - FINDINGS) + tool.findings_left_out
     if more:
         console.say(f"  {tool.name}: {more} more", style=DIM)
