@@ -107,17 +107,18 @@ def freeze(pid: int, within_s: float, descriptor: int) -> Frozen:
         else:
             settled = {}
         if time.monotonic() > until:
-            thaw(stopped, descriptor)
+            thaw(pid, stopped, descriptor)
             raise NotFrozen
         at_once = False
         if awake:
             time.sleep(POLL_S)
 
 
-def thaw(pids: Collection[int], descriptor: int) -> None:
-    """Lets the process of that pidfd go on, and those of the others that are still its family."""
-    for pid in pids:
-        signal_child(pid, signal.SIGCONT, pids)
+def thaw(pid: int, members: Collection[int], descriptor: int) -> None:
+    """Lets the process of that pidfd go on, and those of its family that still belong to it."""
+    for member in members:
+        if member != pid:
+            signal_child(member, signal.SIGCONT, members)
     _signal(descriptor, signal.SIGCONT)
 
 

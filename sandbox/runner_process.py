@@ -227,7 +227,7 @@ class Runner:
     def thaw(self) -> None:
         """Lets what was frozen go on."""
         if self._frozen is not None:
-            thaw(self._frozen.pids, self._pidfd)
+            thaw(self.pid, self._frozen.pids, self._pidfd)
             self._frozen = None
 
     def hang_up(self) -> None:

@@ -55,7 +55,7 @@ def started(kind: str, counters: mmap.mmap, folder: Path, places: set[int]) -> s
 
 def thawed(pid: int, frozen: Frozen) -> None:
     with pidfd(pid) as descriptor:
-        thaw(frozen.pids, descriptor)
+        thaw(pid, frozen.pids, descriptor)
 
 
 def ran_ns(ran: Mapping[int, Ran]) -> int:
