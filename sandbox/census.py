@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -64,6 +66,27 @@ def user_of(pid: int) -> int | None:
             return next(int(line.split()[1]) for line in status if line.startswith(b"Uid:"))
     except (FileNotFoundError, ProcessLookupError, StopIteration):
         return None
+
+
+def signal_child(pid: int, number: signal.Signals, parents: Collection[int]) -> None:
+    """Sends a signal to that process if it is a child of one of the parents; else to nobody.
+
+    A stranger's child may have ended since its number was read, and another process may have the number. The descriptor
+    stands for one process only, whose parent is looked at before the signal is sent. `Runner` needs pidfds too (Linux
+    5.3), so there is no other way for older kernels.
+    """
+    try:
+        descriptor = os.pidfd_open(pid)
+    except OSError as error:
+        if error.errno in (errno.ESRCH, errno.EINVAL):  # It has ended, and a thread may have its number.
+            return
+        raise
+    try:
+        if parent_of(pid) in parents:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(descriptor, number)
+    finally:
+        os.close(descriptor)
 
 
 def threads(pid: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import signal
@@ -24,6 +25,8 @@ from sandbox.usage import Usage
 TICK_S = 0.05
 HANG_UP_S = 0.5
 FREEZE_S = 20.0
+PROCESS_GROUP = 4
+"""PIDFD_SIGNAL_PROCESS_GROUP: the signal is for the whole group of a pidfd's process."""
 BRINGS_A_SUBMISSION = ("build", "load")
 
 
@@ -236,7 +239,7 @@ class Runner:
         Raises NotStill for processes that do not stop.
         """
         try:
-            frozen = freeze(self.pid, FREEZE_S)
+            frozen = freeze(self.pid, FREEZE_S, self._pidfd)
         except NotFrozen:
             self.kill()
             raise NotStill("the kernel's processes could not be stopped for a moment") from None
@@ -252,7 +255,7 @@ class Runner:
     def thaw(self) -> None:
         """Lets what was frozen go on."""
         if self._frozen is not None:
-            thaw(self._frozen.pids)
+            thaw(self.pid, self._frozen.pids, self._pidfd)
             self._frozen = None
 
     def hang_up(self) -> None:
@@ -278,11 +281,22 @@ class Runner:
         """Sends the signals that end the runner and its session, and does not wait: `kill` does."""
         if self._status is None:
             with contextlib.suppress(ProcessLookupError):  # forked a moment ago, not yet in a session of its own
-                os.killpg(self.pid, signal.SIGKILL)
+                self._end_group()
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
             if self._group is not None:
                 self._group.end()
+
+    def _end_group(self) -> None:
+        """Kills its process group; raises ProcessLookupError where there is none."""
+        try:
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL, None, PROCESS_GROUP)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            # Linux before 6.9 only knows the number. The zygote keeps that taken until it is asked to reap the runner.
+            if self._zygote.alive:
+                os.killpg(self.pid, signal.SIGKILL)
 
     def kill(self) -> int:
         """Ends the runner and everything it started; returns its wait status. Safe to call again.
