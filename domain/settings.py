@@ -75,6 +75,7 @@ class Settings:
     key_requests_per_minute: int
     key_max_jobs: int
     webhook_hosts: tuple[str, ...]
+    allowed_hosts: tuple[str, ...]
     key_max_priority: int
     lasting: bool = True
 
@@ -136,6 +137,7 @@ def settings() -> Settings:
         key_requests_per_minute=env.int("KEY_REQUESTS_PER_MINUTE", 1200, validate=validate.Range(1, 1_000_000)),
         key_max_jobs=env.int("KEY_MAX_JOBS", 1000, validate=validate.Range(1, 1_000_000)),
         webhook_hosts=tuple(_listed(env.str("WEBHOOK_HOSTS", ""))),
+        allowed_hosts=tuple(_listed(env.str("ALLOWED_HOSTS", ""))),
         key_max_priority=env.int("KEY_MAX_PRIORITY", HIGHEST_PRIORITY, validate=validate.Range(0, HIGHEST_PRIORITY)),
     )
     if read.shared_builds and not read.build_cache:

@@ -82,7 +82,8 @@ def signal_child(pid: int, number: signal.Signals, parents: Collection[int]) -> 
             return
         raise
     try:
-        if parent_of(pid) in parents:
+        status = status_of(pid)
+        if status is not None and status.parent in parents:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(descriptor, number)
     finally:

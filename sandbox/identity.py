@@ -121,25 +121,6 @@ def owned_by_worker(folder: Path) -> Iterator[None]:
             os.chown(folder, status.st_uid, status.st_gid)
 
 
-@contextlib.contextmanager
-def owned_by_worker(folder: Path) -> Iterator[None]:
-    """Inside, the worker owns a private folder and may open and empty it; afterwards its user does. Raises OSError.
-
-    Without CAP_FOWNER, root may not change the mode of a folder that another user owns, nor move entries out of one
-    with the sticky bit. CAP_CHOWN makes root the owner. No process of the user may run meanwhile.
-    """
-    status = folder.stat()
-    of_another = status.st_uid != os.geteuid()
-    if of_another:
-        os.chown(folder, os.geteuid(), os.getegid())
-    try:
-        folder.chmod(0o700)
-        yield
-    finally:
-        if of_another:
-            os.chown(folder, status.st_uid, status.st_gid)
-
-
 def let_pass(folder: Path) -> None:
     """Whoever knows a name in the folder may go there: strangers with a user of their own. Nobody may list it."""
     if os.geteuid() == 0:

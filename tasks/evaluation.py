@@ -14,6 +14,7 @@ from domain.request import Request
 from domain.result import Report
 from domain.settings import settings
 from tasks import device
+from tasks.admission import Limits
 from tasks.app import app
 from tasks.artifacts import fitting
 from tasks.child_board import board
@@ -92,7 +93,7 @@ def _attempt(
             report = pipeline(claim.request, enter, watch.cancelled, watch.so_far)
         watch.report_rest(records)
         if report.texts:
-            report = fitting(report, records.kept_bytes(), settings().records_memory)
+            report = fitting(report, records.room(job_id, Limits(memory=settings().records_memory)))
         records.complete(job_id, attempt, report.body(job_id), report.texts)
         # The verdict and no more: what a kernel's fault says may quote its source.
         reference = f", reference {report.reference.status}" if report.reference is not None else ""

@@ -185,6 +185,14 @@ class JobRecords:
         """About what the records of all jobs take: requests and results, and 2 KiB each for the rest."""
         return int(self._redis.get("jobs:bytes:kept") or 0)
 
+    def room(self, job_id: str, limits: Limits) -> int:
+        """How many bytes more the records may take for that job, by what all have and by what its key has."""
+        left = limits.memory - self.kept_bytes()
+        key = self._redis.hget("jobs:key_of", job_id)
+        if key is None:
+            return left
+        return min(left, limits.share - int(self._redis.hget("jobs:bytes:of_key", text(key)) or 0))
+
     def cancel_requested(self, job_id: str, attempt: int) -> bool:
         """Whether this attempt should stop: its cancellation was asked for, or it no longer holds the job."""
         asked, now_held = self._redis.hmget(f"job:{job_id}", "cancel_requested", "attempt")

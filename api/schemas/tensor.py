@@ -157,6 +157,7 @@ class TensorSpecSchema(WireSchema):
     strides = Items(
         WholeNumber(0, MAX_BYTES),
         allow_none=True,
+        validate=_RANK,
         metadata={"description": "In elements, one for each dimension; absent: C-contiguous."},
     )
     init = Part(TensorInitSchema, allow_none=True)

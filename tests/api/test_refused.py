@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import socket
+import time
 import zlib
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -13,10 +15,11 @@ from flask.testing import FlaskClient
 from gunicorn.http.body import Body, LengthReader
 from gunicorn.http.unreader import SocketUnreader
 
-from api import body
+from api import connections
 from tasks.records import JobRecords
 from tests.api.payloads import CUDA_ADD, RELU, TRITON_ADD, Json, kernel, scalar, tensor
 
+JSON = "application/json"
 GOOD = kernel(RELU, "torch")
 X = tensor("x", [4])
 
@@ -409,14 +412,29 @@ def test_unknown_routes_and_methods(client: FlaskClient) -> None:
     assert error == f"GET is not allowed for /evaluate; allowed: {client.get('/evaluate').headers['Allow']}"
 
 
-def test_a_body_that_is_not_sent_whole_is_given_up(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(body, "BODY_TIMEOUT_S", 0.05)
-    theirs, ours = socket.socketpair()
+@pytest.mark.parametrize("every_s", [None, 0.02])
+def test_a_body_that_is_not_sent_whole_is_given_up(
+    client: FlaskClient, monkeypatch: pytest.MonkeyPatch, every_s: float | None
+) -> None:
+    """Also where something comes all the time: the body as a whole has its time."""
+    monkeypatch.setattr(connections, "BODY_S", 0.2)
+    theirs, other = socket.socketpair()
+    ended = Event()
+
+    def trickle() -> None:
+        while every_s is not None and not ended.wait(every_s):
+            theirs.sendall(b" ")
+
+    ours = connections.PatientSocket(fileno=other.detach())
+    sender = Thread(target=trickle)
     with theirs, ours:
         theirs.sendall(b'{"kernel": ')
+        ours.begin(time.monotonic(), 0)
+        sender.start()
         sent = {"wsgi.input": Body(LengthReader(SocketUnreader(ours), 500)), "wsgi.input_terminated": True}
-        own = {**sent, "CONTENT_LENGTH": "500", "gunicorn.socket": ours}
-        answer = client.post("/evaluate", environ_overrides=own)
+        answer = client.post("/evaluate", environ_overrides={**sent, "CONTENT_LENGTH": "500"}, content_type=JSON)
+        ended.set()
+        sender.join()
         assert ours.gettimeout() is None
     assert (answer.status_code, answer.content_type) == (408, "application/problem+json")
     assert answer.get_json()["type"] == "urn:kernel-eval:problem:body-late"

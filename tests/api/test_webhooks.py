@@ -7,6 +7,7 @@ import hmac
 import json
 import logging
 import socket
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
@@ -17,9 +18,10 @@ from flask.testing import FlaskClient
 from redis import Redis
 
 from api import courier as module
-from api.courier import SIGNATURE, Courier, headers, post
+from api.courier import SENDERS, SIGNATURE, TIMEOUT_S, Courier, headers, post
 from api.desk import KEY, Desk
 from api.destinations import Forbidden, connect, destination
+from domain.access import Key, Scope
 from domain.settings import settings
 from tasks.records import JobRecords
 from tasks.submission import submit
@@ -209,6 +211,81 @@ def test_a_sender_that_dies_has_another_take_over(records: JobRecords, redis: Re
     assert first is not None and webhooks.take() is None, "held by who took it"
     redis.zadd(DUE, {job_id: 0})
     assert webhooks.take() == first
+
+
+def told_of(records: JobRecords, job_id: str, url: str, key: Key | None = None) -> None:
+    """A job that has ended, and is to be told."""
+    submit(records, EVALUATE, job_id=job_id, key=key, webhook=Webhook(url, None))
+    complete(records, job_id)
+
+
+def test_a_key_whose_receivers_hang_delays_nobody_elses(records: JobRecords, listed: Receiver, redis: Redis) -> None:
+    """Its jobs have waited for longer, and there are more of them than anybody sends at once."""
+    courier = Courier(redis, records)
+    listed.hangs.set()
+    mallory, bob = (Key(name, name, frozenset(Scope), "", 0.0, 1000, 1000) for name in ("mallory", "bob"))
+    for number in range(3 * SENDERS):
+        told_of(records, f"tarpit-{number}", listed.url, mallory)
+    other = Receiver()
+    answering = Thread(target=other.serve_forever, args=(0.02,))
+    answering.start()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WEBHOOK_HOSTS", "127.0.0.1")
+        settings.cache_clear()
+        try:
+            courier.start()  # As in a server process.
+            deadline = time.monotonic() + 30
+            while not listed.told and time.monotonic() < deadline:
+                time.sleep(0.01)
+            for number in range(20):
+                told_of(records, f"bobs-{number}", other.url, bob)
+            began = time.monotonic()
+            while len(other.told) < 20 and time.monotonic() < deadline:
+                time.sleep(0.01)
+            took = time.monotonic() - began
+            assert len(other.told) == 20 and len(listed.told) <= 2
+            assert took < TIMEOUT_S, "less than one of the others' takes"
+        finally:
+            listed.hangs.clear()
+            redis.flushdb()
+            courier.stop()
+            other.shutdown()
+            answering.join()
+            other.server_close()
+            settings.cache_clear()
+
+
+def test_groups_are_of_a_key_or_of_a_host(records: JobRecords, redis: Redis) -> None:
+    webhooks, alice = Webhooks(redis), Key("alice", "alice", frozenset(Scope), "", 0.0, 1000, 1000)
+    told_of(records, "a", "https://one.example:444/x?y", alice)
+    told_of(records, "b", "https://two.example/", alice)
+    told_of(records, "c", "https://one.example:444/")
+    told_of(records, "d", "https://two.example#")
+    first = webhooks.take()
+    assert first is not None and (first.job_id, first.group) == ("a", "key:alice")
+    second = webhooks.take(["key:alice"])
+    assert second is not None and (second.job_id, second.group) == ("c", "host:one.example:444")
+    third = webhooks.take(["key:alice", "host:one.example:444", "host:none"])
+    assert third is not None and (third.job_id, third.group) == ("d", "host:two.example")
+    assert webhooks.take(["key:alice"]) is None, "all of the others' are being told"
+    last = webhooks.take()
+    assert last is not None and last.job_id == "b"
+    assert webhooks.take() is None
+    for due in (first, second, third):
+        webhooks.delivered(due)
+    webhooks.failed(last, "answered 500")
+    assert redis.zrange(DUE, 0, -1) == [b"key:alice"] and redis.hgetall("webhooks:group_of") == {b"b": b"key:alice"}
+    webhooks.failed(last, "gone", final=True)
+    assert redis.keys("*webhook*") == []
+
+
+def test_what_an_earlier_version_has_put_there_is_told(records: JobRecords, redis: Redis) -> None:
+    told_of(records, "a", "https://one.example/")
+    redis.delete(DUE, "webhooks:due:host:one.example", "webhooks:group_of")
+    redis.zadd(DUE, {"a": 5.0, "forgotten": 4.0})
+    due = Webhooks(redis).take()
+    assert due is not None and (due.job_id, due.group) == ("a", "host:one.example")
+    assert redis.zrange(DUE, 0, -1) == [b"host:one.example"]
 
 
 def test_a_job_that_is_forgotten_is_not_told(records: JobRecords, redis: Redis) -> None:

@@ -54,6 +54,12 @@ def test_a_pod_is_held_as_its_container_of_compose_is(name: str) -> None:
     assert all("value" not in each for each in container["env"] if secret.search(each["name"]))
 
 
+def test_the_apis_probes_get_an_answer_from_a_thread() -> None:
+    (container,) = PODS["Deployment kernel-eval-api"]["containers"]
+    for probe in ("livenessProbe", "readinessProbe"):
+        assert container[probe]["httpGet"] == {"path": "/openapi.json", "port": "http"}, "which needs no Redis"
+
+
 def test_selectors_find_their_pods() -> None:
     labels = [one["spec"]["template"]["metadata"]["labels"] for one in OBJECTS.values() if "template" in one["spec"]]
     for one in OBJECTS.values():
