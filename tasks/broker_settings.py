@@ -94,7 +94,7 @@ def _is_of_this_machine(connection: dict[str, Any]) -> bool:
 
 def _of_keeping(redis: Redis) -> list[BrokerWarning]:
     try:
-        told: dict[str, Any] = {**redis.info("memory"), **redis.info("persistence")}  # type: ignore[dict-item]
+        told: dict[str, Any] = {**redis.info("memory"), **redis.info("persistence")}
     except ResponseError as error:
         return [_unknown(f"it refuses INFO ({error})")]
     found = []
