@@ -51,7 +51,7 @@ def held(pids: Collection[int], folder: Path) -> Removed:
     for pid in pids:
         try:
             _opened(pid, device, found)
-            _mapped(pid, device, folder, found)
+            _mapped(pid, folder, found)
         except PermissionError:
             found.out_of_sight = True
         except OSError:
@@ -71,19 +71,18 @@ def _opened(pid: int, device: int, found: Removed) -> None:
                     found.out_of_sight |= _IN_FLIGHT.search(information) is not None
 
 
-def _mapped(pid: int, device: int, folder: Path, found: Removed) -> None:
-    # Where the disk is an overlay, older kernels tell the device beneath: there the name says where it was.
-    places = tuple(os.fsencode(place) + b"/" for place in (folder, TEMPORARY))
+def _mapped(pid: int, folder: Path, found: Removed) -> None:
+    # By where they were: libraries that an upgrade has replaced are mapped without a name too, and nobody's doing.
+    places = tuple(os.fsencode(place) + b"/" for place in (folder.resolve(), TEMPORARY))
     lines = Path(f"/proc/{pid}/maps").read_bytes()
     if _REMOVED not in lines:
         return
-    for line in lines.splitlines():
+    for line in lines.split(b"\n"):  # A name may hold any other character.
         if not line.endswith(_REMOVED):
             continue
-        addresses, _, _, of_file, inode, name = line.split(maxsplit=5)
-        major, _, minor = of_file.partition(b":")
-        number, here = int(inode), os.makedev(int(major, 16), int(minor, 16)) == device
-        if number in found.sizes or not (here or name.startswith(places)):
+        addresses, _, _, _, inode, name = line.split(maxsplit=5)
+        number = int(inode)
+        if number in found.sizes or not name.startswith(places):
             continue
         try:
             first, _, end = addresses.partition(b"-")
@@ -93,4 +92,5 @@ def _mapped(pid: int, device: int, folder: Path, found: Removed) -> None:
         except FileNotFoundError:
             pass  # Unmapped meanwhile.
         else:
-            found.sizes[number] = status.st_blocks * 512 if not status.st_nlink else 0
+            if not status.st_nlink:
+                found.sizes[number] = status.st_blocks * 512

@@ -57,6 +57,7 @@ def process(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[int]:
         [sys.executable, "-S", "-c", HOLDS.replace("{what}", request.param)],
         cwd=tmp_path,
         stdin=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,  # What pytest captures is a removed file too.
         stdout=subprocess.PIPE,
         text=True,
         preexec_fn=die_with_parent,
@@ -66,12 +67,15 @@ def process(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[int]:
     started.communicate()
 
 
-@pytest.mark.parametrize("process", [OPEN, MAPPED, f"{OPEN}; {MAPPED}"], indirect=True)
+ODD = "mapped(file('a\\r (deleted)\\n'), 4096); os.unlink('a\\r (deleted)\\n')"
+
+
+@pytest.mark.parametrize("process", [OPEN, MAPPED, ODD, f"{OPEN}; {MAPPED}"], indirect=True)
 def test_each_is_told_by_its_size_or_as_one_of_unknown_size(process: int, tmp_path: Path) -> None:
     found = removed_files.held([process], tmp_path)
     assert not found.out_of_sight
-    files = len(found.sizes) + len(found.unsized)
-    assert files >= 1 and found.bytes == SIZE * len(found.sizes)
+    assert len(found.sizes | dict.fromkeys(found.unsized)) in (1, 2)
+    assert found.bytes == SIZE * len(found.sizes)
     # Of one that is only mapped the kernel tells the size to a worker with more capabilities.
     assert found.hidden_at_most == len(found.unsized) * removed_files.MAX_FILE_BYTES
 
