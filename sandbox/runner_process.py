@@ -85,6 +85,7 @@ class Runner:
             raise KernelFault(Status.CRASHED, "the kernel's process had been stopped before")
         if message["op"] in BRINGS_A_SUBMISSION and not self._entered:
             self._memory_kills = self._count_memory_kills()
+            self._usage.begin()
         try:
             self.channel.send(message, descriptors, self._until_it_reads)
         except ChannelClosed:

@@ -49,6 +49,12 @@ def used_bytes(folder: Path) -> int:
     return used
 
 
+def free_bytes(folder: Path) -> int:
+    """What the disk on which the folder lies has left."""
+    found = os.statvfs(folder)
+    return found.f_bfree * found.f_frsize
+
+
 def shared(user: int) -> dict[tuple[int, int], int]:
     """What a user of its own has in shared memory: bytes by device and inode; raises TooMuch."""
     return {(found.st_dev, found.st_ino): found.st_blocks * 512 + used_bytes(path) for path, found in _shared(user)}

@@ -30,6 +30,8 @@ _PR_SET_SECCOMP, _MODE_FILTER, _GET_ACTION_AVAIL = 22, 2, 2
 _AF_UNIX, _DATAGRAM, _TYPE_OF_SOCKET = 1, 2, 0xF
 _NEW_NAMESPACES = 0x7E020000  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
 _SIBLING = 0x8000  # CLONE_PARENT: a child of the zygote's, which nobody would stop, count or see as the stranger's
+_THREAD, _SAME_FILES = 0x10000, 0x400  # CLONE_THREAD, CLONE_FILES
+_OWN_FILES = 2  # CLOSE_RANGE_UNSHARE: as a thread without CLONE_FILES, with descriptors where nobody looks for them
 _PERSONALITIES = (0, 0xFFFFFFFF)  # what every process has, and the question which one that is
 _SET_OWNER, _IOCTL_SET_OWNER = (8, 15), (0x8901, 0x8902)  # whom a descriptor signals
 _OF_PROCESSES = {
@@ -127,9 +129,11 @@ def rules(*, own_user: bool, truncation_elsewhere: bool) -> bytes:
         [
             *_guard(([_load(0)], _IF_ANY_BIT, [_NEW_NAMESPACES | _SIBLING])),
             *_guard((exit_signal, _IF_EQUAL, _NOBODYS)),
+            *_guard(([_load(0), _instruction(_AND, _THREAD | _SAME_FILES)], _IF_EQUAL, [_THREAD])),
             _instruction(_RETURN, _ALLOW),
         ],
     )
+    found += _rule("close_range", [*_guard(([_load(2)], _IF_ANY_BIT, [_OWN_FILES])), _instruction(_RETURN, _ALLOW)])
     found += _rule("setrlimit", _unless(0, _TIME_LIMITS))
     for name in ("socket", "socketpair"):
         found += _rule(name, _only(0, [_AF_UNIX]) if own_user else _unix_stream())

@@ -26,6 +26,7 @@ _NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "clock_settime": (227, 112),
     "clone": (56, 220),
     "clone3": (435, 435),
+    "close_range": (436, 436),
     "connect": (42, 203),
     "creat": (85, None),
     "create_module": (174, None),

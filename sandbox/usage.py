@@ -11,7 +11,7 @@ from pathlib import Path
 
 from domain.fault import KernelFault
 from domain.result import Status
-from sandbox import census, host_memory, identity, machine_faults, scratch
+from sandbox import census, host_memory, identity, machine_faults, removed_files, scratch
 from sandbox.host_memory import Lent, Used
 from sandbox.limits import MAX_PROCESSES
 
@@ -33,8 +33,14 @@ class Usage:
         self._memory_limit = memory_limit
         self.lent = Lent()
         self._disk_was_full = False
+        self._room = scratch.free_bytes(folder)
+        """Of the disk, in bytes: what others have left, be it free or the stranger's own."""
         # A new one has not done anything yet.
         self._family_at = self._folder_at = time.monotonic()
+
+    def begin(self) -> None:
+        """It is about to have a submission. What others have done to the disk until now is not its doing."""
+        self._room = scratch.free_bytes(self._folder)
 
     def check(self, now: float, *, idle: bool) -> None:
         """Raises KernelFault (OUT_OF_MEMORY) where it is too much. `now` is by time.monotonic().
@@ -91,6 +97,27 @@ class Usage:
             raise _too_much(f"left {error}") from error
         if used > scratch.MAX_BYTES:
             raise _too_much(f"wrote more than {scratch.MAX_BYTES >> 30} GiB into its folder")
+        if self._holds_removed(used):
+            limit = f"{scratch.MAX_BYTES >> 30} GiB of the disk"
+            raise _too_much(f"took more than {limit}, with files that it had removed and still held,")
+
+    def _holds_removed(self, named: int) -> bool:
+        """Whether files without a name take it over the limit. To look for them takes milliseconds.
+
+        So only where the disk has lost room enough. Others write there too: it counts as far as this one holds, or may
+        hide, that much.
+        """
+        room = scratch.free_bytes(self._folder) + named
+        self._room = max(self._room, room)
+        lost = self._room - room
+        if named + lost <= scratch.MAX_BYTES:
+            return False
+        with identity.looking_as(self.user):
+            removed = removed_files.held(census.family(self._pid), self._folder)
+        most = removed.bytes + removed.hidden_at_most
+        if not most:
+            self._room = room
+        return named + min(most, lost) > scratch.MAX_BYTES
 
 
 def _too_much(what: str) -> KernelFault:

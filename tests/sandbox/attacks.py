@@ -310,6 +310,11 @@ told = ctypes.c_int()
 checked(libc.prctl(1, 18, 0, 0, 0))
 checked(libc.prctl(2, ctypes.byref(told), 0, 0, 0))
 return told.value == 18""",
+    "descriptors of a thread's own": "return call(436, 900, 901, 2) or 'its own'",
+    "a thread with descriptors of its own": """
+libc.mmap.restype = ctypes.c_void_p
+stack = libc.mmap(None, 1 << 16, 3, 0x22, -1, 0) + (1 << 15)
+return call(56, 0x10000 | 0x800 | 0x100, ctypes.c_void_p(stack), 0, 0, 0) and 'started'""",
     "bpf": "return call(321, 0, ctypes.create_string_buffer(128), 128) or 'called'",
     "perf events": """
 return call(298, ctypes.create_string_buffer(struct.pack('II', 1, 128) + bytes(120)), 0, -1, -1, 0)""",
@@ -453,6 +458,32 @@ for number in range(40):
     os.unlink(f'large{number}')
     for _ in range(32):
         os.write(file, bytes(1 << 20))
+time.sleep(60)""",
+    "files that were removed, and are mapped": """
+libc.mmap.restype = ctypes.c_void_p
+for number in range(40):
+    file = os.open(f'large{number}', os.O_CREAT | os.O_RDWR)
+    os.posix_fallocate(file, 0, 32 << 20)
+    assert libc.mmap(None, 4096, 1, 1, file, ctypes.c_long(0)) not in (None, 2**64 - 1)
+    os.unlink(f'large{number}')
+    os.close(file)
+time.sleep(60)""",
+    "files that were removed, and are on their way": """
+sockets = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+for number in range(40):
+    file = os.open(f'large{number}', os.O_CREAT | os.O_RDWR)
+    os.posix_fallocate(file, 0, 32 << 20)
+    socket.send_fds(sockets[0], [b'x'], [file])
+    os.unlink(f'large{number}')
+    os.close(file)
+time.sleep(60)""",
+    "files that never had a name, and are mapped": """
+libc.mmap.restype = ctypes.c_void_p
+for number in range(40):
+    file = os.open('.', os.O_TMPFILE | os.O_RDWR, 0o600)
+    os.posix_fallocate(file, 0, 32 << 20)
+    assert libc.mmap(None, 4096, 1, 1, file, ctypes.c_long(0)) not in (None, 2**64 - 1)
+    os.close(file)
 time.sleep(60)""",
     "while it talks": """
 held = []
