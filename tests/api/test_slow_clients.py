@@ -12,13 +12,24 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from threading import Event, Thread
+from threading import BoundedSemaphore, Event, Thread
 
 import httpx
 import pytest
 from redis import Redis
 
-from api.capacity import BODY_BYTES_PER_S, BODY_S, HEAD_BYTES, HEAD_S, PROCESSES, SEND_BYTES, SMALL_BODY, THREADS
+from api import connections
+from api.capacity import (
+    BODY_BYTES_PER_S,
+    BODY_S,
+    HEAD_BYTES,
+    HEAD_S,
+    PROCESSES,
+    SEND_BYTES,
+    SEND_S,
+    SMALL_BODY,
+    THREADS,
+)
 from api.connections import Incoming, PatientSocket, WaitingRoom
 from tests.api.test_server import Server, serving
 
@@ -120,6 +131,8 @@ def test_health_is_answered_beside_clients_that_are_slow_with(server: Server, se
 
 def test_health_is_answered_beside_clients_that_read_nothing(server: Server) -> None:
     with Clients(server, MANY, REQUEST + b"\r\n", deaf=True):
+        # So many answers take a while to make; a thread that had to wait for a client to read would wait for ever.
+        httpx.get(f"{server.url}/health", timeout=60)
         took = looked(server)
     assert statistics.median(took) < 1, took
 
@@ -266,6 +279,34 @@ def test_a_body_has_its_time_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None
         with pytest.raises(TimeoutError):
             ours.recv(10)
         assert time.monotonic() - began < 1, "Gunicorn's own shorter time counts"
+
+
+def test_an_answer_that_is_not_read_is_kept_and_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = bytes(range(256)) * 8192
+    pairs = []
+    for _ in range(2):
+        theirs, other = socket.socketpair()
+        pairs.append((theirs, PatientSocket(fileno=other.detach())))
+    (theirs, ours), (deaf, last) = pairs
+    with theirs, ours, deaf, last:
+        began = time.monotonic()
+        ours.sendall(answer)
+        ours.sendall(b"end")
+        assert time.monotonic() - began < SEND_S / 2 and ours.unsent
+        received = b""
+        while not ours.flush():
+            received += theirs.recv(1 << 20)
+        ours.shutdown(socket.SHUT_WR)
+        assert received + _all(theirs) == answer + b"end"
+        # Without room a thread waits, for a while, and only so many do.
+        monkeypatch.setattr(connections, "UNSENT_BYTES", 0)
+        monkeypatch.setattr(connections, "SEND_S", 0.2)
+        with pytest.raises(BrokenPipeError, match="does not read its answer"):
+            last.sendall(answer)
+        monkeypatch.setattr(connections, "_senders", BoundedSemaphore(1))
+        assert connections._senders.acquire()
+        with pytest.raises(BrokenPipeError, match="too many"):
+            last.sendall(answer)
 
 
 def test_a_room_is_left_in_the_order_in_which_it_was_entered() -> None:
