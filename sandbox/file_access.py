@@ -6,6 +6,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from sandbox import landlock
@@ -49,6 +50,19 @@ SHARED_MEMORY = Path("/dev/shm")
 
 USE_SHARED_MEMORY = landlock.READ | landlock.WRITE | landlock.MAKE_REG | landlock.REMOVE_FILE
 """Files alone, whose owner says whose they are: nothing in which others could be hidden."""
+
+
+def keeps_owners_apart(folder: Path) -> bool:
+    """Whether in a folder that everybody may write only a file's owner can remove it: made so where the worker can.
+
+    Docker makes /dev/shm so; a volume of Kubernetes in its place is not, and root's.
+    """
+    with suppress(OSError):
+        mode = stat.S_IMODE(folder.stat().st_mode)
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            folder.chmod(mode | stat.S_ISVTX)
+        return True
+    return False
 
 
 def out_of_reach(folder: Path) -> Path | None:

@@ -1,0 +1,193 @@
+"""A worker under each set of rights that it is meant to have: what holds, builds of each type, the cache, whole jobs.
+
+A host that cannot give a set skips its tests. With RIGHTS_REQUIRED=1 they fail: .ci/run sets it as root on Debian.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from redis import Redis
+
+from domain.kernel import KernelType
+from sandbox import landlock
+from sandbox.rights import EVERY_SET, KUBERNETES, ORDINARY, PLAIN_ROOT, Rights
+from stack.example import KERNELS
+from tests.rights.worked import AGAIN, Worked, api, examples, worked
+
+ROOT = Path(__file__).resolve().parents[2]
+SEEN = """
+import json, os, sys
+from sandbox import identity
+from sandbox.system_calls import call
+
+def refused(attempt):
+    try:
+        attempt()
+    except OSError:
+        return True
+    return False
+
+def made(folder):
+    os.mkdir(folder)
+    os.rmdir(folder)
+
+def namespace(flag):
+    child = os.fork()
+    if not child:
+        try:
+            call("unshare", flag)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitpid(child, 0)[1] == 0
+
+status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+print(json.dumps({
+    "user": os.getuid(),
+    "group": os.getgid(),
+    "capabilities": identity.held(),
+    "bound": int(status["CapBnd"], 16),
+    "no_new_privileges": status["NoNewPrivs"].strip() == "1",
+    "checkout": not refused(lambda: made("rights-test")),
+    "cgroup": not refused(lambda: made("/sys/fs/cgroup/rights-test")),
+    "temporary": os.stat("/tmp").st_mode & 0o7777,
+    "shared_memory": os.stat("/dev/shm").st_mode & 0o7777,
+    "mounts": namespace(0x00020000),
+    "users": namespace(0x10000000),
+    "folder": not refused(lambda: made(sys.argv[1] + "/own")),
+}))
+"""
+
+
+def why_not(rights: Rights) -> str | None:
+    """Why this host cannot give those rights; None where it can."""
+    if landlock.abi() < landlock.OLDEST_ABI:
+        return "the kernel has no Landlock"
+    if os.geteuid() != 0:
+        return None if rights is ORDINARY else "the tests are not run as root"
+    done = subprocess.run(
+        [sys.executable, "-c", "from tests.rights.place import new_mounts; new_mounts()"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return f"no mounts of one's own: {done.stderr.strip().splitlines()[-1:]}" if done.returncode else None
+
+
+def require(rights: Rights) -> Rights:
+    """The same; skips the test where this host cannot give them, or fails it with RIGHTS_REQUIRED=1."""
+    reason = why_not(rights)
+    if reason is not None:
+        message = f"this host cannot give the rights {rights.name!r}: {reason}"
+        pytest.fail(message) if os.environ.get("RIGHTS_REQUIRED") == "1" else pytest.skip(message)
+    return rights
+
+
+@pytest.fixture(scope="module", params=EVERY_SET, ids=lambda rights: rights.name)
+def rights(request: pytest.FixtureRequest) -> Rights:
+    return require(request.param)
+
+
+@pytest.fixture(scope="module")
+def folder(rights: Rights, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a process with those rights can write, and what is there when it has gone."""
+    return tmp_path_factory.mktemp("rights") / rights.name
+
+
+@pytest.fixture(scope="module")
+def command(rights: Rights, folder: Path) -> list[str]:
+    """Starts an interpreter with those rights."""
+    folder.mkdir()
+    if os.geteuid() != 0:
+        return [sys.executable]
+    return [sys.executable, "-m", "tests.rights.place", rights.name, str(folder)]
+
+
+@pytest.fixture(scope="module")
+def client(redis_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    with api(redis_url, tmp_path_factory.mktemp("api")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def done(rights: Rights, command: list[str], folder: Path, redis_url: str, client: httpx.Client) -> Worked:
+    with Redis.from_url(redis_url) as redis:
+        redis.flushall()
+        return worked(rights, command, folder, redis, client)
+
+
+def test_a_process_has_those_rights_and_no_others(rights: Rights, command: list[str], folder: Path) -> None:
+    ran = subprocess.run([*command, "-c", SEEN, str(folder)], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    seen = json.loads(ran.stdout)
+    assert seen["folder"]
+    assert seen["no_new_privileges"] is rights.no_new_privileges
+    if os.geteuid() == 0:
+        assert (seen["user"], seen["group"]) == (rights.user, rights.user)
+    if rights.capabilities is not None:
+        assert seen["capabilities"] == sum(1 << each for each in rights.capabilities)
+    if rights.user == 0:
+        assert seen["bound"] == seen["capabilities"]
+    if rights.read_only:
+        assert (seen["checkout"], seen["cgroup"]) == (False, False)
+    if not rights.new_namespaces:
+        assert (seen["mounts"], seen["users"]) == (False, False)
+    for place, mode in (("temporary", rights.temporary), ("shared_memory", rights.shared_memory)):
+        assert mode is None or seen[place] == mode
+    assert seen["mounts"] or rights is not PLAIN_ROOT
+
+
+def test_the_layers_that_are_to_hold_do_and_no_others(rights: Rights, done: Worked) -> None:
+    held = {name for name, layer in done.view.sandbox.items() if layer["active"]}
+    assert set(rights.holds) <= held, done.view.sandbox
+    assert not set(rights.lacks) & held, done.view.sandbox
+
+
+@pytest.mark.parametrize("name", [example.name for example in examples()])
+def test_a_whole_job_has_the_verdict_that_is_right_for_it(name: str, done: Worked) -> None:
+    trial = next(each for each in done.jobs if each.example.name == name)
+    assert trial.as_expected, (trial.got, trial.detail, trial.job)
+    assert trial.job is not None and trial.job["attempt"] == 1, trial.job
+
+
+@pytest.mark.parametrize("name", AGAIN)
+def test_a_build_comes_out_of_the_cache(name: str, done: Worked) -> None:
+    first, second = (
+        next(each for each in trials if each.example.name == name).result["kernel_exec_result"]["build"]
+        for trials in (done.jobs, done.again)
+    )
+    assert (first["compile_cache"], second["compile_cache"]) == ("miss", "hit")
+
+
+def test_the_worker_ends_when_asked_to_and_leaves_no_job_behind(done: Worked) -> None:
+    assert (done.exit_status, done.left) == (0, [])
+
+
+def test_no_submission_removes_anothers_shared_memory_where_everybody_may_write_it(tmp_path: Path) -> None:
+    require(KUBERNETES)
+    command = [sys.executable, "-m", "tests.rights.place", KUBERNETES.name, str(tmp_path)]
+    ran = subprocess.run(
+        [*command, "-m", "tests.rights.neighbours", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    keeps, removes = ran.stdout.splitlines()
+    assert keeps == "keeps: done"
+    assert "Operation not permitted" in removes
+
+
+def test_there_is_a_job_of_each_kernel_type() -> None:
+    bodies = [example.body for example in examples()]
+    assert {body[key]["kernel_type"] for body in bodies for key in KERNELS if key in body} == set(KernelType)
