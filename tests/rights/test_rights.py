@@ -1,14 +1,10 @@
-"""A worker under each set of rights that it is meant to have: what holds, builds of each type, the cache, whole jobs.
-
-A host that cannot give a set skips its tests. With RIGHTS_REQUIRED=1 they fail: .ci/run sets it as root on Debian.
-"""
+"""A worker under each set of rights: which layers hold, builds of each type, the build cache, whole jobs."""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,9 +13,9 @@ import pytest
 from redis import Redis
 
 from domain.kernel import KernelType
-from sandbox import landlock
-from sandbox.rights import EVERY_SET, KUBERNETES, ORDINARY, PLAIN_ROOT, Rights
+from sandbox.rights import EVERY_SET, KUBERNETES, PLAIN_ROOT, Rights
 from stack.example import KERNELS
+from tests.rights.host import interpreter, require
 from tests.rights.worked import AGAIN, Worked, api, examples, worked
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,31 +63,6 @@ print(json.dumps({
 """
 
 
-def why_not(rights: Rights) -> str | None:
-    """Why this host cannot give those rights; None where it can."""
-    if landlock.abi() < landlock.OLDEST_ABI:
-        return "the kernel has no Landlock"
-    if os.geteuid() != 0:
-        return None if rights is ORDINARY else "the tests are not run as root"
-    done = subprocess.run(
-        [sys.executable, "-c", "from tests.rights.place import new_mounts; new_mounts()"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return f"no mounts of one's own: {done.stderr.strip().splitlines()[-1:]}" if done.returncode else None
-
-
-def require(rights: Rights) -> Rights:
-    """The same; skips the test where this host cannot give them, or fails it with RIGHTS_REQUIRED=1."""
-    reason = why_not(rights)
-    if reason is not None:
-        message = f"this host cannot give the rights {rights.name!r}: {reason}"
-        pytest.fail(message) if os.environ.get("RIGHTS_REQUIRED") == "1" else pytest.skip(message)
-    return rights
-
-
 @pytest.fixture(scope="module", params=EVERY_SET, ids=lambda rights: rights.name)
 def rights(request: pytest.FixtureRequest) -> Rights:
     return require(request.param)
@@ -107,9 +78,7 @@ def folder(rights: Rights, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def command(rights: Rights, folder: Path) -> list[str]:
     """Starts an interpreter with those rights."""
     folder.mkdir()
-    if os.geteuid() != 0:
-        return [sys.executable]
-    return [sys.executable, "-m", "tests.rights.place", rights.name, str(folder)]
+    return interpreter(rights, folder)
 
 
 @pytest.fixture(scope="module")
@@ -174,14 +143,8 @@ def test_the_worker_ends_when_asked_to_and_leaves_no_job_behind(done: Worked) ->
 
 def test_no_submission_removes_anothers_shared_memory_where_everybody_may_write_it(tmp_path: Path) -> None:
     require(KUBERNETES)
-    command = [sys.executable, "-m", "tests.rights.place", KUBERNETES.name, str(tmp_path)]
-    ran = subprocess.run(
-        [*command, "-m", "tests.rights.neighbours", str(tmp_path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [*interpreter(KUBERNETES, tmp_path), "-m", "tests.rights.neighbours", str(tmp_path)]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     keeps, removes = ran.stdout.splitlines()
     assert keeps == "keeps: done"
