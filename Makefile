@@ -32,7 +32,7 @@ one_thread := OMP_NUM_THREADS=1
 
 .PHONY: help
 help: ## This list.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  PYTHON=python3.12   makes $(VENV) with that interpreter (3.11 to 3.14)"
 	@echo "  PY=python3          uses that interpreter as it is and installs nothing: a container, a box without network"
@@ -82,6 +82,20 @@ many: $(ready) ## 10,000 submissions through the client's map, a restart and a c
 .PHONY: compose
 compose: $(ready) ## docker-compose.yml for real, as root on Debian: engine, images, faults, an upgrade; nothing stays.
 	$(PY) -m tests.compose
+
+.PHONY: compose-short
+compose-short: $(ready) ## The part of it that .ci/run runs: 12 minutes at most. Installs the engine by apt-get.
+	$(PY) -m tests.compose --short --install
+
+.PHONY: hashes
+hashes: ## hashes/*.txt anew, for constraints.txt: of every file that the index has. Needs uv.
+	for group in api flower worker; do \
+	  uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
+	    --constraint constraints.txt --group $$group $$(test $$group = worker && echo --group telemetry) \
+	    --output-file hashes/$$group.txt > /dev/null || exit 1; \
+	done
+	echo pip | uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
+	  --constraint constraints.txt --output-file hashes/pip.txt - > /dev/null
 
 .PHONY: check
 check: $(ready) ## Lint, format, types, import rules, architecture.

@@ -5,15 +5,20 @@ ARG BASE=python:3.11-slim-bookworm
 
 FROM ${BASE} AS packages
 ARG PIP_ARGS=""
+# `off`: packages of the versions of constraints.txt, whatever their files are. For files of another index than PyPI.
+ARG HASHES=on
 WORKDIR /build
 COPY pyproject.toml constraints.txt ./
+COPY hashes hashes
+COPY deploy/install-packages ./
 RUN python3 -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15) and "Python 3.11 to 3.14 is needed")' \
  && python3 -m venv /opt/venv \
- && /opt/venv/bin/pip install --no-cache-dir ${PIP_ARGS} --constraint constraints.txt --upgrade pip \
- && /opt/venv/bin/pip install --no-cache-dir ${PIP_ARGS} --constraint constraints.txt --group api
+ && sh install-packages api
 
 FROM packages AS flower-packages
-RUN /opt/venv/bin/pip install --no-cache-dir ${PIP_ARGS} --constraint constraints.txt --group flower
+ARG PIP_ARGS=""
+ARG HASHES=on
+RUN sh install-packages flower
 
 FROM ${BASE} AS service
 RUN groupadd --gid 10001 service && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /tmp service \

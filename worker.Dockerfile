@@ -12,14 +12,17 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/*
 
 FROM system AS packages
-# For example an index of CPU-only torch wheels.
+# For example an index of CPU-only torch wheels, together with HASHES=off.
 ARG PIP_ARGS=""
+# `off`: packages of the versions of constraints.txt, whatever their files are. For files of another index than PyPI.
+ARG HASHES=on
 WORKDIR /build
 COPY pyproject.toml constraints.txt ./
+COPY hashes hashes
+COPY deploy/install-packages ./
 RUN python3 -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15) and "Python 3.11 to 3.14 is needed")' \
  && python3 -m venv /opt/venv \
- && /opt/venv/bin/pip install --no-cache-dir ${PIP_ARGS} --constraint constraints.txt --upgrade pip \
- && /opt/venv/bin/pip install --no-cache-dir ${PIP_ARGS} --constraint constraints.txt --group worker --group telemetry
+ && sh install-packages worker telemetry
 
 FROM system
 # Everything here is readable by others: a submission has a user of its own.

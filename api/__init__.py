@@ -36,6 +36,7 @@ def create_app() -> APIFlask:
     app.json.sort_keys = False  # type: ignore[attr-defined]
     documentation.configure(app)
     parser.location_loader("json")(body.load)
+    body.register(app)
     problems.register(app)
     app.after_request(answers.fresh)
     app.after_request(tracing.tell)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import math
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from apiflask import APIFlask
 from flask import current_app, g, request
 from redis import Redis
 
+from api.browsers import SAME_SITE, address_of, is_loopback, names_this_machine, refuse_pages_of_others
 from api.keys import KeyFile, KeyFileError
 from api.problems import Kind, Problem, page_wanted
 from domain.access import Key, Scope
@@ -39,7 +39,6 @@ EXCEPTIONS = {"jobs.cancel": Scope.SUBMIT, "jobs.cancel_many": Scope.SUBMIT}
 """By endpoint: cancelling is of submitting, not of reading."""
 
 FORWARDED = ("Forwarded", "X-Forwarded-For", "X-Real-IP")
-SAME_SITE = (None, "same-origin", "none")
 BROWSER = 'Basic realm="an API key as the password", charset="UTF-8", Bearer'
 
 _log = logging.getLogger(__name__)
@@ -67,6 +66,7 @@ class Access:
         """Lets the current request go on, or raises the Problem that answers it."""
         scope = _scope()
         if not self.wanted():
+            refuse_pages_of_others(self.settings)
             if scope is Scope.ADMIN and not _is_local():
                 raise Problem(Kind.LOCAL_ONLY, "without API keys this is for programs on the service's own machine")
             return
@@ -164,20 +164,10 @@ def _is_local() -> bool:
         _is_loopback(request.remote_addr)
         and not any(name in request.headers for name in FORWARDED)
         and request.headers.get("Sec-Fetch-Site") in SAME_SITE
-        and _names_this_machine(request.host)
+        and names_this_machine(request.host)
     )
 
 
-def _names_this_machine(host: str) -> bool:
-    # A page of a name that has been pointed at 127.0.0.1 ("rebinding") is of the same site to its browser.
-    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
-    return name == "localhost" or _is_loopback(name.strip("[]"))
-
-
 def _is_loopback(address: str | None) -> bool:
-    try:
-        found = ipaddress.ip_address(address or "")
-    except ValueError:
-        return False
-    mapped = getattr(found, "ipv4_mapped", None)
-    return found.is_loopback or (mapped is not None and mapped.is_loopback)
+    found = address_of(address or "")
+    return found is not None and is_loopback(found)

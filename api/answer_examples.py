@@ -131,7 +131,7 @@ _BY_SCHEMA: dict[str, Any] = {
         **{"compilation_service": "ready", "profiling_service": "ready", "quarantined": []},
         **{"workers": [{"name": WORKER, "host": "node7", "gpu_name": "NVIDIA H200", "quarantined": None}]},
         **{"job_stats": job_stats(_COUNTERS), "gpu_manager": {"available_gpus": 1}},
-        **{"builders": [], "build_warnings": []},
+        **{"builders": [], "build_warnings": [], "broker_warnings": []},
     },
     "Dashboard": {
         **{"name": "Kernel evaluation", "version": "0.1.0", "jobs_by_state": {"completed": 1}},

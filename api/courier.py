@@ -13,7 +13,7 @@ import logging
 import socket
 import time
 from contextlib import suppress
-from threading import Timer
+from threading import Lock, Timer
 from typing import Any
 
 from redis import Redis
@@ -27,6 +27,8 @@ from tasks.records import JobRecords, JobView
 from tasks.webhooks import Due, Webhook, Webhooks
 
 EVERY_S = 1.0
+SENDERS = 4
+"""Threads of one process: so many receivers that answer nobody would have to come together to delay the others."""
 SIGNATURE = "X-Kernel-Eval-Signature"
 TIMEOUT_S, WHOLE_S = 5.0, 10.0
 """For each step of a request, and for all of it."""
@@ -37,26 +39,48 @@ log = logging.getLogger(__name__)
 
 
 class Courier:
-    """Sends what is due, one after the other; `start` makes that periodic."""
+    """Sends what is due, one after the other in each of a few threads; `start` makes that periodic.
+
+    To the receivers of one API key, or without keys to one host, only one of them sends: who lets it wait for the whole
+    of `WHOLE_S` each time delays nobody else's.
+    """
 
     def __init__(self, redis: Redis, records: JobRecords) -> None:
         self._records = records
         self._webhooks = Webhooks(redis)
-        self._loop = Loop("courier", self.turn, EVERY_S)
+        self._loops = [Loop(f"courier-{number}", self.turn, EVERY_S) for number in range(SENDERS)]
+        self._busy: set[str] = set()
+        self._taking = Lock()
 
     def start(self) -> None:
-        self._loop.start()
+        for loop in self._loops:
+            loop.start()
 
     def stop(self) -> None:
-        self._loop.stop()
+        for loop in self._loops:
+            loop.stop()
 
     def turn(self) -> None:
-        """Everything that is due now."""
-        while (due := self._webhooks.take()) is not None:
-            view = self._records.get(due.job_id)
-            if view is None:
-                self._webhooks.failed(due, "the job is no longer kept", final=True)
-                continue
+        """Everything that is due now, but for the groups that another thread sends to."""
+        while (due := self._take()) is not None:
+            try:
+                self._tell(due)
+            finally:
+                with self._taking:
+                    self._busy.discard(due.group)
+
+    def _take(self) -> Due | None:
+        with self._taking:
+            due = self._webhooks.take(self._busy)
+            if due is not None:
+                self._busy.add(due.group)
+            return due
+
+    def _tell(self, due: Due) -> None:
+        view = self._records.get(due.job_id)
+        if view is None:
+            self._webhooks.failed(due, "the job is no longer kept", final=True)
+        else:
             self._send(due, view)
 
     def _send(self, due: Due, view: JobView) -> None:
@@ -64,7 +88,7 @@ class Courier:
             status = post(due.webhook, json.dumps(message(view)).encode())
         except Forbidden as error:
             self._failed(due, str(error), final=True)
-        except (OSError, http.client.HTTPException, ValueError) as error:
+        except (OSError, http.client.HTTPException, ValueError, RuntimeError) as error:  # The last: no thread is left.
             self._failed(due, f"{type(error).__name__}: {error}")
         else:
             if 200 <= status < 300:
@@ -99,8 +123,8 @@ def post(webhook: Webhook, body: bytes) -> int:
     # A receiver that answers byte by byte would hold all that come after it.
     end = Timer(WHOLE_S, _cut, (connection.sock,))
     end.daemon = True
-    end.start()
     try:
+        end.start()
         connection.request("POST", to.path, body, headers(body, webhook.secret, time.time()))
         answer = connection.getresponse()
         answer.read(ANSWER_BYTES)

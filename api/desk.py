@@ -11,6 +11,7 @@ from api.capacity import WAITERS
 from api.courier import Courier
 from api.waiting import Waiters
 from domain.settings import settings
+from tasks.broker_settings import BrokerLook
 from tasks.hub import JobHub
 from tasks.records import JobRecords
 from tasks.store import connect
@@ -31,13 +32,21 @@ class Desk:
     waiters: Waiters
     webhooks: Webhooks
     courier: Courier
+    broker: BrokerLook
 
 
 def open_desk(app: Flask, waiters: int = WAITERS) -> Desk:
     """Give the app its desk; connects to nothing yet."""
     redis = _pooled(connect())
     records = JobRecords(redis, settings().job_ttl)
-    opened = Desk(redis, records, Waiters(records, JobHub(redis, waiters)), Webhooks(redis), Courier(redis, records))
+    opened = Desk(
+        redis,
+        records,
+        Waiters(records, JobHub(redis, waiters)),
+        Webhooks(redis),
+        Courier(redis, records),
+        BrokerLook(redis),
+    )
     app.extensions[KEY] = opened
     return opened
 

@@ -17,7 +17,24 @@ from urllib.parse import urlsplit
 
 ANY = "*"
 PORTS = {"https": 443, "http": 80}
-NAT64 = ipaddress.ip_network("64:ff9b::/96")
+ALLOCATED = ipaddress.ip_network("2000::/3")
+"""The IPv6 addresses that networks are given (RFC 4291). Others are local, or stand for an IPv4 address."""
+
+SPECIAL = tuple(
+    map(
+        ipaddress.ip_network,
+        (
+            "192.0.0.0/24",  # For protocols (RFC 6890); a cloud's metadata service is at 192.0.0.192.
+            "192.88.99.0/24",  # Relays from IPv6 (RFC 7526).
+            "168.63.129.16/32",  # A cloud's host, as its virtual machines see it.
+            "2001::/23",  # For protocols (RFC 2928): Teredo, benchmarks, ORCHID.
+            "2001:db8::/32",  # Documentation (RFC 3849), as is 3fff::/20 (RFC 9637).
+            "2002::/16",  # 6to4 (RFC 3056): an IPv4 address within.
+            "3fff::/20",
+        ),
+    )
+)
+"""Refused besides what Python says is not global: its list differs between versions, and lacks some."""
 
 
 class Forbidden(Exception):
@@ -91,7 +108,6 @@ def _refuse_literal(host: str) -> None:
 
 def _public(address: str) -> bool:
     found = ipaddress.ip_address(address.partition("%")[0])
-    if found.version == 6 and (found.sixtofour or found.teredo or found in NAT64):
-        return False  # Another address within, which somebody on the way makes out of it.
-    mapped = getattr(found, "ipv4_mapped", None) or found
-    return bool(mapped.is_global and not mapped.is_multicast)
+    if any(found in network for network in SPECIAL) or (found.version == 6 and found not in ALLOCATED):
+        return False
+    return found.is_global and not found.is_multicast

@@ -7,7 +7,8 @@ from typing import Any
 
 from gunicorn import glogging
 
-from api.capacity import PROCESSES, THREADS
+from api.body import held_up
+from api.capacity import CONNECTIONS, PROCESSES, THREADS
 from api.desk import KEY, Desk
 from api.keys import KeyFile
 from api.server_process import ServerProcess
@@ -18,7 +19,7 @@ bind = f"{settings().host}:{settings().port}"
 worker_class = ServerProcess
 workers = PROCESSES
 threads = THREADS
-worker_connections = 4 * THREADS
+worker_connections = CONNECTIONS
 backlog = 2048
 
 # Longer than the idle time of most clients' pools, so that the client closes first and no request meets a closed end.
@@ -27,6 +28,9 @@ keepalive = 75
 timeout = 60
 # A held answer ends at once when the process stops (see api/waiting.py); what remains is a request being read.
 graceful_timeout = 5
+
+# It writes without a deadline.
+sendfile = False
 
 # The management socket would lie in the user's home and outlive a killed server.
 control_socket_disable = True
@@ -47,14 +51,17 @@ logger_class = Log
 
 
 class Closing:
-    """The application, whose `Connection: close` closes: Gunicorn drops that header, and keeps the connection."""
+    """The application, whose `Connection: close` closes: Gunicorn drops that header, and keeps the connection.
+
+    So does a body that nobody has read and that is not there: Gunicorn would have a thread wait for it.
+    """
 
     def __init__(self, application: Any) -> None:
         self._application = application
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
-            if ("Connection", "close") in headers:
+            if ("Connection", "close") in headers or held_up(environ):
                 start_response.__self__.force_close()
             return start_response(status, headers, *more)
 

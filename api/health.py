@@ -15,12 +15,20 @@ from api.desk import desk
 from api.draining import TOLD, draining
 from api.stats import job_stats
 from domain.job import State
+from tasks.broker_settings import CODES, BrokerWarning
 from tasks.builders import BuilderView, builders, unserved
 from tasks.heartbeat import WorkerView, workers
 
 blueprint = APIBlueprint("health", __name__, tag="Service")
 
 READY, UNAVAILABLE = "ready", "unavailable"
+
+
+class BrokerWarningSchema(Schema):
+    """Something that is wrong with the settings of Redis; jobs are judged all the same."""
+
+    code = fields.String(required=True, metadata={"enum": CODES})
+    message = fields.String(required=True)
 
 
 class HealthSchema(Schema):
@@ -44,6 +52,10 @@ class HealthSchema(Schema):
     build_warnings = fields.List(
         fields.String(), metadata={"description": "Which workers cannot use what the builders build, and why."}
     )
+    broker_warnings = fields.List(
+        fields.Nested(BrokerWarningSchema),
+        metadata={"description": "What is wrong with the settings of Redis; looked at once a minute."},
+    )
     job_stats = fields.Dict(allow_none=True, metadata={"description": "null when the broker cannot be asked."})
     gpu_manager = fields.Dict(metadata={"description": "`available_gpus`: those without a job."})
 
@@ -57,8 +69,10 @@ def health() -> Response:
     alive: list[WorkerView] = []
     building: list[BuilderView] = []
     counters: dict[str, float] | None = None
+    warnings: list[BrokerWarning] = []
     try:
         alive, building, counters = workers(desk().redis), builders(desk().redis), desk().records.counters()
+        warnings = desk().broker.warnings()
         if alive and all(worker.quarantined for worker in alive):
             reasons.append("every worker is quarantined: its device failed job after job; see `workers`, and the cards")
         if not alive:
@@ -69,6 +83,7 @@ def health() -> Response:
         **_body(alive, counters, reasons),
         "builders": [asdict(builder) for builder in building],
         "build_warnings": unserved(alive, building),
+        "broker_warnings": [asdict(warning) for warning in warnings],
     }
     response = jsonify({"status": body["status"]} if stranger() else body)
     response.status_code = 503 if reasons else 200

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from itertools import islice
 from typing import Any
 
 from apiflask import APIFlask, HTTPError
@@ -15,7 +16,7 @@ from marshmallow import ValidationError
 from redis.exceptions import RedisError
 from werkzeug.http import HTTP_STATUS_CODES
 
-from api.body import BodyError, BodyLate, MediaTypeError, Path, unread
+from api.body import BodyError, BodyLate, MediaTypeError, NoRoom, Path, unread
 from api.pages.rendering import page
 from api.schemas.fields import MISSING, UNKNOWN
 from domain.settings import MIB, settings
@@ -24,9 +25,12 @@ CONTENT_TYPE = "application/problem+json"
 RETRY_AFTER_S = 5
 PAGES = frozenset({"dashboard", "report"})
 """Blueprints whose answers are pages."""
-_ABOUT_THE_BODY = (400, 408, 413)
+MOST_ERRORS = 100
+"""That one body is told; a body that is wrong in a hundred thousand places would have an answer of megabytes."""
+_ABOUT_THE_BODY = (400, 408, 413, 503)
 _SHOWN_ERRORS = 5
 _MESSAGE_CHARS = 600
+_STEP_CHARS = 200
 _log = logging.getLogger(__name__)
 
 
@@ -47,6 +51,7 @@ class Kind(Enum):
     JOB_CANCELLED = 409, "The job was cancelled"
     TOO_MANY_REQUESTS = 429, "Too many requests"
     TOO_MANY_JOBS = 429, "Too many jobs at once"
+    KEY_RECORDS_FULL = 429, "This key's jobs fill its share"
     JOB_FAILED = 500, "The service failed to judge the kernel"
     QUEUE_FULL = 503, "The queue is full"
     RECORDS_FULL = 503, "There is no room for more jobs"
@@ -54,6 +59,7 @@ class Kind(Enum):
     WAITERS_FULL = 503, "Too many clients wait already"
     DRAINING = 503, "The service is being stopped"
     GPU_AWAY = 503, "No worker has that GPU now"
+    BODIES_FULL = 503, "Too many large bodies at once"
     KEYS_UNREADABLE = 503, "The API keys cannot be read"
 
     @property
@@ -70,7 +76,7 @@ class FieldError:
 
     @property
     def field(self) -> str:
-        return " -> ".join(map(str, self.path))
+        return " -> ".join(map(str, self.told_path))
 
     @property
     def type(self) -> str:
@@ -81,7 +87,15 @@ class FieldError:
     @property
     def pointer(self) -> str:
         """RFC 6901."""
-        return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in self.path)
+        return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in self.told_path)
+
+    @property
+    def told_path(self) -> Path:
+        """The path, of whose names, which may be of any length, the beginning is told."""
+        return tuple(
+            step if isinstance(step, int) or len(step) <= _STEP_CHARS else f"{step[:_STEP_CHARS]}…"
+            for step in self.path
+        )
 
     def __str__(self) -> str:
         return f"{self.field}: {self.message}" if self.path else self.message
@@ -108,22 +122,28 @@ class Problem(HTTPError):
         }
 
 
-def invalid(errors: list[FieldError], body: Any = None) -> Problem:
-    """The problem of a body with these errors; `body` is where their values are looked up."""
+def invalid(errors: Iterable[FieldError], body: Any = None, most: int = MOST_ERRORS) -> Problem:
+    """The problem of a body with these errors, of which `most` are told; `body` is where their values are looked up."""
+    rest = iter(errors)
+    errors = list(islice(rest, most))
+    left_out = sum(1 for _ in rest)
     shown = "; ".join(map(str, errors[:_SHOWN_ERRORS]))
-    more = f"; and {len(errors) - _SHOWN_ERRORS} more" if len(errors) > _SHOWN_ERRORS else ""
+    unsaid = len(errors[_SHOWN_ERRORS:]) + left_out
+    more = f"; and {unsaid} more" if unsaid else ""
+    told: dict[str, Any] = {"errors_left_out": left_out} if left_out else {}
     return Problem(
         Kind.INVALID_REQUEST,
         shown + more,
         validation_errors=[{"field": e.field, "message": e.message, "type": e.type} for e in errors],
         details=dict(_given(errors, body)),
-        errors=[{"path": list(e.path), "pointer": e.pointer, "message": e.message} for e in errors],
+        errors=[{"path": list(e.told_path), "pointer": e.pointer, "message": e.message} for e in errors],
+        **told,
     )
 
 
-def invalid_fields(error: ValidationError) -> Problem:
+def invalid_fields(error: ValidationError, most: int = MOST_ERRORS) -> Problem:
     """The problem of what a schema refused."""
-    return invalid(list(_flatten(error.messages)), error.data)
+    return invalid(_flatten(error.messages), error.data, most)
 
 
 def _flatten(messages: Any, path: Path = ()) -> Iterator[FieldError]:
@@ -224,6 +244,13 @@ def register(app: APIFlask) -> None:
     @app.errorhandler(BodyLate)
     def _late_body(error: BodyLate) -> Response:
         return respond(Problem(Kind.BODY_LATE, str(error)))
+
+    @app.errorhandler(NoRoom)
+    def _no_room(_: NoRoom) -> Response:
+        detail = (
+            "the large bodies that are being read fill the memory that there is for them; send this one again later"
+        )
+        return respond(Problem(Kind.BODIES_FULL, detail, {"Retry-After": str(RETRY_AFTER_S)}))
 
     @app.errorhandler(RedisError)
     @app.errorhandler(OperationalError)

@@ -14,10 +14,11 @@ from redis.exceptions import RedisError
 
 from api import answers, examples, tracing
 from api.access import caller
+from api.body import release
 from api.desk import desk
 from api.draining import refuse_when_draining
 from api.idempotency import IdempotencySchema, chosen_id, fingerprint
-from api.problems import CONTENT_TYPE, RETRY_AFTER_S, Kind, Problem, invalid_fields
+from api.problems import CONTENT_TYPE, MOST_ERRORS, RETRY_AFTER_S, Kind, Problem, invalid_fields
 from api.schemas.batch import BatchAnswerSchema, line, progress
 from api.schemas.fields import WireSchema
 from api.schemas.job import JobSchema, ResultSchema, location
@@ -45,6 +46,12 @@ from tasks.records import JobView
 from tasks.submission import NotRecorded, submit, submit_many
 from tasks.webhooks import Webhook
 
+BATCH_ERRORS = 1000
+"""Told of all bodies of a batch together; each that is refused is told one at least."""
+
+ALIKE_BODIES = 100
+"""Of a batch: the names that nothing reads in them are told with the field that each looks like."""
+
 log = logging.getLogger(__name__)
 
 blueprint = APIBlueprint("submissions", __name__, tag="Submissions")
@@ -56,13 +63,13 @@ def _problem(description: str) -> dict[str, Any]:
 
 _REFUSED: dict[int, Any] = {
     400: _problem("The request is not valid; every field at fault is named"),
-    408: _problem("Half of the body was sent, and then nothing for 30 s"),
+    408: _problem("The body did not come in time: 10 s, and one more for every 32 KiB"),
     413: _problem("The body is larger than 64 MiB"),
     415: _problem("The body is no JSON"),
     422: _problem("The `Idempotency-Key` was used before, for another request; or no worker ever had that `gpu`"),
     503: _problem(
-        "The queue or the records are full, no worker has the `gpu` now, the broker cannot be reached, or the service "
-        "is being stopped; try again after `Retry-After`"
+        "The queue or the records are full, too many large bodies come at once, no worker has the `gpu` now, "
+        "the broker cannot be reached, or the service is being stopped; try again after `Retry-After`"
     ),
 }
 _ANSWERS: dict[int, Any] = {
@@ -134,6 +141,7 @@ def batch(json_data: Json, query_data: Json, headers_data: Json) -> Response:
     hooks: dict[str, Webhook] = {}
     bodies = read_batch(json_data)
     said: list[Any] = []
+    left = BATCH_ERRORS
     for index, body in enumerate(bodies):
         try:
             job_id, request, webhook = chosen_id(headers_data, f"{index}"), read_job(body), read_webhook(body)
@@ -144,7 +152,9 @@ def batch(json_data: Json, query_data: Json, headers_data: Json) -> Response:
             if webhook is not None:
                 hooks[job_id] = webhook
         except ValidationError as error:
-            answers_.append(invalid_fields(error))
+            problem = invalid_fields(error, max(1, min(left, MOST_ERRORS)))
+            left -= len(problem.extra_data["errors"])
+            answers_.append(problem)
             said.append(body)
     refuse_when_draining()
     batch_id = chosen_id(headers_data, "batch")
@@ -162,6 +172,9 @@ def batch(json_data: Json, query_data: Json, headers_data: Json) -> Response:
         "refused": len(entries) - len(taken),
         **({"ignored": around} if around else {}),
     }
+    for held in (bodies, valid, said):
+        held.clear()
+    release(json_data)
     found, headers = _waited(taken, query_data)
     told |= progress(found) if found else {}
     lines = {view.job_id: line(view) for view in found}
@@ -216,7 +229,7 @@ def _submit_many(
 def _entry(index: int, body: Any, answer: str | Problem) -> dict[str, Any]:
     if isinstance(answer, Problem):
         return {"index": index, "problem": answer.body(f"/batch#/jobs/{index}")}
-    strange = ignored(body)
+    strange = ignored(body, alike=index < ALIKE_BODIES)
     told = {"index": index, "job_id": answer, "location": location(answer), "state": State.QUEUED.value}
     return {**told, "ignored": strange} if strange else told
 
@@ -238,7 +251,10 @@ def _submit(request: Request, body: Json, query: Json, headers: Json) -> Respons
     except NotRecorded as error:
         raise _not_recorded(error.refusal) from error
     tracing.note([job_id])
-    return answers.submitted(view, query, ignored(body, request.operation))
+    unread_names = ignored(body, request.operation)
+    del request
+    release(body)
+    return answers.submitted(view, query, unread_names)
 
 
 def _limits() -> Limits:
@@ -260,6 +276,16 @@ def _not_recorded(refusal: Refusal) -> Problem:
         case Refusal.MEMORY_IS_FULL:
             detail = f"requests and results fill their {own.records_memory // MIB} MiB; nothing was recorded"
             return Problem(Kind.RECORDS_FULL, f"{detail}, try again when jobs have ended and results expired", later)
+        case Refusal.KEY_MEMORY_IS_FULL:
+            share = _limits().share // MIB
+            detail = (
+                f"requests and results of this key's jobs fill the {share} MiB that one key may have of the records"
+            )
+            return Problem(
+                Kind.KEY_RECORDS_FULL,
+                f"{detail}; nothing was recorded, try again when jobs have ended and results expired",
+                later,
+            )
         case Refusal.NO_SUCH_GPU:
             there = ", ".join(sorted({worker.gpu_model for worker in workers(desk().redis) if worker.gpu_model}))
             told = f"no worker has that model; there is {there or 'no worker at all'}. Name one of those, or none"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import os
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +14,7 @@ from typing import Any
 import torch
 
 INDEX = "built.json"
+TEMPORARY = Path("/tmp")
 
 
 class BuiltExtensions:
@@ -24,7 +26,10 @@ class BuiltExtensions:
 
     def key(self, function: str, arguments: dict[str, Any]) -> str | None:
         """A name for a call of `load` or `load_inline`; None for one whose result is not kept here."""
-        if arguments.get("build_directory") is not None or arguments.get("is_standalone"):
+        if arguments.get("is_standalone"):
+            return None
+        place = arguments.get("build_directory")
+        if place is not None and (not isinstance(place, str | Path) or self._within_job(place) is None):
             return None
         sources = arguments.get("sources") or []
         paths = [sources] if isinstance(sources, (str, Path)) else sources
@@ -37,8 +42,9 @@ class BuiltExtensions:
         return hashlib.blake2b(text.encode(errors="replace")).hexdigest()
 
     def has(self, key: str) -> bool:
-        """Whether this call has built its extension."""
-        return key in self._index()
+        """Whether this call has built its extension, and that is there."""
+        found = self._index().get(key)
+        return found is not None and (self._folder / found[1]).exists()
 
     def load(self, key: str | None) -> ModuleType | str | None:
         """The extension that this call built, imported, or loaded and its path; None where there is none yet."""
@@ -47,7 +53,7 @@ class BuiltExtensions:
         if key in self._loaded:
             return self._loaded[key]
         found = self._index().get(key)
-        if found is None:
+        if found is None or not (self._folder / found[1]).exists():
             return None
         name, library = found
         if name is None:
@@ -69,11 +75,25 @@ class BuiltExtensions:
         if key is None or not isinstance(library, str):
             return
         self._loaded[key] = extension
-        with suppress(ValueError):  # A library that lies somewhere else.
+        within = self._within_job(library)
+        if within is not None:  # Only what lies in the job's folder moves with it.
             # Imported under the file's name, whatever the module calls itself.
             name = Path(library).stem if is_module else None
-            index = self._index() | {key: [name, str(Path(library).relative_to(self._folder))]}
+            index = self._index() | {key: [name, os.path.relpath(within, self._folder.name)]}
+            self._folder.mkdir(exist_ok=True)
             (self._folder / INDEX).write_text(json.dumps(index), encoding="utf-8")
+
+    def _within_job(self, place: str | Path) -> Path | None:
+        """Where in the job's folder it lies, which moves with the build; None for what lies elsewhere.
+
+        /tmp is the job's folder too, where submissions have one of their own.
+        """
+        job, real = self._folder.parent.resolve(), Path(place).resolve()
+        for root in (job, TEMPORARY):
+            with suppress(OSError, ValueError):
+                if root.samefile(job):
+                    return real.relative_to(root)
+        return None
 
     def _index(self) -> dict[str, list[Any]]:
         try:

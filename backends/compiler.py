@@ -18,6 +18,7 @@ from pathlib import Path
 
 from backends import assembler_report, lean_tensor
 from backends.device_passes import Steps, UnknownSteps
+from backends.ended_by_signal import exit_status, signal_line
 from backends.lean_headers import HOST, NAMED
 from backends.lean_source import includes_for, named_in
 from backends.precompiled import INCLUDED, variant
@@ -48,7 +49,9 @@ def main(tool: str, toolchain: Path, arguments: list[str]) -> int:
     config = json.loads((toolchain / "toolchain.json").read_text(encoding="utf-8"))
     source, target = _source(arguments), _target(arguments)
     if source is None or target is None:
-        return subprocess.run([config[tool], *arguments], check=False).returncode
+        status = subprocess.run([config[tool], *arguments], check=False).returncode
+        sys.stderr.write(signal_line(config[tool], status))
+        return exit_status(status)
     note = Path(f"{target}{NOTE}")
     if tool == "nvcc":
         arguments = [*arguments, assembler_report.VERBOSE]
@@ -62,7 +65,7 @@ def main(tool: str, toolchain: Path, arguments: list[str]) -> int:
     if tool == "nvcc":
         Path(f"{target}{RESOURCES}").write_text(json.dumps(assembler_report.resources(text)), encoding="utf-8")
     sys.stderr.write(assembler_report.without(text))
-    return status
+    return exit_status(status)
 
 
 def _lean(
@@ -112,7 +115,7 @@ def _with_passes(command: list[str], target: Path) -> tuple[int, str]:
 
 def _run(command: list[str]) -> tuple[int, str]:
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-    return done.returncode, done.stdout.decode(errors="replace")
+    return done.returncode, done.stdout.decode(errors="replace") + signal_line(command[0], done.returncode)
 
 
 def _source(arguments: list[str]) -> Path | None:

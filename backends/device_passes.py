@@ -9,6 +9,8 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from backends.ended_by_signal import signal_line
+
 _PREFIX = "#$ "
 _VARIABLE = re.compile(r"([A-Za-z_]\w*)=(.*)")
 _MODULE_ID = re.compile(r'--gen_module_id_file\s+--module_id_file_name\s+"([^"]+)"')
@@ -90,7 +92,7 @@ class Steps:
                 errors="replace",
                 check=False,
             )
-            text += done.stdout
+            text += done.stdout + signal_line(step.split()[0], done.returncode)
             if done.returncode != 0:
                 return done.returncode, text
         return 0, text

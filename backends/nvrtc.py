@@ -42,7 +42,10 @@ def supported_archs() -> list[int]:
 def compile_source(
     source: str, options: Sequence[str], headers: Mapping[str, str], names: Sequence[str] = ()
 ) -> Compilation:
-    """Compile for the `-arch=sm_…` among the options; `headers` are files by the name they are included under."""
+    """Compile for the `-arch=sm_…` among the options; `headers` are files by the name they are included under.
+
+    Raises MemoryError where the compiler has not enough host memory.
+    """
     (program,) = _checked(
         nvrtc.nvrtcCreateProgram(
             source.encode(),
@@ -57,6 +60,8 @@ def compile_source(
             _checked(nvrtc.nvrtcAddNameExpression(program, name.encode()))
         (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
         log = _text(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
+        if status == nvrtc.nvrtcResult.NVRTC_ERROR_OUT_OF_MEMORY:
+            raise MemoryError(f"NVRTC has not enough host memory: {log}")
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             return Compilation(ok=False, log=log or f"NVRTC gave {status.name} and no log")
         return Compilation(

@@ -25,7 +25,16 @@ from pathlib import Path
 import torch
 from torch.utils import cpp_extension
 
-from backends import assembler_report, compiler, device_passes, lean_headers, lean_source, lean_tensor, precompiled
+from backends import (
+    assembler_report,
+    compiler,
+    device_passes,
+    ended_by_signal,
+    lean_headers,
+    lean_source,
+    lean_tensor,
+    precompiled,
+)
 from backends.cuda_home import cuda_home
 from backends.precompiled import OPTIMISATION, precompile
 
@@ -33,7 +42,10 @@ UNUSED_S = 30 * 86_400.0
 
 log = logging.getLogger(__name__)
 
-_PARTS = (assembler_report, compiler, device_passes, lean_headers, lean_source, lean_tensor, precompiled)
+_PARTS = (
+    *(assembler_report, compiler, device_passes, ended_by_signal),
+    *(lean_headers, lean_source, lean_tensor, precompiled),
+)
 _DRIVER = """#!{python} -IS
 import sys
 sys.path.insert(0, {library!r})

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
 import re
 import traceback
 from collections.abc import Iterator
@@ -19,6 +22,12 @@ from domain.value import CodecError
 NO_DEVICE = "this worker has no CUDA device"
 RUN_ELSEWHERE = "send it to a service whose workers have GPUs (GET /health lists the devices)"
 
+NO_TEMPORARY = (
+    "submissions have no /tmp of their own on this worker: use `tempfile`, whose folder is the submission's, or a "
+    "relative path"
+)
+
+_TEMPORARY = Path("/tmp")
 _MESSAGE_CHARS = 2000
 _OWN_FOLDER = Path(__file__).parent
 _TORCH_CUDA = Path(torch.cuda.__file__).parent
@@ -69,7 +78,7 @@ def fault(
         message = f"{doing}: a value cannot cross to the referee: {error}"
         return KernelFault(Status.UNSUPPORTED, message, compiled=status is not Status.COMPILE_ERROR)
     log = _readable(error, folder)
-    message = f"{doing}: {_headline(error, log)}"
+    message = f"{doing}: {_headline(error, log)}{_temporary_hint(error, folder)}"
     compiled = status is not Status.COMPILE_ERROR
     if _BUILD_FAILED in text_of(error) or _is_triton_compile_error(error):
         return KernelFault(Status.COMPILE_ERROR, message, log)
@@ -106,6 +115,8 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Whether host or device memory ran out."""
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
+    if isinstance(error, OSError) and error.errno == errno.ENOMEM:
+        return True
     return any(sign in text_of(error) for sign in _OUT_OF_MEMORY)
 
 
@@ -125,6 +136,20 @@ def asks_for_gpu(error: BaseException) -> bool:
 def _raised_in_torch_cuda(error: BaseException) -> bool:
     frames = traceback.extract_tb(error.__traceback__)
     return torch.version.cuda is None and bool(frames) and Path(frames[-1].filename).parent == _TORCH_CUDA
+
+
+def _temporary_hint(error: BaseException, folder: Path) -> str:
+    """A hint for a source that was refused a path below /tmp: not every host allows a /tmp for each submission."""
+    refused = [link for link in _chain(error) if isinstance(link, PermissionError | FileNotFoundError)]
+    names = [name for link in refused for name in (link.filename, link.filename2)]
+    paths = [Path(os.fsdecode(name)) for name in names if isinstance(name, str | bytes)]
+    if not any(path.is_relative_to(_TEMPORARY) and not path.is_relative_to(folder) for path in paths):
+        return ""
+    # A /tmp of its own is this folder, by another name.
+    with contextlib.suppress(OSError):
+        if os.path.samefile(_TEMPORARY, folder):
+            return ""
+    return f" ({NO_TEMPORARY})"
 
 
 def gradient_hint(error: BaseException) -> str:

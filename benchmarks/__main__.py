@@ -17,7 +17,6 @@ from typing import Any
 
 import httpx
 from environs import EnvError
-from rich.console import Console
 from rich.table import Table
 
 from benchmarks import jobs, overhead
@@ -33,13 +32,14 @@ from stack.redis_server import NoRedisServer, free_port
 from stack.running import StartError
 from stack.serve import described
 from stack.stopping import Stop, stop_on_signals
+from stack.terminal import Terminal
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--out", type=Path, help="file of the figures as JSON (default: benchmarks.json in LOG_DIR)")
     given: Path | None = parser.parse_args().out
-    console = Console(highlight=False, soft_wrap=True)
+    console = Terminal(soft_wrap=True)
     if not console.is_terminal:
         console.width = verdicts.WIDTH
     stop_on_signals()
@@ -52,7 +52,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
     except (StartError, DeviceError, NoRedisServer, BenchmarkError, httpx.HTTPError) as error:
-        console.print(str(error), style="red", markup=False)
+        console.print(str(error), style="red")
         return 1
     out = given or ROOT / settings().log_dir / "benchmarks.json"
     out.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
@@ -60,7 +60,7 @@ def main() -> int:
     return 0
 
 
-def _measure(console: Console) -> dict[str, Any]:
+def _measure(console: Terminal) -> dict[str, Any]:
     """Prints the table and gives its figures."""
     own = dataclasses.replace(settings().private(), port=free_port())
     began = time.monotonic()

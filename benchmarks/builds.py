@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
 from rich.table import Table
 
 from backends import toolchain
 from stack import verdicts
+from stack.terminal import Terminal
 
 SOURCES = Path(__file__).parent / "extensions"
 ARCH_WITHOUT_DEVICE = "sm_90"
@@ -69,7 +69,7 @@ def main() -> int:
     parser.add_argument("--state", type=Path, help="keep the toolchain in this folder (default: a temporary one)")
     parser.add_argument("--out", type=Path, help="also write the figures to this file, as JSON")
     given = parser.parse_args()
-    console = Console(highlight=False, soft_wrap=True)
+    console = Terminal(soft_wrap=True)
     if not console.is_terminal:
         console.width = verdicts.WIDTH
     names = given.names or sorted(path.stem for path in SOURCES.glob("[a-z]*.py"))
@@ -85,7 +85,7 @@ def main() -> int:
     console.print(_table(pairs))
     for pair in pairs:
         for problem in pair.problems:
-            console.print(f"{pair.name}: {problem}", markup=False)
+            console.print(f"{pair.name}: {problem}")
     ratios = [pair.ratio for pair in pairs if pair.ratio is not None]
     if ratios:
         console.print(f"lean over stock: median {statistics.median(ratios):.2f}, worst {max(ratios):.2f}")
@@ -94,7 +94,7 @@ def main() -> int:
     return int(any(pair.problems for pair in pairs))
 
 
-def _toolchain(parent: Path, console: Console) -> str:
+def _toolchain(parent: Path, console: Terminal) -> str:
     began = time.monotonic()
     folder = toolchain.prepared(parent / "toolchains")
     if folder is None:

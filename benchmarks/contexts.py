@@ -18,12 +18,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
-from rich.console import Console
-
 from benchmarks.timing import Rows, judged
 from benchmarks.timing_cases import spin
 from domain.result import Report
 from sandbox.limits import die_with_parent
+from stack.terminal import Terminal
 from tasks.standbys import end
 from tasks.workbench import Workbench
 
@@ -134,7 +133,7 @@ def _measure(bench: Workbench, jobs: int, budget: str, unquiet: list[str]) -> No
         "device s",
     ]
     said = f"{contexts / seconds:.1f} contexts a second beside the jobs, unquiet: {', '.join(unquiet)}"
-    rows = Rows(Console(width=120), said, *columns)
+    rows = Rows(Terminal(width=120), said, *columns)
     for (steps, beside), found in seen.items():
         rows.add(str(steps), "meanwhile" if beside else "-", str(len(found.ratios)), *found.figures())
     rows.end()

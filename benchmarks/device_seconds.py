@@ -16,13 +16,13 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from benchmarks.timing import judged
 from benchmarks.timing_cases import spin
 from domain.budget import Budget
 from domain.result import Report
+from stack.terminal import Terminal
 from tasks.workbench import Workbench
 
 ROOT = Path(__file__).parents[1]
@@ -49,7 +49,7 @@ def main() -> int:
     )
     parser.add_argument("--functions", action="store_true", help="also what of the referee takes that, by who calls it")
     options = parser.parse_args()
-    console = Console(width=None if Console().is_terminal else 160)
+    console = Terminal(columns=160)
     held = Table("job", "budget", "device s", "min to max", "all s", "rounds", "calls a window", "time µs", "precision")
     functions = Table("job", "budget", "function", "calls a job", "ms a job")
     bench = Workbench()

@@ -17,7 +17,6 @@ from typing import Any
 
 import httpx
 import psutil
-from rich.console import Console
 from rich.table import Table
 
 from benchmarks.overhead import BenchmarkError
@@ -25,6 +24,7 @@ from domain.settings import settings
 from stack.redis_server import free_port
 from stack.running import Stack, running
 from stack.stopping import Stop, stop_on_signals
+from stack.terminal import Terminal
 
 KEPT_S = 60
 PIECE = 50
@@ -65,7 +65,7 @@ def main() -> int:
         seconds = time.monotonic() - began
         stats = client.get("/stats").raise_for_status().json()
         jobs = int(stats["jobs_completed"])
-    Console(width=120).print(_table(samples))
+    Terminal(width=120).print(_table(samples))
     print(f"{jobs} jobs in {seconds:.0f} s, {jobs / seconds:.1f} a second: {stats['verdicts']}")
     growths = {name: _growth(found) for name, found in samples.items()}
     grown = {name: round(mib, 1) for name, mib in growths.items() if mib > FLAT_MIB}

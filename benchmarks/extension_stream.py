@@ -16,7 +16,6 @@ from typing import Any
 from uuid import uuid4
 
 import httpx
-from rich.console import Console
 from rich.table import Table
 
 from benchmarks import overhead, stock_extension
@@ -29,6 +28,7 @@ from stack.devices import DeviceError
 from stack.redis_server import NoRedisServer, free_port
 from stack.running import StartError
 from stack.stopping import Stop, stop_on_signals
+from stack.terminal import Terminal
 
 MOST_AT_ONCE = 64
 """That a setting takes."""
@@ -42,7 +42,7 @@ def main() -> int:
     parser.add_argument("--stock", type=int, default=4, help="judged without the service")
     parser.add_argument("--within", type=float, default=400, help="seconds after which the others are cancelled")
     given = parser.parse_args()
-    console = Console(highlight=False, soft_wrap=True)
+    console = Terminal(soft_wrap=True)
     stop_on_signals()
     sources = different(given.jobs + given.stock)
     try:
@@ -55,7 +55,7 @@ def main() -> int:
     except Stop:
         return 1
     except (StartError, DeviceError, NoRedisServer, BenchmarkError, httpx.HTTPError) as error:
-        console.print(str(error), style="red", markup=False)
+        console.print(str(error), style="red")
         return 1
     table = Table("extensions", "jobs", "a minute", "device held", f"{at_once} at once, {len(gpus)} GPUs")
     table.add_row("ours", str(found.jobs), f"{60 * found.per_second:.2f}", f"{found.busy:.0%}", str(found.verdicts))

@@ -19,7 +19,6 @@ from threading import Thread
 
 import httpx
 import psutil
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
 from benchmarks.endurance import MIB, NOTHING, REFERENCE
@@ -28,6 +27,7 @@ from kernel_eval_client import Client, Submission, torch
 from sandbox.identity import let_pass
 from stack.environment import ROOT
 from stack.redis_server import free_port
+from stack.terminal import Terminal
 
 CONCURRENCY = 64
 READY_S = 120.0
@@ -88,7 +88,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.many", description=__doc__)
     parser.add_argument("--jobs", type=int, default=10_000)
     jobs: int = parser.parse_args().jobs
-    console = Console(width=None if Console().is_terminal else 120)
+    console = Terminal(columns=120)
     with tempfile.TemporaryDirectory(prefix="kernel-eval-many-") as folder:
         let_pass(Path(folder))
         service = Service(Path(folder))
@@ -98,7 +98,7 @@ def main() -> int:
             service.stop()
 
 
-def _judge(service: Service, jobs: int, console: Console) -> int:
+def _judge(service: Service, jobs: int, console: Terminal) -> int:
     """Sends them all and compares what came back with what was sent and with the service's own count."""
     own, memory = psutil.Process(), []
     came: Counter[int] = Counter()
@@ -134,7 +134,7 @@ def _judge(service: Service, jobs: int, console: Console) -> int:
     lost, doubled = jobs - len(came), came.total() - len(came)
     console.print(f"lost {lost}, doubled {doubled}, not as sent {len(strange)}; the service has {recorded}")
     for each in strange[:TOLD]:
-        console.print(each, markup=False)
+        console.print(each)
     right = not (lost or doubled or strange) and len(job_ids) == jobs and recorded == {"completed": jobs}
     return 0 if right and len(restarts) == 2 else 1
 
@@ -149,7 +149,7 @@ def _span(memory: list[float]) -> str:
     return f"{memory[0]:.1f} MiB, at the end {memory[-1]:.1f}, at most {max(memory):.1f}" if memory else "not measured"
 
 
-def _progress(console: Console) -> Progress:
+def _progress(console: Terminal) -> Progress:
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     return Progress(*columns, console=console, disable=not console.is_terminal)
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from redis import Redis
-from rich.console import Console
 from rich.table import Table
 
 from domain.kernel import Kernel, KernelType
@@ -17,6 +16,7 @@ from domain.request import Request
 from domain.result import Outcome, Report, Status
 from stack.child import Child
 from stack.redis_server import RedisServer
+from stack.terminal import Terminal
 from tasks.app import app
 from tasks.records import JobRecords
 from tasks.submission import submit_many
@@ -65,7 +65,7 @@ def _measure(redis: Redis, url: str) -> None:
     table.add_row("what RECORDS_MEMORY_MIB counts of it", f"{records.kept_bytes() / JOBS:.0f}")
     records.cleanup(records.now() + 1)
     table.add_row("forgotten", _each(redis, empty))
-    Console().print(table)
+    Terminal().print(table)
 
 
 def _used(redis: Redis) -> int:

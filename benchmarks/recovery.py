@@ -12,7 +12,6 @@ import sys
 from typing import Any
 
 import httpx
-from rich.console import Console
 from rich.table import Table
 
 from benchmarks import jobs
@@ -22,6 +21,7 @@ from domain.settings import settings
 from stack.redis_server import free_port
 from stack.running import Stack, running
 from stack.stopping import stop_on_signals
+from stack.terminal import Terminal
 
 WARM_UPS = 12
 DEADLINE_S = 5
@@ -63,7 +63,7 @@ def main() -> int:
             found = [_recovered(stack, client, {"kernel_type": "torch"} | kernel, verdict) for _ in range(rounds)]
             late |= max(at_work for at_work, _ in found) > LIMIT_S
             table.add_row(name, *(" ".join(f"{each:.2f}" for each in column) for column in zip(*found, strict=True)))
-    Console(width=None if Console().is_terminal else 120).print(table)
+    Terminal(columns=120).print(table)
     return 1 if late else 0
 
 

@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
-from rich.console import Console
 from rich.table import Table
 
 from benchmarks import jobs, overhead
@@ -27,6 +26,7 @@ from stack.devices import DeviceError, Gpu
 from stack.redis_server import NoRedisServer, free_port
 from stack.running import StartError
 from stack.stopping import Stop, stop_on_signals
+from stack.terminal import Terminal
 
 
 def main() -> int:
@@ -34,7 +34,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=overhead.MIXED, help="for each GPU, or of each service without one")
     parser.add_argument("--out", type=Path, help="file for the figures as JSON")
     options = parser.parse_args()
-    console = Console(highlight=False, soft_wrap=True)
+    console = Terminal(soft_wrap=True)
     stop_on_signals()
     found: dict[int, Throughput] = {}
     try:
@@ -45,7 +45,7 @@ def main() -> int:
     except Stop:
         return 1
     except (StartError, DeviceError, NoRedisServer, BenchmarkError, httpx.HTTPError) as error:
-        console.print(str(error), style="red", markup=False)
+        console.print(str(error), style="red")
         return 1
     console.print(_table("GPUs" if gpus else "jobs at once", found))
     if options.out:

@@ -11,9 +11,8 @@ import statistics
 import sys
 import time
 
-from rich.console import Console
-
 from benchmarks.timing import Rows
+from stack.terminal import Terminal
 from tasks.standbys import end
 from tasks.workbench import Workbench
 
@@ -28,7 +27,7 @@ def main() -> int:
     try:
         if not bench.device.is_cuda:
             parser.exit(1, "needs an NVIDIA GPU: there are no contexts without one\n")
-        rows = Rows(Console(width=120), "medians", "queues", "at once", "made ms", "ended ms", "µs a launch")
+        rows = Rows(Terminal(width=120), "medians", "queues", "at once", "made ms", "ended ms", "µs a launch")
         bench.start_zygote()
         for one_queue in (True, False):
             for count in AT_ONCE:

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from rich.console import Console
 from rich.table import Table
 
 from benchmarks.timing_cases import CASES, Case, spin
 from domain.budget import Budget
 from domain.request import Request
 from domain.result import Report, Status, Timing
+from stack.terminal import Terminal
 from tasks.pipeline import run
 from tasks.workbench import Workbench
 
@@ -92,7 +92,7 @@ class Rows:
     """A table that prints every row as it comes, the last one of as many jobs as there were when it was interrupted: a
     run that is cut short has not been for nothing."""
 
-    def __init__(self, console: Console, title: str, *columns: str) -> None:
+    def __init__(self, console: Terminal, title: str, *columns: str) -> None:
         self._console = console
         self._table = Table(*columns, title=title)
         self._columns = columns
@@ -105,7 +105,7 @@ class Rows:
         self._console.print(self._table)
 
 
-def agreement(bench: Workbench, console: Console) -> None:
+def agreement(bench: Workbench, console: Terminal) -> None:
     """Ours against two others, and whether it is within 2 % + 0.5 µs of the first."""
     rows = Rows(console, "Agreement", "kernel", "ours µs", "by hand µs", "difference", "within", "do_bench µs")
     for case in CASES:
@@ -124,7 +124,7 @@ def agreement(bench: Workbench, console: Console) -> None:
     rows.end()
 
 
-def repeatability(bench: Workbench, console: Console, asked: Asked, precision: float) -> None:
+def repeatability(bench: Workbench, console: Terminal, asked: Asked, precision: float) -> None:
     """The same kernel in separate jobs, each in processes of its own."""
     columns = ("kernel", "jobs", "median µs", "(p95 - p5) / median", "sd", "of processes", "sure to", "device s")
     rows = Rows(console, f"Repeatability, {asked.budget}", *columns)
@@ -168,7 +168,7 @@ def slower_twin(bench: Workbench, steps: int) -> int:
     return steps + round((SLOWER - 1) * once * steps / (twice - once))
 
 
-def comparisons(bench: Workbench, console: Console, asked: Asked) -> None:
+def comparisons(bench: Workbench, console: Terminal, asked: Asked) -> None:
     """A kernel with itself, and with a twin that takes 2 % longer."""
     columns = (
         *("kernel", "against", "slower", "faster", "not told apart"),
@@ -225,7 +225,7 @@ def _within(jobs: list[list[float]]) -> str:
     return f"{math.sqrt(statistics.mean(shares)):.2%}"
 
 
-def counted(bench: Workbench, console: Console, jobs: int) -> None:
+def counted(bench: Workbench, console: Terminal, jobs: int) -> None:
     """The same kernel with its counters read afterwards, and without: whether the times are further apart than both
     intervals; and two jobs without, for what they differ by anyway."""
     rows = Rows(console, "With and without device metrics", "kernel", "jobs", "apart", "two plain apart", "most, %")
@@ -264,7 +264,7 @@ def main() -> None:
     parser.add_argument("--against", nargs="+", default=both, choices=both, help="what kernels are compared with")
     options = parser.parse_args()
     asked = Asked(options.jobs, options.budget, tuple(options.steps or ()), tuple(options.against))
-    console = Console(width=120)
+    console = Terminal(width=120)
     bench = Workbench()
     try:
         if not bench.target.is_cuda:

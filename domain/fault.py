@@ -35,8 +35,27 @@ class NotStill(KernelFault):
         super().__init__(Status.CRASHED, message)
 
 
+class OutputFault(KernelFault):
+    """The kernel's output has a form that cannot be compared.
+
+    The status is UNSUPPORTED; beside a reference whose output can be compared it is a wrong result
+    (`as_wrong_result`).
+    """
+
+    def __init__(self, message: str, log: str = "") -> None:
+        super().__init__(Status.UNSUPPORTED, message, log)
+
+    def as_wrong_result(self) -> KernelFault:
+        message = f"the kernel's output has another form than the reference's: {self.message}"
+        return KernelFault(Status.WRONG_RESULT, message, self.log)
+
+
 class InfrastructureFault(Exception):
     """The service failed, not the kernel: the job is retried, then ends as `failed`."""
+
+
+class Unproven(InfrastructureFault):
+    """A fault of the machine by the text of an untrusted process alone: retried, and no evidence against the worker."""
 
 
 class JobCancelled(Exception):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
+import os
 import re
 import tempfile
 from dataclasses import dataclass
@@ -17,9 +18,11 @@ AUTO, ON, OFF = "auto", "on", "off"
 AVAILABLE, STRICT = "available", "strict"
 SANDBOX_LAYERS = (
     *("own_user", "capabilities", "no_new_privileges", "landlock", "seccomp"),
-    *("signals", "namespaces", "cgroup", "own_gpu_only"),
+    *("signals", "namespaces", "cgroup", "own_gpu_only", "private_tmp"),
 )
 """What `SANDBOX` may require of a worker; `sandbox.layers` finds out which of them hold."""
+STRICT_LAYERS = tuple(name for name in SANDBOX_LAYERS if name != "private_tmp")
+"""Those that hold a submission. Without a /tmp of its own it has none: nothing more is open to it."""
 
 LOOPBACK = "127.0.0.1"
 CONSOLE, JSON = "console", "json"
@@ -72,6 +75,7 @@ class Settings:
     key_requests_per_minute: int
     key_max_jobs: int
     webhook_hosts: tuple[str, ...]
+    allowed_hosts: tuple[str, ...]
     key_max_priority: int
     lasting: bool = True
 
@@ -110,8 +114,8 @@ def settings() -> Settings:
         or env.str("OTEL_EXPORTER_OTLP_ENDPOINT", "")
         or None,
         enable_device_metrics=env.bool("ENABLE_DEVICE_METRICS", False),
-        state_dir=Path(env.str("STATE_DIR", f"{tempfile.gettempdir()}/kernel-eval")),
-        lease_dir=Path(env.str("LEASE_DIR", tempfile.gettempdir())),
+        state_dir=Path(env.str("STATE_DIR", "") or _state_folder(env.str("XDG_STATE_HOME", ""))),
+        lease_dir=Path(env.str("LEASE_DIR", "") or _lease_folder()),
         log_dir=Path(env.str("LOG_DIR", "logs")),
         drain_seconds=env.float("DRAIN_SECONDS", 1800.0, validate=validate.Range(0)),
         drain_file=Path(file) if (file := env.str("DRAIN_FILE", "")) else None,
@@ -133,11 +137,32 @@ def settings() -> Settings:
         key_requests_per_minute=env.int("KEY_REQUESTS_PER_MINUTE", 1200, validate=validate.Range(1, 1_000_000)),
         key_max_jobs=env.int("KEY_MAX_JOBS", 1000, validate=validate.Range(1, 1_000_000)),
         webhook_hosts=tuple(_listed(env.str("WEBHOOK_HOSTS", ""))),
+        allowed_hosts=tuple(_listed(env.str("ALLOWED_HOSTS", ""))),
         key_max_priority=env.int("KEY_MAX_PRIORITY", HIGHEST_PRIORITY, validate=validate.Range(0, HIGHEST_PRIORITY)),
     )
     if read.shared_builds and not read.build_cache:
         raise EnvError("SHARED_BUILDS_MIB needs kept builds, which are what is shared: set BUILD_CACHE_MIB too")
     return read
+
+
+def _state_folder(state_home: str) -> Path:
+    """A folder whose name no other user of the machine can take first."""
+    if os.geteuid() == 0:
+        return Path("/var/lib/kernel-eval")  # Not root's home, which users of the submissions' own cannot pass through.
+    given = Path(state_home)
+    try:
+        return (given if given.is_absolute() else Path.home() / ".local" / "state") / "kernel-eval" / "node"
+    except RuntimeError:  # A user without a home; whoever opens the folder checks whose it is.
+        return Path(tempfile.gettempdir()) / f"kernel-eval-{os.geteuid()}"
+
+
+def _lease_folder() -> Path:
+    """Of this host, and the same for every process of a user whatever its environment: all have to meet there.
+
+    Where it is the folder for temporary files, whoever opens the lease folder inside checks whose it is.
+    """
+    run = Path("/run")
+    return run / "kernel-eval" if os.geteuid() == 0 and os.access(run, os.W_OK) else Path(tempfile.gettempdir())
 
 
 def _mebibytes(count: int | None) -> int | None:
@@ -150,7 +175,7 @@ def _known_level(text: str) -> None:
 
 
 def _required_layers(text: str) -> tuple[str, ...]:
-    return SANDBOX_LAYERS if text == STRICT else tuple(_names(text))
+    return STRICT_LAYERS if text == STRICT else tuple(_names(text))
 
 
 def _names(text: str) -> list[str]:

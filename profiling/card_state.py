@@ -59,8 +59,11 @@ class CardState:
     other_processes: list[CardProcess] | None = None
 
 
-def card_state(readings: Sequence[Reading], own: Collection[int] = ()) -> CardState:
-    """Sums up samples; `own` are the pids that may be on the card. `dataclasses.asdict` of it is JSON-ready."""
+def card_state(readings: Sequence[Reading], own: Collection[int] = (), others: Collection[int] = ()) -> CardState:
+    """Sums up samples; `own` are the pids of this service, `others` those of other programs.
+
+    A pid in neither set is not reported. `dataclasses.asdict` of the state is JSON-ready.
+    """
     samples = [reading for reading in readings if isinstance(reading, CardSample)]
     if not samples:
         refused = [reading.reason for reading in readings if isinstance(reading, CardUnavailable)]
@@ -80,7 +83,7 @@ def card_state(readings: Sequence[Reading], own: Collection[int] = ()) -> CardSt
         reasons=sorted({reason for sample in samples for reason in sample.reasons or ()}),
         lowered_ms={name: ns / 1e6 for name, ns in _lowered_ns(totals[-1], totals[0]).items() if ns > 0},
         new_ecc_errors=_difference(first.ecc_uncorrected, last.ecc_uncorrected),
-        other_processes=_others(samples, own),
+        other_processes=_others(samples, own, others),
     )
 
 
@@ -157,7 +160,7 @@ def processes(readings: Sequence[Reading]) -> dict[int, CardProcess]:
     return {process.pid: process for found in lists for process in found}
 
 
-def _others(samples: list[CardSample], own: Collection[int]) -> list[CardProcess] | None:
+def _others(samples: list[CardSample], own: Collection[int], others: Collection[int]) -> list[CardProcess] | None:
     """Processes that are not ours. A list in which none of ours appears has the pids of another namespace: unreadable.
 
     Whoever samples holds a context on the card, so one of ours must be there.
@@ -165,4 +168,4 @@ def _others(samples: list[CardSample], own: Collection[int]) -> list[CardProcess
     latest = processes(samples)
     if not latest or not set(latest) & set(own):
         return None
-    return [process for pid, process in sorted(latest.items()) if pid not in own]
+    return [process for pid, process in sorted(latest.items()) if pid in others]

@@ -12,7 +12,7 @@ import torch
 from backends.backend import Target
 from domain import value as values
 from domain.dtype import ITEM_BYTES
-from domain.fault import KernelFault
+from domain.fault import KernelFault, OutputFault
 from domain.result import Status
 from domain.value import MAX_DEPTH, CodecError, TensorRef
 from sandbox.arena import Arena, copy_all, describe, lies_in, view
@@ -28,13 +28,22 @@ def tensors_of(result: Any, target: Target, keys: Sequence[Keys] = ()) -> list[t
     """The tensors of a nested answer, depth first, numbers as 0-d tensors; None and text carry no answer.
 
     `keys` are those of an earlier answer's mappings, depth first, in whose order this one's members come too.
-    Raises KernelFault: WRONG_RESULT for a tensor on another device, UNSUPPORTED for a thing that cannot be looked into.
+    Raises KernelFault: WRONG_RESULT for a tensor on another device, OutputFault for what cannot be compared.
     """
+    try:
+        return _tensors_of(result, target, keys)
+    except CodecError as error:
+        raise OutputFault(f"a value cannot cross to the referee: {error}") from error
+
+
+def _tensors_of(result: Any, target: Target, keys: Sequence[Keys]) -> list[torch.Tensor]:
     leaves = [result] if isinstance(result, torch.Tensor) else _flattened(result, MAX_DEPTH, iter(keys))
     found, kind = [_tensor(leaf, target) for leaf in leaves], target.device.partition(":")[0]
     for index, tensor in enumerate(found):
         if tensor.device.type != kind:
             raise KernelFault(Status.WRONG_RESULT, f"output {index} is on {tensor.device}, expected on {target.device}")
+        if tensor.layout is not torch.strided:
+            raise _not_strided(tensor)
         _check_dtype(tensor)
     return found
 
@@ -42,7 +51,7 @@ def tensors_of(result: Any, target: Target, keys: Sequence[Keys] = ()) -> list[t
 def deliver(answers: list[list[torch.Tensor]], slots: list[list[torch.Tensor]]) -> None:
     """Copies every call's answer into its slots, together: one by one, copies of small tensors cost as much as calls.
 
-    Raises KernelFault when an answer does not look like the first one did.
+    Raises OutputFault when an answer does not look like the first one did.
     """
     sources, targets = [], []
     for tensors, places in zip(answers, slots, strict=True):
@@ -62,7 +71,7 @@ def portable(value: Any, target: Target) -> tuple[Any, list[torch.Tensor]]:
 
     def keep(tensor: torch.Tensor) -> TensorRef:
         if tensor.layout != torch.strided:
-            raise KernelFault(Status.UNSUPPORTED, f"{tensor.layout} tensors do not cross; only strided ones do")
+            raise _not_strided(tensor)
         _check_dtype(tensor)
         kept.append(_writable(tensor.detach().to(target.device).resolve_conj().resolve_neg()))
         return describe(kept[-1])
@@ -86,9 +95,12 @@ def outside(arena: Arena | None, tensors: list[torch.Tensor]) -> list[torch.Tens
     return [tensor.clone() if lies_in(arena.bytes, tensor) else tensor for tensor in tensors]
 
 
-def _changed(first: str, now: str) -> KernelFault:
-    return KernelFault(
-        Status.UNSUPPORTED,
+def _not_strided(tensor: torch.Tensor) -> OutputFault:
+    return OutputFault(f"{tensor.layout} tensors do not cross; only strided ones do")
+
+
+def _changed(first: str, now: str) -> OutputFault:
+    return OutputFault(
         f"the answer changed from {first} to {now} between calls; outputs whose shape depends on the data cannot be "
         "evaluated: return a fixed shape",
     )
@@ -119,8 +131,7 @@ def _flattened(result: Any, depth: int, keys: Iterator[Keys]) -> list[Any]:
     if dataclasses.is_dataclass(result) and not isinstance(result, type):
         parts = [getattr(result, field.name) for field in dataclasses.fields(result)]
         return _all_flattened(parts, depth - 1, keys)
-    raise KernelFault(
-        Status.UNSUPPORTED,
+    raise OutputFault(
         f"the answer holds an object of type {type(result).__name__}, which cannot be compared: return tensors or "
         "numbers, alone or in tuples, lists, dicts and dataclasses",
     )
@@ -148,18 +159,24 @@ def _tensor(leaf: Any, target: Target) -> torch.Tensor:
         case torch.Tensor():
             return leaf.detach()
         case numpy.ndarray():
-            return torch.from_numpy(numpy.ascontiguousarray(leaf)).view(leaf.shape)
+            return _from_numpy(numpy.ascontiguousarray(leaf)).view(leaf.shape)
         case numpy.generic():
-            return torch.tensor(leaf.item(), dtype=torch.from_numpy(numpy.asarray([leaf])).dtype, device=target.device)
+            dtype = _from_numpy(numpy.asarray([leaf])).dtype
+            return torch.tensor(leaf.item(), dtype=dtype, device=target.device)
         case int() if not -(2**63) <= leaf < 2**63:
             raise CodecError("an answer's integer has to fit in 64 bits")
     return torch.tensor(leaf, device=target.device)
 
 
+def _from_numpy(array: Any) -> torch.Tensor:
+    try:
+        return torch.from_numpy(array)
+    except TypeError as error:
+        raise OutputFault(f"the answer holds numpy values of type {array.dtype}: return numbers") from error
+
+
 def _check_dtype(tensor: torch.Tensor) -> None:
     if tensor.is_nested:
-        raise KernelFault(
-            Status.UNSUPPORTED, "nested tensors do not cross; return one padded tensor, or a list of plain ones"
-        )
+        raise OutputFault("nested tensors do not cross; return one padded tensor, or a list of plain ones")
     if tensor.dtype not in CROSSING:
         raise CodecError(f"{tensor.dtype} tensors do not cross; dequantize or convert them")

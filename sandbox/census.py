@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import time
+from collections.abc import Collection
+from dataclasses import dataclass
 from typing import NoReturn
 
 from domain.fault import InfrastructureFault
@@ -37,14 +40,54 @@ def family(pid: int) -> set[int]:
     return found
 
 
-def parent_of(pid: int) -> int:
-    """0 for who has none, or is gone."""
+@dataclass(frozen=True)
+class ProcessStatus:
+    """The pid of the parent, 0 for none, and the start time in ticks since the system's start."""
+
+    parent: int
+    started: int
+
+
+def status_of(pid: int) -> ProcessStatus | None:
+    """None for a process that is gone; a zombie is there."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
             # The name before it is the stranger's to choose: it may hold brackets.
-            return int(stat.read().rpartition(b") ")[2].split()[1])
+            fields = stat.read().rpartition(b") ")[2].split()
     except (FileNotFoundError, ProcessLookupError):
-        return 0
+        return None
+    return ProcessStatus(int(fields[1]), int(fields[19]))
+
+
+def user_of(pid: int) -> int | None:
+    """The user whose a process is; None for one that is gone."""
+    try:
+        with open(f"/proc/{pid}/status", "rb") as status:
+            return next(int(line.split()[1]) for line in status if line.startswith(b"Uid:"))
+    except (FileNotFoundError, ProcessLookupError, StopIteration):
+        return None
+
+
+def signal_child(pid: int, number: signal.Signals, parents: Collection[int]) -> None:
+    """Sends a signal to that process if it is a child of one of the parents; else to nobody.
+
+    A stranger's child may have ended since its number was read, and another process may have the number. The descriptor
+    stands for one process only, whose parent is looked at before the signal is sent. `Runner` needs pidfds too (Linux
+    5.3), so there is no other way for older kernels.
+    """
+    try:
+        descriptor = os.pidfd_open(pid)
+    except OSError as error:
+        if error.errno in (errno.ESRCH, errno.EINVAL):  # It has ended, and a thread may have its number.
+            return
+        raise
+    try:
+        status = status_of(pid)
+        if status is not None and status.parent in parents:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(descriptor, number)
+    finally:
+        os.close(descriptor)
 
 
 def threads(pid: int) -> int:

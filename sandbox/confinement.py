@@ -10,11 +10,11 @@ import fcntl
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from sandbox import identity, landlock, namespaces, seccomp
-from sandbox.file_access import SHARED_MEMORY, USE_SHARED_MEMORY, keeps_owners_apart, out_of_reach, readable
+from sandbox.file_access import SHARED_MEMORY, USE_SHARED_MEMORY, below, keeps_owners_apart, out_of_reach, readable
 from sandbox.gpu_nodes import GpuNodes, gpu_nodes
 from sandbox.limits import die_with_parent, keep_descendants, limit, limit_processes, no_new_privileges
 
@@ -43,6 +43,10 @@ class Confinement:
         own = self.isolates or (self.gives_users and not self.searches and keeps_owners_apart(SHARED_MEMORY))
         self._shares_memory = own and SHARED_MEMORY.is_dir()
 
+        self._enters_as_user = False
+        self.no_temporary = self._why_no_temporary([folder, *places], gpu=gpu)
+        """Why /tmp is not each stranger's own folder, or None where it is."""
+
         self._itself: int | None = None
         if self.filters:
             self._filter(own_user=self.gives_users)  # Assembled here, and not in every child.
@@ -62,6 +66,26 @@ class Confinement:
         """Whether strangers can have users of their own."""
         return identity.why_not() is None and (self.closed is None or self.searches)
 
+    def _why_no_temporary(self, needed: Iterable[Path], *, gpu: bool) -> str | None:
+        """Also finds out how it is made."""
+        hidden = below(namespaces.TEMPORARY, needed)
+        if not namespaces.TEMPORARY.is_dir():
+            return f"there is no {namespaces.TEMPORARY}"
+        if hidden is not None:
+            return f"{hidden} lies below {namespaces.TEMPORARY}, and submissions need it: move it elsewhere"
+        if self.isolates:
+            return None
+        if os.geteuid() == 0:
+            return "the worker lacks CAP_SYS_ADMIN"
+        if self.searches:
+            return f"{self.closed} is closed to other users, and would be to this one in a user namespace"
+        if gpu:
+            return "the worker is not root, and CUDA is not tried in a user namespace"
+        if missing := namespaces.why_no_users():
+            return f"no mounts in a user namespace: {missing}"
+        self._enters_as_user = True
+        return None
+
     def apply(self, folder: Path, *, gpu: bool, starts_others: bool = False) -> None:
         """In a child of one thread: confined to `folder`, as its owner. Raises OSError, RuntimeError.
 
@@ -74,6 +98,11 @@ class Confinement:
         limit()
         if self.isolates:
             namespaces.enter()
+        elif self._enters_as_user:
+            namespaces.enter_as_user()
+        if self.no_temporary is None:
+            # Files in it are counted, moved and removed with the rest of the folder.
+            namespaces.mount_as_temporary(folder)
         user = folder.stat().st_uid if self.gives_users else os.geteuid()
         own_user = user != os.geteuid()
         identity.become(user, search_everywhere=self.searches)

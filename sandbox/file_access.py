@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -72,6 +72,15 @@ def out_of_reach(folder: Path) -> Path | None:
         for step in (real, *real.parents):
             if step.is_dir() and not step.stat().st_mode & stat.S_IXOTH:
                 return step
+    return None
+
+
+def below(folder: Path, needed: Iterable[Path]) -> Path | None:
+    """The first of the needed places, and of what Python is imported from, that lies below the folder."""
+    imported = (Path(place) for place in (str(ROOT), sys.executable, sys.prefix, sys.base_prefix, *sys.path) if place)
+    for place in (*needed, *imported):
+        if folder.resolve() in place.resolve().parents:
+            return place
     return None
 
 

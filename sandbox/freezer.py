@@ -10,12 +10,12 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from sandbox.census import EXITING, family
+from sandbox.census import EXITING, family, signal_child
 
 STOPPED, IN_A_CALL, DEAD = b"Tt", b"D", b"ZX"
 """States that run nothing of the stranger's: stopped, in a system call whose end stops it, dead (proc_pid_stat(5))."""
@@ -62,8 +62,10 @@ class Frozen:
         return self.ran.keys() <= now.keys() and again_ns <= SLACK_NS and all(map(_at_rest, self.pids))
 
 
-def freeze(pid: int, within_s: float) -> Frozen:
+def freeze(pid: int, within_s: float, descriptor: int) -> Frozen:
     """Stops a process and all that it has started, and returns when all are at rest. Raises NotFrozen.
+
+    `descriptor` is the process's pidfd: its number may be another's by now.
 
     Its children stay its own (`sandbox.confinement`), and whoever is at rest starts no new ones: when one round over
     the family finds nobody awake and nobody new, there is nobody else but whom somebody was starting as it was stopped,
@@ -75,7 +77,7 @@ def freeze(pid: int, within_s: float) -> Frozen:
     and may write answers: it is charged what it still ran. To look for others takes longer, which those who have some
     are charged.
     """
-    _signal(pid, signal.SIGSTOP)
+    _signal(descriptor, signal.SIGSTOP)
     since_ns, before = time.perf_counter_ns(), _ran([pid])
     until = time.monotonic() + within_s
     stopped, at_once = {pid}, True
@@ -86,7 +88,11 @@ def freeze(pid: int, within_s: float) -> Frozen:
         threads = {one: _living(one) for one in members}
         awake = new | {one for one in members if not all(threads[one].values())}
         for one in awake:
-            _signal(one, signal.SIGSTOP)  # Again where it was told before: whoever else may signal it might undo it.
+            # Again where it was told before: whoever else may signal it might undo it.
+            if one == pid:
+                _signal(descriptor, signal.SIGSTOP)
+            else:
+                signal_child(one, signal.SIGSTOP, members)
         stopped |= new
         if not awake:
             living = {thread for each in threads.values() for thread in each}
@@ -101,22 +107,24 @@ def freeze(pid: int, within_s: float) -> Frozen:
         else:
             settled = {}
         if time.monotonic() > until:
-            thaw(stopped)
+            thaw(pid, stopped, descriptor)
             raise NotFrozen
         at_once = False
         if awake:
             time.sleep(POLL_S)
 
 
-def thaw(pids: Iterable[int]) -> None:
-    """Lets them go on; those that are gone are none of our business."""
-    for pid in pids:
-        _signal(pid, signal.SIGCONT)
+def thaw(pid: int, members: Collection[int], descriptor: int) -> None:
+    """Lets the process of that pidfd go on, and those of its family that still belong to it."""
+    for member in members:
+        if member != pid:
+            signal_child(member, signal.SIGCONT, members)
+    _signal(descriptor, signal.SIGCONT)
 
 
-def _signal(pid: int, number: signal.Signals) -> None:
+def _signal(descriptor: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, number)
+        signal.pidfd_send_signal(descriptor, number)
 
 
 def _ran(pids: Iterable[int]) -> dict[int, Ran]:

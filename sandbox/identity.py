@@ -10,7 +10,9 @@ import contextlib
 import ctypes
 import os
 import secrets
+import stat
 import struct
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -28,6 +30,7 @@ _PR_GET_PDEATHSIG, _PR_GET_DUMPABLE, _PR_SET_DUMPABLE = 2, 3, 4
 _AMBIENT_RAISE, _AMBIENT_CLEAR = 2, 4
 _CAPABILITY_VERSION_3 = 0x20080522
 _HIGHEST_CAPABILITY = 63
+_EMPTY_PATH = 0x1000  # AT_EMPTY_PATH: of the descriptor itself
 
 FIRST_USER = 1 << 30
 """Far above what anybody hands out: people, services, containers' ranges."""
@@ -69,11 +72,30 @@ def private_folder(folder: Path, *, own_user: bool) -> Path:
 
 
 def give(folder: Path) -> None:
-    """Everything in a private folder is its owner's, whoever made it. Raises TooMuch."""
+    """Everything in a private folder is its owner's, whoever made it. Raises OSError, TooMuch.
+
+    But for a file that has a link outside of the folder too: its owner may be anybody, where the kernel lets everybody
+    make such links (fs.protected_hardlinks=0). Each file is opened first, so that no link takes its place.
+    """
     owner = folder.stat()
-    if owner.st_uid != os.geteuid():
-        for entry in entries(folder):
-            os.chown(entry.path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+    if owner.st_uid == os.geteuid():
+        return
+    found = list(entries(folder))
+    links: Counter[tuple[int, int]] = Counter()
+    for entry in found:
+        with contextlib.suppress(OSError):
+            status = entry.stat(follow_symlinks=False)
+            links[status.st_dev, status.st_ino] += 1
+    for entry in found:
+        place = os.open(entry.path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            status = os.fstat(place)
+            elsewhere = status.st_nlink > links[status.st_dev, status.st_ino]
+            if stat.S_ISDIR(status.st_mode) or not elsewhere:
+                ids = ctypes.c_uint(owner.st_uid), ctypes.c_uint(owner.st_gid)
+                call("fchownat", place, b"", *ids, _EMPTY_PATH)
+        finally:
+            os.close(place)
 
 
 @contextlib.contextmanager
@@ -98,9 +120,18 @@ def owned_by_worker(folder: Path) -> Iterator[None]:
 def let_pass(folder: Path) -> None:
     """Whoever knows a name in the folder may go there: strangers with a user of their own. Nobody may list it."""
     if os.geteuid() == 0:
-        if folder.stat().st_uid != 0:
-            os.chown(folder, 0, 0)  # A worker under another user made it, and only an owner or CAP_FOWNER may chmod.
         folder.chmod(0o711)
+
+
+def is_submissions(user: int | None) -> bool:
+    """Whether only a submission can have that user: it is in the range that nobody else hands out."""
+    return user is not None and FIRST_USER <= user < 2 * FIRST_USER
+
+
+def may_be_submissions(user: int) -> bool:
+    """Whether a submission may have been given that user here, in the small range of a container too."""
+    small = _mapped() <= 2 * FIRST_USER
+    return _SMALL_FIRST <= user < _SMALL_FIRST + _SMALL_COUNT if small else is_submissions(user)
 
 
 def become(user: int, *, search_everywhere: bool) -> None:

@@ -18,6 +18,7 @@ from sandbox.cgroup import Cgroup
 from sandbox.channel import READY, Channel, ChannelClosed, Message
 from sandbox.environment import clean_environment
 from sandbox.output import Output
+from sandbox.process_register import ProcessRegister
 from sandbox.runner_process import Runner
 from sandbox.usage import Usage
 from sandbox.zygote import HOST
@@ -29,10 +30,18 @@ class Zygote:
     """A running zygote: `runner()` hands out a process that it has forked.
 
     `folder` is where strangers' folders lie, `tools` are more that they may read and execute from. `arch` is the GPU's
-    ("sm_90"), None on a host without one, where Triton interprets.
+    ("sm_90"), None on a host without one, where Triton interprets. `register` is where what it forks is noted.
     """
 
-    def __init__(self, folder: Path, *, arch: str | None, memory_limit: int, tools: Sequence[Path] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        arch: str | None,
+        memory_limit: int,
+        tools: Sequence[Path] = (),
+        register: ProcessRegister | None = None,
+    ) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         with theirs:
             self._process = subprocess.Popen(
@@ -49,6 +58,7 @@ class Zygote:
         self._control = Channel(ours)
         self._control.sock.settimeout(ZYGOTE_START_S)
         self._memory_limit = memory_limit
+        self._register = register
         self._groups = cgroup.found()
         ready = self._expect(READY)
         self.missing: dict[str, str] = ready["missing"]
@@ -93,6 +103,8 @@ class Zygote:
         finally:
             theirs.close()
             os.close(write_end)
+        if self._register is not None:
+            self._register.add(pid)
         usage = Usage(pid, folder, self._memory_limit)
         runner = Runner(self, pid, Channel(ours), Output(read_end), usage, self._grouped(pid))
         runner.deadline, runner.cancelled = deadline, cancelled

@@ -38,7 +38,7 @@ class Layer:
 
 Layers = dict[str, Layer]
 """By the names of domain.settings.SANDBOX_LAYERS. own_user: a user for every submission. signals: none to processes
-outside. own_gpu_only: no other card's nodes."""
+outside. own_gpu_only: no other card's nodes. private_tmp: /tmp is the submission's own folder."""
 
 
 class CannotConfine(RuntimeError):
@@ -92,7 +92,7 @@ def _looked_at(folder: Path, *, gpu: bool) -> Layers:
         try:
             parent = os.getppid()
             confinement.apply(own, gpu=gpu)
-            os.write(write_end, json.dumps(_tried(folder, parent, outside)).encode())
+            os.write(write_end, json.dumps(_tried(folder, own, parent, outside)).encode())
             os._exit(0)
         except BaseException as error:
             os.write(2, f"{type(error).__name__}: {error}\n".encode())
@@ -106,7 +106,7 @@ def _looked_at(folder: Path, *, gpu: bool) -> Layers:
     return _told(confinement, json.loads(held))
 
 
-def _tried(folder: Path, parent: int, outside: tuple[str, ...]) -> dict[str, bool]:
+def _tried(folder: Path, own: Path, parent: int, outside: tuple[str, ...]) -> dict[str, bool]:
     """In the confined process: what holds."""
     with open("/proc/self/status", encoding="ascii") as lines:
         status = {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
@@ -118,7 +118,8 @@ def _tried(folder: Path, parent: int, outside: tuple[str, ...]) -> dict[str, boo
         "landlock": _refused(lambda: os.listdir(folder)) and _refused(lambda: open("/etc/passwd").close()),
         "seccomp": status["Seccomp"] == "2" and _refused(_inet_socket),
         "signals": _refused(lambda: os.kill(parent, 0)),
-        "namespaces": not set(namespaces.of("self")) & set(outside),
+        "namespaces": set(namespaces.of("self")).isdisjoint(outside),
+        "private_tmp": namespaces.is_temporary(own),
     }
 
 
@@ -156,6 +157,7 @@ def _told(confinement: Confinement, holds: dict[str, bool]) -> Layers:
         "seccomp": (f"{len(seccomp.REFUSED)} system calls refused, and sockets but Unix's", seccomp.available() or ""),
         "signals": ("to its own processes only", "the worker can be signalled"),
         "namespaces": ("network, shared memory, IPC, host name", namespaces.why_not() or ""),
+        "private_tmp": ("its own folder", f"/tmp is closed to submissions: {confinement.no_temporary}"),
     }
     layers = {name: Layer(holds[name], details[name][not holds[name]]) for name in holds}
     layers["cgroup"] = _told_of(groups)

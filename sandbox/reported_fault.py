@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from domain.fault import KernelFault
+from domain.fault import KernelFault, OutputFault
 from domain.result import Status
 from sandbox.channel import Message
 
@@ -15,15 +15,13 @@ NOT_ITS_OWN = (Status.PASSED, Status.REFERENCE_FAILED)
 
 def reported(message: Message) -> KernelFault:
     """A fault in the runner's own words, bounded: it can only speak ill of its own submission."""
+    text, log = str(message.get("message"))[:MAX_MESSAGE], str(message.get("log"))[:MAX_LOG]
+    if message.get("output") is True:
+        return OutputFault(text, log)
     try:
         status = Status(str(message.get("status")))
     except ValueError:
         status = Status.RUNTIME_ERROR
     if status in NOT_ITS_OWN:
         status = Status.CRASHED
-    return KernelFault(
-        status,
-        str(message.get("message"))[:MAX_MESSAGE],
-        str(message.get("log"))[:MAX_LOG],
-        compiled=message.get("compiled") is True,
-    )
+    return KernelFault(status, text, log, compiled=message.get("compiled") is True)

@@ -24,6 +24,8 @@ WITH_USERS = ("own_user", "signals")
 class Rights:
     """One set. `holds` and `lacks` are the layers of `sandbox.layers` that a worker has and has not with it.
 
+    Layers in neither depend on the host: the cgroup of root, and user namespaces of an ordinary user, say.
+
     `capabilities`: by number; None for all that the host gives root. `new_namespaces`: mount and user namespaces may be
     made. `temporary` and `shared_memory`: the mode of a fresh file system of the container's own at /tmp and /dev/shm;
     None for the host's. `read_only`: the root file system, /sys and the cgroups cannot be written. `owner` and `mode`
@@ -42,7 +44,7 @@ class Rights:
     owner: int = SERVICE_USER
     mode: int = 0o755
     holds: tuple[str, ...] = ALWAYS
-    lacks: tuple[str, ...] = ("namespaces", "cgroup")
+    lacks: tuple[str, ...] = ("namespaces", "cgroup", "private_tmp")
 
 
 _FIVE = frozenset(CAPABILITIES.values())
@@ -64,7 +66,7 @@ WORKER_USER = Rights(
     "worker-user",
     "docker-compose.yml with WORKER_USER=10001:10001: no capability",
     user=SERVICE_USER,
-    lacks=("own_user", "namespaces", "cgroup"),
+    lacks=("own_user", "namespaces", "cgroup", "private_tmp"),
 )
 PLAIN_ROOT = Rights(
     "root",
@@ -76,7 +78,7 @@ PLAIN_ROOT = Rights(
     temporary=None,
     shared_memory=None,
     owner=ROOT_USER,
-    holds=(*ALWAYS, *WITH_USERS, "namespaces"),
+    holds=(*ALWAYS, *WITH_USERS, "namespaces", "private_tmp"),
     lacks=(),
 )
 ORDINARY = Rights(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import signal
@@ -13,6 +14,7 @@ from typing import Protocol
 from domain.fault import InfrastructureFault, JobCancelled, KernelFault, NotStill
 from domain.result import Status
 from sandbox import census, memory_kills
+from sandbox.attribution import attributed
 from sandbox.cgroup import Cgroup
 from sandbox.channel import READY, Channel, ChannelClosed, Message, ProtocolError
 from sandbox.freezer import Frozen, NotFrozen, freeze, thaw
@@ -23,6 +25,8 @@ from sandbox.usage import Usage
 TICK_S = 0.05
 HANG_UP_S = 0.5
 FREEZE_S = 20.0
+PROCESS_GROUP = 4
+"""PIDFD_SIGNAL_PROCESS_GROUP: the signal is for the whole group of a pidfd's process."""
 BRINGS_A_SUBMISSION = ("build", "load")
 
 
@@ -84,7 +88,7 @@ class Runner:
         try:
             self.channel.send(message, descriptors, self._until_it_reads)
         except ChannelClosed:
-            raise self._death() from None
+            raise self._attributed(self._death()) from None
         except ProtocolError as error:  # Whatever is long in it, a submission has made.
             raise KernelFault(Status.UNSUPPORTED, f"its process cannot be told that much at once: {error}") from error
         self._entered = self._entered or message["op"] in BRINGS_A_SUBMISSION
@@ -107,7 +111,7 @@ class Runner:
         try:
             message = self._wait(time.monotonic() + within if within is not None else None)
         except ChannelClosed:
-            raise self._death() from None
+            raise self._attributed(self._death()) from None
         except ProtocolError as error:
             self.kill()
             raise KernelFault(
@@ -115,7 +119,7 @@ class Runner:
             ) from error
         self._posted = max(self._posted - 1, 0)
         if message["op"] == "fault":
-            raise reported(message)
+            raise self._attributed(reported(message))
         return message
 
     def _wait(self, until: float | None) -> Message:
@@ -160,10 +164,10 @@ class Runner:
     def _watch(self, now: float, *, idle: bool) -> None:
         self.output.drain()
         if now > self.deadline:
+            late = "timed out: the kernel was stopped at its deadline; raise `timeout` or do less"
+            fault = self._attributed(KernelFault(Status.TIMEOUT, late))
             self.kill()
-            raise KernelFault(
-                Status.TIMEOUT, "timed out: the kernel was stopped at its deadline; raise `timeout` or do less"
-            )
+            raise fault
         if self.cancelled():
             self.kill()
             raise JobCancelled
@@ -213,6 +217,17 @@ class Runner:
             return KernelFault(Status.OUT_OF_MEMORY, "the kernel's process was killed by the system: too much memory")
         raise InfrastructureFault("a runner with a submission was killed (SIGKILL), and not for want of memory")
 
+    def _attributed(self, fault: KernelFault) -> KernelFault:
+        """As `sandbox.attribution`. Raises InfrastructureFault."""
+        if not self._entered:
+            return fault
+        counts = (self._memory_kills, self._count_memory_kills())
+        try:
+            return attributed(fault, self._usage, memory_kill=None not in counts and counts[0] != counts[1])
+        except InfrastructureFault:
+            self.kill()
+            raise
+
     def _count_memory_kills(self) -> int | None:
         """In its own group, else on the whole machine: then another's may be taken for its own."""
         own = self._group.memory_kills() if self._group is not None else None
@@ -224,7 +239,7 @@ class Runner:
         Raises NotStill for processes that do not stop.
         """
         try:
-            frozen = freeze(self.pid, FREEZE_S)
+            frozen = freeze(self.pid, FREEZE_S, self._pidfd)
         except NotFrozen:
             self.kill()
             raise NotStill("the kernel's processes could not be stopped for a moment") from None
@@ -240,7 +255,7 @@ class Runner:
     def thaw(self) -> None:
         """Lets what was frozen go on."""
         if self._frozen is not None:
-            thaw(self._frozen.pids)
+            thaw(self.pid, self._frozen.pids, self._pidfd)
             self._frozen = None
 
     def hang_up(self) -> None:
@@ -266,11 +281,22 @@ class Runner:
         """Sends the signals that end the runner and its session, and does not wait: `kill` does."""
         if self._status is None:
             with contextlib.suppress(ProcessLookupError):  # forked a moment ago, not yet in a session of its own
-                os.killpg(self.pid, signal.SIGKILL)
+                self._end_group()
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
             if self._group is not None:
                 self._group.end()
+
+    def _end_group(self) -> None:
+        """Kills its process group; raises ProcessLookupError where there is none."""
+        try:
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL, None, PROCESS_GROUP)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            # Linux before 6.9 only knows the number. The zygote keeps that taken until it is asked to reap the runner.
+            if self._zygote.alive:
+                os.killpg(self.pid, signal.SIGKILL)
 
     def kill(self) -> int:
         """Ends the runner and everything it started; returns its wait status. Safe to call again.

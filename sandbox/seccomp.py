@@ -11,6 +11,7 @@ import ctypes
 import errno
 import os
 import signal
+import stat
 import struct
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -51,7 +52,7 @@ REFUSED = (
     *("ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "kcmp", "pidfd_getfd"),
     *("keyctl", "add_key", "request_key"),
     *("mount", "umount2", "pivot_root", "chroot", "open_tree", "move_mount", "mount_setattr"),
-    *("fsopen", "fsconfig", "fsmount", "fspick", "quotactl", "quotactl_fd", "sysfs"),
+    *("fsopen", "fsconfig", "fsmount", "fspick", "quotactl", "quotactl_fd", "sysfs", "open_tree_attr"),
     *("unshare", "setns", "sethostname", "setdomainname"),
     *("bpf", "perf_event_open", "userfaultfd", "fanotify_init", "lookup_dcookie", "syslog", "seccomp"),
     *("open_by_handle_at", "name_to_handle_at"),
@@ -69,16 +70,34 @@ REFUSED = (
 ABSENT = (
     # Its flags lie in memory; libc falls back on clone.
     "clone3",
+    "openat2",  # So does the mode of what it creates; libc does not use it.
     # Reads that go on after the call: whoever ends waits for them in the kernel, for as long as he likes.
     *("io_setup", "io_submit", "io_getevents", "io_pgetevents", "io_cancel", "io_destroy"),
 )
 """These fail with ENOSYS, as where the kernel has none: honest code then goes another way."""
 
 CHANGES_OF_FILES_OF_ITS_USER = (
-    *("chmod", "fchmodat", "fchmodat2", "chown", "lchown", "fchownat"),
-    *("setxattr", "lsetxattr", "setxattrat", "removexattr", "lremovexattr", "removexattrat"),
+    *("chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "lchown", "fchown", "fchownat"),
+    *("setxattr", "lsetxattr", "fsetxattr", "setxattrat"),
+    *("removexattr", "lremovexattr", "fremovexattr", "removexattrat", "file_setattr"),
 )
-"""Landlock does not know them: refused where the files of the stranger's user are the worker's too."""
+"""Landlock does not know them: refused where the files of the stranger's user are the worker's too. A descriptor that
+was opened for reading is enough for those that take one, and Landlock lets whatever is readable be opened."""
+
+_FILE_SYSTEMS_IOCTLS = tuple(kind << 8 for kind in (0x58, 0x66, 0x76, 0x94, 0xF5))
+"""The second byte of such requests: XFS and freezing, ext4 and flags, versions, btrfs and clones, f2fs. Their owner may
+set flags (chattr), seal a file (fs-verity) or close a subvolume by a descriptor for reading."""
+_KIND_OF_IOCTL = 0xFF00
+
+_MODES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "creat": 1, "mknod": 1, "mknodat": 2}
+"""Which argument of these calls is a file's mode. mkdir takes none of these bits from it."""
+_MODES_OF_OPENED = {"open": (1, 2), "openat": (2, 3)}
+"""Flags, and the mode of what is created; without O_CREAT or O_TMPFILE that may be anything."""
+_LENDS_RIGHTS = stat.S_ISUID | stat.S_ISGID
+_CREATES = os.O_CREAT | (os.O_TMPFILE & ~os.O_DIRECTORY)
+
+_LEASES = (1024, 1040)
+"""F_SETLEASE and F_SETDELEG of fcntl: whoever opens a file on which its owner has one waits for up to 45 seconds."""
 
 
 def available() -> str | None:
@@ -96,8 +115,9 @@ def available() -> str | None:
 def rules(*, own_user: bool, truncation_elsewhere: bool) -> bytes:
     """The filter without its end; costs half a millisecond the first time.
 
-    Without a user of its own, no change of a file's mode or owner by path. Landlock keeps files from being cut from
-    ABI 3 on; `truncation_elsewhere` says that it does.
+    Without a user of its own, no change of a file's mode, owner or attributes; with one, no file that lends whoever
+    runs it its owner's rights. Landlock keeps files from being cut from ABI 3 on; `truncation_elsewhere` says that it
+    does.
     """
     found = _entrance() + b"".join(_rule(name, [_give(errno.EPERM)]) for name in REFUSED)
     found += b"".join(_rule(name, [_give(errno.ENOSYS)]) for name in ABSENT)
@@ -119,14 +139,23 @@ def rules(*, own_user: bool, truncation_elsewhere: bool) -> bytes:
     parents_end = [_load(0), _instruction(_IF_EQUAL, PR_SET_PDEATHSIG, 0, 1), _give(0)]
     found += _rule("prctl", parents_end + _unless(0, [_PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER]))
     if not own_user:
+        # Before the rules by mode: of two rules for one call the first counts.
         found += b"".join(_rule(name, [_give(errno.EPERM)]) for name in CHANGES_OF_FILES_OF_ITS_USER)
         # Landlock does not know sockets that are files, and those of the worker's user are open to it. As where nobody
         # listens; a datagram needs no connection.
         found += _rule("connect", [_give(errno.ECONNREFUSED)])
+    lends = b"".join(
+        _rule(name, [*_guard(([_load(place)], _IF_ANY_BIT, [_LENDS_RIGHTS])), _instruction(_RETURN, _ALLOW)])
+        for name, place in _MODES.items()
+    )
+    for name, (flags, mode) in _MODES_OF_OPENED.items():
+        creates = ([_load(flags)], _IF_ANY_BIT, [_CREATES])
+        before = _guard(creates, ([_load(mode)], _IF_ANY_BIT, [_LENDS_RIGHTS]))
+        before += [] if truncation_elsewhere else _no_truncation(flags)
+        lends += _rule(name, [*before, _instruction(_RETURN, _ALLOW)])
     if not truncation_elsewhere:
-        found += _rule("truncate", [_give(errno.EPERM)]) + _rule("openat2", [_give(errno.ENOSYS)])
-        found += _rule("open", _unless_truncating(1)) + _rule("openat", _unless_truncating(2))
-    return found
+        found += _rule("truncate", [_give(errno.EPERM)])
+    return found + lends
 
 
 def install(filter_rules: bytes, *, own_user: bool, signals_elsewhere: bool) -> None:
@@ -154,9 +183,12 @@ def install(filter_rules: bytes, *, own_user: bool, signals_elsewhere: bool) -> 
     by_descriptor = _unless(1, [signal.SIGKILL]) if signals_elsewhere else [_give(errno.EPERM)]
     program += _rule("pidfd_send_signal", by_descriptor)
     before = _guard(([_load(1)], _IF_EQUAL, [_SET_SIGNAL]), ([_load(2)], _IF_EQUAL, _NOBODYS))
+    before += _guard(([_load(1)], _IF_EQUAL, _LEASES))
     program += _rule("fcntl", before + (anybody if signals_elsewhere else _unless(1, _SET_OWNER)))
-    if not signals_elsewhere:
-        program += _rule("ioctl", _unless(1, _IOCTL_SET_OWNER))
+    of_file_systems = ([_load(1), _instruction(_AND, _KIND_OF_IOCTL)], _IF_EQUAL, _FILE_SYSTEMS_IOCTLS)
+    before = [] if own_user else _guard(of_file_systems, code=errno.ENOTTY)  # As where a file system has none of them.
+    if before or not signals_elsewhere:
+        program += _rule("ioctl", before + (anybody if signals_elsewhere else _unless(1, _IOCTL_SET_OWNER)))
     program += _instruction(_RETURN, _ALLOW)
     code = ctypes.create_string_buffer(program, len(program))
     header = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code)))
@@ -193,9 +225,9 @@ Condition = tuple[list[bytes], int, Sequence[int]]
 """What loads a word, and a test that one of the values is to pass."""
 
 
-def _guard(*conditions: Condition) -> list[bytes]:
+def _guard(*conditions: Condition, code: int = errno.EPERM) -> list[bytes]:
     """Refuses where all conditions hold, and goes on to what follows it where one does not."""
-    found = [_give(errno.EPERM)]
+    found = [_give(code)]
     for load, test, values in reversed(conditions):
         last = len(values) - 1
         tests = [
@@ -225,14 +257,13 @@ def _unix_stream() -> list[bytes]:
     ]
 
 
-def _unless_truncating(argument: int) -> list[bytes]:
+def _no_truncation(flags: int) -> list[bytes]:
     """A file that is opened for reading may be cut all the same; one that is opened for writing is Landlock's."""
     return [
-        _load(argument),
+        _load(flags),
         _instruction(_IF_ANY_BIT, os.O_TRUNC, 0, 2),
         _instruction(_IF_ANY_BIT, os.O_WRONLY | os.O_RDWR, 1, 0),
         _give(errno.EPERM),
-        _instruction(_RETURN, _ALLOW),
     ]
 
 

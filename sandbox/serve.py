@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from backends import trace
+from domain.fault import OutputFault
 from sandbox.channel import READY, Channel, ChannelClosed
 from sandbox.listed import listed
 from sandbox.runner import Runner
@@ -43,6 +44,7 @@ def serve(channel: Channel, folder: Path) -> None:
                 "message": fault.message,
                 "log": fault.log,
                 "compiled": fault.compiled,
+                "output": isinstance(fault, OutputFault),
             }
         with contextlib.suppress(Exception):
             sys.stdout.flush()

@@ -13,7 +13,7 @@ import torch
 from backends.backend import Artifact, Target
 from domain import value as values
 from domain.dtype import ITEM_BYTES
-from domain.fault import KernelFault
+from domain.fault import KernelFault, OutputFault
 from domain.kernel import Kernel
 from domain.listing import Form
 from domain.result import Status
@@ -295,5 +295,4 @@ class Session:
         try:
             return values.decode(wire, copies)
         except CodecError as error:
-            message = f"a value of the kernel cannot cross to the referee: {error}"
-            raise KernelFault(Status.UNSUPPORTED, message) from error
+            raise OutputFault(f"a value of the kernel cannot cross to the referee: {error}") from error

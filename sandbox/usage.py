@@ -11,7 +11,7 @@ from pathlib import Path
 
 from domain.fault import KernelFault
 from domain.result import Status
-from sandbox import census, host_memory, identity, scratch
+from sandbox import census, host_memory, identity, machine_faults, scratch
 from sandbox.host_memory import Lent, Used
 from sandbox.limits import MAX_PROCESSES
 
@@ -32,6 +32,7 @@ class Usage:
         self._folder = folder
         self._memory_limit = memory_limit
         self.lent = Lent()
+        self._disk_was_full = False
         # A new one has not done anything yet.
         self._family_at = self._folder_at = time.monotonic()
 
@@ -49,6 +50,18 @@ class Usage:
         if now - self._folder_at > (FOLDER_EVERY_S if idle else AT_LEAST_EVERY_S):
             self._folder_at = now
             self._check_folder()
+
+    def disk_was_full(self) -> bool:
+        """Whether its folder's volume is full, or was at an earlier check."""
+        self._disk_was_full = self._disk_was_full or machine_faults.is_full(self._folder)
+        return self._disk_was_full
+
+    def fills_its_disk(self) -> bool:
+        """Whether so much is in its folder that a full volume is its own doing."""
+        try:
+            return scratch.used_bytes(self._folder) > machine_faults.OWN_SHARE_BYTES
+        except scratch.TooMuch:
+            return True
 
     def _has_too_much(self) -> bool:
         for _ in range(LOOKS):
@@ -71,6 +84,7 @@ class Usage:
             return host_memory.used(family, enough=self._memory_limit, named=named, lent=self.lent)
 
     def _check_folder(self) -> None:
+        self.disk_was_full()
         try:
             used = scratch.used_bytes(self._folder)
         except scratch.TooMuch as error:

@@ -9,7 +9,6 @@ import signal
 import time
 
 import httpx
-from rich.console import Console
 from rich.live import Live
 
 from domain.settings import Settings
@@ -20,6 +19,7 @@ from stack.redis_server import NoRedisServer, free_port
 from stack.running import Stack, StartError, running
 from stack.serve import described
 from stack.stopping import Stop, stop_on_signals
+from stack.terminal import Terminal
 from stack.trial import Trial
 
 DEADLINE_S = 280.0
@@ -29,7 +29,7 @@ REQUEST_S = 30.0
 
 def demo(settings: Settings) -> int:
     """The exit status: 0 when every verdict is the expected one."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = Terminal(soft_wrap=True)
     if not console.is_terminal:
         console.width = verdicts.WIDTH
     settings = settings.private()
@@ -46,12 +46,12 @@ def demo(settings: Settings) -> int:
         console.print("Stopped before the end.")
         return 128 + signal.SIGINT
     except (StartError, DeviceError, NoRedisServer, httpx.HTTPError) as error:
-        console.print(str(error), style="red", markup=False)
+        console.print(str(error), style="red")
         return 1
     return _conclude(trials, console, time.monotonic() - began, str(settings.log_dir))
 
 
-def _run(stack: Stack, console: Console) -> list[Trial]:
+def _run(stack: Stack, console: Terminal) -> list[Trial]:
     """Sends all at once and polls until every job is done or time is over; shows the table while it waits."""
     deadline = time.monotonic() + DEADLINE_S
     with httpx.Client(base_url=stack.url, timeout=REQUEST_S, trust_env=False) as client:
@@ -81,7 +81,7 @@ def _poll(trial: Trial, client: httpx.Client) -> None:
         trial.poll(client)
 
 
-def _tell(trials: list[Trial], told: set[str], console: Console) -> None:
+def _tell(trials: list[Trial], told: set[str], console: Terminal) -> None:
     """Progress where there is no terminal: a line for each job that is done."""
     for trial in trials:
         if trial.done and trial.job_id not in told:
@@ -89,7 +89,7 @@ def _tell(trials: list[Trial], told: set[str], console: Console) -> None:
             console.print(f"  {len(told)}/{len(trials)} {trial.example.name}: {trial.got} ({trial.seconds:.1f} s)")
 
 
-def _conclude(trials: list[Trial], console: Console, seconds: float, logs: str) -> int:
+def _conclude(trials: list[Trial], console: Terminal, seconds: float, logs: str) -> int:
     wrong = [trial.example.name for trial in trials if not trial.as_expected]
     console.print()
     if wrong:

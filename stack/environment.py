@@ -9,6 +9,7 @@ from domain.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
 """The project's folder: every process is started here, so that `api`, `tasks` and `celeryconfig` are importable."""
+PERSISTENT = "/var/tmp"
 
 
 def is_given(variable: str) -> bool:
@@ -28,6 +29,14 @@ def lasting_folder(settings: Settings) -> Path:
         return ROOT / settings.state_dir
     given = Path(os.environ.get("XDG_STATE_HOME", ""))
     return (given if given.is_absolute() else Path.home() / ".local" / "state") / "kernel-eval"
+
+
+def scratch() -> str | None:
+    """Where the folder of a running stack is made; None for where temporary files go anyway.
+
+    Not below /tmp, unless TMPDIR says so: a submission has its own folder in that place (`sandbox.namespaces`).
+    """
+    return PERSISTENT if not is_given("TMPDIR") and os.access(PERSISTENT, os.W_OK | os.X_OK) else None
 
 
 def for_child(settings: Settings, temporary: Path, **more: str) -> dict[str, str]:

@@ -6,11 +6,11 @@ import logging
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
-from rich.console import Console
 from rich.text import Text
 
 from domain.settings import CONSOLE, JSON
 from stack.log_line import LogLine
+from stack.terminal import Terminal
 
 ALL = "cuda_eval_server"
 """`tail -f logs/cuda_eval_server.log` shows the API and every worker."""
@@ -24,7 +24,7 @@ NAME_WIDTH = 6
 class LogBook:
     """Writes lines as they come; remembers the last of each process for the message about its death."""
 
-    def __init__(self, folder: Path, console: Console | None, form: str = CONSOLE) -> None:
+    def __init__(self, folder: Path, console: Terminal | None, form: str = CONSOLE) -> None:
         """The files have JSON, or like the console readable lines, by `form` (LOG_FORMAT)."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from domain.plain_text import one_entry, plain_lines
+
 
 @dataclass(frozen=True)
 class LogLine:
@@ -23,19 +25,20 @@ class LogLine:
         except ValueError:
             fields = None
         if not isinstance(fields, dict) or not isinstance(fields.get("message"), str):
-            fields = {"at": datetime.now(UTC).isoformat(timespec="milliseconds"), "message": text}
+            fields = {"at": datetime.now(UTC).isoformat(timespec="milliseconds"), "message": plain_lines(text)}
         return cls(process, fields)
 
     @property
     def json(self) -> str:
-        """One object, with the process's name."""
-        return json.dumps({"process": self.process, **self.fields})
+        """One object, with the process's name; in ASCII, and json leaves no other control character than DEL."""
+        return json.dumps({"process": self.process, **self.fields}).replace("\x7f", "\\u007f")
 
     @property
     def readable(self) -> str:
-        """For people: text that came as text is as it was."""
-        if "level" not in self.fields:
-            return str(self.fields["message"])
-        time = str(self.fields.get("at", ""))[11:19]
-        shown = f"{time} {self.fields['level']:<7} {self.fields['message']}"
-        return "\n".join(filter(None, (shown, self.fields.get("exception"))))
+        """For people: without control characters, and further lines indented, so that none passes for another entry."""
+        shown = str(self.fields["message"])
+        if "level" in self.fields:
+            time = str(self.fields.get("at", ""))[11:19]
+            shown = f"{time} {self.fields['level']:<7} {shown}"
+        exception = self.fields.get("exception")
+        return one_entry(f"{shown}\n{exception}" if exception else shown)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
-from rich.console import Console
 
+from domain.fault import InfrastructureFault
 from domain.settings import JSON, Settings
 from sandbox.identity import let_pass
 from stack import devices, environment, processes
@@ -23,6 +23,7 @@ from stack.log_book import LogBook
 from stack.redis_server import RedisServer, kept
 from stack.stopping import Stop, ignore_signals
 from stack.supervisor import OURS, Supervisor
+from stack.terminal import Terminal
 from tasks import lease
 
 START_S = 120.0
@@ -58,7 +59,7 @@ class Stack:
 
 
 @contextlib.contextmanager
-def running(settings: Settings, console: Console | None = None) -> Iterator[Stack]:
+def running(settings: Settings, console: Terminal | None = None) -> Iterator[Stack]:
     """Starts everything, waits until it answers, and stops it again; nothing stays but the logs, jobs and builds.
 
     Jobs and builds stay where the service is a lasting one. Asked to stop, that one finishes those that run.
@@ -66,9 +67,11 @@ def running(settings: Settings, console: Console | None = None) -> Iterator[Stac
     """
     gpus = devices.chosen(devices.installed(), settings.gpu_device, environment.visible_devices())
     _require_free(settings)
+    _require_lease_folder()
     with contextlib.ExitStack() as cleanup:
         # Last in, first out: the folder goes when nothing runs in it any more.
-        scratch = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="kernel-eval-")))
+        made = tempfile.TemporaryDirectory(prefix="kernel-eval-", dir=environment.scratch())
+        scratch = Path(cleanup.enter_context(made))
         let_pass(scratch)  # The jobs' folders lie here, and theirs is a user of its own.
         temporary = scratch / "tmp"
         temporary.mkdir(mode=0o700)
@@ -106,6 +109,14 @@ def running(settings: Settings, console: Console | None = None) -> Iterator[Stac
                 draining.touch()  # From here on the API refuses new jobs; it tells of the others to the end.
                 Drain(supervisor, settings).run()
             raise
+
+
+def _require_lease_folder() -> None:
+    """Raises StartError where another user can change the folder in which jobs queue for a device."""
+    try:
+        lease.check_folder()
+    except (InfrastructureFault, OSError) as error:
+        raise StartError(f"jobs cannot queue for a device: {error}") from error
 
 
 def _queue(settings: Settings) -> Path:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from rich.console import Console
-
 from domain.settings import Settings
 from stack.devices import DeviceError, Gpu
 from stack.redis_server import NoRedisServer
 from stack.running import StartError, running
 from stack.stopping import Stop, stop_on_signals
+from stack.terminal import Terminal
 
 SLICE_S = 0.5
 
 
 def serve(settings: Settings) -> int:
     """Runs until asked to stop; the exit status is 0 then, and 1 when the stack did not come up."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = Terminal(soft_wrap=True)
     stop_on_signals()
     try:
         console.print("Starting Redis, the API and the workers ...")
@@ -29,7 +28,7 @@ def serve(settings: Settings) -> int:
         console.print("Stopped.")
         return 0
     except (StartError, DeviceError, NoRedisServer) as error:
-        console.print(str(error), style="red", markup=False)
+        console.print(str(error), style="red")
         return 1
 
 

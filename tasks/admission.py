@@ -23,6 +23,8 @@ class Refusal(StrEnum):
     QUEUE_IS_FULL = "queue"
     MEMORY_IS_FULL = "memory"
     """The records hold as many bytes as they may."""
+    KEY_MEMORY_IS_FULL = "key memory"
+    """The records of the key's jobs hold as many bytes as one key's may."""
     OTHER_REQUEST = "other"
     """Under this id, which follows from an idempotency key, another request is recorded, or in a batch other bodies."""
     NO_SUCH_GPU = "gpu"
@@ -55,10 +57,17 @@ class Seen(Recorded):
 
 @dataclass(frozen=True)
 class Limits:
-    """Of all jobs together: how many may be queued, and the bytes of all requests and results that are kept."""
+    """Of all jobs together: how many may be queued, and the bytes of all requests and results that are kept.
+
+    Of these bytes one key may have its `share`, so that there is room for others whatever it sends.
+    """
 
     queue: int = 1 << 40
     memory: int = 1 << 50
+
+    @property
+    def share(self) -> int:
+        return self.memory // 2
 
 
 UNLIMITED = Limits()
@@ -93,7 +102,7 @@ def arguments(
         *(request.priority, request.gpu or "", request.kind, request.work, line_of_gpu(request.gpu)),
         *("1" if request.reuse and request.replay_seed is None else "", ttl_s),
         "" if index is None else index,
-        *("" if webhook is None else webhook.stored, KEPT_S, bodies, "1" if read else ""),
+        *("" if webhook is None else webhook.stored, KEPT_S, bodies, "1" if read else "", limits.share),
     ]
 
 

@@ -15,15 +15,15 @@ from domain.listing import PROFILE, unpack
 from domain.result import CANDIDATE, REFERENCE, Report
 
 NO_ROOM = (
-    "the service had no room left for it (RECORDS_MEMORY_MIB); ask again later, or have finished jobs forgotten with "
-    "POST /admin/cleanup-jobs"
+    "the service had no room left for it, or for this key (RECORDS_MEMORY_MIB); ask again later, or have finished jobs "
+    "forgotten with POST /admin/cleanup-jobs"
 )
 
 
-def fitting(report: Report, kept_bytes: int, limit: int) -> Report:
-    """The report, without what is kept beside it where there is no room for that in what all records may take."""
+def fitting(report: Report, room: int) -> Report:
+    """The report, without what is kept beside it where that has more bytes than there is `room` for in the records."""
     size = sum(map(len, report.texts.values()))
-    return report.without_texts(NO_ROOM) if size and kept_bytes + size > limit else report
+    return report.without_texts(NO_ROOM) if size and size > room else report
 
 
 @dataclass(frozen=True)

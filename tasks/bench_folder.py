@@ -7,13 +7,15 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 
 from sandbox.census import end_all_of
-from sandbox.identity import let_pass
+from sandbox.identity import let_pass, may_be_submissions
 from sandbox.scratch import remove
+from tasks.private_folder import UnsafeFolder, opened_private
 
-PREFIX = "bench-"
+PREFIX, SETTING = "bench-", "STATE_DIR"
 
 
 class BenchFolder:
@@ -24,7 +26,9 @@ class BenchFolder:
     """
 
     def __init__(self, parent: Path) -> None:
-        parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        """Raises UnsafeFolder where another user can change `parent`."""
+        with suppress(FileExistsError):  # Whatever it is, it is looked at next.
+            parent.mkdir(parents=True, mode=0o700)
         # Nobody looks for the dead between the making of a folder and its locking.
         with _held(parent):
             for left in parent.glob(f"{PREFIX}*"):
@@ -32,7 +36,7 @@ class BenchFolder:
             self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
             for folder in (parent, self.path):
                 let_pass(folder)
-            self._lock = _opened(self.path)
+            self._lock = opened_private(self.path, SETTING)
             fcntl.flock(self._lock, fcntl.LOCK_EX)
 
     def close(self) -> None:
@@ -43,9 +47,9 @@ class BenchFolder:
 
 def _remove_if_dead(folder: Path) -> None:
     try:
-        lock = _opened(folder)
-    except OSError:
-        return  # Its owner has removed it meanwhile, or it is no folder.
+        lock = opened_private(folder, SETTING)
+    except (OSError, UnsafeFolder):
+        return  # Its owner has removed it meanwhile, or it is no folder of ours.
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         _end_those_who_work_in(folder)
@@ -57,23 +61,32 @@ def _remove_if_dead(folder: Path) -> None:
 
 
 def _end_those_who_work_in(folder: Path) -> None:
-    """What a dead owner's submissions had started: each has a user of its own, whose its folder is."""
-    for private in (*folder.glob("job-*/*"), *folder.glob("standby-*")):
+    """Ends what a dead owner's submissions had started: each has a user of its own, who owns its folder."""
+    if os.geteuid() != 0:
+        return
+    private = [*_entries(folder, "standby-"), *chain.from_iterable(_entries(job) for job in _entries(folder, "job-"))]
+    for one in private:
         with suppress(FileNotFoundError):
-            user = private.lstat().st_uid
-            if os.geteuid() == 0 and user != 0:
+            user = one.lstat().st_uid
+            if may_be_submissions(user):
                 end_all_of(user)
+
+
+def _entries(parent: Path, prefix: str = "") -> list[Path]:
+    """What is in a folder, without links."""
+    try:
+        with os.scandir(parent) as entries:
+            names = [each.name for each in entries if not each.is_symlink()]
+    except OSError:
+        return []
+    return [parent / name for name in names if name.startswith(prefix)]
 
 
 @contextmanager
 def _held(folder: Path) -> Iterator[None]:
-    lock = _opened(folder)
+    lock = opened_private(folder, SETTING)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
     finally:
         os.close(lock)
-
-
-def _opened(folder: Path) -> int:
-    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)

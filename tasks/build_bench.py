@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import socket
 import tempfile
 import time
@@ -18,12 +19,14 @@ from domain.kernel import Kernel, KernelType
 from domain.settings import settings
 from sandbox.identity import let_pass
 from sandbox.launcher import Zygote
+from sandbox.process_register import ProcessRegister
 from sandbox.scratch import remove
 from sandbox.session import Session
 from tasks import instruments
 from tasks.bench_folder import BenchFolder
 from tasks.build_cache import BuildCache, key_of
 from tasks.compilers import Compilers, processor
+from tasks.private_folder import make_private
 from tasks.shipped_builds import ShippedBuilds
 from tasks.store import connect
 
@@ -38,11 +41,14 @@ class BuildBench:
 
     def __init__(self, target: Target, name: str | None = None) -> None:
         """`name` is whose its builds are, for others: the host's by itself."""
+        make_private(settings().state_dir, "STATE_DIR")
         self._compilers = Compilers(settings().state_dir / "toolchains")
         self.target = replace(target, toolchain=self._compilers.folder)
         self.name = name or socket.gethostname()
         self.arena_memory = BUILDERS_ARENA
         self._own_folder = BenchFolder(settings().state_dir / "work")
+        self.register = ProcessRegister(settings().state_dir / "processes")
+        self.register.add(os.getpid())
         self.folder = self._own_folder.path
         self._zygote: Zygote | None = None
         limit, shared = settings().build_cache, settings().shared_builds
@@ -60,7 +66,11 @@ class BuildBench:
             toolchain = self.target.toolchain
             tools = [*([Path(toolchain)] if toolchain is not None else []), *instruments.folders()]
             self._zygote = Zygote(
-                self.folder, arch=self.target.arch, memory_limit=settings().runner_memory, tools=tools
+                self.folder,
+                arch=self.target.arch,
+                memory_limit=settings().runner_memory,
+                tools=tools,
+                register=self.register,
             )
         return self._zygote
 
@@ -113,6 +123,7 @@ class BuildBench:
         self._discard()
         self._compilers.close()
         self._own_folder.close()
+        self.register.close()
 
     def _session(self, folder: Path, gpu: bool, deadline: float, cancelled: Callable[[], bool]) -> Session:
         runner = self.zygote.runner(folder, gpu=gpu, deadline=deadline, cancelled=cancelled)

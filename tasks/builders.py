@@ -14,7 +14,7 @@ from redis import Redis
 
 from sandbox.layers import Layers
 from tasks.heartbeat import EVERY_S, TTL_S, WorkerView, living
-from tasks.loop import Loop
+from tasks.loop import Loop, failing
 
 NAMES = "builders"
 """The set of all names that ever said they live. Not among the workers': whoever counts those counts judges."""
@@ -25,8 +25,8 @@ class BuilderView:
     """One living builder: the architectures that it `builds_for`, by which `toolchain` (`tasks.compilers`).
 
     `left_out` says what it does not build, and why. `building` is the job for which it builds at the moment, `built`
-    how many builds it has made and `shipped` how many it has handed on since it started. Times are epoch seconds of its
-    own clock.
+    how many builds it has made and `shipped` how many it has handed on since it started. `failing` is as a
+    worker's. Times are epoch seconds of its own clock.
     """
 
     name: str
@@ -41,6 +41,7 @@ class BuilderView:
     built: int = 0
     shipped: int = 0
     sandbox: dict[str, dict[str, Any]] = field(default_factory=dict)
+    failing: list[str] = field(default_factory=list)
 
 
 def builders(redis: Redis) -> list[BuilderView]:
@@ -92,7 +93,7 @@ class BuilderHeartbeat:
 
     def beat(self) -> None:
         """Say it once."""
-        view = replace(self._view, seen_at=time.time())
+        view = replace(self._view, seen_at=time.time(), failing=failing())
         with self._redis.pipeline(transaction=False) as pipe:
             pipe.set(f"builder:{view.name}", json.dumps(asdict(view)), ex=TTL_S)
             pipe.sadd(NAMES, view.name)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from backends.backend import Artifact
+from backends.trace import NO_TEMPORARY
 from domain.fault import KernelFault
 from domain.request import Request
 from domain.result import Status
+from sandbox.machine_faults import may_pass_again
 from tasks.build_archive import KEPT_FAULTS, Finished
 from tasks.build_bench import BuildBench, deadline_in
 from tasks.build_cache import BuildCache
@@ -19,11 +20,6 @@ from tasks.contender import Contender, Stopped
 from tasks.privacy import without_machine_paths
 
 HIT, MISS, OFF, SHIPPED = "hit", "miss", "off", "shipped"
-_OF_THE_MACHINE = re.compile(
-    r"\bKilled\b|signal terminated|No space left|[Cc]annot allocate memory|[Oo]ut of memory|"
-    r"internal compiler error|Resource temporarily unavailable|Segmentation fault|Input/output error"
-)
-"""What makes a compiler fail that would not fail again."""
 
 
 class Building:
@@ -166,7 +162,9 @@ class Building:
 
 
 def _would_fail_again(fault: KernelFault) -> bool:
-    return fault.status in KEPT_FAULTS and not _OF_THE_MACHINE.search(f"{fault.message}\n{fault.log}")
+    if NO_TEMPORARY in fault.message:  # Another worker may have one, and be sent this one's builds.
+        return False
+    return fault.status in KEPT_FAULTS and not may_pass_again(f"{fault.message}\n{fault.log}")
 
 
 def _without_paths(fault: KernelFault, contender: Contender) -> KernelFault:

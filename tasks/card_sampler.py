@@ -57,13 +57,21 @@ class CardSampler:
             text=True,
             start_new_session=True,
         )
-        Thread(target=self._listen, args=(self._process,), name="card sampler", daemon=True).start()
+        try:
+            Thread(target=self._listen, args=(self._process,), name="card sampler", daemon=True).start()
+        except RuntimeError:
+            self.stop()  # Nobody would hear it. With the next reading it is started again.
+            raise
 
     def _listen(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
-        with process.stdout as lines:
-            for line in lines:
-                self._hear(line)
+        try:
+            with process.stdout as lines:
+                for line in lines:
+                    self._hear(line)
+        except Exception:
+            log.exception("the card sampler cannot be heard, it is started again")
+            process.kill()
 
     def _hear(self, line: str) -> None:
         try:

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import torch
 
 from backends.backend import Artifact
-from domain.fault import InfrastructureFault, KernelFault, behind
+from domain.fault import InfrastructureFault, KernelFault, OutputFault, behind
 from domain.kernel import Kernel
 from domain.listing import Listing, NoListing, ProfilerReport
 from domain.result import Comparison, Outcome, Status, Timing
@@ -75,6 +75,8 @@ class Contender:
         """The digest of what the build left in the folder."""
         self.spent_s = 0.0
         """Of the job's time, what was waited for this contender."""
+        self.reference: Contender | None = None
+        """Of a candidate, the contender that its outputs are compared with."""
         self.beside: Contender | None = None
         """Of a reference, the candidate: who took more of the time is late, whoever is waited for when it ends."""
 
@@ -100,6 +102,8 @@ class Contender:
             own_s = self.spent_s + time.monotonic() - began
             if fault.status is Status.TIMEOUT and self.beside is not None and self.beside.spent_s > own_s:
                 self.beside.accuse(_late(self.beside.spent_s, own_s))
+            if isinstance(fault, OutputFault) and self.reference is not None and self.reference.probe is not None:
+                fault = fault.as_wrong_result()
             self.fault = fault
             raise Stopped from fault
         finally:

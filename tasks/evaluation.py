@@ -8,12 +8,13 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
-from domain.fault import LOST_EXIT, InfrastructureFault, JobCancelled
+from domain.fault import LOST_EXIT, InfrastructureFault, JobCancelled, Unproven
 from domain.job import Stage
 from domain.request import Request
 from domain.result import Report
 from domain.settings import settings
 from tasks import device
+from tasks.admission import Limits
 from tasks.app import app
 from tasks.artifacts import fitting
 from tasks.child_board import board
@@ -92,7 +93,7 @@ def _attempt(
             report = pipeline(claim.request, enter, watch.cancelled, watch.so_far)
         watch.report_rest(records)
         if report.texts:
-            report = fitting(report, records.kept_bytes(), settings().records_memory)
+            report = fitting(report, records.room(job_id, Limits(memory=settings().records_memory)))
         records.complete(job_id, attempt, report.body(job_id), report.texts)
         # The verdict and no more: what a kernel's fault says may quote its source.
         reference = f", reference {report.reference.status}" if report.reference is not None else ""
@@ -112,7 +113,8 @@ def _attempt(
         # Kernels' faults are in the report, so this one is ours, whatever it is.
         known = isinstance(fault, InfrastructureFault)
         log.error("job %s: attempt %d failed", job_id, attempt, exc_info=None if known else fault)
-        try_again(records, job_id, attempt, str(fault) if known else f"{type(fault).__name__}: {fault}")
+        reason = str(fault) if known else f"{type(fault).__name__}: {fault}"
+        try_again(records, job_id, attempt, reason, proven=not isinstance(fault, Unproven))
         return "failed"
 
 
@@ -124,9 +126,9 @@ def allowance(request: Request) -> float:
     return 2 * request.build_seconds + request.timeout + request.inspection_seconds
 
 
-def try_again(records: JobRecords, job_id: str, attempt: int, reason: str) -> None:
-    """Queue the job for another worker, or end it when it has had its attempts."""
-    line = records.requeue(job_id, attempt, reason)
+def try_again(records: JobRecords, job_id: str, attempt: int, reason: str, *, proven: bool = True) -> None:
+    """Queue the job for another worker, or end it when it has had its attempts. `proven` as in `JobRecords.requeue`."""
+    line = records.requeue(job_id, attempt, reason, proven=proven)
     if line is not None:
         publish_again(line, job_id, attempt + 1)
 

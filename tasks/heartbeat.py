@@ -8,9 +8,10 @@ import os
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import UnionType
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from redis import Redis
 from redis.exceptions import RedisError
@@ -19,7 +20,7 @@ from sandbox.layers import Layers
 from tasks import setup
 from tasks.device import Device
 from tasks.job_view import text
-from tasks.loop import Loop
+from tasks.loop import Loop, failing
 from tasks.machine import machine
 from tasks.quarantine import FAULTS, QUARANTINED
 from tasks.readings import Reading, key
@@ -42,6 +43,9 @@ PACKAGES = ("celery", "torch", "triton", "cupy-cuda13x", "cuda-bindings")
 
 log = logging.getLogger(__name__)
 
+_unreadable: set[tuple[str, str]] = set()
+"""Worker and reason of each heartbeat that was logged as skipped."""
+
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
@@ -54,7 +58,8 @@ class WorkerView:
 
     `sandbox` has the layers that hold a submission there (`sandbox.layers`): by name, `active` and `detail`. `arch` is
     what kernels are built for, and `toolchain` by what, where nodes share their builds (None until that is known, or
-    where they do not). Times are epoch seconds of its own clock.
+    where they do not). `failing` has a sentence for each loop of the worker's main process whose last run
+    failed. Times are epoch seconds of its own clock.
     """
 
     name: str
@@ -75,6 +80,7 @@ class WorkerView:
     gpu_model: str | None = None
     arch: str | None = None
     toolchain: str | None = None
+    failing: list[str] = field(default_factory=list)
 
 
 def workers(redis: Redis) -> list[WorkerView]:
@@ -91,7 +97,8 @@ def workers(redis: Redis) -> list[WorkerView]:
 def living(redis: Redis, names: str, kind: str, view: type[View]) -> tuple[list[View], list[str]]:
     """Who of the set `names` still says so under a key of that kind, by name; and who does no more, dropped from it.
 
-    One of a later version may say more than `view` knows.
+    One of a later version may say more than `view` knows. A heartbeat without the fields of `view`, or with other
+    types, is skipped and logged once: a reader must not fail because of one bad writer.
     """
     ever = sorted(text(name) for name in redis.smembers(names))
     if not ever:
@@ -100,9 +107,34 @@ def living(redis: Redis, names: str, kind: str, view: type[View]) -> tuple[list[
     gone = [name for name, note in zip(ever, notes, strict=True) if note is None]
     if gone:
         redis.srem(names, *gone)
-    known = {each.name for each in fields(view)}
-    said = [json.loads(note) for note in notes if note is not None]
-    return [view(**{name: value for name, value in one.items() if name in known}) for one in said], gone
+    alive = [_parsed(name, note, view) for name, note in zip(ever, notes, strict=True) if note is not None]
+    return [one for one in alive if one is not None], gone
+
+
+def _parsed(name: str, note: str | bytes, view: type[View]) -> View | None:
+    types = get_type_hints(view)
+    try:
+        fields = {name: value for name, value in json.loads(note).items() if name in types}
+        wrong = [name for name, value in fields.items() if not _has_type(value, types[name])]
+        if wrong:
+            raise TypeError(f"`{wrong[0]}` has another type")
+        return view(**fields)
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        reason = f"{type(error).__name__}: {error}"[:200]
+        if (name, reason) not in _unreadable:
+            _unreadable.add((name, reason))
+            log.warning("the heartbeat of %s is skipped, it may be of another version: %s", name, reason)
+        return None
+
+
+def _has_type(value: Any, hint: Any) -> bool:
+    """Whether a value out of JSON has that type; the types of its members are not checked."""
+    if isinstance(hint, UnionType):
+        return any(_has_type(value, each) for each in get_args(hint))
+    kind = get_origin(hint) or hint
+    if kind in (int, float) and isinstance(value, bool):
+        return False
+    return isinstance(value, (int, float) if kind is float else kind)
 
 
 class Heartbeat:
@@ -151,7 +183,7 @@ class Heartbeat:
     def beat(self) -> None:
         """Say it once."""
         now = {"seen_at": time.time(), "quarantined": self._quarantined(), "toolchain": self._toolchain()}
-        view = WorkerView(**self._facts, **now)  # type: ignore[arg-type]
+        view = WorkerView(**self._facts, **now, failing=failing())  # type: ignore[arg-type]
         with self._redis.pipeline(transaction=False) as pipe:
             pipe.set(f"worker:{self._name}", json.dumps({**asdict(view), "machine": machine()}), ex=TTL_S)
             pipe.set(key(self._name), json.dumps(self._told()), ex=TTL_S)

@@ -5,12 +5,20 @@ from __future__ import annotations
 from domain.settings import settings
 from sandbox import layers
 from tasks.bench_folder import BenchFolder
+from tasks.private_folder import UnsafeFolder, make_private
 
 
 def held(*, gpu: bool) -> layers.Layers:
-    """The layers that are there. Raises SystemExit where one that SANDBOX requires does not hold."""
-    # A folder with a lock: if this process is killed meanwhile, the next owner of one removes it.
-    folder = BenchFolder(settings().state_dir / "work")
+    """The layers that are there.
+
+    Raises SystemExit where one that SANDBOX requires does not hold, or another user can change STATE_DIR.
+    """
+    try:
+        make_private(settings().state_dir, "STATE_DIR")
+        # A folder with a lock: if this process is killed meanwhile, the next owner of one removes it.
+        folder = BenchFolder(settings().state_dir / "work")
+    except (UnsafeFolder, OSError) as error:
+        raise SystemExit(f"{error}; STATE_DIR is the folder (docs/settings.md)") from error
     try:
         found = layers.probed(folder.path, gpu=gpu)
     except layers.CannotConfine as error:

@@ -88,10 +88,12 @@ class JobHub:
         while not self._closing.is_set():
             try:
                 self._follow()
-            except (RedisError, OSError) as error:
-                log.warning("job changes are not heard, trying on: %s", error)
-                self._wake_all_at_a_stop()
+            except Exception as error:
+                # A thread that ended here would leave everybody who waits until the next one comes.
+                known = isinstance(error, RedisError | OSError)
+                log.warning("job changes are not heard, trying on: %s", error, exc_info=None if known else error)
                 self._closing.wait(RETRY_S)
+            self._wake_all_at_a_stop()
 
     def _follow(self) -> None:
         with self._redis.pubsub(ignore_subscribe_messages=False) as changes:  # type: ignore[no-untyped-call]

@@ -1,12 +1,13 @@
 """One job at a time on a device: a lock between a host's processes that the kernel releases when its holder dies.
 
-It holds between all services of a user that have the same `lease_dir`. They meet in one folder there, which goes with
-the last lease; a holder that is killed leaves it, with an empty file inside, until the next `tidy`.
+It holds between all services of a user that have the same `lease_dir`. They meet in one folder there, which stays, so
+that no other user can take its name; a holder that is killed leaves an empty file inside until the next `tidy`.
 """
 
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import re
 import time
@@ -15,12 +16,18 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
-from domain.fault import JobCancelled
+from domain.fault import InfrastructureFault, JobCancelled
 from domain.settings import settings
+from tasks.private_folder import opened_private
 
+SETTING = "LEASE_DIR"
+LOCKED_S = 30.0
+"""The folder is locked for milliseconds; whoever has it for longer is stopped, or is no lease of this service."""
 NEXT_POLL_S = 0.002
 POLL_S = 0.02
 """The first in line looks often, because the device idles meanwhile; the others need not."""
+
+log = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -30,12 +37,13 @@ def device_lease(device: str, cancelled: Callable[[], bool], yields_s: float = 0
     Who `yields_s` counts as having come so much later, or earlier where it is negative; nobody is put before the
     holder.
     Each arrival draws a ticket, a file that it keeps locked, and the first ticket that is still locked has the device.
-    Children that are forked without exec would share the lock: start them with exec.
+    Children that are forked without exec would share the lock: start them with exec. Raises InfrastructureFault where
+    the folder is another user's, or locked for LOCKED_S.
     """
     folder, line = _folder(), _line(device)
-    ticket, name = _draw_ticket(folder, line, int(yields_s * 1e9))
+    ticket, name = _draw_ticket(folder, line, int(yields_s * 1e9), cancelled)
     try:
-        while (ahead := _ahead(folder, line, name)) > 0 or (held := _take(folder, line, name)) is None:
+        while (ahead := _ahead(folder, line, name)) > 0 or (held := _take(folder, line, name, cancelled)) is None:
             if cancelled():
                 raise JobCancelled(f"cancelled while waiting for {device}")
             time.sleep(NEXT_POLL_S if ahead <= 1 else POLL_S)
@@ -44,7 +52,10 @@ def device_lease(device: str, cancelled: Callable[[], bool], yields_s: float = 0
     finally:
         (folder / name).unlink(missing_ok=True)
         os.close(ticket)
-        tidy()
+        try:
+            tidy()
+        except (InfrastructureFault, OSError) as error:  # The job is over, and the next lease finds it out.
+            log.warning("what the dead have left in line stays for now: %s", error)
 
 
 def quiet(device: str, cancelled: Callable[[], bool], yields_s: float = 0.0) -> AbstractContextManager[None]:
@@ -70,11 +81,17 @@ def stays_free(device: str, seconds: float) -> bool:
 
 
 def tidy() -> None:
-    """Clears away what the dead have left, and the folder with it unless somebody is in line. Every lease ends so."""
+    """Clears away what the dead have left. Every lease ends so. Raises InfrastructureFault."""
     folder = _folder()
     with _locked(folder):
-        if not any([_alive(folder / other) for other in os.listdir(folder)]):
-            folder.rmdir()
+        for other in os.listdir(folder):
+            _alive(folder / other)
+
+
+def check_folder() -> None:
+    """Makes the folder in which jobs queue. Raises UnsafeFolder where another user may change it, and OSError."""
+    with _locked(_folder()):
+        pass
 
 
 def _folder() -> Path:
@@ -104,12 +121,12 @@ def _ahead(folder: Path, line: str, name: str) -> int:
     return sum(_alive(folder / other) for other in _tickets(folder, line) if other < name)
 
 
-def _take(folder: Path, line: str, name: str) -> str | None:
+def _take(folder: Path, line: str, name: str, cancelled: Callable[[], bool]) -> str | None:
     """That ticket's name as the holder's, none later than now, so that others may still be put before each other.
 
     None where it is not the first. Looked at while nobody draws one: who is first then stays so, as none is put before.
     """
-    with _locked(folder):
+    with _locked(folder, cancelled):
         if _ahead(folder, line, name) > 0:
             return None
         held = f"{line}.{min(_place(name), time.monotonic_ns()):020d}"
@@ -117,11 +134,11 @@ def _take(folder: Path, line: str, name: str) -> str | None:
         return held
 
 
-def _draw_ticket(folder: Path, line: str, yields_ns: int) -> tuple[int, str]:
+def _draw_ticket(folder: Path, line: str, yields_ns: int, cancelled: Callable[[], bool]) -> tuple[int, str]:
     # Locked under a name that nobody counts, and only then given its place: in the line, an unlocked ticket is a dead
     # one. Places are given under the folder's lock, never twice and never before the first one's, who may have the
     # device: so it has one holder, and nobody is taken for a dead one.
-    with _locked(folder):
+    with _locked(folder, cancelled):
         draft = folder / f".{uuid4().hex}"
         ticket = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
@@ -141,9 +158,10 @@ def _draw_ticket(folder: Path, line: str, yields_ns: int) -> tuple[int, str]:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Inside, the folder is there, and nobody else draws a ticket or removes the folder."""
-    while (lock := _lock_of(folder)) is None:
+def _locked(folder: Path, cancelled: Callable[[], bool] = lambda: False) -> Iterator[None]:
+    """Inside, the folder is there and this user's, and nobody else draws a ticket."""
+    until = time.monotonic() + LOCKED_S
+    while (lock := _lock_of(folder, cancelled, until)) is None:
         continue
     try:
         yield
@@ -151,20 +169,39 @@ def _locked(folder: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def _lock_of(folder: Path) -> int | None:
-    """The folder itself, locked; None when its last user removed it before we had it."""
+def _lock_of(folder: Path, cancelled: Callable[[], bool], until: float) -> int | None:
+    """The folder itself, locked; None when somebody removed it before we had it."""
     with suppress(FileExistsError):
         folder.mkdir(parents=True, mode=0o700)
     try:
-        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        lock = opened_private(folder, SETTING)
     except FileNotFoundError:
         return None
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    with suppress(FileNotFoundError):
-        if os.path.samestat(os.fstat(lock), folder.stat()):
-            return lock
+    try:
+        while not _is_locked_now(lock):
+            if cancelled():
+                raise JobCancelled("cancelled while waiting for a place in line")
+            if time.monotonic() > until:
+                raise InfrastructureFault(
+                    f"{folder} has been locked for {LOCKED_S:.0f} s: end the process that holds it"
+                )
+            time.sleep(NEXT_POLL_S)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(lock), folder.lstat()):
+                return lock
+    except BaseException:
+        os.close(lock)
+        raise
     os.close(lock)
     return None
+
+
+def _is_locked_now(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _place(ticket: str) -> int:
@@ -178,7 +215,7 @@ def _tickets(folder: Path, line: str) -> list[str]:
 def _alive(path: Path) -> bool:
     """Whether the file is locked by its owner; one that is not is removed."""
     try:
-        other = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        other = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
         return False
     try:

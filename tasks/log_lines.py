@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any
 
+from domain.plain_text import one_entry
 from domain.settings import JSON
 
 MESSAGE_CHARS = 4000
@@ -62,7 +63,17 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)[-EXCEPTION_CHARS:]
-        return json.dumps(line)
+        return json.dumps(line).replace("\x7f", "\\u007f")
+
+
+class ReadableLines(logging.Formatter):
+    """One entry of a log for people, without control characters, its further lines indented."""
+
+    def __init__(self) -> None:
+        super().__init__(READABLE)
+
+    def format(self, record: logging.LogRecord) -> str:
+        return one_entry(super().format(record))
 
 
 def _of_celery(record: logging.LogRecord) -> dict[str, Field]:
@@ -73,7 +84,7 @@ def _of_celery(record: logging.LogRecord) -> dict[str, Field]:
 
 def formatter(form: str) -> logging.Formatter:
     """Of LOG_FORMAT."""
-    return JsonLines() if form == JSON else logging.Formatter(READABLE)
+    return JsonLines() if form == JSON else ReadableLines()
 
 
 def set_up(level: str, form: str) -> None:

@@ -3,47 +3,84 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from threading import Event, Thread
 
 from redis.exceptions import RedisError
 
+LOG_AGAIN_S = 300.0
+MOST_CHARS = 500
+
 log = logging.getLogger(__name__)
+
+
+def failing() -> list[str]:
+    """A sentence for each loop of this process whose last call failed, for the heartbeat."""
+    failures = [(loop.name, loop.failing) for loop in tuple(_running)]
+    return sorted(f"the {name} failed, and is tried again: {failure}" for name, failure in failures if failure)
 
 
 class Loop:
     """Calls `turn` at once and every `every_s` seconds from then on, between `start` and `stop`.
 
-    A turn that Redis fails is missed and no more: `missed` is called, and the first one of a row is logged.
+    A call that raises never ends the thread: `missed` is called, and the next call follows after the pause. The first
+    failure in a row is logged, then one of another type, or one after LOG_AGAIN_S.
     """
 
     def __init__(
         self, name: str, turn: Callable[[], None], every_s: float, missed: Callable[[], None] = lambda: None
     ) -> None:
-        self._name = name
+        self.name = name
         self._turn = turn
         self._every_s = every_s
         self._missed = missed
         self._stopping = Event()
+        self._logged: type[Exception] | None = None
+        self._logged_at = 0.0
+        self.failing: str | None = None
+        """The exception of the last call; None where that one returned."""
         self._thread = Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
+        _running.add(self)
         self._thread.start()
 
     def stop(self) -> None:
         """Returns when no turn runs and none will."""
         self._stopping.set()
         self._thread.join()
+        _running.discard(self)
 
     def _run(self) -> None:
-        well = True
         while not self._stopping.is_set():
-            try:
-                self._turn()
-                well = True
-            except RedisError as error:
-                if well:
-                    log.warning("the %s cannot reach Redis, trying on: %s", self._name, error)
-                well = False
-                self._missed()
+            self._call()
             self._stopping.wait(self._every_s)
+
+    def _call(self) -> None:
+        """Calls once. An exception must not end the thread, which nothing would start again."""
+        try:
+            self._turn()
+        except Exception as error:
+            self._note(error)
+            try:
+                self._missed()
+            except Exception:
+                log.exception("the %s cannot clean up after a failed turn, trying on", self.name)
+        else:
+            if self.failing is not None:
+                log.warning("the %s works again", self.name)
+            self.failing = self._logged = None
+
+    def _note(self, error: Exception) -> None:
+        failure, kind = f"{type(error).__name__}: {error}"[:MOST_CHARS], type(error)
+        if kind is not self._logged or time.monotonic() - self._logged_at > LOG_AGAIN_S:
+            if isinstance(error, RedisError):
+                log.warning("the %s cannot reach Redis, trying on: %s", self.name, error)
+            else:
+                log.error("the %s failed, trying on: %s", self.name, failure, exc_info=error)
+            self._logged, self._logged_at = kind, time.monotonic()
+        self.failing = failure
+
+
+_running: set[Loop] = set()

@@ -7,11 +7,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 
 from domain.settings import settings
 
 ROOT = Path(__file__).resolve().parent.parent
+
+ASK_AGAIN_S = 60.0
 
 log = logging.getLogger(__name__)
 
@@ -22,17 +24,29 @@ class OwnToolchain:
     def __init__(self) -> None:
         self.identity: str | None = None
         self._process: subprocess.Popen[str] | None = None
-        self._thread = Thread(target=self._ask, name="toolchain", daemon=True)
+        self._stopping = Event()
+        self._thread = Thread(target=self._find_out, name="toolchain", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
         """Ends the process, if it is still at it."""
+        self._stopping.set()
         if self._process is not None:
             self._process.kill()
 
-    def _ask(self) -> None:
+    def _find_out(self) -> None:
+        while self.identity is None and not self._stopping.is_set():
+            try:
+                self.identity = self._ask()
+            except Exception as error:
+                if not self._stopping.is_set():
+                    problem = "no builder builds for this worker: its compilers cannot be identified, trying on"
+                    log.warning("%s: %s: %s", problem, type(error).__name__, error)
+                self._stopping.wait(ASK_AGAIN_S)
+
+    def _ask(self) -> str:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tasks.own_toolchain"],
             cwd=ROOT,
@@ -41,11 +55,12 @@ class OwnToolchain:
             stdout=subprocess.PIPE,
             text=True,
         )
+        if self._stopping.is_set():
+            self._process.kill()
         told, _ = self._process.communicate()
         if self._process.returncode:
-            log.warning("nobody builds for this worker: what identifies its compilers cannot be found out")
-        else:
-            self.identity = told.strip()
+            raise ChildProcessError(f"exit status {self._process.returncode}")
+        return told.strip()
 
 
 if __name__ == "__main__":

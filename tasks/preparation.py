@@ -19,7 +19,7 @@ from validation.inputs import ContractInputs
 PROBE_CALLS = 4
 COMPILED_LATE = (
     "compiled with the device held, as in every job: {names}; what `load` or `load_inline` builds where the source is "
-    "imported, and not in a build_directory, is compiled beforehand and kept"
+    "imported, and not in a build_directory outside of its own folder and /tmp, is compiled beforehand and kept"
 )
 
 
@@ -43,6 +43,7 @@ class Preparation:
             contender.spent_s = 0.0
         if len(self.contenders) > 1:
             self.contenders[0].beside = self.contenders[1]
+            self.contenders[1].reference = self.contenders[0]
         for contender in self.contenders:
             self._load(contender, seed)
 

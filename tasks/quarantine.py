@@ -17,6 +17,8 @@ IN_A_ROW = 3
 """Jobs that ended by a fault of ours on one worker, none between them whose kernel was run there to its verdict."""
 
 TEST_AGAIN_S = 300.0
+START_AGAIN_S = 30.0
+"""A test that fails is repeated, and one that could not be started is started, after so many seconds."""
 
 FAULTS = "workers:faults"
 """A hash: for each worker how many in a row, counted by the moves of the records (`tasks/record_functions.py`)."""
@@ -71,13 +73,21 @@ class Quarantine:
             self._take(False)
         elif time.monotonic() < self._test_at:
             return
-        failed = self._test(self._stopping)
+        try:
+            failed = self._test(self._stopping)
+        except Exception as error:  # A lack of processes or memory, say, which proves nothing about the device.
+            log.exception("the self-test could not be started")
+            again_s = min(START_AGAIN_S, TEST_AGAIN_S)
+            self._test_at = time.monotonic() + again_s
+            reason = f"the self-test could not be started, that is tried every {again_s:.0f} s"
+            self._hold(f"{reason}: {type(error).__name__}: {error}")
+            return
         if self._stopping.is_set():
             return
         if failed is None:
             self._forget()
-            self.reason = None
             self._take(True)
+            self.reason = None
             log.warning("the self-test passed: taking jobs again")
             return
         self._test_at = time.monotonic() + TEST_AGAIN_S

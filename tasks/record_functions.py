@@ -7,6 +7,7 @@ asked for; `job:<id>:owner` while somebody works on it, expiring when he stops s
 `batch:<id>:open` how many of it are not terminal, `batch:<id>:bodies` a fingerprint of all its bodies where they came
 under an idempotency key; `jobs:counters`, a hash. Of jobs that came with an API key: `jobs:key:<key>` by time of
 submission, `jobs:open:<key>` those that are not terminal, `jobs:key_of` whose each is, until cleanup.
+`jobs:bytes:of_key` has, by key, what of `jobs:bytes:kept` is its.
 `jobs:deadlines` has the queued jobs that have one, by the time at which it passes. `jobs:bytes` has about what each
 job takes, its request or its result, until cleanup, and `jobs:bytes:kept` the sum. Those of the queue are in
 `tasks/line_functions.py`. Of `tasks/heartbeat.py`'s, `workers`, `workers:gpu`, `gpus` and `worker:<name>` are read; of
@@ -17,6 +18,7 @@ job takes, its request or its result, until cleanup, and `jobs:bytes:kept` the s
 from __future__ import annotations
 
 from tasks import line_functions
+from tasks.webhooks import WEBHOOKS
 
 BUCKETS_S = (
     *(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
@@ -47,10 +49,19 @@ end
 -- records when they go, since they may have expired by then.
 local record_bytes = 2048
 local function kept_bytes() return tonumber(redis.call('GET', 'jobs:bytes:kept') or '0') end
+local function bytes_of_key(key) return tonumber(redis.call('HGET', 'jobs:bytes:of_key', key) or '0') end
+local function charge(key, size)
+  if not key then return end
+  local left = bytes_of_key(key) + size
+  -- Below zero by jobs of an earlier version, which charged no key.
+  redis.call('HSET', 'jobs:bytes:of_key', key, left)
+  if left <= 0 then redis.call('HDEL', 'jobs:bytes:of_key', key) end
+end
 local function weigh(size)
   local before = tonumber(redis.call('HGET', 'jobs:bytes', id) or '0')
   redis.call('HSET', 'jobs:bytes', id, size + record_bytes)
   redis.call('INCRBY', 'jobs:bytes:kept', size + record_bytes - before)
+  charge(redis.call('HGET', 'jobs:key_of', id), size + record_bytes - before)
 end
 -- Texts beside a result, as names and contents in turn; what they take.
 local function keep_texts(texts, ttl)
@@ -64,8 +75,10 @@ local function keep_texts(texts, ttl)
 end
 
 local function lighten(each)
-  redis.call('DECRBY', 'jobs:bytes:kept', tonumber(redis.call('HGET', 'jobs:bytes', each) or '0'))
+  local size = tonumber(redis.call('HGET', 'jobs:bytes', each) or '0')
+  redis.call('DECRBY', 'jobs:bytes:kept', size)
   redis.call('HDEL', 'jobs:bytes', each)
+  charge(redis.call('HGET', 'jobs:key_of', each), -size)
 end
 
 local function observe(name, seconds)
@@ -159,7 +172,7 @@ local function finish(state, cause, ttl)
   -- Told to who asked for that (`tasks/webhooks.py`).
   if redis.call('EXISTS', job .. ':webhook') == 1 then
     redis.call('HSET', job, 'webhook', '{"state":"pending","attempts":0,"last_error":null}')
-    redis.call('ZADD', 'webhooks:due', text(now), id)
+    tell_webhook(id, text(now))
   end
   if batch ~= '' and redis.call('DECR', 'batch:' .. batch .. ':open') <= 0 then
     redis.call('EXPIRE', 'batch:' .. batch, ttl)
@@ -173,13 +186,14 @@ local function finish(state, cause, ttl)
 end
 
 -- Writes down an attempt that ended by a fault of ours, so that it can be told, and that another worker has the next.
-local function blame(reason)
+-- `proven`: not by the text of a submission's process alone, which must not quarantine a worker.
+local function blame(reason, proven)
   local worker, before, tried = get('worker'), get('failed_attempts'), get('tried')
   local entry = '{"attempt":' .. get('attempt') .. ',"worker":' .. cjson.encode(worker) .. ',"stage":"' .. get('stage')
                 .. '","at":' .. text(now) .. ',"reason":' .. cjson.encode(reason) .. '}'
   redis.call('HSET', job, 'failed_attempts', before == '' and entry or before .. ',' .. entry,
              'tried', (tried == '' and '\\n' or tried) .. worker .. '\\n')
-  redis.call('HINCRBY', 'workers:faults', worker, 1)
+  if proven then redis.call('HINCRBY', 'workers:faults', worker, 1) end
 end
 
 -- Whether a queued job has not been begun in the time that its request gave it.
@@ -200,4 +214,4 @@ local function fail(ttl, reason)
 end
 """
 
-FUNCTIONS = _CORE + line_functions.FUNCTIONS + _MOVES
+FUNCTIONS = _CORE + WEBHOOKS + line_functions.FUNCTIONS + _MOVES

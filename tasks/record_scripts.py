@@ -27,7 +27,7 @@ end
 # fingerprint of the request, jobs that may be queued, bytes that may be kept, build timeout or '', queue timeout or '',
 # priority, GPU model or '', kind of work, digest of the work, line, '1' where an earlier answer may be given or '',
 # ttl, place in the batch or '', webhook or '', seconds that it is kept, fingerprint of all of the batch's bodies or '',
-# '1' where the job is to be read too or ''
+# '1' where the job is to be read too or '', bytes that may be kept of the key
 # Says what tasks/admission.py reads, then the job as LOOK does.
 CREATE = (
     FUNCTIONS
@@ -44,6 +44,7 @@ local function created()
   if key ~= '' and redis.call('SCARD', 'jobs:open:' .. key) >= tonumber(ARGV[8]) then return {'key'} end
   if redis.call('ZCARD', 'jobs:queue') >= tonumber(ARGV[10]) then return {'queue'} end
   if kept_bytes() + size + record_bytes > tonumber(ARGV[11]) then return {'memory'} end
+  if key ~= '' and bytes_of_key(key) + size + record_bytes > tonumber(ARGV[26]) then return {'key memory'} end
   if ARGV[15] ~= '' and not somebody_has(ARGV[15]) then
     return {redis.call('SISMEMBER', 'gpus', ARGV[15]) == 1 and 'gpu away' or 'gpu'}
   end
@@ -54,6 +55,7 @@ local function created()
   if ARGV[15] ~= '' then redis.call('HSET', job, 'gpu', ARGV[15]) end
   redis.call('SET', job .. ':request', ARGV[6])
   if ARGV[22] ~= '' then redis.call('SET', job .. ':webhook', ARGV[22], 'EX', ARGV[23]) end
+  if key ~= '' then redis.call('HSET', 'jobs:key_of', id, key) end
   weigh(size)
   if ARGV[21] ~= '' then redis.call('HSET', job, 'batch_index', ARGV[21]) end
   if ARGV[12] ~= '' then redis.call('HSET', job, 'build_timeout', ARGV[12]) end
@@ -68,7 +70,6 @@ local function created()
     redis.call('HSET', job, 'key_id', key)
     redis.call('SADD', 'jobs:open:' .. key, id)
     redis.call('ZADD', 'jobs:key:' .. key, at, id)
-    redis.call('HSET', 'jobs:key_of', id, key)
   end
   if batch ~= '' then
     redis.call('ZADD', 'batch:' .. batch, at, id)
@@ -184,19 +185,19 @@ FAIL = (
     FUNCTIONS
     + """
 if not held(ARGV[2]) then return 0 end
-blame(ARGV[4])
+blame(ARGV[4], true)
 fail(ARGV[3], ARGV[4])
 return 1
 """
 )
 
-# id, attempt, ttl, reason, attempts allowed -> the line that it stands in now, or 0
+# id, attempt, ttl, reason, attempts allowed, '1' where the fault is proven -> the line that it stands in now, or 0
 REQUEUE = (
     FUNCTIONS
     + """
 if not held(ARGV[2]) then return 0 end
 local reason = 'attempt ' .. ARGV[2] .. ' on ' .. get('worker') .. ': ' .. ARGV[4]
-blame(ARGV[4])
+blame(ARGV[4], ARGV[6] == '1')
 if get('cancel_requested') ~= '' then
   finish('cancelled', 'requested', ARGV[3])
   return 0
@@ -254,6 +255,7 @@ for _, each in ipairs(old) do
     redis.call('ZREM', 'batch:' .. batch, each)
     if redis.call('EXISTS', 'batch:' .. batch) == 0 then redis.call('DEL', 'batch:' .. batch .. ':bodies') end
   end
+  lighten(each)
   -- Not from the record, which may have expired: nothing else would ever take the job off its key's list.
   local key = redis.call('HGET', 'jobs:key_of', each)
   if key then
@@ -266,7 +268,6 @@ for _, each in ipairs(old) do
     redis.call('ZREM', index, each)
   end
   redis.call('DEL', record, record .. ':result', record .. ':artifacts')
-  lighten(each)
 end
 return #old
 """

@@ -145,13 +145,14 @@ class JobRecords:
         """End the job as our own fault, terminal."""
         return bool(self._fail(args=[job_id, attempt, self._ttl_s, _told(error)]))
 
-    def requeue(self, job_id: str, attempt: int, reason: str) -> str | None:
+    def requeue(self, job_id: str, attempt: int, reason: str, *, proven: bool = True) -> str | None:
         """Queue the job again after a fault of ours, at its place; the line, to whose queue the caller sends a message.
 
         A line of another worker's while there is one that has not failed it. None also when the job ended instead:
-        cancelled where that was asked for, failed with the reasons of all its attempts after MAX_ATTEMPTS.
+        cancelled where that was asked for, failed with the reasons of all its attempts after MAX_ATTEMPTS. A fault that
+        is not `proven` does not count for its worker's quarantine.
         """
-        line = self._requeue(args=[job_id, attempt, self._ttl_s, _told(reason), MAX_ATTEMPTS])
+        line = self._requeue(args=[job_id, attempt, self._ttl_s, _told(reason), MAX_ATTEMPTS, "1" if proven else ""])
         return None if line == 0 else text(line)
 
     def cancel(self, job_id: str) -> JobView | None:
@@ -183,6 +184,14 @@ class JobRecords:
     def kept_bytes(self) -> int:
         """About what the records of all jobs take: requests and results, and 2 KiB each for the rest."""
         return int(self._redis.get("jobs:bytes:kept") or 0)
+
+    def room(self, job_id: str, limits: Limits) -> int:
+        """How many bytes more the records may take for that job, by what all have and by what its key has."""
+        left = limits.memory - self.kept_bytes()
+        key = self._redis.hget("jobs:key_of", job_id)
+        if key is None:
+            return left
+        return min(left, limits.share - int(self._redis.hget("jobs:bytes:of_key", text(key)) or 0))
 
     def cancel_requested(self, job_id: str, attempt: int) -> bool:
         """Whether this attempt should stop: its cancellation was asked for, or it no longer holds the job."""

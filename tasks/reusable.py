@@ -7,20 +7,21 @@ from typing import Any
 
 from domain.flags import TIMEOUT_NEAR
 from domain.result import Status
+from sandbox.machine_faults import may_pass_again
 
 RAN = frozenset({Status.PASSED, Status.WRONG_RESULT})
 NOTHING_RAN = frozenset({Status.COMPILE_ERROR, Status.CONTRACT_MISMATCH})
 """A crash, a timeout, a lack of memory may have been the moment's: they are in neither."""
+TEXTS = ("compilation_error", "validation_error")
 STOPPED = "timeout"
 """`profiling.plan.Stop`, which the API's image has not."""
 
 
 def reusable(answer: Mapping[str, Any]) -> bool:
     """Of a whole answer. One that lacks what was asked for is none to who asks again, unless nothing could be run."""
-    verdict = answer["verdict"]
+    verdict, kernel = answer["verdict"], answer["kernel_exec_result"]
     if verdict in NOTHING_RAN:
-        return True
-    kernel = answer["kernel_exec_result"]
+        return not may_pass_again("\n".join(str(kernel.get(field) or "") for field in TEXTS))
     metrics = (kernel.get("metadata") or {}).get("device_metrics") or {}
     sanitizer = kernel.get("sanitizer") or {}
     sides = [metrics.get("candidate"), metrics.get("reference"), *sanitizer.get("tools", {}).values()]

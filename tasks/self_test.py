@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Sequence
 from threading import Event
 
 from domain.kernel import Kernel, KernelType
@@ -18,7 +20,7 @@ from sandbox.limits import die_with_parent
 
 TIMEOUT_S = 240.0
 POLL_S = 0.1
-TOLD_CHARS = 500
+TOLD_CHARS, TOLD_BYTES = 500, 2048
 
 REFERENCE = """class Model(nn.Module):
     def forward(self, x):
@@ -31,27 +33,32 @@ CANDIDATE = "class ModelNew(nn.Module):\n    def forward(self, x):\n        retu
 
 
 def failure(stopping: Event) -> str | None:
-    """Runs the test and says why it failed; None if it did not, or if it was stopped before its end."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tasks.self_test", str(os.getpid())],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
-    with process:
-        deadline = time.monotonic() + TIMEOUT_S
-        while process.poll() is None and not stopping.wait(POLL_S):
-            if time.monotonic() > deadline:
+    """Runs the test and says why it failed; None if it did not, or if it was stopped before its end.
+
+    Raises OSError where it could not be started.
+    """
+    return _failure_of([sys.executable, "-m", "tasks.self_test", str(os.getpid())], stopping)
+
+
+def _failure_of(command: Sequence[str], stopping: Event) -> str | None:
+    # Into a file: a pipe that nobody reads holds a process up that prints more than 64 KiB.
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        with process:
+            deadline = time.monotonic() + TIMEOUT_S
+            while process.poll() is None and not stopping.wait(POLL_S):
+                if time.monotonic() > deadline:
+                    process.kill()
+                    return f"the self-test was not done after {TIMEOUT_S:.0f} s"
+            if process.poll() is None:
                 process.kill()
-                return f"the self-test was not done after {TIMEOUT_S:.0f} s"
-        if process.poll() is None:
-            process.kill()
+                return None
+        if process.returncode == 0:
             return None
-        assert process.stdout is not None
-        told = process.stdout.read().decode(errors="replace").strip()
-    if process.returncode == 0:
-        return None
+        output.seek(max(0, output.seek(0, os.SEEK_END) - TOLD_BYTES))
+        told = output.read().decode(errors="replace").strip()
     return told[-TOLD_CHARS:] or f"the self-test ended with status {process.returncode}"
 
 

@@ -62,12 +62,14 @@ class StageEvents:
     def _send(self) -> None:
         while True:
             task_id, worker, claim, stage = self._queue.get()
-            shown = label(claim.job_id, claim.attempt, claim.request)
             try:
+                shown = label(claim.job_id, claim.attempt, claim.request)
                 with app.events.default_dispatcher(hostname=worker) as dispatcher:
                     dispatcher.send(f"task-{stage.value}", uuid=task_id, args=shown, retry=False)
             except (KombuError, RedisError, OSError) as error:
                 log.debug("Flower will not show every stage: %s", error)
+            except Exception:
+                log.exception("Flower will not show every stage")
 
 
 @cache

@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from domain.flags import TIMEOUT_NEAR
 from domain.result import Speedup
 from profiling import flags
-from profiling.card_state import Reading, card_state, processes, throttled
+from profiling.card_state import throttled
 from profiling.ceilings import UNKNOWN
 from profiling.plan import Plan, Stop
 from profiling.record import TimeRecord
@@ -19,6 +19,7 @@ from profiling.slots import Slots
 from profiling.speedup import paired_speedup, pairs_half_width
 from profiling.window import GateClosed, Window
 from tasks.alone import Alone
+from tasks.card_readings import CardReadings
 from tasks.contender import Contender
 from tasks.cross_checks import CrossChecks
 from tasks.gating import HELD_UP
@@ -57,9 +58,8 @@ class Timekeeper:
         self.bench = rounds.bench
         self.plan = Plan.of(rounds.request, is_cuda=self.bench.device.is_cuda)
         self.shooting = Shooting(rounds)
-        self._held_up = False
-        self._late_takes = 0
-        self._readings: list[Reading] = []
+        self._held_up, self._late_takes = False, 0
+        self._card = CardReadings(self.bench.card, self.bench.card_owners())
         self._retakes = Retakes()
         self._slots: dict[str, Slots] = {}
         self._records: dict[str, TimeRecord] = {}
@@ -132,7 +132,7 @@ class Timekeeper:
         records = {c.role: self._record(c, size.calls, gated=size.gated(c)) for c in self.contenders}
         self.shooting.announce(slots)
         self.shooting.warm_null(slots)
-        self._readings.append(self.bench.card.sample(thorough=True))
+        self._card.take(thorough=True)
         began = time.monotonic()
         self._retakes = Retakes()
         try:
@@ -147,7 +147,7 @@ class Timekeeper:
                         self._checks.single_calls(slots)
         except GateClosed:
             return False
-        self._readings.append(self.bench.card.sample(thorough=True))
+        self._card.take(thorough=True)
         self._slots, self._records = slots, records
         return True
 
@@ -250,8 +250,8 @@ class Timekeeper:
             window = self.shooting.shoot(contender, slots, record, marked=marks, meanwhile=meanwhile)
             (record.warm_up if marked else record.add)(window, null[contender.role])
             windows[contender.role] = window
-            self._readings.append(self.bench.card.sample())
-            reason = reason or throttled(self._readings[-1])
+            reading = self._card.take()
+            reason = reason or throttled(reading)
         self.rounds.judge(slots, windows)
         return reason
 
@@ -268,7 +268,7 @@ class Timekeeper:
         return pairs_half_width(*each) if len(each) > 1 else each[0].half_width
 
     def _conclude(self, contender: Contender, record: TimeRecord) -> None:
-        state = card_state(self._readings, self.bench.own_pids(processes(self._readings)))
+        state = self._card.state()
         ceilings = self.bench.ceilings()
         told = (flags.inputs_came_again(self.rounds.inputs.reused), left_to_readers(self.contenders))
         found = [

@@ -120,6 +120,12 @@ class Watch:
                 log.warning("job %s goes on without its record, trying on: %s", self._job_id, error)
             self._reachable = False
             return
+        except Exception:
+            # A thread that ended here would leave the attempt without a sign of life, and without an end if it hangs.
+            if self._reachable:
+                log.exception("job %s goes on without its record, trying on", self._job_id)
+            self._reachable = False
+            return
         self._reachable = True
         if answer == "lost":
             self._lost.set()

@@ -9,7 +9,7 @@ import os
 import secrets
 import statistics
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cache, partial
@@ -26,10 +26,10 @@ from profiling.ceilings import UNKNOWN, Ceilings, ceilings
 from profiling.device import Device
 from profiling.slots import Slots
 from profiling.window import Clock, GateClosed, HeldBack, Range
-from sandbox.census import parent_of
 from sandbox.launcher import Zygote
 from sandbox.session import Session
 from tasks.build_bench import BuildBench, deadline_in
+from tasks.card_owners import CardOwners
 from tasks.device import detect
 from tasks.dying import Dying
 from tasks.known_nulls import KnownNulls
@@ -198,21 +198,9 @@ class Workbench(BuildBench):
         shift = here - usual if usual is not None and here is not None else math.inf
         return shift if abs(shift) <= LAUNCHES_APART_MS else None
 
-    def own_pids(self, among: Iterable[int]) -> set[int]:
-        """Those of them that are processes of this worker: none of them is a stranger on the card."""
-        worker = os.getppid()
-        parents: dict[int, int] = {}
-        own = set()
-        for pid in among:
-            # Upwards: whoever looks down from the worker reads of every process of the machine, and the device waits.
-            one, seen = pid, {0, worker}
-            while one not in seen:
-                seen.add(one)  # A pid may come again above itself, as another's, while they are read.
-                if one not in parents:
-                    parents[one] = parent_of(one)
-                one = parents[one]
-            own |= {pid} if one == worker else set()
-        return own
+    def card_owners(self) -> CardOwners:
+        """For one job: whose the processes are that the driver lists on the card."""
+        return CardOwners(self.register, os.getppid())
 
     def rest(self) -> None:
         """Between jobs: gives back what the last one made this process and its null runner take of the device.

@@ -26,11 +26,13 @@ from celery.signals import (
 )
 from redis.exceptions import RedisError
 
-from domain.settings import JSON, settings
+from domain.fault import InfrastructureFault
+from domain.settings import settings
 from sandbox import layers
 from sandbox.cuda import ONE_QUEUE
 from sandbox.limits import die_with_parent
-from tasks import device, log_lines, self_test
+from tasks import device, lease, log_lines, self_test
+from tasks.broker_settings import broker_warnings, say_broker_warnings
 from tasks.child_board import board
 from tasks.evaluation import try_again
 from tasks.gauges import Gauges
@@ -120,9 +122,8 @@ def look_for_telemetry(**_: Any) -> None:
 
 def write_json(logger: logging.Logger, **_: Any) -> None:
     """Celery has given this logger its handlers."""
-    if settings().log_format == JSON:
-        for handler in logger.handlers:
-            handler.setFormatter(log_lines.JsonLines())
+    for handler in logger.handlers:
+        handler.setFormatter(log_lines.formatter(settings().log_format))
 
 
 def pin_device(**_: Any) -> None:
@@ -149,7 +150,11 @@ def claim_name(sender: Any, **_: Any) -> None:
 
 
 def look_at_sandbox(**_: Any) -> None:
-    """Before the pool starts: what SANDBOX requires has to hold the submissions."""
+    """Before the pool starts: what SANDBOX requires has to hold the submissions, and no other user may disturb jobs."""
+    try:
+        lease.check_folder()
+    except (InfrastructureFault, OSError) as error:
+        raise SystemExit(f"jobs cannot queue for a device: {error}; LEASE_DIR is the folder") from error
     _layers.update(held(gpu=device.detect().is_gpu))
 
 
@@ -183,6 +188,10 @@ def start_attendants(sender: Any, **_: Any) -> None:
     """The worker's consumer is connected and its pool is up; its log goes where it should from about now on."""
     for name, layer in _layers.items():
         log.log(logging.INFO if layer.active else logging.WARNING, "sandbox: %s", layer.line(name))
+    try:
+        say_broker_warnings(broker_warnings(connect()))
+    except RedisError as error:
+        log.warning("the settings of Redis could not be looked at: %s", error)
     _attendants.append(Attendants(sender))
 
 
@@ -202,7 +211,14 @@ def set_up_child(**_: Any) -> None:
     if device.detect().is_gpu:
         # Seconds that its first job need not wait for. What starts processes is left to that job: they would end with
         # the thread that has started them.
-        Thread(target=import_module, args=("tasks.pipeline",), daemon=True).start()
+        Thread(target=_load_pipeline, name="pipeline's imports", daemon=True).start()
+
+
+def _load_pipeline() -> None:
+    try:
+        import_module("tasks.pipeline")
+    except Exception:  # The first job meets it again.
+        log.exception("the pipeline cannot be loaded ahead of the first job")
 
 
 def close_workbench(**_: Any) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from rich.console import Console
-
+from stack.terminal import Terminal
 from tests.bench import own_workbench
 from tests.exploits.__main__ import judge as judge_submissions
 from tests.mutants.__main__ import judge as judge_mutants
@@ -18,7 +17,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests", description=__doc__)
     parser.add_argument("--budget", type=float, default=3600, help="seconds after which no further one is begun")
     until = time.monotonic() + parser.parse_args().budget
-    console = Console(width=None if Console().is_terminal else 200)
+    console = Terminal(columns=200)
     with own_workbench() as bench:
         _, tallies, device = judge_submissions(bench, console, [], [], until=until)
         tallies += judge_mutants(bench, console, [], [], until=until)

@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from api.pages import words
+from domain.plain_text import plain_lines
 
 CONTENT_TYPE = "text/html; charset=utf-8"
 STYLE = "style.css"
@@ -34,7 +35,12 @@ def page(template: str, /, status: int = 200, **shown: Any) -> Response:
 def _prepared() -> tuple[Environment, Markup, str]:
     """The templates, the style as it stands in every page, and the policy that lets in just that."""
     environment = Environment(
-        loader=PackageLoader("api"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=PackageLoader("api"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.filters |= {
         word.__name__: word
@@ -45,6 +51,11 @@ def _prepared() -> tuple[Environment, Markup, str]:
     style = Markup(environment.get_template(STYLE).render())
     digest = base64.b64encode(sha256(style.encode()).digest()).decode()
     return environment, style, f"{ALLOWED}; style-src 'sha256-{digest}'"
+
+
+def _shown(value: Any) -> Any:
+    """What an expression of a template gives, for a browser or a terminal: text has no control characters."""
+    return plain_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _at(epoch_s: float) -> str:

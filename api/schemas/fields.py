@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from apiflask import Schema
-from marshmallow import EXCLUDE, ValidationError, fields, validate
+from marshmallow import EXCLUDE, RAISE, ValidationError, fields, pre_load, validate
 
 MISSING = "is missing; it is required"
 UNKNOWN = "is not a field of this object; remove it"
+MOST_UNKNOWN = 100
 INT64_LOW, UINT64_HIGH = -(2**63), 2**64 - 1
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,20}", re.ASCII)
@@ -38,9 +39,15 @@ def shown(value: Any) -> str:
 
 
 class ObjectSchema(Schema):
-    """A JSON object; unknown keys are refused."""
+    """A JSON object; unknown keys are refused, each by its name unless there are very many."""
 
     error_messages = _OBJECT
+
+    @pre_load
+    def _few_unknown(self, data: Any, **_: Any) -> Any:
+        if self.unknown == RAISE and isinstance(data, dict) and len(data) > len(self.load_fields) + MOST_UNKNOWN:
+            raise ValidationError(f"has {len(data)} keys; its fields are {', '.join(self.load_fields)}")
+        return data
 
 
 class WireSchema(ObjectSchema):
@@ -65,9 +72,16 @@ class Flag(fields.Boolean):
 
 
 class Items(fields.List[Any]):
-    """A JSON array."""
+    """A JSON array, whose length is looked at before its members are."""
 
     default_error_messages = _messages(invalid="must be an array")
+
+    def _deserialize(self, value: Any, attr: str | None, data: Mapping[str, Any] | None, **kwargs: Any) -> list[Any]:
+        if isinstance(value, list):
+            for validator in self.validators:
+                if isinstance(validator, validate.Length):
+                    validator(value)
+        return super()._deserialize(value, attr, data, **kwargs)
 
 
 class Part(fields.Nested):

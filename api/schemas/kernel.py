@@ -33,8 +33,10 @@ WAY_OUT = " (Python that launches it needs none: call that function kernel_fn, o
 
 
 def _source_size(source: str) -> None:
-    size, cap = len(source.encode()), settings().max_source
-    if size > cap:
+    cap = settings().max_source
+    if len(source) > cap:  # And not a copy of all that somebody may send.
+        raise ValidationError(f"has {len(source)} characters; at most {cap} bytes of UTF-8 are taken")
+    if (size := len(source.encode())) > cap:
         raise ValidationError(f"is {size} bytes of UTF-8; at most {cap} are taken")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import cached_property
 from typing import Any
 
 from marshmallow import ValidationError, post_load
@@ -134,6 +135,11 @@ class _Scale:
         self._may_wait = kernel_type is KernelType.TRITON
         self._source = source
 
+    @cached_property
+    def _words(self) -> frozenset[str]:
+        """Of the source, which is long, and is looked through once for all names of all dimensions."""
+        return frozenset(re.findall(r"\w+", self._source))
+
     def error(self, value: Dimension, low: int, high: int) -> list[str] | None:
         """What is wrong with a dimension, None when nothing is."""
         try:
@@ -155,7 +161,7 @@ class _Scale:
             return value
         names = expression.names(value)
         unknown = sorted(names - set(self._scalars))
-        if unknown and self._may_wait and all(re.search(rf"\b{re.escape(name)}\b", self._source) for name in unknown):
+        if unknown and self._may_wait and all(name in self._words for name in unknown):
             return None
         for name in names - set(unknown):
             if len({a.value for a in self._io.args if a.name == name and not a.is_tensor}) > 1:

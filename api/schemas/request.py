@@ -66,8 +66,8 @@ _evaluate, _compare, _legacy, _batch = EvaluateSchema(), CompareSchema(), Legacy
 _cancel = CancelSchema()
 
 
-def ignored(body: Any, operation: str | None = None) -> list[str]:
-    """The names in a body that nothing reads, in its kernels' contracts too, each with the field that it looks like.
+def ignored(body: Any, operation: str | None = None, *, alike: bool = True) -> list[str]:
+    """The names in a body that nothing reads, in its kernels' contracts too; `alike`: with the field each looks like.
 
     Without an operation, the body is one of a batch.
     """
@@ -79,8 +79,8 @@ def ignored(body: Any, operation: str | None = None) -> list[str]:
     first, other = ("kernel", "ref_kernel") if judged == EVALUATE else ("ref_kernel", "kernel")
     if first in read and first not in body and other in body:
         read.add(other)
-        return strange({**body, first: body[other]}, read, schema)
-    return strange(body, read, schema)
+        return strange({**body, first: body[other]}, read, schema, alike=alike)
+    return strange(body, read, schema, alike=alike)
 
 
 def ignored_around(batch: dict[str, Any]) -> list[str]:
@@ -129,23 +129,25 @@ def _read_legacy(body: dict[str, Any]) -> Request:
 
 def read_batch(body: dict[str, Any]) -> list[Any]:
     """The bodies in a batch, not yet validated; raises marshmallow.ValidationError when there are none or too many."""
+    _check_number(body, "jobs", "a batch has 1 to {}")
     jobs: list[Any] = _batch.load(body)["jobs"]
-    if not 1 <= len(jobs) <= settings().max_batch:
-        message = f"has {len(jobs)} entries; a batch has 1 to {settings().max_batch}"
-        raise ValidationError({"jobs": [message]}, data=body)
     return jobs
 
 
 def read_cancel(body: dict[str, Any]) -> tuple[str | None, list[str]]:
     """The batch, or the jobs, that a body names; raises marshmallow.ValidationError unless it is one of the two."""
+    _check_number(body, "job_ids", "1 to {} jobs are cancelled at once")
     data = _cancel.load(body)
     if ("batch_id" in data) == ("job_ids" in data):
         raise ValidationError("must have either batch_id or job_ids", data=body)
-    jobs = list(dict.fromkeys(data.get("job_ids", [])))
-    if "job_ids" in data and not 1 <= len(jobs) <= settings().max_batch:
-        message = f"has {len(jobs)} entries; 1 to {settings().max_batch} jobs are cancelled at once"
-        raise ValidationError({"job_ids": [message]}, data=body)
-    return data.get("batch_id"), jobs
+    return data.get("batch_id"), list(dict.fromkeys(data.get("job_ids", [])))
+
+
+def _check_number(body: dict[str, Any], name: str, told: str) -> None:
+    """Before each of them is looked at."""
+    given, most = body.get(name), settings().max_batch
+    if isinstance(given, list) and not 1 <= len(given) <= most:
+        raise ValidationError({name: [f"has {len(given)} entries; {told.format(most)}"]}, data=body)
 
 
 def read_job(body: Any) -> Request:

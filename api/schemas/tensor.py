@@ -6,8 +6,10 @@ import base64
 import binascii
 import math
 import zlib
+from dataclasses import dataclass
 from typing import Any
 
+from flask import g, has_request_context
 from marshmallow import ValidationError, post_load, validates_schema
 from marshmallow.validate import Length, Range
 
@@ -33,9 +35,35 @@ MAX_TENSOR = 16 << 30
 MAX_INLINE = 256 << 20
 """Bytes of one inline tensor once inflated: the body's own cap does not bound what zlib makes of it."""
 
+MAX_INFLATED = 2 * MAX_INLINE
+"""Bytes that one HTTP request may have inflated, all its bodies and arguments together: one or two seconds of a core.
+
+Twice the largest tensor, so that a candidate and its reference may both have one.
+"""
+
 _INFLATE_STEP = 1 << 20
 _RANK = Length(max=MAX_RANK, error="has more than {max} dimensions")
 _WHITESPACE = str.maketrans("", "", " \t\r\n")
+
+
+@dataclass
+class Inflation:
+    """How many bytes an HTTP request has had inflated so far."""
+
+    size: int = 0
+
+    def allows(self, more: int) -> bool:
+        return self.size < MAX_INFLATED and self.size + more <= MAX_INFLATED
+
+
+def _inflation() -> Inflation:
+    """The request's own; outside of one, as in a test, each tensor has one to itself."""
+    if not has_request_context():
+        return Inflation()
+    if "inflation" not in g:
+        g.inflation = Inflation()
+    found: Inflation = g.inflation
+    return found
 
 
 class TensorInitSchema(WireSchema):
@@ -88,13 +116,24 @@ class TensorDataSchema(WireSchema):
 
 
 def _inflated_size(raw: bytes, expected: int) -> int:
-    """Bytes that `raw` inflates to, counted without keeping them and no further than just beyond `expected`."""
+    """Bytes that `raw` inflates to, counted without keeping them and no further than just beyond `expected`.
+
+    They count towards what the request may have inflated, also where the tensor is refused afterwards.
+    """
+    inflation = _inflation()
+    if not inflation.allows(expected):
+        raise ValidationError(
+            f"is {expected} bytes once inflated, after {inflation.size} of the tensors before it; one HTTP request may"
+            f" have {MAX_INFLATED} in all: have it drawn (`init`), or send fewer kernels in one request",
+            "data_b64",
+        )
     stream, pending, size = zlib.decompressobj(), raw, 0
     try:
         while not stream.eof and size <= expected:
             piece = stream.decompress(pending, _INFLATE_STEP)
             pending = stream.unconsumed_tail
             size += len(piece)
+            inflation.size += len(piece)
             if not piece and not pending and not stream.eof:
                 raise ValidationError("ends before its zlib stream does", "data_b64")
     except zlib.error as error:
@@ -118,6 +157,7 @@ class TensorSpecSchema(WireSchema):
     strides = Items(
         WholeNumber(0, MAX_BYTES),
         allow_none=True,
+        validate=_RANK,
         metadata={"description": "In elements, one for each dimension; absent: C-contiguous."},
     )
     init = Part(TensorInitSchema, allow_none=True)

@@ -20,7 +20,7 @@ class Background:
     def __init__(self, make: Callable[[], AsyncClient]) -> None:
         self._make = make
         self._ready: Future[tuple[AsyncClient, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._live()), name="kernel-eval", daemon=True)
+        self._thread = threading.Thread(target=self._run_loop, name="kernel-eval", daemon=True)
 
     def __enter__(self) -> Background:
         self._thread.start()
@@ -36,6 +36,14 @@ class Background:
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """What the coroutine returns, run there; its exceptions are raised here."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _run_loop(self) -> None:
+        try:
+            asyncio.run(self._live())
+        except BaseException as error:
+            if self._ready.done():
+                raise
+            self._ready.set_exception(error)  # No event loop could be made: `__enter__` raises it, and waits no longer.
 
     async def _live(self) -> None:
         stop = asyncio.Event()

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kernel_eval_client.quoted import plain_lines
+
 
 @dataclass(frozen=True)
 class FieldError:
@@ -15,14 +17,18 @@ class FieldError:
     message: str
 
     def __str__(self) -> str:
-        return f"{'.'.join(map(str, self.path))}: {self.message}" if self.path else self.message
+        told = f"{'.'.join(map(str, self.path))}: {self.message}" if self.path else self.message
+        return plain_lines(told)
 
 
 class KernelEvalError(Exception):
-    """The base of all. `status` is the HTTP status, None where there was no answer; `problem` its problem details."""
+    """The base of all. `status` is the HTTP status, None where there was no answer; `problem` its problem details.
+
+    The message is printed where nobody catches it, so that it has no control characters; `problem` is as it came.
+    """
 
     def __init__(self, message: str, *, status: int | None = None, problem: Mapping[str, Any] | None = None) -> None:
-        super().__init__(message)
+        super().__init__(plain_lines(message))
         self.status = status
         self.problem: Mapping[str, Any] = problem or {}
 

@@ -24,6 +24,14 @@ def plain(text: str) -> str:
     return "".join(_plain(character) for character in text) if not _is_plain(text) else text
 
 
+def plain_lines(text: str) -> str:
+    """The same of text that may have several lines: line breaks and tabs stay."""
+    if _is_plain(text):
+        return text
+    kept = text.replace("\r\n", "\n")
+    return "".join(each if each in "\n\t" else _plain(each) for each in kept)
+
+
 def named(name: object) -> str:
     """A name on one line, and not too long to be one."""
     return cut(plain(str(name)), NAME)

@@ -5,18 +5,21 @@ from __future__ import annotations
 import base64
 import zlib
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
 from redis import Redis
 
+from domain.access import Scope
 from domain.device_metrics import CountersAsked, Level
 from domain.request import Request
 from domain.settings import settings
 from tasks.device import CPU, Device
 from tasks.heartbeat import Heartbeat
 from tasks.records import JobRecords
+from tests.api.keyed import app_with, holder
 from tests.api.payloads import (
     CUDA_ADD,
     DOUBLE,
@@ -342,7 +345,15 @@ def test_a_triton_grid_may_name_what_only_the_autotuner_knows(client: FlaskClien
     )
 
 
-def test_the_content_type_is_not_asked_for(client: FlaskClient) -> None:
-    for content_type in ("application/x-www-form-urlencoded", "text/plain", "application/xml", None):
-        body = b'\xef\xbb\xbf{"kernel": {"source_code": "", "kernel_type": "torch"}}'
+def test_the_content_type_is_asked_for_where_no_key_is(client: FlaskClient, redis: Redis, tmp_path: Path) -> None:
+    """Any page may send a form or a plain text here, but no key with it."""
+    body = b'\xef\xbb\xbf{"kernel": {"source_code": "", "kernel_type": "torch"}}'
+    with app_with(REQUIRE_API_KEYS="on", API_KEYS_FILE=str(tmp_path / "keys.json")) as app:
+        alice = holder(app, "alice", Scope.SUBMIT)
+        for content_type in ("application/x-www-form-urlencoded", "text/plain", "application/xml", None):
+            assert alice("POST", "/evaluate", data=body, content_type=content_type).status_code == 202
+            refused = client.post("/evaluate", data=body, content_type=content_type)
+            assert refused.status_code == 415, content_type
+            assert "curl: -H 'Content-Type: application/json'" in refused.get_json()["detail"]
+    for content_type in ("application/json", "application/json; charset=utf-8", "application/problem+json"):
         assert client.post("/evaluate", data=body, content_type=content_type).status_code == 202

@@ -291,6 +291,7 @@ def test_without_a_broker_nobody_gets_in(redis_url: str, tmp_path: Path) -> None
         one = holder(app, "one", *ALL)
         assert problem(one("GET", "/stats")) == (503, "broker-unreachable")
         assert app.test_client().get("/health").get_json() == {"status": "unhealthy"}
+        assert app.test_client().get("/openapi.json").status_code == 200, "what Kubernetes looks at whether it lives"
         assert problem(app.test_client().get("/stats")) == (401, "key-required")
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import socket
+import time
 import zlib
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -13,10 +15,11 @@ from flask.testing import FlaskClient
 from gunicorn.http.body import Body, LengthReader
 from gunicorn.http.unreader import SocketUnreader
 
-from api import body
+from api import connections
 from tasks.records import JobRecords
 from tests.api.payloads import CUDA_ADD, RELU, TRITON_ADD, Json, kernel, scalar, tensor
 
+JSON = "application/json"
 GOOD = kernel(RELU, "torch")
 X = tensor("x", [4])
 
@@ -214,6 +217,42 @@ def test_arguments(client: FlaskClient, argument: Any, field: str) -> None:
     names(problem, "kernel -> io -> args -> 1" + (f" -> {field}" if field else ""))
 
 
+PACKED = inline(b64(zlib.compress(bytes(1 << 26), 9)), compress="zlib", dtype="uint8", shape=[1 << 26])
+"""64 MiB of zeros in 64 KB; eight of them are what a request may have inflated."""
+
+
+def test_what_a_request_inflates_is_bounded_over_all_its_arguments(client: FlaskClient) -> None:
+    problem = refuse(client, "/evaluate", {"kernel": kernel(CUDA_ADD, "cuda", [PACKED] * 10)})
+    assert [each["path"][3:] for each in problem["errors"]] == [
+        [position, "tensor_spec", "data", "data_b64"] for position in (8, 9)
+    ]
+    assert "after 536870912 of the tensors before it" in problem["errors"][0]["message"]
+
+
+def test_what_a_request_inflates_is_bounded_over_both_its_kernels(client: FlaskClient) -> None:
+    of_five = kernel(CUDA_ADD, "cuda", [PACKED] * 5)
+    problem = refuse(client, "/compare", {"ref_kernel": of_five, "custom_kernel": of_five})
+    assert len(problem["errors"]) == 2
+
+
+def test_what_a_request_inflates_is_bounded_over_all_bodies_of_a_batch(client: FlaskClient) -> None:
+    of_four = {"kernel": kernel(CUDA_ADD, "cuda", [PACKED] * 4)}
+    told = client.post("/batch", json={"jobs": [of_four] * 3}).get_json()
+    assert [("problem" in entry) for entry in told["jobs"]] == [False, False, True]
+    assert told["jobs"][2]["problem"]["errors"][0]["path"] == [
+        *("kernel", "io", "args", 0, "tensor_spec", "data", "data_b64")
+    ]
+
+
+def test_what_is_refused_counts_as_inflated_too_and_the_next_request_begins_anew(client: FlaskClient) -> None:
+    # A byte short, which is seen at the end: by then it is inflated.
+    cut = inline(PACKED["tensor_spec"]["data"]["data_b64"], compress="zlib", dtype="uint8", shape=[(1 << 26) + 1])
+    for _ in range(2):
+        problem = refuse(client, "/evaluate", {"kernel": kernel(CUDA_ADD, "cuda", [cut] * 10)})
+        told = ["one HTTP request may" in each["message"] for each in problem["errors"]]
+        assert told == [False] * 7 + [True] * 3
+
+
 LAUNCHES: list[tuple[Json, str]] = [
     ({"grid": 0}, "grid"),
     ({"grid": []}, "grid"),
@@ -373,14 +412,29 @@ def test_unknown_routes_and_methods(client: FlaskClient) -> None:
     assert error == f"GET is not allowed for /evaluate; allowed: {client.get('/evaluate').headers['Allow']}"
 
 
-def test_a_body_that_is_not_sent_whole_is_given_up(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(body, "BODY_TIMEOUT_S", 0.05)
-    theirs, ours = socket.socketpair()
+@pytest.mark.parametrize("every_s", [None, 0.02])
+def test_a_body_that_is_not_sent_whole_is_given_up(
+    client: FlaskClient, monkeypatch: pytest.MonkeyPatch, every_s: float | None
+) -> None:
+    """Also where something comes all the time: the body as a whole has its time."""
+    monkeypatch.setattr(connections, "BODY_S", 0.2)
+    theirs, other = socket.socketpair()
+    ended = Event()
+
+    def trickle() -> None:
+        while every_s is not None and not ended.wait(every_s):
+            theirs.sendall(b" ")
+
+    ours = connections.PatientSocket(fileno=other.detach())
+    sender = Thread(target=trickle)
     with theirs, ours:
         theirs.sendall(b'{"kernel": ')
+        ours.begin(time.monotonic(), 0)
+        sender.start()
         sent = {"wsgi.input": Body(LengthReader(SocketUnreader(ours), 500)), "wsgi.input_terminated": True}
-        own = {**sent, "CONTENT_LENGTH": "500", "gunicorn.socket": ours}
-        answer = client.post("/evaluate", environ_overrides=own)
+        answer = client.post("/evaluate", environ_overrides={**sent, "CONTENT_LENGTH": "500"}, content_type=JSON)
+        ended.set()
+        sender.join()
         assert ours.gettimeout() is None
     assert (answer.status_code, answer.content_type) == (408, "application/problem+json")
     assert answer.get_json()["type"] == "urn:kernel-eval:problem:body-late"

@@ -11,7 +11,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -37,6 +37,7 @@ from tests.api.test_jobs import RESULT
 from tests.conftest import die_with_parent, free_port
 
 START_S = 30.0
+JSON = {"Content-Type": "application/json"}
 BODY = {"kernel": kernel(RELU, "torch")}
 
 
@@ -55,7 +56,8 @@ def server(redis: Redis, redis_url: str, tmp_path: Path, request: pytest.Fixture
 
 
 @contextmanager
-def serving(redis_url: str, folder: Path, further: dict[str, str]) -> Iterator[Server]:
+def serving(redis_url: str, folder: Path, further: dict[str, str], under: Sequence[str] = ()) -> Iterator[Server]:
+    """`under` is a command that runs it, such as prlimit."""
     port, log, home = free_port(), folder / "gunicorn.log", folder / "home"
     home.mkdir()
     environment = {**os.environ, "PORT": str(port), "CELERY_BROKER_URL": redis_url, "HOME": str(home)}
@@ -63,7 +65,7 @@ def serving(redis_url: str, folder: Path, further: dict[str, str]) -> Iterator[S
     environment.pop("XDG_RUNTIME_DIR", None)
     with log.open("wb") as sink:
         process = subprocess.Popen(
-            [sys.executable, "-m", "gunicorn", "-c", "python:api.gunicorn_config", "api:create_app()"],
+            [*under, sys.executable, "-m", "gunicorn", "-c", "python:api.gunicorn_config", "api:create_app()"],
             stdout=sink,
             stderr=sink,
             env=environment,
@@ -107,9 +109,9 @@ def test_submit_and_wait(server: Server, redis: Redis) -> None:
 def test_a_chunked_body_and_its_cap(server: Server) -> None:
     with httpx.Client(base_url=server.url, timeout=60) as client:
         good = [b'{"kernel": {"source_code": "', b"x" * 1000, b'", "kernel_type": "torch"}}']
-        assert client.post("/evaluate", content=iter(good)).status_code == 202
+        assert client.post("/evaluate", content=iter(good), headers=JSON).status_code == 202
         piece = b" " * (1 << 20)
-        answer = client.post("/evaluate", content=(piece for _ in range(65)))
+        answer = client.post("/evaluate", content=(piece for _ in range(65)), headers=JSON)
         assert (answer.status_code, answer.headers["Content-Type"]) == (413, "application/problem+json")
 
 
@@ -121,8 +123,8 @@ def said(server: Server, request: bytes) -> bytes:
 
 
 def test_what_is_not_read_is_no_next_request(server: Server) -> None:
-    post = b"POST /evaluate HTTP/1.1\r\nHost: x\r\n"
-    smuggled = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+    post = b"POST /evaluate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    smuggled = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
     for chunks in (b"zz\r\n", b"4\r\n{}  no end of a chunk\r\n", b"0\r\nno header\r\n\r\n"):
         answer = said(server, post + b"Transfer-Encoding: chunked\r\n\r\n" + chunks + smuggled)
         assert answer.startswith(b"HTTP/1.1 400 ") and b"\r\nConnection: close\r\n" in answer, answer
@@ -131,14 +133,14 @@ def test_what_is_not_read_is_no_next_request(server: Server) -> None:
     assert answer.startswith(b"HTTP/1.1 413 ") and b"\r\nConnection: close\r\n" in answer, answer
     # What has been read leaves the connection to the next request.
     with httpx.Client(base_url=server.url) as client:
-        refused = client.post("/evaluate", content=b"{}")
+        refused = client.post("/evaluate", content=b"{}", headers=JSON)
         assert (refused.status_code, refused.headers["Connection"]) == (400, "keep-alive")
 
 
 def test_a_body_declared_over_the_cap(server: Server) -> None:
     with httpx.Client(base_url=server.url, timeout=60) as client:
         for mib in (65, 300):
-            answer = client.post("/evaluate", content=bytes(mib << 20))
+            answer = client.post("/evaluate", content=bytes(mib << 20), headers=JSON)
             assert (answer.status_code, answer.headers["Content-Type"]) == (413, "application/problem+json")
         assert client.post("/evaluate", json=BODY).status_code == 202
 

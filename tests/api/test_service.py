@@ -40,6 +40,14 @@ def test_with_workers(client: FlaskClient, redis: Redis, records: JobRecords) ->
     assert health["job_stats"]["total_jobs"] == 0
 
 
+def test_what_is_wrong_with_redis_is_told_and_no_reason_to_be_unhealthy(client: FlaskClient, redis: Redis) -> None:
+    Heartbeat(redis, "gpu0@node", Device("GPU-1", 0, "NVIDIA H200", "h200"), 4, {}).beat()
+    answer = client.get("/health")
+    # The tests' own server has no append-only file.
+    assert [each["code"] for each in answer.get_json()["broker_warnings"]] == ["redis-no-append-only-file"]
+    assert answer.status_code == 200 and "appendonly yes" in answer.get_json()["broker_warnings"][0]["message"]
+
+
 def test_builders_are_told_of_and_are_no_judges(client: FlaskClient, redis: Redis) -> None:
     BuilderHeartbeat(redis, "builder0@node", "abc", {}).beat()
     health = client.get("/health").get_json()

@@ -7,6 +7,7 @@ import hmac
 import json
 import logging
 import socket
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
@@ -17,9 +18,10 @@ from flask.testing import FlaskClient
 from redis import Redis
 
 from api import courier as module
-from api.courier import SIGNATURE, Courier, headers, post
+from api.courier import SENDERS, SIGNATURE, TIMEOUT_S, Courier, headers, post
 from api.desk import KEY, Desk
 from api.destinations import Forbidden, connect, destination
+from domain.access import Key, Scope
 from domain.settings import settings
 from tasks.records import JobRecords
 from tasks.submission import submit
@@ -211,6 +213,81 @@ def test_a_sender_that_dies_has_another_take_over(records: JobRecords, redis: Re
     assert webhooks.take() == first
 
 
+def told_of(records: JobRecords, job_id: str, url: str, key: Key | None = None) -> None:
+    """A job that has ended, and is to be told."""
+    submit(records, EVALUATE, job_id=job_id, key=key, webhook=Webhook(url, None))
+    complete(records, job_id)
+
+
+def test_a_key_whose_receivers_hang_delays_nobody_elses(records: JobRecords, listed: Receiver, redis: Redis) -> None:
+    """Its jobs have waited for longer, and there are more of them than anybody sends at once."""
+    courier = Courier(redis, records)
+    listed.hangs.set()
+    mallory, bob = (Key(name, name, frozenset(Scope), "", 0.0, 1000, 1000) for name in ("mallory", "bob"))
+    for number in range(3 * SENDERS):
+        told_of(records, f"tarpit-{number}", listed.url, mallory)
+    other = Receiver()
+    answering = Thread(target=other.serve_forever, args=(0.02,))
+    answering.start()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WEBHOOK_HOSTS", "127.0.0.1")
+        settings.cache_clear()
+        try:
+            courier.start()  # As in a server process.
+            deadline = time.monotonic() + 30
+            while not listed.told and time.monotonic() < deadline:
+                time.sleep(0.01)
+            for number in range(20):
+                told_of(records, f"bobs-{number}", other.url, bob)
+            began = time.monotonic()
+            while len(other.told) < 20 and time.monotonic() < deadline:
+                time.sleep(0.01)
+            took = time.monotonic() - began
+            assert len(other.told) == 20 and len(listed.told) <= 2
+            assert took < TIMEOUT_S, "less than one of the others' takes"
+        finally:
+            listed.hangs.clear()
+            redis.flushdb()
+            courier.stop()
+            other.shutdown()
+            answering.join()
+            other.server_close()
+            settings.cache_clear()
+
+
+def test_groups_are_of_a_key_or_of_a_host(records: JobRecords, redis: Redis) -> None:
+    webhooks, alice = Webhooks(redis), Key("alice", "alice", frozenset(Scope), "", 0.0, 1000, 1000)
+    told_of(records, "a", "https://one.example:444/x?y", alice)
+    told_of(records, "b", "https://two.example/", alice)
+    told_of(records, "c", "https://one.example:444/")
+    told_of(records, "d", "https://two.example#")
+    first = webhooks.take()
+    assert first is not None and (first.job_id, first.group) == ("a", "key:alice")
+    second = webhooks.take(["key:alice"])
+    assert second is not None and (second.job_id, second.group) == ("c", "host:one.example:444")
+    third = webhooks.take(["key:alice", "host:one.example:444", "host:none"])
+    assert third is not None and (third.job_id, third.group) == ("d", "host:two.example")
+    assert webhooks.take(["key:alice"]) is None, "all of the others' are being told"
+    last = webhooks.take()
+    assert last is not None and last.job_id == "b"
+    assert webhooks.take() is None
+    for due in (first, second, third):
+        webhooks.delivered(due)
+    webhooks.failed(last, "answered 500")
+    assert redis.zrange(DUE, 0, -1) == [b"key:alice"] and redis.hgetall("webhooks:group_of") == {b"b": b"key:alice"}
+    webhooks.failed(last, "gone", final=True)
+    assert redis.keys("*webhook*") == []
+
+
+def test_what_an_earlier_version_has_put_there_is_told(records: JobRecords, redis: Redis) -> None:
+    told_of(records, "a", "https://one.example/")
+    redis.delete(DUE, "webhooks:due:host:one.example", "webhooks:group_of")
+    redis.zadd(DUE, {"a": 5.0, "forgotten": 4.0})
+    due = Webhooks(redis).take()
+    assert due is not None and (due.job_id, due.group) == ("a", "host:one.example")
+    assert redis.zrange(DUE, 0, -1) == [b"host:one.example"]
+
+
 def test_a_job_that_is_forgotten_is_not_told(records: JobRecords, redis: Redis) -> None:
     job_id = submit(records, EVALUATE, webhook=Webhook("https://hooks.example/", None)).job_id
     complete(records, job_id)
@@ -286,6 +363,44 @@ def test_without_a_list_there_are_none(client: FlaskClient) -> None:
 def test_where_anybody_may_be_asked_some_are_not(url: str) -> None:
     with pytest.raises(Forbidden):
         destination(url, ["*"])
+
+
+PRIVATE = [
+    # IPv4: unspecified, private, shared, loopback, link-local, protocols, documentation, relays, benchmarks, a cloud's
+    # host, multicast, reserved, broadcast.
+    *("0.0.0.0", "0.1.2.3", "10.0.0.1", "100.64.0.1", "100.100.100.200", "127.0.0.1", "127.255.0.1"),
+    *("169.254.169.254", "172.16.0.1", "172.31.255.255", "192.0.0.1", "192.0.0.9", "192.0.0.192", "192.0.2.1"),
+    *("192.88.99.1", "192.168.1.1", "198.18.0.1", "198.19.255.255", "198.51.100.1", "203.0.113.1", "168.63.129.16"),
+    *("224.0.0.1", "239.255.255.255", "240.0.0.1", "255.255.255.255"),
+    # IPv6 that stands for an address of IPv4: compatible, mapped, translated, NAT64 of both kinds, 6to4, Teredo.
+    *("::7f00:1", "::8.8.8.8", "::ffff:127.0.0.1", "::ffff:8.8.8.8", "::ffff:0:7f00:1", "64:ff9b::7f00:1"),
+    *("64:ff9b::808:808", "64:ff9b:1::7f00:1", "64:ff9b:1:fffe::808:808", "2002:7f00:1::", "2002:808:808::1"),
+    *("2001::1", "2001:0:808:808::1"),
+    # Unspecified, loopback, discarded, protocols, benchmarks, ORCHID, DET, documentation, segments, unique local,
+    # link-local, site-local, multicast, not allocated.
+    *("::", "::1", "100::1", "2001:1::1", "2001:2::1", "2001:10::1", "2001:20::1", "2001:30::1", "2001:db8::1"),
+    *("3fff::1", "3fff:fff::1", "5f00::1", "fc00::1", "fd00:ec2::254", "fe80::1", "fe80::1%lo", "fec0::1"),
+    *("ff02::1", "4000::1", "1fff::1", "8000::1"),
+]
+PUBLIC = [
+    *("1.1.1.1", "8.8.8.8", "168.63.129.15", "191.255.255.1", "192.0.1.1", "192.88.98.1", "192.88.100.1"),
+    "223.255.255.1",
+    *("2001:200::1", "2001:4860:4860::8888", "2003::1", "2400:cb00::1", "2606:4700:4700::1111", "2a00:1450::1"),
+    "3ffe::1",
+]
+
+
+@pytest.mark.parametrize("address", PRIVATE)
+def test_an_address_that_is_not_public_is_refused_where_anybody_may_be_asked(address: str) -> None:
+    host = f"[{address}]" if ":" in address else address
+    with pytest.raises(Forbidden, match="public address"):
+        destination(f"https://{host}/", ["*"])
+
+
+@pytest.mark.parametrize("address", PUBLIC)
+def test_an_address_that_is_public_may_be_asked(address: str) -> None:
+    host = f"[{address}]" if ":" in address else address
+    assert not destination(f"https://{host}/", ["*"]).listed
 
 
 def test_where_names_lead(receiver: Receiver) -> None:

@@ -61,3 +61,26 @@ def test_files_count_by_what_is_in_them_and_not_by_where_they_are(job: Path, tmp
 @pytest.mark.parametrize("more", [{"build_directory": "/tmp/x"}, {"is_standalone": True}, {"sources": ["none.cpp"]}])
 def test_calls_that_are_torchs_own_affair(more: dict[str, object], tmp_path: Path) -> None:
     assert BuiltExtensions(tmp_path).key("load", CALL | more) is None
+
+
+def test_what_is_built_in_a_folder_of_its_own_choice_moves_with_the_job(job: Path, tmp_path: Path) -> None:
+    chosen = job / "chosen"
+    (job / "ext" / "made").rename(chosen)
+    call = CALL | {"build_directory": str(chosen)}
+    key = BuiltExtensions(job / "ext").key("load_inline", call)
+    extension = ModuleType("_testcapi")
+    extension.__file__ = str(chosen / "_testcapi.so")
+    BuiltExtensions(job / "ext").add(key, extension)
+    moved = job.rename(tmp_path / "moved")
+    there = BuiltExtensions(moved / "ext")
+    assert there.key("load_inline", CALL | {"build_directory": str(moved / "chosen")}) == key
+    found = there.load(key)
+    assert found is not None and Path(str(found.__file__)).samefile(moved / "chosen" / "_testcapi.so")
+
+
+def test_what_is_gone_is_built_again(job: Path) -> None:
+    key = BuiltExtensions(job / "ext").key("load_inline", CALL)
+    noted(job, key)
+    shutil.rmtree(job / "ext" / "made")
+    there = BuiltExtensions(job / "ext")
+    assert key is not None and not there.has(key) and there.load(key) is None

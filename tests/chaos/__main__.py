@@ -8,6 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from stack.terminal import Terminal
 from tests.chaos.campaign import Campaign
 from tests.chaos.service import service
 
@@ -22,11 +23,12 @@ def main() -> int:
     given = parser.parse_args()
     names = {chr(ord("a") + number): 1 for number in range(given.workers)}
     folder = Path(tempfile.mkdtemp(prefix="chaos-"))
-    print(f"logs: {folder}", flush=True)
+    terminal = Terminal(soft_wrap=True)
+    terminal.print(f"logs: {folder}")
     with service(folder, gpu=given.gpu, **names) as (made, ledger):
         campaign = Campaign(made, ledger, jobs=given.jobs, faults=given.faults, seed=given.seed)
-        books = campaign.run(lambda line: print(line, flush=True))
-    print(books)
+        books = campaign.run(terminal.print)
+    terminal.print(str(books))
     if not books.trouble:
         shutil.rmtree(folder)
     return 1 if books.trouble else 0

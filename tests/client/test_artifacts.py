@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 pytest.importorskip("mcp", reason="an extra of the client that an offline GPU box lacks")
 
@@ -16,6 +16,7 @@ from kernel_eval_client import Artifact, Client, MachineCode, Result, errors
 from kernel_eval_client.agents import brief, mcp_server
 from kernel_eval_client.cli import show
 from kernel_eval_client.cli.main import main
+from kernel_eval_client.cli.terminal import Terminal
 from kernel_eval_client.launched import in_a_line
 from tests.backends.test_cuda import IO, SCALE
 from tests.client.conftest import Asked
@@ -126,9 +127,10 @@ def test_on_the_command_line(url: str, tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_nothing_of_it_reaches_the_terminal_as_a_command() -> None:
-    console = Console(record=True, width=160, force_terminal=False)
-    show.machine_code(console, MachineCode.all_of({"kernels": [{"name": EVIL, "limited_by": EVIL}] * 20}, "f"))
-    text = console.export_text()
+    written = io.StringIO()
+    codes = MachineCode.all_of({"kernels": [{"name": EVIL, "limited_by": EVIL}] * 20}, "f")
+    show.machine_code(Terminal(written, 160), codes)
+    text = written.getvalue()
     assert "\x1b" not in text and "\x9b" not in text and "\x07" not in text and "12 more kernels" in text
 
 

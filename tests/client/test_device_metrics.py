@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import re
 from pathlib import Path
@@ -11,13 +12,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.console import Console
 
 from kernel_eval_client import Client, Kernel, KernelType, Result, Submission, errors
 from kernel_eval_client.agents import brief, parts
 from kernel_eval_client.cli import show
 from kernel_eval_client.cli.main import main, parser
 from kernel_eval_client.cli.options import options
+from kernel_eval_client.cli.terminal import Terminal
 from kernel_eval_client.device_metrics import in_words
 from profiling import hardware_counters
 from tests import device_answers
@@ -38,10 +39,9 @@ def result(metrics: Any = None, sanitizer: Any = None, *, verdict: str = "passed
 
 
 def printed(found: Result, source: str = "") -> str:
-    console = Console(width=200, force_terminal=False)
-    with console.capture() as captured:
-        show.result(console, "scale.cu", source, found)
-    return captured.get()
+    written = io.StringIO()
+    show.result(Terminal(written, 200), "scale.cu", source, found)
+    return written.getvalue()
 
 
 def test_figures_are_typed() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 
 import pytest
-from rich.console import Console
 
 from kernel_eval_client import Job, Speedup, Submission, torch
 from kernel_eval_client.async_client import Finished
 from kernel_eval_client.cli import show, show_suite
+from kernel_eval_client.cli.terminal import Terminal
 from kernel_eval_client.suites import Outcome
 from tests.client.suite_files import result_of
 
@@ -18,10 +18,11 @@ NAME = "attention/grouped_query_with_a_long_name_and_a_paged_cache/benchmark_12"
 
 
 def printed(width: int, *shown: object) -> str:
-    console = Console(file=io.StringIO(), width=width, soft_wrap=True)
+    written = io.StringIO()
+    terminal = Terminal(written, width)
     for show_it, *given in shown:  # type: ignore[misc,attr-defined]
-        show_it(console, *given)
-    return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
+        show_it(terminal, *given)  # type: ignore[operator]
+    return written.getvalue()
 
 
 @pytest.mark.parametrize("width", [100, 400])

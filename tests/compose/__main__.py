@@ -1,140 +1,98 @@
 """`make compose`: docker-compose.yml tried for real, with an engine of its own and no image from anywhere.
 
-As root, on Debian; what it makes is under one folder, which it removes in the end. DEBIAN and MIRROR name the release
-of the base image and where it is from, COMPOSE the tool (`docker compose`), PIP_FIND_LINKS a folder of wheels. Ends
-with 1 where a verdict is wrong, a job is lost or counted twice, or anything is not as docs/deployment.md says.
+As root, on Debian; what it makes is under folders of its own, which it removes in the end. DEBIAN and MIRROR name the
+release of the base image and where it is from, COMPOSE the tool (`docker compose`), PIP_FIND_LINKS a folder of wheels,
+PIP_ARGS more arguments of pip. Ends with 1 where a verdict is wrong, a job is lost or counted twice, or anything is
+not as docs/deployment.md says.
+
+`--short` is the part that continuous integration runs. It keeps base and images in ~/.cache/kernel-eval-compose for
+the next run. Where no engine can run it prints one line and ends with 0.
 """
 
 from __future__ import annotations
 
 import argparse
-import datetime
-import os
-import platform
-import re
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-import httpx
+from tests.compose import cache, confined, host
+from tests.compose.engine import version
+from tests.compose.journal import say
+from tests.compose.project import ROOT
+from tests.compose.within import NOT_RUN
 
-from tests.compose import ahead, base, encrypted, events, guide, held, watched
-from tests.compose.engine import Engine, EngineError, engine, missing
-from tests.compose.project import BUILT, ROOT, Project, first, own_address, second, tool, wheels
-from tests.otlp import collector
+LONG_S, SHORT_S = 3600, 810
+"""Limits. That of the short trial includes the installation of packages."""
 
-SECRET = re.compile(r"kevk_\w+|[0-9a-f]{24,}")
-
-
-def say(line: str) -> None:
-    """With the time that has passed."""
-    print(f"{time.monotonic() - _BEGAN:6.0f} s  {SECRET.sub('…', line)}", flush=True)
+STOP_S = 90
+"""After its limit a trial has so long to take everything down, before it is killed."""
 
 
-_BEGAN = time.monotonic()
+def removed(stack: ExitStack, prefix: Path | None = None) -> Path:
+    """A new folder that goes with the stack."""
+    folder = Path(tempfile.mkdtemp(prefix="kernel-eval-", dir=prefix))
+    stack.callback(shutil.rmtree, folder)
+    return folder
 
 
-def timed(title: str, what: Callable[[], object]) -> None:
-    began = time.monotonic()
-    what()
-    say(f"{title}: {time.monotonic() - began:.0f} s")
-
-
-def preamble(made: Engine) -> None:
-    commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True)
-    version = subprocess.run([*tool(), "version", "--short"], env=made.environment, capture_output=True, text=True)
-    machine = f"Debian {base.RELEASE}, Linux {platform.release().partition('-')[0]}, {os.cpu_count()} cores"
-    say(f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}, commit {commit.stdout.strip()}, {machine}")
-    say(f"Docker Engine {made.docker('version', '-f', '{{.Server.Version}}')}, compose {version.stdout.strip()}")
-
-
-def another_node(node: Project, folder: Path, ledger: events.Ledger) -> None:
-    """The first node's workers rest meanwhile, so that the other's judge everything."""
-    project = second(node.engine, folder, node)
-    node.compose("stop", events.WORKER)
+def confine(stack: ExitStack, folder: Path, archive: Path, limit_s: int, *more: str) -> int:
+    """The trial's exit status: 1 also where it exceeds its limit."""
+    runtime = removed(stack, Path("/run"))  # Paths of sockets have to be short.
+    stack.callback(confined.remove_cgroups, runtime.name)
+    given = {"--folder": folder, "--runtime": runtime, "--archive": archive, "--limit": limit_s}
+    options = [str(word) for pair in given.items() for word in pair]
     try:
-        project.compose("up", "-d", events.WORKER)
-        ledger.judge("another node, which knows the broker's address alone; none at work on the first", 1)
-        others = [name for name in ("redis", "api", "flower") if project.containers(name)]
-        assert not others, f"{others} run on the other node too"
-    finally:
-        project.down()
-    node.compose("up", "-d", "--no-deps", events.WORKER)
-    ledger.until_healthy()
+        return confined.run([sys.executable, "-m", "tests.compose.within", *options, *more], limit_s + STOP_S)
+    except confined.TimeLimit as error:
+        say(f"{error}; killed")
+        return 1
 
 
-def trial(made: Engine, folder: Path) -> bool:
-    """Whether all went as it should."""
-    preamble(made)
-    timed("base images, by debootstrap", lambda: base.make(made, folder))
+def long(kept: Path | None, *, install: bool) -> int:
+    if reason := host.obstacle(host.LONG, kept or Path(tempfile.gettempdir()), install=install):
+        print(f"{reason}.", file=sys.stderr)
+        return 2
     with ExitStack() as stack:
-        collected = stack.enter_context(collector(own_address()))
-        with wheels() as pip:
-            project = first(made, folder, pip, collected.url)
-            for service in BUILT:
-                timed(f"build {service}", lambda service=service: project.compose("build", service))  # type: ignore[misc]
-        stack.callback(project.down)
-        stack.push(lambda kind, *_: kind and say(project.compose("logs", "--tail=15")))
-        began = time.monotonic()
-        project.compose("up", "-d")
-        key = project.key("trial", "submit", "read")
-        client = stack.enter_context(
-            httpx.Client(base_url=project.api, headers={"Authorization": f"Bearer {key}"}, timeout=30, trust_env=False)
-        )
-        ledger = events.Ledger(project, client, say)
-        ledger.until_healthy()
-        say(f"docker compose --profile cpu up: healthy after {time.monotonic() - began:.0f} s")
-        assert httpx.get(f"{project.api}/jobs", trust_env=False).status_code == 401, "no key, and it answered"
-        held.sizes(project, say)
-        held.containers(project, say)
-        held.layers(client, say)
-        held.empty_password(project, say)
-        ledger.everything()
-        held.needs(project, say)
-        another_node(project, folder, ledger)
-        ahead.built_ahead(project, folder, ledger, say)
-        guide.followed(ledger, collected)
-        held.flower(project, say)
-        watched.lint(client, say)
-        watched.prometheus(project, say, lambda: ledger.judge("under the eyes of Prometheus", 1))
-        guide.keys(ledger, say)
-        guide.other_password(ledger, say)
-        guide.backup(ledger, say)
-        ledger.balance()
-        return encrypted.judged(project, folder, say) and ledger.good
+        folder = kept or removed(stack)
+        folder.mkdir(parents=True, exist_ok=True)
+        return confine(stack, folder, folder / "base.tar", LONG_S)
+
+
+def short(kept: Path | None, *, install: bool) -> int:
+    began = time.monotonic()
+    home = kept or cache.default_folder()
+    if reason := host.obstacle(host.ENGINE, home, install=install):
+        print(NOT_RUN.format(reason))
+        return 0
+    with ExitStack() as stack:
+        if not stack.enter_context(cache.locked(home)):
+            say(f"{home} is in use; nothing is kept of this run")
+            home = removed(stack)
+        folder = cache.images(home, cache.images_key(ROOT, version()))
+        limit_s = max(1, SHORT_S - int(time.monotonic() - began))
+        status = confine(stack, folder, cache.archive(home), limit_s, "--short")
+        if status != 0:
+            cache.clear(home)
+        return status
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.compose", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.compose", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--short", action="store_true", help="what continuous integration runs")
+    parser.add_argument("--install", action="store_true", help="the Debian packages that are missing, by apt-get")
     parser.add_argument("--folder", type=Path, help="kept, with its images, for the next run that names it")
-    kept = parser.parse_args().folder
-    needed = missing() + ([] if tool() else ["docker-compose"])
-    if os.geteuid() != 0 or needed:
-        print(f"As root; first `apt-get install {' '.join(needed) or 'what it names then'}`.", file=sys.stderr)
-        return 2
+    given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    folder = kept or Path(tempfile.mkdtemp(prefix="kernel-eval-"))
-    folder.mkdir(exist_ok=True)
-    try:
-        with engine(folder) as made:
-            good = trial(made, folder)
-    except (AssertionError, TimeoutError, EngineError, httpx.HTTPError) as error:
-        say(f"{type(error).__name__}: {error}")
-        good = False
-    except subprocess.CalledProcessError as error:
-        say(f"`{error.cmd[0]} … {error.cmd[-1]}` ended with {error.returncode}:\n{(error.stderr or '')[-2000:]}")
-        good = False
-    finally:
-        if kept is None:
-            shutil.rmtree(folder)
-    say("all as it should be; nothing is left of it" if good else "NOT as it should be")
-    return 0 if good else 1
+    host.extend_path()
+    folder = given.folder.absolute() if given.folder else None
+    return (short if given.short else long)(folder, install=given.install)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,8 @@
-"""A Docker Engine of our own: its data, its socket and its networks, and nothing left of it afterwards."""
+"""A Docker Engine of our own: its data, its socket and its networks. What it leaves, `confined` removes."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -14,30 +13,18 @@ from pathlib import Path
 START_S = 60.0
 STOP_S = 60.0
 POLL_S = 0.2
-NEEDED = {
-    "dockerd": "docker.io",
-    "docker": "docker.io",
-    "debootstrap": "debootstrap",
-    "iptables-save": "iptables",
-    "openssl": "openssl",
-    "promtool": "prometheus",
-}
-"""Programs, and the Debian packages that have them. The tool of compose is looked for by its own name."""
-FORWARD = Path("/proc/sys/net/ipv4/ip_forward")
-EMPTY = {
-    "filter": "*filter\n:INPUT ACCEPT\n:FORWARD ACCEPT\n:OUTPUT ACCEPT\nCOMMIT\n",
-    "nat": "*nat\n:PREROUTING ACCEPT\n:INPUT ACCEPT\n:OUTPUT ACCEPT\n:POSTROUTING ACCEPT\nCOMMIT\n",
-}
-"""What iptables-save says nothing of."""
+DRIVERS = ("overlay2", "overlayfs", "btrfs", "zfs")
+"""Of storage: layers are not copied. `vfs` copies gigabytes for each."""
+KINDS = (("container", ["--all"]), ("network", ["--filter", "type=custom"]), ("volume", []))
 
 
 class EngineError(Exception):
-    """It did not start; the message has the end of its log."""
+    """This machine cannot run an engine or its containers; the message says why in a line."""
 
 
-def missing() -> list[str]:
-    """The Debian packages that have to be installed first."""
-    return sorted({package for program, package in NEEDED.items() if shutil.which(program) is None})
+def version() -> bytes:
+    """Of the installed engine."""
+    return subprocess.run(["dockerd", "--version"], capture_output=True, check=True).stdout
 
 
 @dataclass(frozen=True)
@@ -45,11 +32,12 @@ class Engine:
     """Addressed by its socket alone: no variable and no context of the machine's own Docker counts."""
 
     folder: Path
+    runtime: Path
 
     @property
     def environment(self) -> dict[str, str]:
         given = {name: value for name, value in os.environ.items() if not name.startswith(("DOCKER_", "COMPOSE"))}
-        return {**given, "DOCKER_HOST": f"unix://{self.folder}/socket"}
+        return {**given, "DOCKER_HOST": f"unix://{self.runtime}/socket"}
 
     def docker(self, *arguments: str, text: str | None = None) -> str:
         """What it prints; raises subprocess.CalledProcessError, whose `stderr` says why."""
@@ -72,20 +60,43 @@ class Engine:
             subprocess.run(["docker", "info"], env=self.environment, capture_output=True, check=False).returncode == 0
         )
 
+    def left(self) -> list[tuple[str, list[str]]]:
+        """The containers, volumes and networks that there are, but for the engine's own: by kind, in the order in
+        which they can be removed."""
+        listed = [(kind, self.docker(kind, "ls", "--quiet", *which).split()) for kind, which in KINDS]
+        return [(kind, names) for kind, names in listed if names]
+
+    def clear(self) -> None:
+        """Removes them: containers of a run that was killed would be started again. Images stay."""
+        for kind, names in self.left():
+            self.docker(kind, "rm", *(["--force"] if kind != "network" else []), *names)
+
+    def try_container(self, image: str) -> None:
+        """One that does nothing, in a network of its own; raises EngineError where this machine cannot run it."""
+        try:
+            self.docker("network", "create", "try")
+            self.docker("run", "--rm", "--init", "--network", "try", "--publish", "127.0.0.1::80", image, "true")
+            self.docker("network", "rm", "try")
+        except subprocess.CalledProcessError as error:
+            raise EngineError(f"the engine runs no container here: {_one_line(error.stderr)}") from error
+
 
 @contextmanager
-def engine(folder: Path) -> Iterator[Engine]:
-    """Running inside the block, with all that it makes in that folder; raises EngineError."""
-    rules = subprocess.run(["iptables-save"], capture_output=True, text=True, check=True).stdout
-    forward = FORWARD.read_text()
-    made, log = Engine(folder), folder / "dockerd.log"
+def engine(folder: Path, runtime: Path) -> Iterator[Engine]:
+    """Running inside the block, with its data in `folder` and its sockets in `runtime`; raises EngineError.
+
+    The path of `runtime` has to be short: a socket's may have 107 bytes. Its control groups have the name of it.
+    """
+    made, log = Engine(folder, runtime), folder / "dockerd.log"
     with log.open("wb") as sink:
         server = subprocess.Popen(
             [
-                "dockerd", "--data-root", str(folder / "data"), "--exec-root", str(folder / "exec"),
-                "--pidfile", str(folder / "pid"), "--host", f"unix://{folder}/socket",
+                "dockerd", "--data-root", str(folder / "data"), "--exec-root", str(runtime / "exec"),
+                "--pidfile", str(runtime / "pid"), "--host", f"unix://{runtime}/socket",
                 # Each project makes the network that it needs; docker0 may be another engine's.
                 "--bridge", "none",
+                # systemd, which knows nothing of this namespace of processes, is not asked for groups.
+                "--exec-opt", "native.cgroupdriver=cgroupfs", "--cgroup-parent", f"/{runtime.name}",
             ],
             stdout=sink, stderr=sink,
         )  # fmt: skip
@@ -93,8 +104,12 @@ def engine(folder: Path) -> Iterator[Engine]:
         deadline = time.monotonic() + START_S
         while not made.answers():
             if server.poll() is not None or time.monotonic() > deadline:
-                raise EngineError("dockerd did not start:\n" + "\n".join(log.read_text().splitlines()[-5:]))
+                raise EngineError(f"dockerd does not start: {_one_line(log.read_text(errors='replace'))}")
             time.sleep(POLL_S)
+        driver = made.docker("info", "--format", "{{.Driver}}")
+        if driver not in DRIVERS:
+            raise EngineError(f"images can be kept by the storage driver {driver} alone, which copies whole layers")
+        made.clear()
         yield made
     finally:
         server.terminate()
@@ -102,16 +117,11 @@ def engine(folder: Path) -> Iterator[Engine]:
             server.wait(STOP_S)
         except subprocess.TimeoutExpired:
             server.kill()
-        # Of its own it leaves chains and a policy. Another engine's would be lost with them, so they stay then.
-        if ":DOCKER" not in rules:
-            untouched = "".join(text for table, text in EMPTY.items() if f"*{table}\n" not in rules)
-            subprocess.run(["iptables-restore"], input=untouched + rules, text=True, check=True)
-            FORWARD.write_text(forward)
-        _unmount(folder)
+            server.wait()
 
 
-def _unmount(folder: Path) -> None:
-    """What was mounted below it and outlives the engine: its own namespace of networks; a bootstrap cut short."""
-    mounted = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
-    for path in reversed([path for path in mounted if path.startswith(f"{folder}/")]):
-        subprocess.run(["umount", "--lazy", path], check=True)
+def _one_line(text: str) -> str:
+    """Why an engine or a container failed, out of a log or a message: its own words, else the last line."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    begins = [number for number, line in enumerate(lines) if line.startswith(("failed to start", "docker: Error"))]
+    return " ".join(lines[begins[-1] :] if begins else lines[-1:])[:400] or "no message"

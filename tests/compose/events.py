@@ -141,6 +141,14 @@ class Ledger:
         self.say(f"books: {len(self.trials)} accepted by us, {submitted} by the service; ended: {ended}, {finished}")
         self.good &= len(self.trials) == submitted == ended == finished
 
+    def briefly(self) -> None:
+        """The events of the short trial."""
+        self.judge("nothing killed", 1)
+        self.judge("redis killed (SIGKILL)", 2, lambda: self.kill("redis"))
+        self.judge("the workers killed", 2, lambda: self.kill(WORKER))
+        self.upgrade("after")
+        self.balance()
+
     def everything(self) -> None:
         self.judge("nothing killed", 1)
         self.judge("redis killed (SIGKILL)", 2, lambda: self.kill("redis"))

@@ -48,21 +48,39 @@ def own_address() -> str:
         return str(probe.getsockname()[0])
 
 
+def pip_arguments() -> str:
+    """Of every build: the certificates that this machine trusts, and PIP_ARGS."""
+    return f"{CERTIFICATES} {os.environ.get('PIP_ARGS', '')}".strip()
+
+
 @contextmanager
-def wheels() -> Iterator[str]:
-    """Arguments of pip for the folder that PIP_FIND_LINKS names, served while the images are built."""
+def wheels(kept: Path) -> Iterator[str]:
+    """Arguments of pip for the folder that PIP_FIND_LINKS names, served while the images are built.
+
+    The port is written into `kept`, the engine's folder, and used again where it is free: an
+    argument of a build that changes from run to run would make each run install every package anew.
+    """
     folder = os.environ.get("PIP_FIND_LINKS", "")
     if not Path(folder).is_dir():
-        yield CERTIFICATES
+        yield pip_arguments()
         return
 
     class Quiet(SimpleHTTPRequestHandler):
         def log_message(self, *_: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), lambda *given: Quiet(*given, directory=folder)) as server:
+    def serving(port: int) -> ThreadingHTTPServer:
+        return ThreadingHTTPServer(("127.0.0.1", port), lambda *given: Quiet(*given, directory=folder))
+
+    before = kept / "wheels.port"
+    try:
+        server = serving(int(before.read_text()) if before.exists() else 0)
+    except OSError:
+        server = serving(0)
+    before.write_text(str(server.server_port))
+    with server:
         Thread(target=server.serve_forever, daemon=True).start()
-        yield f"{CERTIFICATES} --find-links http://127.0.0.1:{server.server_port}/"
+        yield f"{pip_arguments()} --find-links http://127.0.0.1:{server.server_port}/"
         server.shutdown()
 
 
@@ -139,8 +157,14 @@ def first(engine: Engine, folder: Path, pip: str, traces: str) -> Project:
             "METRICS_KEY_FILE": str(folder / "first" / "metrics.key"),
             **{f"{name}_PORT": str(free_port()) for name in ports},
             **{"API_BASE": base.BASE, "CPU_BASE": base.BASE},
+            # The index's own files but for the CPU-only torch, which is another file of that version.
+            "CPU_HASHES": "off",
             **{"REDIS_IMAGE": base.REDIS, "PROMETHEUS_IMAGE": base.PROMETHEUS},
-            **{"PIP_ARGS": CERTIFICATES, "CPU_PIP_ARGS": pip, "TAG": "before"},
+            **{
+                "PIP_ARGS": f"{CERTIFICATES} {os.environ.get('PIP_ARGS', '')}".strip(),
+                "CPU_PIP_ARGS": pip,
+                "TAG": "before",
+            },
         },
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -128,10 +129,11 @@ def test_its_base_is_the_dockerfiles_own(name: str) -> None:
 def test_what_a_dockerfile_names_is_there(dockerfile: str) -> None:
     text = text_of(dockerfile)
     copied = [name for line in re.findall(r"^COPY (?!--)(.+) \S+$", text, re.MULTILINE) for name in line.split()]
+    assert "pip install" not in text, "packages come by deploy/install-packages, with their hashes"
     assert copied and all((ROOT / name).exists() for name in copied)
     allowed = set(re.findall(r"^!(.+)$", (ROOT / ".dockerignore").read_text(encoding="utf-8"), re.MULTILINE))
     assert set(copied) <= allowed
-    groups = re.findall(r"--group (\w+)", text)
+    groups = [name for line in re.findall(r"sh install-packages ([\w ]+)", text) for name in line.split()]
     known = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
     assert groups and set(groups) <= set(known)
     assert all(importlib.util.find_spec(module) for module in re.findall(r'"-m", "([\w.]+)"', text))
@@ -144,6 +146,20 @@ def test_the_images_are_pinned() -> None:
     pinned = {line.partition("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines()}
     for group in ("api", "worker", "flower"):
         assert {re.split(r"[<>=!~;\[]", needed)[0].lower() for needed in known[group]} <= pinned
+
+
+def test_the_guide_finds_each_image_without_a_digest() -> None:
+    (command,) = re.findall(r"`docker compose config \| (grep .+?)` prints", DEPLOYMENT)
+    # As `docker compose config` has it: every variable with its value.
+    given = _VARIABLE.sub(lambda found: found[2] or "", TEXT)
+    tagged = re.compile(r"(?<=BASE: )\S+|(?<=image: )(?!kernel-eval-)\S+")
+    pinned = tagged.sub(lambda found: f"{found[0]}@sha256:{'0' * 64}", given)
+
+    def printed(text: str) -> list[str]:
+        return subprocess.run(command, shell=True, input=text, capture_output=True, text=True).stdout.splitlines()
+
+    assert len(printed(given)) == len(tagged.findall(given)) > 5
+    assert printed(pinned) == []
 
 
 def test_a_worker_has_time_to_drain_in_compose_as_by_itself() -> None:

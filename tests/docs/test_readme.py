@@ -125,10 +125,11 @@ def test_a_printed_pipeline_makes_a_request(app: APIFlask, redis: Redis, tmp_pat
     body, arguments = tmp_path / "body", tmp_path / "arguments"
     own = {**os.environ, "BODY": str(body), "ARGUMENTS": str(arguments)}
     subprocess.run(["bash", "-euo", "pipefail", "-c", f"{_KEPT}\n{block}"], cwd=ROOT, env=own, check=True, timeout=30)
+    assert "Content-Type: application/json" in arguments.read_text()
     path = next(
         line.partition("localhost:8000")[2] for line in arguments.read_text().splitlines() if "localhost" in line
     )
-    answer = app.test_client().post(path.partition("?")[0], data=body.read_bytes())
+    answer = app.test_client().post(path.partition("?")[0], data=body.read_bytes(), content_type="application/json")
     assert answer.status_code == 202, answer.get_data(as_text=True)
     assert "ignored" not in answer.get_json()
 

@@ -221,7 +221,7 @@ def test_a_cluster_gets_the_secrets_that_its_pods_ask_for(shell: Shell) -> None:
     assert asked == {("kernel-eval", name) for name in literals}
     assert literals["broker-url"] == f"redis://:{literals['redis-password']}@kernel-eval-redis:6379/0"
     assert mounted == {second[3]} and second[4] == "--from-file=api_keys.json"
-    assert applied == ["apply", "-f", "deploy/kubernetes/"]
+    assert applied == ["apply", "-k", "deploy/kubernetes/"]
 
 
 def test_a_drain_names_the_workers_queues_and_a_command_of_celery(shell: Shell) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from environs import EnvError
 
-from domain.settings import SANDBOX_LAYERS, settings
+from domain.settings import STRICT_LAYERS, settings
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +22,7 @@ def fresh() -> Iterator[None]:
     [
         (None, ()),
         ("available", ()),
-        ("strict", SANDBOX_LAYERS),
+        ("strict", STRICT_LAYERS),
         ("landlock", ("landlock",)),
         ("landlock, seccomp", ("landlock", "seccomp")),
     ],

@@ -7,6 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from stack.terminal import Terminal
 from tests.chaos.service import service
 from tests.fuzz.campaign import Fuzz
 
@@ -22,7 +23,7 @@ def main() -> int:
         tally = Fuzz(made, number=given.requests, seed=given.seed, judged=given.judged).run()
         made.stop()
         made.assert_nothing_left()
-    print(tally)
+    Terminal(soft_wrap=True).print(str(tally))
     return 1 if tally.log_lines else 0
 
 

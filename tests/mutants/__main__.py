@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import time
 
-from rich.console import Console
-
 from domain.result import Status
+from stack.terminal import Terminal
 from tasks.workbench import Workbench
 from tests.bench import own_workbench
 from tests.mutants.corpus import CAUGHT, Mutant, Original, judged, originals
@@ -23,7 +22,7 @@ def main() -> int:
     )
     parser.add_argument("--budget", type=float, default=420, help="seconds after which no further one is begun")
     options = parser.parse_args()
-    console = Console(width=None if Console().is_terminal else 200)
+    console = Terminal(columns=200)
     with own_workbench() as bench:
         until = time.monotonic() + options.budget
         tallies = judge(bench, console, options.names, options.skip, until=until)
@@ -32,12 +31,12 @@ def main() -> int:
     return int(not all(tally.clean for tally in tallies))
 
 
-def judge(bench: Workbench, console: Console, names: list[str], skipped: list[str], *, until: float) -> list[Tally]:
+def judge(bench: Workbench, console: Terminal, names: list[str], skipped: list[str], *, until: float) -> list[Tally]:
     """Judges the chosen kernels, a line for each as it is done: what originals and mutants came to."""
     rights, bugs = Tally("originals", honest=True), Tally("mutants", honest=False)
     for name, original in _chosen(names, skipped).items():
         if original.needs_gpu and not bench.target.is_cuda:
-            console.print(f"{'':3}{name}: needs a GPU", highlight=False)
+            console.print(f"{'':3}{name}: needs a GPU")
             continue
         if time.monotonic() > until:
             rights.not_begun += 1
@@ -51,7 +50,7 @@ def judge(bench: Workbench, console: Console, names: list[str], skipped: list[st
         ok = "NO" if missed or own is not Status.PASSED else "ok"
         # At once: a run that is cut short has still said what it found.
         caught = f"{len(found) - len(missed)} of {len(found)} mutants caught"
-        console.print(f"{ok:3}{name}: {own.value}; {caught}; missed: {', '.join(missed) or 'none'}", highlight=False)
+        console.print(f"{ok:3}{name}: {own.value}; {caught}; missed: {', '.join(missed) or 'none'}")
     return [rights, bugs]
 
 

@@ -136,10 +136,11 @@ def test_nothing_sampled_is_said():
 def test_strangers_on_the_card_are_told_apart_from_us():
     ours, stranger = CardProcess(10, 1 << 20), CardProcess(99, None)
     assert card_state([after(1, processes=(ours,))], own={10, 11}).other_processes == []
-    assert card_state([QUIET, after(1, processes=(ours, stranger))], own={10}).other_processes == [stranger]
-    assert card_state([after(1, processes=(stranger,)), after(2, processes=(ours,))], own={10}).other_processes == [
-        stranger
-    ]
+    both = [QUIET, after(1, processes=(ours, stranger))]
+    assert card_state(both, own={10}, others={99, 98}).other_processes == [stranger]
+    assert card_state(both, own={10}).other_processes == [], "whose it is could not be found out"
+    in_turn = [after(1, processes=(stranger,)), after(2, processes=(ours,))]
+    assert card_state(in_turn, own={10}, others={99}).other_processes == [stranger]
 
 
 def test_pids_of_another_namespace_accuse_nobody():

@@ -94,9 +94,8 @@ def _answers(client: httpx.Client) -> bool:
         return False
 
 
-def worked(rights: Rights, command: list[str], folder: Path, redis: Redis, client: httpx.Client) -> Worked:
+def worked(rights: Rights, command: list[str], folder: Path, log: Path, redis: Redis, client: httpx.Client) -> Worked:
     """A worker under those rights, from its start to its end; `command` starts an interpreter that has them."""
-    log = folder.with_suffix(".log")
     own = {
         "CELERY_BROKER_URL": os.environ["CELERY_BROKER_URL"],
         "STATE_DIR": str(folder / "state"),

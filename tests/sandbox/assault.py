@@ -9,6 +9,7 @@ A program of its own, since who gives up being root cannot take it back. Prints 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import signal
@@ -36,6 +37,8 @@ SECRET = "a-secret-that-nobody-may-read"
 ORDINARY_USER = 54_321
 MEMORY_LIMIT = 512 << 20
 DEADLINE_S = 40.0
+GET_FLAGS = 0x80086601
+"""FS_IOC_GETFLAGS, which chattr changes."""
 ROOT = Path(__file__).resolve().parents[2]
 SIBLING = """
 import contextlib
@@ -60,11 +63,18 @@ class Host:
         self.work = base / "work"
         self.work.mkdir(mode=0o711)
         (base / "secret").write_text(SECRET)
-        self.zygote = Zygote(self.work, arch=None, memory_limit=MEMORY_LIMIT)
+        self.tool = base / "tools" / "tool"
+        """Of the worker's user, and readable to all."""
+        self.tool.parent.mkdir(mode=0o755)
+        self.tool.write_text(SECRET)
+        self.tool.chmod(0o644)
+        os.setxattr(self.tool, "user.kept", b"1")
+        self._tool_as_it_was = self._look_at_tool()
+        self.zygote = Zygote(self.work, arch=None, memory_limit=MEMORY_LIMIT, tools=[self.tool.parent])
         other = self.zygote.private_folder(self.work / "other")
         (other / "secret").write_text(SECRET)
         self.mark = f"assault-{os.getpid()}"
-        """In the name of everything that is made in the common /dev/shm."""
+        """In the name of everything that is made in the common /dev/shm and /tmp."""
         self.left_in_sysv = SystemV()
         sibling = Session(self.runner(other), Target("cpu", None), 1 << 20)
         sibling.build(Kernel(SIBLING.format(mark=self.mark, secret=SECRET), KernelType.TORCH))
@@ -81,10 +91,13 @@ class Host:
         self.shared = Path("/dev/shm", f"secret-{self.mark}")
         self.shared.write_text(SECRET)
         self.shared.chmod(0o600)
+        self.temporary = Path("/tmp", f"secret-{self.mark}")
+        self.temporary.write_text(SECRET)
         self.facts = {
             **{"SECRET": SECRET, "REFEREE": os.getpid(), "ZYGOTE": os.getpid(), "SIBLING": self.sibling.pid},
             **{"OTHER_FOLDER": str(other), "STATE": str(base), "ROOT": str(ROOT), "SHARED": self.shared.name},
             **{"PORT": self._listener.getsockname()[1], "ABSTRACT": abstract, "MARK": self.mark},
+            "TOOL": str(self.tool),
             **self.left_in_sysv.ids,
         }
         self.facts["ZYGOTE"] = self.zygote._process.pid
@@ -127,12 +140,26 @@ class Host:
             "no signal came": not self.signals,
             "sibling": self.sibling.alive,
             "secret": (self.base / "secret").read_text() == SECRET and (self.base / "secret").stat().st_size > 0,
-            "nothing planted": {path.name for path in self.base.iterdir()} == {"work", "secret", "socket"},
+            "tool": self._look_at_tool() == self._tool_as_it_was,
+            "nothing planted": {path.name for path in self.base.iterdir()} == {"work", "secret", "socket", "tools"},
             "no folder left": {path.name for path in self.work.iterdir() if path.name[0] != "."} == {"other"},
             "shared memory": self.shared.read_text() == SECRET,
+            "temporary file": self.temporary.read_text() == SECRET,
+            "nothing planted beside it": list(self.temporary.parent.glob(f"*{self.mark}*")) == [self.temporary],
             "nothing left in shared memory": self._in_shared_memory() <= {self.shared.name, f"sibling-{self.mark}"},
             "memory and queues of System V": self.left_in_sysv.unharmed(),
         }
+
+    def _look_at_tool(self) -> list[object]:
+        """All that may be changed of a file or folder without opening it for writing, but for its times."""
+        seen: list[object] = []
+        for place in (self.tool, self.tool.parent):
+            found = place.stat()
+            opened = os.open(place, os.O_RDONLY)
+            flags = fcntl.ioctl(opened, GET_FLAGS, bytes(8))
+            os.close(opened)
+            seen += [found.st_mode, found.st_uid, found.st_gid, sorted(os.listxattr(place)), flags]
+        return [*seen, self.tool.read_text()]
 
     def _in_shared_memory(self) -> set[str]:
         """What of this assault is there. Others use it too."""
@@ -144,6 +171,8 @@ class Host:
         self.left_in_sysv.close()
         for name in self._in_shared_memory():
             self.shared.with_name(name).unlink()
+        for planted in self.temporary.parent.glob(f"*{self.mark}*"):
+            planted.unlink()
         for listener in (self._listener, self._abstract, self._in_folder):
             listener.close()
 
@@ -152,7 +181,8 @@ def main() -> None:
     os.environ["A_SECRET"] = SECRET
     # Small enough to be reached within a second.
     scratch.MAX_BYTES, scratch.MAX_ENTRIES = 128 << 20, 2_000
-    base = Path(tempfile.mkdtemp(prefix="assault-"))
+    # Where /tmp can be the submissions' own: below it they would need their folders.
+    base = Path(tempfile.mkdtemp(prefix="assault-", dir="/var/tmp"))
     base.chmod(0o711)
     if sys.argv[1] == "user":
         os.chown(base, ORDINARY_USER, ORDINARY_USER)

@@ -32,6 +32,9 @@ def capabilities(status):
     held = [line for line in status.decode().splitlines() if line.startswith(("CapPrm", "CapEff", "CapAmb"))]
     return [line for line in held if int(line.split()[1], 16) & ~4]  # Landlock bounds CAP_DAC_READ_SEARCH.
 
+def lends(path):
+    return os.stat(path).st_mode & 0o6000
+
 def stolen(data):
     data = data if isinstance(data, bytes) else repr(data).encode()
     return data[:80] if SECRET.encode() in data else None
@@ -95,7 +98,13 @@ return text(git) if os.path.isfile(git) else os.listdir(git)""",
     "the users of the machine": "return text('/etc/passwd')",
     "the passwords of the machine": "return text('/etc/shadow')",
     "root's home": "return os.listdir('/root')",
-    "the folder for temporary files": "return os.listdir('/tmp')",
+    "the folder for temporary files": "return [name for name in os.listdir('/tmp') if MARK in name]",
+    "a file for temporary use": "return stolen(text('/tmp/secret-' + MARK))",
+    "the same by the root of its own process": "return stolen(text('/proc/self/root/tmp/secret-' + MARK))",
+    "the same by the zygote's root": "return stolen(text(f'/proc/{ZYGOTE}/root/tmp/secret-{MARK}'))",
+    "the same beneath what covers it": """
+checked(libc.umount2(b'/tmp', 2))
+return stolen(text('/tmp/secret-' + MARK))""",
     "shared memory of others": "return stolen(text('/dev/shm/' + SHARED))",
     "shared memory of a sibling": "return stolen(text('/dev/shm/sibling-' + MARK))",
     "shared memory that one before it left": """
@@ -129,10 +138,44 @@ WRITING = {
 import torch
 return writable(os.path.dirname(torch.__file__) + '/planted.pyc', os.O_WRONLY | os.O_CREAT)""",
     "a module before all others": "return writable(sys.prefix + '/lib/sitecustomize.py', os.O_WRONLY | os.O_CREAT)",
-    "the folder for temporary files": "return writable('/tmp/planted', os.O_WRONLY | os.O_CREAT)",
+    "the folder for temporary files": """
+writable('/tmp/planted-' + MARK, os.O_WRONLY | os.O_CREAT)
+return None""",
+    "a file for temporary use": "return writable('/tmp/secret-' + MARK)",
+    "a file for temporary use, removed": "os.unlink('/tmp/secret-' + MARK)\nreturn 'removed'",
     "the file modes of others": "os.chmod(STATE + '/secret', 0o777)\nreturn 'changed'",
     "the owner of a file": "os.chown(STATE + '/secret', os.getuid(), -1)\nreturn 'changed'",
     "the attributes of a file": "os.setxattr(STATE + '/secret', 'user.planted', b'1')\nreturn 'changed'",
+    "the mode of a file that it reads": "os.fchmod(os.open(TOOL, os.O_RDONLY), 0o777)\nreturn 'changed'",
+    "the mode of a folder that it reads": """
+os.fchmod(os.open(os.path.dirname(TOOL), os.O_RDONLY), 0o711)
+return 'changed'""",
+    "the mode of a file, by a descriptor for its place": """
+return call(452, os.open(TOOL, os.O_PATH), b'', 0o777, 0x1000) or 'changed'""",
+    "the mode of a file, by the link to its descriptor": """
+os.chmod(f'/proc/self/fd/{os.open(TOOL, os.O_RDONLY)}', 0o777)
+return 'changed'""",
+    "the owner of a file that it reads": """
+file = os.open(TOOL, os.O_RDONLY)
+os.fchown(file, os.fstat(file).st_uid, os.getgid())
+return 'changed'""",
+    "the attributes of a file that it reads": """
+os.setxattr(os.open(TOOL, os.O_RDONLY), 'user.planted', b'1')
+return 'changed'""",
+    "the attributes of a file that it reads, removed": """
+os.removexattr(os.open(TOOL, os.O_RDONLY), 'user.kept')
+return 'removed'""",
+    "the flags of a file that it reads": """
+fcntl.ioctl(os.open(TOOL, os.O_RDONLY), 0x40086602, struct.pack('L', 0x40))
+return 'changed'""",
+    "the flags of a file that it reads, by the newer request": """
+fcntl.ioctl(os.open(TOOL, os.O_RDONLY), 0x401C5820, struct.pack('IIIII8x', 0x80, 0, 0, 0, 0))
+return 'changed'""",
+    "the flags of a file, by path": """
+return call(469, -100, TOOL.encode(), struct.pack('QIIII', 0x80, 0, 0, 0, 0), 24, 0) or 'changed'""",
+    "a lease on a file that it reads": """
+fcntl.fcntl(os.open(TOOL, os.O_RDONLY), fcntl.F_SETLEASE, fcntl.F_RDLCK)
+return 'taken'""",
     "a file, cut": "os.truncate(STATE + '/secret', 0)\nreturn 'cut'",
     "a file, cut while it is opened": "return writable(STATE + '/secret', os.O_RDONLY | os.O_TRUNC)",
     "shared memory of others": "return writable('/dev/shm/' + SHARED)",
@@ -157,6 +200,35 @@ for name in wanted:
         pass
 return got""",
 }
+
+LENDING = {
+    "made so": "os.close(os.open('own', os.O_CREAT | os.O_WRONLY, 0o4755))\nreturn lends('own')",
+    "made so, for its group": "os.close(os.open('own', os.O_CREAT | os.O_WRONLY, 0o2755))\nreturn lends('own')",
+    "made so by the oldest call": "os.umask(0)\ncall(85, b'own', 0o4755)\nreturn lends('own')",
+    "made so by the older call": "call(2, b'own', os.O_CREAT | os.O_WRONLY, 0o4755)\nreturn lends('own')",
+    "made so by the newer call": """
+call(437, -100, b'own', struct.pack('QQQ', os.O_CREAT | os.O_WRONLY, 0o4755, 0), 24)
+return lends('own')""",
+    "made so without a name": """
+return os.fstat(os.open('.', os.O_TMPFILE | os.O_WRONLY, 0o4755)).st_mode & 0o6000""",
+    "made so as a node": "os.mknod('own', stat.S_IFREG | 0o4755)\nreturn lends('own')",
+    "made so as a node, by the older call": "call(133, b'own', stat.S_IFREG | 0o4755, 0)\nreturn lends('own')",
+    "changed": "open('own', 'w').close()\nos.chmod('own', 0o4755)\nreturn lends('own')",
+    "changed, for its group": "open('own', 'w').close()\nos.chmod('own', 0o2755)\nreturn lends('own')",
+    "changed by its descriptor": """
+with open('own', 'w') as file:
+    os.fchmod(file.fileno(), 0o4755)
+return lends('own')""",
+    "changed by a call of its folder": """
+open('own', 'w').close()
+call(268, -100, b'own', 0o4755)
+return lends('own')""",
+    "changed by the newest call": """
+open('own', 'w').close()
+call(452, -100, b'own', 0o4755, 0)
+return lends('own')""",
+}
+"""Programs in its folder that whoever runs them runs as their owner."""
 
 PROCESSES = {
     "ptrace of a sibling": "return checked(libc.ptrace(16, SIBLING, 0, 0)) or 'attached'",
@@ -455,6 +527,7 @@ def attacks() -> list[Attack]:
     """All of them."""
     refused = {
         **{"reading": SECRETS, "links": LINKS, "writing": WRITING, "processes": PROCESSES},
+        "lending rights": LENDING,
         **{"network": NETWORK, "privileges": PRIVILEGES, "calls": CALLS, "dying": DYING, "leaving": LEAVING},
     }
     found = [

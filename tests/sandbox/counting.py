@@ -8,7 +8,9 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+
+from sandbox.freezer import Frozen, freeze
 
 WITHIN_S = 20.0
 LOOKS = 20
@@ -29,6 +31,19 @@ def still(counters: mmap.mmap) -> bool:
     for _ in range(LOOKS):
         subprocess.run(["true"], check=True)
     return bytes(counters) == seen
+
+
+@contextlib.contextmanager
+def pidfd(pid: int) -> Iterator[int]:
+    descriptor = os.pidfd_open(pid)
+    yield descriptor
+    os.close(descriptor)
+
+
+def frozen_by(pid: int, within_s: float) -> Frozen:
+    """`freeze`, of a child of this process that nobody has waited for."""
+    with pidfd(pid) as descriptor:
+        return freeze(pid, within_s, descriptor)
 
 
 def end(process: subprocess.Popen[bytes], members: Iterable[int]) -> None:

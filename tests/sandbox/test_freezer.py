@@ -9,15 +9,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from sandbox import census, freezer
-from sandbox.freezer import Frozen, Ran, freeze, thaw
+from sandbox.freezer import Frozen, Ran, thaw
 from tests.conftest import die_with_parent
-from tests.sandbox.counting import WITHIN_S, end, moves, still
+from tests.sandbox.counting import WITHIN_S, end, frozen_by, moves, pidfd, still
 
 COUNTING = """
 import ctypes, mmap, os, sys, threading
@@ -53,6 +53,11 @@ def started(kind: str, counters: mmap.mmap, folder: Path, places: set[int]) -> s
     return process
 
 
+def thawed(pid: int, frozen: Frozen) -> None:
+    with pidfd(pid) as descriptor:
+        thaw(pid, frozen.pids, descriptor)
+
+
 def ran_ns(ran: Mapping[int, Ran]) -> int:
     return sum(each.ns for each in ran.values())
 
@@ -64,12 +69,12 @@ def test_all_of_it_stands_still_and_goes_on(
     counters: mmap.mmap, tmp_path: Path, kind: str, places: set[int], members: int
 ) -> None:
     process = started(kind, counters, tmp_path, places)
-    frozen = freeze(process.pid, WITHIN_S)
+    frozen = frozen_by(process.pid, WITHIN_S)
     try:
         assert still(counters)
         # A process that has ended and was not waited for yet counts as one of the family.
         assert process.pid in frozen.pids and len(frozen.pids) >= members
-        thaw(frozen.pids)
+        thawed(process.pid, frozen)
         moves(counters, places)
     finally:
         end(process, frozen.pids)
@@ -89,7 +94,7 @@ def test_who_was_being_started_as_the_family_was_looked_at_stands_still_too(
         return {pid} if len(looked) == 1 else census.family(pid)
 
     monkeypatch.setattr(freezer, "family", before_the_fork)
-    frozen = freeze(process.pid, WITHIN_S)
+    frozen = frozen_by(process.pid, WITHIN_S)
     try:
         assert still(counters)
     finally:
@@ -102,12 +107,12 @@ def test_who_has_started_others_is_charged_the_search_for_them(counters: mmap.mm
     while Path(f"/proc/{alone.pid}/stat").read_text().split()[1:3] != ["(sleep)", "S"]:
         time.sleep(0.001)
     before = time.perf_counter_ns()
-    frozen = freeze(alone.pid, WITHIN_S)
+    frozen = frozen_by(alone.pid, WITHIN_S)
     alone_ns, whole_alone_ns = frozen.since_ns - before, time.perf_counter_ns() - before
     end(alone, frozen.pids)
     family = started("family", counters, tmp_path, {0, 1, 2})
     before = time.perf_counter_ns()
-    frozen = freeze(family.pid, WITHIN_S)
+    frozen = frozen_by(family.pid, WITHIN_S)
     family_ns, whole_family_ns = frozen.since_ns - before, time.perf_counter_ns() - before
     end(family, frozen.pids)
     # Stamped before the search in one, after it in the other.
@@ -117,7 +122,7 @@ def test_who_has_started_others_is_charged_the_search_for_them(counters: mmap.mm
 
 def test_who_has_run_meanwhile_has_not_stayed(counters: mmap.mmap, tmp_path: Path) -> None:
     process = started("alone", counters, tmp_path, {0})
-    frozen = freeze(process.pid, WITHIN_S)
+    frozen = frozen_by(process.pid, WITHIN_S)
     try:
         assert frozen.stayed
         os.kill(process.pid, signal.SIGCONT)  # As by a descriptor, where there is no filter.
@@ -129,12 +134,12 @@ def test_who_has_run_meanwhile_has_not_stayed(counters: mmap.mmap, tmp_path: Pat
 
 def test_who_has_run_for_a_moment_has_not_stayed(counters: mmap.mmap, tmp_path: Path) -> None:
     process = started("alone", counters, tmp_path, {0})
-    frozen = freeze(process.pid, WITHIN_S)
+    frozen = frozen_by(process.pid, WITHIN_S)
     try:
         os.kill(process.pid, signal.SIGCONT)
         while ran_ns(freezer._ran([process.pid])) < ran_ns(frozen.ran) + 10 * freezer.SLACK_NS:
             pass
-        again = freeze(process.pid, WITHIN_S)
+        again = frozen_by(process.pid, WITHIN_S)
         assert again.stayed and not frozen.stayed
     finally:
         end(process, frozen.pids)
@@ -148,7 +153,7 @@ def told(frozen: Frozen, ns: int, *, turns: int) -> Frozen:
 
 def test_what_is_told_late_of_who_has_just_stopped_is_no_running(counters: mmap.mmap, tmp_path: Path) -> None:
     process = started("alone", counters, tmp_path, {0})
-    frozen = freeze(process.pid, WITHIN_S)
+    frozen = frozen_by(process.pid, WITHIN_S)
     try:
         late, put_off = told(frozen, 4_000_000, turns=0), told(frozen, freezer.SLACK_NS // 2, turns=1)
         assert frozen.stayed and late.stayed and put_off.stayed
@@ -173,7 +178,7 @@ def test_who_is_in_a_system_call_is_charged_until_its_end(counters: mmap.mmap, t
     process = subprocess.Popen([sys.executable, "-c", WRITING, str(tmp_path / "shared")], preexec_fn=die_with_parent)
     moves(counters, {0})
     ran_before_ns, before = ran_ns(freezer._ran([process.pid])), time.perf_counter_ns()
-    frozen = freeze(process.pid, WITHIN_S)
+    frozen = frozen_by(process.pid, WITHIN_S)
     end(process, frozen.pids)
     # Tens of milliseconds, on a processor that others want too; nothing where the stop came in between two calls.
     still_ran_ns = ran_ns(frozen.ran) - ran_before_ns
@@ -200,7 +205,55 @@ def test_who_ends_while_he_is_stopped_is_charged_all_of_it(
     monkeypatch.setattr(freezer, "_ran", one_is_gone)
     monkeypatch.setattr(freezer, "_living", awake_at_first)
     before = time.perf_counter_ns()
-    frozen = freeze(process.pid, WITHIN_S)
+    frozen = frozen_by(process.pid, WITHIN_S)
     took_ns = time.perf_counter_ns() - before
     end(process, frozen.pids)
     assert frozen.since_ns - before > took_ns / 3
+
+
+def state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+
+
+@pytest.fixture
+def bystander() -> Iterator[int]:
+    """A process that is none of a runner's, under a number that one of its children had a moment ago."""
+    process = subprocess.Popen(["sleep", "1000"], preexec_fn=die_with_parent)
+    until = time.monotonic() + WITHIN_S
+    while state(process.pid) != "S":
+        assert time.monotonic() < until
+    yield process.pid
+    process.kill()
+    process.wait()
+
+
+def test_who_has_the_number_of_a_child_that_is_gone_is_not_stopped(
+    counters: mmap.mmap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bystander: int
+) -> None:
+    process = started("family", counters, tmp_path, {0, 1, 2, 3})
+    looks = []
+
+    def a_moment_too_late(pid: int) -> set[int]:
+        looks.append(pid)
+        return census.family(pid) | ({bystander} if len(looks) == 1 else set())
+
+    monkeypatch.setattr(freezer, "family", a_moment_too_late)
+    frozen = frozen_by(process.pid, WITHIN_S)
+    try:
+        assert still(counters) and len(looks) > 1
+        assert state(bystander) == "S"
+    finally:
+        end(process, frozen.pids - {bystander})
+
+
+def test_who_has_such_a_number_is_not_continued(counters: mmap.mmap, tmp_path: Path, bystander: int) -> None:
+    process = started("family", counters, tmp_path, {0, 1, 2, 3})
+    frozen = frozen_by(process.pid, WITHIN_S)
+    try:
+        os.kill(bystander, signal.SIGSTOP)
+        os.waitid(os.P_PID, bystander, os.WSTOPPED | os.WNOWAIT)
+        thawed(process.pid, dataclasses.replace(frozen, pids=frozen.pids | {bystander}))
+        moves(counters, {0, 1, 2, 3})
+        assert state(bystander) == "T"
+    finally:
+        end(process, frozen.pids)

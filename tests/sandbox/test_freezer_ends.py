@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from sandbox import census
-from sandbox.freezer import NotFrozen, Ran, freeze
+from sandbox.freezer import NotFrozen, Ran
 from tests.conftest import die_with_parent
-from tests.sandbox.counting import WITHIN_S, end, moves, still
+from tests.sandbox.counting import WITHIN_S, end, frozen_by, moves, still
 
 CALLS = """
 import ctypes, mmap, os, signal, struct, sys, time
@@ -57,9 +57,9 @@ def test_who_ends_with_his_system_call_is_not_at_rest_in_it(counters: mmap.mmap,
         assert len(members) == 3
         if how == "aborts":
             with pytest.raises(NotFrozen):
-                freeze(process.pid, 0.2)
+                frozen_by(process.pid, 0.2)
         else:
-            frozen = freeze(process.pid, WITHIN_S)
+            frozen = frozen_by(process.pid, WITHIN_S)
             assert frozen.pids == members and still(counters) and frozen.stayed
     finally:
         end(process, members)
@@ -81,7 +81,7 @@ while True:
 def test_who_is_gone_has_not_stayed_and_hides_nobody(counters: mmap.mmap, tmp_path: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", LEAVING, str(tmp_path / "shared")], preexec_fn=die_with_parent)
     moves(counters, {0, 1, 2})
-    frozen = freeze(process.pid, WITHIN_S)
+    frozen = frozen_by(process.pid, WITHIN_S)
     try:
         one, other = frozen.pids - {process.pid}
         assert frozen.stayed
@@ -154,7 +154,7 @@ def test_whose_end_wakes_another_has_ended_before(counters: mmap.mmap, tmp_path:
             assert time.monotonic() < until
         if counters[2] == 2:
             pytest.skip("no reads here that go on behind their call")
-        frozen = freeze(process.pid, WITHIN_S)
+        frozen = frozen_by(process.pid, WITHIN_S)
         members, before = frozen.pids, bytes(counters)
         while any(census.exiting(one) for one in members if Path(f"/proc/{one}").exists()):
             assert time.monotonic() < until

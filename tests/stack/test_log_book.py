@@ -6,14 +6,13 @@ import io
 import json
 from pathlib import Path
 
-from rich.console import Console
-
 from domain.settings import JSON
 from stack.log_book import LogBook
+from stack.terminal import Terminal
 
 
 def test_lines_reach_their_files_and_the_console(tmp_path: Path) -> None:
-    console = Console(file=io.StringIO(), width=40)
+    console = Terminal(file=io.StringIO(), width=40)
     book = LogBook(tmp_path / "logs", console)
     book.line("api", "[bold]listening[/bold] " + "x" * 60)
     book.line("redis", "chatter", quiet=True)
@@ -26,7 +25,7 @@ def test_lines_reach_their_files_and_the_console(tmp_path: Path) -> None:
 
 
 def test_the_files_have_json_and_the_console_has_not(tmp_path: Path) -> None:
-    console = Console(file=io.StringIO(), width=200)
+    console = Terminal(file=io.StringIO(), width=200)
     book = LogBook(tmp_path, console, JSON)
     ours = {"at": "2026-11-22T10:11:12.123+00:00", "level": "ERROR", "message": "job 1: lost", "job_id": "1"}
     book.line("cpu0", json.dumps({**ours, "exception": "Traceback\nKeyError"}))
@@ -35,7 +34,7 @@ def test_the_files_have_json_and_the_console_has_not(tmp_path: Path) -> None:
     book.line("redis", '{"message": 3}')
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue().splitlines() == [
-        *("cpu0   10:11:12 ERROR   job 1: lost", "Traceback", "KeyError"),
+        *("cpu0   10:11:12 ERROR   job 1: lost", "    Traceback", "    KeyError"),
         *('redis  {"half": ', 'redis  ["no object"]', 'redis  {"message": 3}'),
     ]
     assert book.last_lines("cpu0").endswith("KeyError")

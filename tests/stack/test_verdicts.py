@@ -6,10 +6,10 @@ import dataclasses
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from domain.result import Outcome, Report, RuntimeStats, Speedup, Status, Timing
 from stack.example import Example
+from stack.terminal import Terminal
 from stack.trial import Trial
 from stack.verdicts import WIDTH, significant, table
 
@@ -27,7 +27,7 @@ def trial(example: Example, status: Status, low: float = 2.0) -> Trial:
 
 
 def shown(trials: list[Trial]) -> str:
-    console = Console(width=WIDTH)
+    console = Terminal(width=WIDTH)
     with console.capture() as capture:
         console.print(table(trials))
     return capture.get()

@@ -79,15 +79,15 @@ def test_a_job_that_is_no_longer_held_leaves_none(records: JobRecords, redis: Re
 
 def test_where_there_is_no_room_the_result_says_so() -> None:
     found, size = listed(), sum(map(len, listed().texts.values()))
-    assert fitting(found, 1000, 1000 + size) is found
-    without = fitting(found, 1001, 1000 + size)
+    assert fitting(found, size) is found
+    without = fitting(found, size - 1)
     assert without.texts == {}
     told = [(one.side, one.told["form"], one.told["unavailable"]) for one in entries(without.body("a"))]
     assert told == [
         ("candidate", "ptx", NO_ROOM), ("candidate", "sass", NO_ROOM), ("candidate", "ttir", WHY_NOT),
         ("reference", "ptx", NO_ROOM),
     ]  # fmt: skip
-    assert fitting(report(), 10, 0).body("a")["kernel_exec_result"]["artifacts"] is None
+    assert fitting(report(), 0).body("a")["kernel_exec_result"]["artifacts"] is None
 
 
 def test_a_profilers_report_is_kept_as_the_texts_are(records: JobRecords, redis: Redis) -> None:
@@ -101,7 +101,7 @@ def test_a_profilers_report_is_kept_as_the_texts_are(records: JobRecords, redis:
     )  # fmt: skip
     assert (theirs.side, theirs.name, theirs.told["unavailable"]) == ("reference", None, WHY_NO_REPORT)
     assert content(redis, "a", "candidate", "profile.ncu-rep") == REPORT
-    without = fitting(found, 1, 0)
+    without = fitting(found, -1)
     assert without.texts == {} and entries(without.body("a"))[0].told["unavailable"] == NO_ROOM
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tasks.bench_folder import BenchFolder
+from tasks.private_folder import UnsafeFolder, make_private
 from tests.conftest import die_with_parent
 from tests.tasks.jobs import until
 
@@ -79,3 +80,57 @@ def test_what_a_dead_owners_submissions_started_goes_with_its_folder(tmp_path: P
         assert stranger.wait(timeout=10) == -signal.SIGKILL
     finally:
         stranger.kill()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away, and ends other users' processes")
+@pytest.mark.parametrize("whose", ["another user's", "its own"])
+def test_nobody_is_ended_who_is_no_submission(whose: str, tmp_path: Path) -> None:
+    """Links to a folder of somebody's, and such a folder itself, where a dead owner's submissions would have theirs."""
+    bob = 4242
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "bobs").mkdir()
+    os.chown(tmp_path / "home" / "bobs", bob, bob)
+    parent = tmp_path / "work"
+    left = parent / "bench-a"
+    left.mkdir(parents=True, mode=0o700)
+    (left / "job-1").symlink_to(tmp_path / "home")
+    (left / "job-2").mkdir()
+    os.chown(left / "job-2", bob, bob)
+    (left / "standby-1").symlink_to(tmp_path / "home" / "bobs")
+    (left / "standby-2").mkdir()
+    os.chown(left / "standby-2", bob, bob)
+    if whose == "another user's":
+        os.chown(parent, bob, bob)
+    with subprocess.Popen(["sleep", "600"], user=bob) as process:
+        try:
+            if whose == "another user's":
+                with pytest.raises(UnsafeFolder, match="STATE_DIR"):
+                    BenchFolder(parent)
+                assert left.exists()
+            else:
+                BenchFolder(parent).close()
+                assert not left.exists() and (tmp_path / "home" / "bobs").exists()
+            assert process.poll() is None
+        finally:
+            process.kill()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_bench_of_another_user_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "bench-theirs").mkdir()
+    os.chown(tmp_path / "bench-theirs", 4242, 4242)
+    BenchFolder(tmp_path).close()
+    assert (tmp_path / "bench-theirs").exists()
+
+
+def test_a_state_folder_that_is_open_to_all_is_refused(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    state.chmod(0o777)
+    with pytest.raises(UnsafeFolder, match="every user may write"):
+        make_private(state, "STATE_DIR")
+    (tmp_path / "link").symlink_to(tmp_path)
+    with pytest.raises(UnsafeFolder, match="is a link"):
+        make_private(tmp_path / "link", "STATE_DIR")
+    make_private(tmp_path / "new" / "deep", "STATE_DIR")
+    assert not (tmp_path / "new" / "deep").stat().st_mode & 0o022

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -12,11 +13,13 @@ from typing import Any
 
 import pytest
 
+from domain.fault import Unproven
 from domain.request import Request
 from domain.result import Outcome, Status
 from tasks.pipeline import run
 from tasks.workbench import Workbench
 from tests.bench import own_workbench
+from tests.sandbox.killed_compilers import compilers_killed
 from tests.tasks.jobs import RELU
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -125,6 +128,7 @@ def test_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
 JOBS = """
 import json, sys
+from domain.fault import Unproven
 from domain.request import Request
 from tasks.pipeline import run
 from tasks.workbench import Workbench
@@ -156,6 +160,36 @@ def test_many_jobs_with_one_source_build_it_once(bench: Workbench) -> None:
         worker.stdout.close()
         assert worker.wait(60) == 0
     assert Counter(map(tuple, found)) == {("passed", "miss"): 1, ("passed", "hit"): 3}
+
+
+EXTENSION = """
+import torch
+from torch.utils.cpp_extension import load_inline
+code = "#include <torch/extension.h>\\ntorch::Tensor go(torch::Tensor x) {{ return x + 1; }}"
+built = load_inline("{name}", code, functions=["go"])
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return built.go(x)
+def get_inputs():
+    return [torch.ones(64)]
+"""
+PLAIN = EXTENSION.replace("built.go(x)", "x + 1").replace("built = ", "# ").format(name="none")
+
+
+@pytest.mark.parametrize("role", ["kernel", "reference"])
+def test_a_compiler_that_is_killed_costs_an_attempt_and_no_verdict(role: str, bench: Workbench) -> None:
+    source = EXTENSION.format(name=f"killed_{role}")
+    kernel, plain = ({"source_code": each, "kernel_type": "torch_cuda"} for each in (source, PLAIN))
+    contenders = {"kernel": kernel} if role == "kernel" else {"kernel": plain, "reference": kernel}
+    wire = {**contenders, "num_trials": 1, "timeout": 120, "precision": 0.5}
+    request = Request.from_wire(wire)
+    with compilers_killed(os.getpid(), 10_000) as ended, pytest.raises(Unproven):
+        run(request, bench, lambda stage: None, lambda: False)
+    assert ended
+    report = run(request, bench, lambda stage: None, lambda: False)
+    assert report.outcome.status is Status.PASSED
+    side = report.outcome if role == "kernel" else report.reference
+    assert side is not None and cache_of(side) == "miss", "what the killed compiler left was kept"
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,11 +16,13 @@ from threading import Event, Thread
 import pytest
 
 from domain.budget import Budget
-from domain.fault import JobCancelled
+from domain.fault import InfrastructureFault, JobCancelled
 from domain.kernel import Kernel, KernelType
 from domain.request import Request
 from domain.settings import settings
+from tasks import lease
 from tasks.lease import device_lease, quiet, stays_free
+from tasks.private_folder import UnsafeFolder
 from tests.conftest import die_with_parent
 from tests.tasks.jobs import until
 
@@ -85,7 +87,7 @@ def test_processes_exclude_each_other(state: Path, yields: bool) -> None:
     contenders = [start(CONTENDER, str(log), f"{number if yields else 0}") for number in range(4)]
     assert [contender.wait(timeout=60) for contender in contenders] == [0] * 4
     assert log.read_text() == "()" * 160
-    assert left(state) == ["log"]
+    assert empty(state)
     for contender in contenders:
         end(contender)
 
@@ -202,15 +204,109 @@ def test_a_strange_name_stays_inside_the_folder(state: Path) -> None:
         assert ticket.name.startswith("______etc_passwd.")
 
 
-def test_nothing_stays_behind(state: Path) -> None:
+def test_nothing_stays_behind_but_the_folder(state: Path) -> None:
     holder = start_holder()
     with device_lease("another card", lambda: False):
         pass
-    assert len(left(state)) == 1
+    assert tickets(state, "card") == 1
     end(holder)
     with device_lease("another card", lambda: False):
         pass
-    assert left(state) == []
+    assert empty(state)
+    assert left(state) == [f"kernel-eval-leases-{os.getuid()}"], "another user could take its name"
+
+
+HOLDS_LOCK = """
+import fcntl, os, sys, time
+folder = os.open(sys.argv[1], os.O_RDONLY)
+fcntl.flock(folder, fcntl.LOCK_EX)
+print("held", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def locked(state: Path) -> Iterator[Path]:
+    """The folder of the leases, locked by another process for good."""
+    folder = state / f"kernel-eval-leases-{os.getuid()}"
+    folder.mkdir(mode=0o700)
+    holder = start(HOLDS_LOCK, str(folder))
+    assert holder.stdout is not None and holder.stdout.readline() == "held\n"
+    yield folder
+    end(holder)
+
+
+def test_who_waits_for_a_locked_folder_can_be_cancelled(locked: Path) -> None:
+    with pytest.raises(JobCancelled), device_lease("card", lambda: True):
+        pytest.fail("it was locked")
+
+
+def test_a_folder_that_stays_locked_is_a_fault_of_the_machine(locked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease, "LOCKED_S", 0.1)
+    with pytest.raises(InfrastructureFault, match="has been locked"), device_lease("card", lambda: False):
+        pytest.fail("it was locked")
+
+
+def taken_by_another(folder: Path) -> None:
+    folder.mkdir(mode=0o777)
+    os.chown(folder, 1000, 1000)
+
+
+def open_to_all(folder: Path) -> None:
+    folder.mkdir()
+    folder.chmod(0o777)
+
+
+def a_link(folder: Path) -> None:
+    (folder.parent / "elsewhere").mkdir(mode=0o700)
+    folder.symlink_to("elsewhere")
+
+
+def a_file(folder: Path) -> None:
+    folder.touch()
+
+
+NOT_OURS = [
+    pytest.param(taken_by_another, marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")),
+    *(open_to_all, a_link, a_file),
+]
+
+
+@pytest.mark.parametrize("made", NOT_OURS)
+def test_a_folder_that_another_user_can_change_is_refused(made: Callable[[Path], None], state: Path) -> None:
+    made(state / f"kernel-eval-leases-{os.getuid()}")
+    with pytest.raises(UnsafeFolder, match="LEASE_DIR"), device_lease("card", lambda: False):
+        pytest.fail("it cannot be trusted")
+    with pytest.raises(UnsafeFolder, match="LEASE_DIR"):
+        lease.check_folder()
+    asked = subprocess.run(
+        [sys.executable, "-c", "from tasks.worker import look_at_sandbox; look_at_sandbox()"],
+        cwd=ROOT,
+        env={**os.environ, "STATE_DIR": str(state / "state"), "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert asked.returncode == 1 and "jobs cannot queue for a device" in asked.stderr, asked.stderr[-500:]
+
+
+def test_what_its_group_may_write_is_taken_away(state: Path) -> None:
+    folder = state / f"kernel-eval-leases-{os.getuid()}"
+    folder.mkdir()
+    folder.chmod(0o775)
+    lease.check_folder()
+    assert folder.stat().st_mode & 0o777 == 0o755
+
+
+def test_a_ticket_that_is_a_link_is_not_followed(state: Path) -> None:
+    with device_lease("card", lambda: False):
+        (folder,) = state.iterdir()
+        (state / "precious").touch()
+        (folder / "card.00000000000000000001").symlink_to(state / "precious")
+        with pytest.raises(OSError), device_lease("card", lambda: False):
+            pytest.fail("two held the device")
+        (folder / "card.00000000000000000001").unlink()
+    assert (state / "precious").exists()
 
 
 def test_services_with_state_of_their_own_share_the_device(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,6 +334,11 @@ def in_line(state: Path, how_many: int, device: str = "card") -> bool:
 
 def tickets(state: Path, device: str) -> int:
     return len(list(state.glob(f"*/{device}.*")))
+
+
+def empty(state: Path) -> bool:
+    """Whether nobody is in a line, and nobody's ticket is left."""
+    return not any((state / f"kernel-eval-leases-{os.getuid()}").iterdir())
 
 
 def left(state: Path) -> list[str]:

@@ -5,24 +5,29 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from threading import Event
+from typing import NoReturn
 
 import httpx
 import pytest
 from redis import Redis
 
+from domain.fault import InfrastructureFault, Unproven
 from domain.job import Stage, State
 from domain.kernel import Kernel, KernelType
 from domain.request import Request
 from domain.result import Status
 from tasks import quarantine, reconciler, self_test
 from tasks.device import CPU
+from tasks.evaluation import execute
 from tasks.heartbeat import Heartbeat, workers
-from tasks.lines import COMMON, line_of_worker
+from tasks.lines import COMMON, Message, line_of_worker
 from tasks.quarantine import FAULTS, IN_A_ROW, QUARANTINED, Quarantine
 from tasks.reconciler import Reconciler
 from tasks.records import JobRecords
 from tests.chaos.service import START_S, service
 from tests.tasks.jobs import EVALUATE, give_to, report, seen, until
+
+MESSAGE = Message("a.1", COMMON)
 
 
 @pytest.fixture
@@ -56,6 +61,27 @@ def test_faults_in_a_row_are_counted_and_a_verdict_ends_the_row(records: JobReco
     assert redis.hgetall(FAULTS) == {b"w": b"2", b"other": b"1"}, "nothing was run on its device"
     judge(records, "w", "good", Stage.BUILD, Stage.LOAD, Stage.VALIDATE)
     assert redis.hgetall(FAULTS) == {b"other": b"1"}
+
+
+def test_a_fault_that_only_a_submission_tells_of_is_retried_and_counts_against_no_worker(
+    records: JobRecords, redis: Redis
+) -> None:
+    def stopped(*_: object) -> NoReturn:
+        raise Unproven("a compiler was stopped, as the kernel's process says")
+
+    records.create("a", EVALUATE)
+    for attempt in (1, 2, 3):
+        assert execute(records, records, MESSAGE, "w", stopped) == "failed"
+        assert len(seen(records, "a").failed_attempts) == attempt
+    assert seen(records, "a").state is State.FAILED
+    assert redis.hgetall(FAULTS) == {}
+
+    def broken(*_: object) -> NoReturn:
+        raise InfrastructureFault("the disk is full")
+
+    records.create("b", EVALUATE)
+    assert execute(records, records, MESSAGE, "w", broken) == "failed"
+    assert redis.hgetall(FAULTS) == {b"w": b"1"}
 
 
 def test_what_ran_on_another_worker_says_nothing_of_this_one(records: JobRecords, redis: Redis) -> None:

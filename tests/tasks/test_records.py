@@ -575,6 +575,38 @@ def test_bytes_are_counted_through_a_jobs_life(records: JobRecords, redis: Redis
     assert (records.kept_bytes(), redis.exists("jobs:bytes")) == (0, 0)
 
 
+def test_one_keys_jobs_leave_room_for_others(records: JobRecords, redis: Redis) -> None:
+    limits, alice, bob = Limits(memory=9_000), key("alice", 9), key("bob", 9)
+    assert records.create("a", EVALUATE, key=alice, limits=limits)
+    assert records.create("b", EVALUATE, key=alice, limits=limits) is Refusal.KEY_MEMORY_IS_FULL
+    assert records.create("c", EVALUATE, key=bob, limits=limits)
+    assert records.room("a", limits) == limits.share - records.kept_bytes() // 2
+    assert records.room("unknown", limits) == limits.memory - records.kept_bytes()
+    # What its result takes is the key's, too.
+    large = {**body("a"), "told": "x" * 1000}
+    assert records.complete("a", run_to(records, "a"), large)
+    taken = int(redis.hget("jobs:bytes:of_key", alice.key_id) or 0)
+    assert taken == records.kept_bytes() - int(redis.hget("jobs:bytes:of_key", bob.key_id) or 0) > 1000 + 2048
+    assert records.room("a", limits) == limits.share - taken
+    assert records.create("d", EVALUATE, limits=limits), "without a key there is no share"
+    assert records.cancel("d")
+    redis.delete("job:a")  # Expired before the cleanup came by.
+    records.cleanup(records.now() + 1)
+    assert redis.hgetall("jobs:bytes:of_key").keys() == {b"bob"}
+    assert records.create("e", EVALUATE, key=alice, limits=limits)
+
+
+def test_jobs_of_an_earlier_version_charge_no_key(records: JobRecords, redis: Redis) -> None:
+    alice = key("alice", 9)
+    assert records.create("a", EVALUATE, key=alice)
+    redis.delete("jobs:bytes:of_key")
+    assert records.create("b", EVALUATE, key=alice)
+    for job_id in "ab":
+        records.cancel(job_id)
+    records.cleanup(records.now() + 1)
+    assert redis.exists("jobs:bytes:of_key") == 0, "and none has less than nothing"
+
+
 def redis_request() -> str:
     """EVALUATE as it is stored."""
     return json.dumps(EVALUATE.to_wire(), separators=(",", ":"))

@@ -12,7 +12,7 @@ from domain.budget import Budget
 from domain.job import State
 from domain.kernel import Kernel, KernelType
 from domain.request import Request
-from domain.result import Status
+from domain.result import Outcome, Report, Status
 from profiling.plan import Stop
 from tasks.admission import Recorded
 from tasks.cross_checks import NO_TIME, NO_TIME_FOR_ONE
@@ -133,6 +133,26 @@ def test_only_verdicts_that_come_out_again(records: JobRecords, verdict: Status)
     judged(records, "first", verdict=verdict)
     kept = {Status.PASSED, Status.COMPILE_ERROR, Status.WRONG_RESULT, Status.CONTRACT_MISMATCH}
     assert asked(records) == ("first" if verdict in kept else None)
+
+
+@pytest.mark.parametrize(
+    ("log", "again"),
+    [
+        ("main.cpp:3:1: error: 'y' was not declared in this scope", True),
+        ("c++: fatal error: Killed signal terminated program cc1plus", False),
+        ("nvcc error   : 'cicc' died due to signal 9 (Kill signal)", False),
+        ("internal compiler error: Segmentation fault", False),
+        ("/tmp/cc.s: No space left on device", False),
+        ("main.cpp:1:2: error: #error Killed", False),
+    ],
+)
+def test_a_compile_error_that_may_be_of_the_moment_is_not_given_again(
+    log: str, again: bool, records: JobRecords
+) -> None:
+    fault = Outcome(Status.COMPILE_ERROR, "torch", message="importing the source", log=log)
+    body = Report(fault, {}).body("first")
+    assert body["verdict"] == "compile_error" and log in body["kernel_exec_result"]["compilation_error"]
+    assert reusable(body) is again
 
 
 UNAVAILABLE = {"status": "unavailable"}

@@ -46,8 +46,8 @@ def of_result(found: Result, source: str = "", reference: str = "", timeout: int
         flags += [f"flag of the reference: {cut(plain(flag), 240)}" for flag in theirs]
     if found.kernel.comparison:
         flags += [f"weak reference: {cut(plain(each), 160)}" for each in found.kernel.comparison.weak_reference]
-    tail = "\n".join([*flags[:_FLAGS], f"next: {next_step(found, timeout)}"])
-    return cut("\n".join(lines), MOST - len(tail) - 1) + "\n" + tail
+    tail = "\n".join(map(plain, [*flags[:_FLAGS], f"next: {next_step(found, timeout)}"]))
+    return cut("\n".join(map(plain, lines)), MOST - len(tail) - 1) + "\n" + tail
 
 
 def of_job(job: Job, source: str = "", reference: str = "") -> str:
@@ -56,7 +56,7 @@ def of_job(job: Job, source: str = "", reference: str = "") -> str:
         return of_result(job.result, source, reference, job.raw.get("timeout"))
     if job.done:
         what = "submit it again" if job.state == "failed" else "it was cancelled"
-        return cut(f"job {job.job_id} is {job.state}: {plain(job.error or 'no reason')}\nnext: {what}.", MOST)
+        return cut(f"job {job.job_id} is {plain(job.state)}: {plain(job.error or 'no reason')}\nnext: {what}.", MOST)
     since = "" if job.submitted_at is None else f", handed in {max(0.0, time.time() - job.submitted_at):.0f} s ago"
     return (
         f"job {job.job_id} is {stands(job)}{since} and goes on\n"
@@ -71,7 +71,7 @@ def stands(job: Job) -> str:
         told += ", being cancelled"
     if job.raw.get("correct_so_far") is not None and not job.done:
         told += f", {'right' if job.raw['correct_so_far'] else 'wrong'} so far"
-    return told if job.queue_position is None else f"{told}, {job.queue_position} before it"
+    return plain(told if job.queue_position is None else f"{told}, {job.queue_position} before it")
 
 
 def of_jobs(jobs: Sequence[Job]) -> str:
@@ -84,7 +84,8 @@ def of_jobs(jobs: Sequence[Job]) -> str:
 def _in_a_line(job: Job) -> str:
     verdict = (job.raw.get("summary") or {}).get("verdict")
     age = "" if job.submitted_at is None else f", {max(0.0, time.time() - job.submitted_at):.0f} s ago"
-    return f"{job.job_id} {stands(job)}{f' {verdict}' if verdict else ''} ({job.operation} {job.kernel_type}{age})"
+    told = f"{job.job_id} {stands(job)}{f' {verdict}' if verdict else ''} ({job.operation} {job.kernel_type}{age})"
+    return plain(told)
 
 
 def of_service(health: Mapping[str, Any], version: str) -> str:
@@ -98,7 +99,7 @@ def of_service(health: Mapping[str, Any], version: str) -> str:
         told.append(plain(f"device: {device}, {worker.get('max_workers')} jobs at once; {has}{state}"))
     by_state = (health.get("job_stats") or {}).get("by_status") or {}
     told.append(f"jobs: {', '.join(f'{int(count)} {state}' for state, count in by_state.items()) or 'not known'}")
-    return cut("\n".join(told), MOST)
+    return cut("\n".join(map(plain, told)), MOST)
 
 
 def of_error(error: KernelEvalError, *, compared: bool = False) -> str:

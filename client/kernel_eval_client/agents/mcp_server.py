@@ -8,12 +8,12 @@ from typing import Any
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
+from mcp.types import CallToolResult, InputRequiredResult, TextContent, ToolAnnotations
 from pydantic import ValidationError
 
 from kernel_eval_client.address import Address
 from kernel_eval_client.agents.tools import Tools
-from kernel_eval_client.quoted import plain
+from kernel_eval_client.quoted import plain, plain_lines
 
 NAME = "kernel-eval"
 DISTRIBUTION = "kernel-eval-client"
@@ -59,17 +59,25 @@ class Server(MCPServer[Any]):
         if unknown:
             raise ToolError(f"{name} has no argument {', '.join(unknown)[:200]}; it has {', '.join(self._known[name])}")
         try:
-            return await super().call_tool(name, arguments, context)
+            return _plain(await super().call_tool(name, arguments, context))
         except ToolError as error:
             if isinstance(error.__cause__, ToolError):
                 raise error.__cause__ from None  # As we said it, without the library's words before it.
             if not isinstance(error.__cause__, ValidationError):
-                raise
+                raise ToolError(plain_lines(str(error))) from error
             told = [
                 f"{'.'.join(map(str, one['loc']))}: {one['msg'].removeprefix('Value error, ')}"
                 for one in error.__cause__.errors()
             ]
             raise ToolError("\n".join([*(plain(line)[:300] for line in told[:6]), "next: Mend the call."])) from error
+
+
+def _plain(told: CallToolResult | InputRequiredResult) -> CallToolResult | InputRequiredResult:
+    """Whatever a tool has told, for hosts that print it: each line of it as a terminal may show it."""
+    for part in told.content if isinstance(told, CallToolResult) else ():
+        if isinstance(part, TextContent):
+            part.text = plain_lines(part.text)
+    return told
 
 
 _MAKES_A_JOB = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False)

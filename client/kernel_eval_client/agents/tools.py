@@ -17,6 +17,7 @@ from kernel_eval_client.errors import CallerError, KernelEvalError
 from kernel_eval_client.flow import Retry, verdict
 from kernel_eval_client.job import Job
 from kernel_eval_client.kernel import Kernel, KernelType, guess_type
+from kernel_eval_client.quoted import plain
 from kernel_eval_client.submission import Submission
 
 PATIENCE_S = 20.0
@@ -224,7 +225,7 @@ def _text(text: str, meta: dict[str, Any] | None = None) -> CallToolResult:
 
 def _telling(context: Context[Any, Any]) -> waiting.Tell:
     async def tell(seconds: float, stands: str) -> None:
-        await context.report_progress(seconds, message=stands)
+        await context.report_progress(seconds, message=plain(stands))
 
     return tell
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from rich.table import Table
-from rich.text import Text
-
 from kernel_eval_client.artifact import Artifact
 from kernel_eval_client.cli.exits import Exit
 from kernel_eval_client.cli.session import Session
-from kernel_eval_client.cli.wording import plain
+from kernel_eval_client.cli.terminal import Grid
+from kernel_eval_client.errors import ServiceError
 
 
 def artifacts(session: Session, given: argparse.Namespace) -> Exit:
@@ -21,7 +19,10 @@ def artifacts(session: Session, given: argparse.Namespace) -> Exit:
     for one in found if given.output is not None else ():
         if one.name is None:
             continue
-        content = session.client.artifact_bytes(given.job_id, one)
+        try:
+            content = session.client.artifact_bytes(given.job_id, one)
+        except ValueError as error:
+            raise ServiceError(f"{one.side}/{one.name} is not saved: {error}; is there another service?") from error
         path = given.output / one.side / one.name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
@@ -29,9 +30,9 @@ def artifacts(session: Session, given: argparse.Namespace) -> Exit:
     if session.as_json:
         session.write([_wire(one, saved.get((one.side, one.name or ""))) for one in found])
     elif found:
-        session.out.print(_table(found, saved))
+        session.out.table(_table(found, saved))
     else:
-        session.out.print("None: the job was not asked for any (`--artifact ptx`), or has no result.")
+        session.out.say("None: the job was not asked for any (`--artifact ptx`), or has no result.")
     return Exit.PASSED
 
 
@@ -39,13 +40,13 @@ def _wire(one: Artifact, saved: str | None) -> dict[str, Any]:
     return {**vars(one), **({"saved": saved} if saved else {})}
 
 
-def _table(found: list[Artifact], saved: dict[tuple[str, str], str]) -> Table:
-    table = Table("side", "form", "kernel", "bytes", "name, or why there is none", box=None, pad_edge=False)
+def _table(found: list[Artifact], saved: dict[tuple[str, str], str]) -> Grid:
+    table = Grid("side", "form", "kernel", "bytes", "name, or why there is none")
     table.columns[3].justify = "right"
     for one in found:
         kernel = " ".join(part for part in (one.kernel, one.variant) if part) or "–"
         place = saved.get((one.side, one.name or ""), one.name or f"unavailable: {one.unavailable}")
         cut = ", its end left out" if one.truncated else ""
         size = str(one.bytes) if one.name is not None else "–"
-        table.add_row(one.side, one.form, Text(plain(kernel)), size, Text(plain(place) + cut))
+        table.add_row(one.side, one.form, kernel, size, place + cut)
     return table

@@ -7,8 +7,6 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
 from kernel_eval_client.async_client import Finished
 from kernel_eval_client.cli import show
 from kernel_eval_client.cli.exits import Exit, exit_of
@@ -42,7 +40,7 @@ def batch(session: Session, given: argparse.Namespace) -> Exit:
     _tell(session, sorted(finished, key=lambda each: each.index), found.skipped)
     if stopped:
         left = len(found.submissions) + len(found.unreadable) - len(finished)
-        session.progress.print(f"Stopped: {left} are not judged, or were handed in and not waited for.")
+        session.progress.say(f"Stopped: {left} are not judged, or were handed in and not waited for.")
         return Exit.INTERRUPTED
     return max((_exit(each) for each in finished), default=Exit.PASSED)
 
@@ -52,11 +50,9 @@ def _judged(session: Session, found: Folder, given: argparse.Namespace) -> Itera
     count = len(found.submissions)
     for name, error in found.unreadable.items():
         yield Finished(count, Submission({}, label=name), None, error)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=session.progress, transient=True) as progress:
-        bar = progress.add_task("judging", total=count)
+    with session.bar(count) as bar:
         for each in session.client.map(found.submissions, concurrency=given.concurrency, max_wait_s=given.max_wait):
-            progress.update(bar, advance=1, description=each.submission.label or "")
+            bar.advance(each.submission.label or "")
             yield each
 
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
-
-from rich.console import Console
 
 from kernel_eval_client.cli import artifacts, batch, doctor, jobs, judging, mcp, show, suite, watching
 from kernel_eval_client.cli.exits import Exit, exit_of
 from kernel_eval_client.cli.session import Session
+from kernel_eval_client.cli.streams import behind
+from kernel_eval_client.cli.terminal import Terminal
 from kernel_eval_client.client import Client
 from kernel_eval_client.errors import KernelEvalError
 from kernel_eval_client.flow import Retry
-
-WIDTH = 400
-"""Columns where there is no terminal: a table in a file is neither to be folded nor to be cut."""
 
 PATIENCE_S = {"batch": 300.0, "suite": 300.0}
 FEW_S = 10.0
@@ -41,7 +39,7 @@ COMMANDS: dict[str, Callable[[Session, argparse.Namespace], Exit]] = {
 
 def dispatch(given: argparse.Namespace) -> int:
     """Carries out the command; the exit status."""
-    out, progress = _console(stderr=False), _console(stderr=True)
+    out, progress = Terminal(behind(sys.stdout)), Terminal(behind(sys.stderr))
     patience = given.patience if given.patience is not None else PATIENCE_S.get(given.command, FEW_S)
     try:
         with Client(given.url, retry=Retry(patience_s=patience)) as client:
@@ -57,10 +55,3 @@ def dispatch(given: argparse.Namespace) -> int:
         return exit_of(error)
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
-
-
-def _console(*, stderr: bool) -> Console:
-    console = Console(stderr=stderr, highlight=False, soft_wrap=True)
-    if not console.is_terminal:
-        console.width = WIDTH
-    return console

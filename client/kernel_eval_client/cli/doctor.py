@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
-
-from rich.text import Text
 
 from kernel_eval_client.cli.exits import Exit
 from kernel_eval_client.cli.session import Session
@@ -48,9 +46,9 @@ def doctor(session: Session, given: argparse.Namespace) -> Exit:
         checks.append(check)
         if not session.as_json:
             mark, style = MARKS[check.state]
-            session.out.print(Text.assemble((mark, style), f"  {check.name:<10} {check.found}"))
+            session.out.say((mark, style), f"  {check.name:<10} {check.found}")
             if check.fix:
-                session.out.print(Text(f"{'':21}{check.fix}", style="dim"))
+                session.out.say(f"{'':21}{check.fix}", style="dim")
     failed = any(check.state == FAILED for check in checks)
     if session.as_json:
         session.write({"healthy": not failed, "checks": [asdict(check) for check in checks]})
@@ -110,7 +108,7 @@ def _version(client: Client) -> Check:
 def _inside(health: Mapping[str, Any]) -> Iterator[Check]:
     workers = health.get("workers") or []
     if health["broker"] == "ready":
-        yield Check("broker", OK, "ready")
+        yield from _broker(health.get("broker_warnings") or ())
     else:
         reasons = "; ".join(health.get("reasons") or ["not ready"])
         yield Check("broker", FAILED, reasons, "On the service's machine: start Redis, or check CELERY_BROKER_URL.")
@@ -123,6 +121,14 @@ def _inside(health: Mapping[str, Any]) -> Iterator[Check]:
     yield _gpus(health, workers)
     yield from _toolchain(workers)
     yield from _sandbox(workers)
+
+
+def _broker(warnings: Collection[Mapping[str, Any]]) -> Iterator[Check]:
+    for warning in warnings:
+        fix = f"It is Redis that has to be set otherwise ({warning.get('code')}); jobs are judged meanwhile."
+        yield Check("broker", WARNING, str(warning.get("message")), fix)
+    if not warnings:
+        yield Check("broker", OK, "ready")
 
 
 def _quarantine(workers: list[dict[str, Any]]) -> Iterator[Check]:

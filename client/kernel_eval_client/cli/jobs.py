@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from rich.text import Text
-
 from kernel_eval_client.cli import show
 from kernel_eval_client.cli.exits import Exit
 from kernel_eval_client.cli.session import Session
-from kernel_eval_client.cli.wording import DIM, plain
+from kernel_eval_client.cli.wording import DIM
 from kernel_eval_client.errors import CallerError, UnknownJob
 from kernel_eval_client.job import Job
 
@@ -34,7 +32,7 @@ def cancel(session: Session, given: argparse.Namespace) -> Exit:
             session.write(job.raw)
         else:
             stopping = "" if job.done else ", it will stop shortly"
-            session.out.print(f"{job.job_id}  {job.state}{stopping}")
+            session.out.say(f"{job.job_id}  {job.state}{stopping}")
     return Exit.PASSED
 
 
@@ -65,10 +63,10 @@ def report(session: Session, given: argparse.Namespace) -> Exit:
             problem=error.problem,
         ) from error
     if given.output is None:
-        session.out.file.write(page)
+        session.out.page(page)
     else:
         given.output.write_text(page, encoding="utf-8")
-        session.progress.print(f"Written to {given.output}.")
+        session.progress.say(f"Written to {given.output}.")
     return Exit.PASSED
 
 
@@ -77,11 +75,11 @@ def _in_text(session: Session, job: Job) -> Exit:
         session.write(job.raw)
         return Exit.PASSED
     if job.told:
-        session.out.print(Text(plain(job.told), style="bold"))
+        session.out.say(job.told, style="bold")
     show.job(session.out, job)
     if job.result is not None:
         show.result(session.out, job.job_id, "", job.result, verbose=session.verbose)
         if job.result.report:
             page = f"{session.client.address.url}{job.result.report}"
-            session.out.print(Text(f"  page      {page} (or --html)", style=DIM))
+            session.out.say(f"  page      {page} (or --html)", style=DIM)
     return Exit.PASSED

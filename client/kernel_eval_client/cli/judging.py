@@ -6,8 +6,6 @@ import argparse
 import dataclasses
 import time
 
-from rich.status import Status
-
 from kernel_eval_client.cli import show
 from kernel_eval_client.cli.exits import Exit
 from kernel_eval_client.cli.options import options
@@ -37,7 +35,7 @@ def submit(session: Session, given: argparse.Namespace) -> Exit:
     """Hands in and tells the job's id."""
     reference = read_kernel(given.reference, Choices()) if given.reference else None
     job = session.client.submit(with_options(read_submission(given.file, choices(given), reference), given))
-    session.write(job.raw) if session.as_json else session.out.print(job.job_id)
+    session.write(job.raw) if session.as_json else session.out.say(job.job_id)
     return Exit.PASSED
 
 
@@ -73,7 +71,8 @@ def judged(session: Session, submission: Submission, max_wait_s: float | None) -
         found = _followed(session, job, max_wait_s)
     except KeyboardInterrupt:
         session.client.cancel(job.job_id)
-        session.progress.print(f"\nCancelled job {job.job_id}.")
+        session.progress.say()
+        session.progress.say(f"Cancelled job {job.job_id}.")
         raise
     return shown(session, submission.label or job.job_id, _source(submission), found)
 
@@ -81,7 +80,7 @@ def judged(session: Session, submission: Submission, max_wait_s: float | None) -
 def _followed(session: Session, job: Job, max_wait_s: float | None) -> Result:
     """The result, the job's stage shown meanwhile; raises StillRunning when the time is over."""
     began = time.monotonic()
-    with Status(_stage(job), console=session.progress) as status:
+    with session.progress.waiting(_stage(job)) as status:
         while True:
             left = LOOK_S if max_wait_s is None else max_wait_s - (time.monotonic() - began)
             try:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from kernel_eval_client.cli import streams
 from kernel_eval_client.cli.exits import MEANINGS
 from kernel_eval_client.job import TERMINAL
 from kernel_eval_client.kernel import KernelType
@@ -19,21 +20,23 @@ STATES = sorted({"queued", "building", "waiting", "running"} | TERMINAL)
 
 
 def run() -> None:
-    """The installed command."""
+    """The installed command. What it dies of is printed by Python, behind its end."""
+    streams.clean()
     sys.exit(main(sys.argv[1:]))
 
 
 def main(arguments: Sequence[str]) -> int:
     """The exit status."""
-    given = parser().parse_args(arguments)
-    try:
-        from kernel_eval_client.cli.dispatch import dispatch
-    except ModuleNotFoundError as error:
-        if error.name != "rich":
-            raise
-        sys.stderr.write("kernel-eval needs rich: pip install 'kernel-eval-client[cli]'\n")
-        return 2
-    return dispatch(given)
+    with streams.cleaned():
+        given = parser().parse_args(arguments)
+        try:
+            from kernel_eval_client.cli.dispatch import dispatch
+        except ModuleNotFoundError as error:
+            if error.name != "rich":
+                raise
+            sys.stderr.write("kernel-eval needs rich: pip install 'kernel-eval-client[cli]'\n")
+            return 2
+        return dispatch(given)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -18,8 +18,8 @@ def mcp(session: Session, given: argparse.Namespace) -> Exit:
             raise
         raise CallerError("kernel-eval mcp needs mcp: pip install 'kernel-eval-client[cli,mcp]'") from error
     if given.http:
-        session.progress.print(f"MCP for {session.client.address.url} at http://{given.host}:{given.port}/mcp")
+        session.progress.say(f"MCP for {session.client.address.url} at http://{given.host}:{given.port}/mcp")
         if given.host not in mcp_server.LOOPBACK:
-            session.progress.print("Callers need an API key of their own: the one in the environment is not lent.")
+            session.progress.say("Callers need an API key of their own: the one in the environment is not lent.")
     mcp_server.run(given.url, http=given.http, host=given.host, port=given.port)
     return Exit.PASSED

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import sys
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console
-
 from kernel_eval_client.cli.exits import exit_of, fault_of
+from kernel_eval_client.cli.terminal import Bar, Terminal
 from kernel_eval_client.client import Client
 from kernel_eval_client.errors import KernelEvalError
 
@@ -19,15 +17,18 @@ class Session:
     """`out` gets what was asked for, `progress` (standard error) the rest. With `as_json` `out` gets JSON only."""
 
     client: Client
-    out: Console
-    progress: Console
+    out: Terminal
+    progress: Terminal
     as_json: bool
     verbose: bool
 
     def write(self, value: Any) -> None:
         """One JSON value on one line."""
-        sys.stdout.write(json.dumps(value) + "\n")
-        sys.stdout.flush()
+        self.out.json(value)
+
+    def bar(self, total: int) -> AbstractContextManager[Bar]:
+        """A progress bar, but where lines of JSON go to a terminal: one would be in the other's way."""
+        return self.progress.bar(total, shown=not (self.as_json and self.out.is_terminal))
 
     def told(self, error: KernelEvalError) -> dict[str, Any]:
         """An error for programs."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from kernel_eval_client.async_client import Finished
 from kernel_eval_client.cli import show_device
-from kernel_eval_client.cli.wording import BAD, DIM, GOOD, REMARK, milliseconds, of_command, plain, short
+from kernel_eval_client.cli.terminal import Grid, Terminal
+from kernel_eval_client.cli.wording import BAD, DIM, GOOD, REMARK, milliseconds, of_command, short
 from kernel_eval_client.errors import CallerError, KernelEvalError, ServiceError
 from kernel_eval_client.explain import excerpt, spots
 from kernel_eval_client.job import Job
@@ -40,15 +39,15 @@ def speedup(found: Speedup | None) -> str:
     return f"{found.ratio:.2f}x ({found.low:.2f} to {high})"
 
 
-def result(console: Console, name: str, source: str, found: Result, *, verbose: bool = False) -> None:
+def result(console: Terminal, name: str, source: str, found: Result, *, verbose: bool = False) -> None:
     """The verdict, and what it rests on; of a failure the lines of the source that are meant."""
     kernel = found.kernel
     entry = kernel.metadata.get("kernel_name")
-    console.print(Text.assemble((found.verdict, GOOD if found.passed else BAD), f"  {name}", (f"  {entry or ''}", DIM)))
+    console.say((found.verdict, GOOD if found.passed else BAD), f"  {name}", (f"  {entry or ''}", DIM))
     for title, text in _facts(found):
-        console.print(Text.assemble((f"  {title:<9} ", DIM), text))
+        console.say((f"  {title:<9} ", DIM), text)
     for flag in found.flags:
-        console.print(Text.assemble(("  flag      ", "yellow"), flag))
+        console.say(("  flag      ", "yellow"), flag)
     if found.error:
         _failure(console, found.error, source, verbose=verbose)
     if (checked := found.sanitizer) is not None:
@@ -58,9 +57,10 @@ def result(console: Console, name: str, source: str, found: Result, *, verbose: 
     if kernel.machine_code:
         machine_code(console, kernel.machine_code)
     if found.artifacts:
-        console.print(Text(f"  artifacts {_texts(found)}: kernel-eval artifacts {found.job_id} -o DIR", style=DIM))
+        console.say(f"  artifacts {_texts(found)}: kernel-eval artifacts {found.job_id} -o DIR", style=DIM)
     if verbose and kernel.output:
-        console.print(Text("  printed:\n" + kernel.output, style=DIM))
+        console.say("  printed:", style=DIM)
+        console.block(kernel.output, DIM)
 
 
 def _facts(found: Result) -> Iterator[tuple[str, str]]:
@@ -82,16 +82,16 @@ def _facts(found: Result) -> Iterator[tuple[str, str]]:
     for sentence in comparison.weak_reference if comparison else ():
         yield "weak", sentence
     if (launched := in_a_line(found.kernel.launches)) is not None:
-        yield "launches", plain(launched)
+        yield "launches", launched
     if found.kernel.inputs.get("inferred"):
         yield "inputs", str(found.kernel.inputs["inferred"])
     device = found.environment.get("gpu_name") or found.environment.get("device") or "?"
     yield "on", f"{device}, job {found.job_id}"
 
 
-def machine_code(console: Console, codes: Sequence[MachineCode]) -> None:
+def machine_code(console: Terminal, codes: Sequence[MachineCode]) -> None:
     """A line for each kernel: registers and local memory of a thread, shared memory of a block, occupancy."""
-    table = Table("  kernel", "registers", "local", "spills", "shared", "occupancy", "limited by", box=None)
+    table = Grid("  kernel", "registers", "local", "spills", "shared", "occupancy", "limited by")
     table.header_style = DIM
     for column in table.columns[1:6]:
         column.justify = "right"
@@ -99,14 +99,14 @@ def machine_code(console: Console, codes: Sequence[MachineCode]) -> None:
         spills = None if code.spill_store_bytes is None else code.spill_store_bytes + (code.spill_load_bytes or 0)
         figures = (code.registers, code.local_bytes, spills, code.shared_bytes)
         table.add_row(
-            Text(f"  {plain(short(code.name))}"),
+            f"  {short(code.name)}",
             *("–" if figure is None else str(figure) for figure in figures),
             "–" if code.occupancy is None else f"{code.occupancy:.0%}",
-            Text(plain((code.limited_by or "–").replace("_", " "))),
+            (code.limited_by or "–").replace("_", " "),
         )
-    console.print(table)
+    console.table(table)
     if len(codes) > KERNELS:
-        console.print(Text(f"  {len(codes) - KERNELS} more kernels", style=DIM))
+        console.say(f"  {len(codes) - KERNELS} more kernels", style=DIM)
 
 
 def _texts(found: Result) -> str:
@@ -115,60 +115,61 @@ def _texts(found: Result) -> str:
     return f"{there} kept" + (f", {lacking} not to be had" if lacking else "")
 
 
-def _failure(console: Console, error: str, source: str, *, verbose: bool) -> None:
+def _failure(console: Terminal, error: str, source: str, *, verbose: bool) -> None:
     lines = error.splitlines()
     found = spots(error)
-    console.print(Text(f"  {lines[0]}", style=BAD))
+    console.say(f"  {lines[0]}", style=BAD)
     for spot in found:
-        console.print(Text(f"  line {spot.line}: {spot.message}", style="bold"))
+        console.say(f"  line {spot.line}: {spot.message}", style="bold")
         for line in excerpt(source, spot):
-            console.print(Text(f"    {line}", style="bold" if line.startswith(">") else DIM))
+            console.block([line], "bold" if line.startswith(">") else DIM)
     rest = lines[1:] if verbose or not found else []
     shown = rest if verbose else rest[:ERROR_LINES]
-    for line in shown:
-        console.print(Text(f"    {line}"))
+    console.block(shown)
     if len(lines) - 1 > len(shown):
-        console.print(Text("  (--verbose shows all of it)", style=DIM))
+        console.say("  (--verbose shows all of it)", style=DIM)
 
 
-def error(console: Console, found: KernelEvalError) -> None:
+def error(console: Terminal, found: KernelEvalError) -> None:
     """What went wrong, field by field where the request is at fault."""
     fields = found.fields if isinstance(found, CallerError) else ()
     if not fields:
-        console.print(Text(f"kernel-eval: {found}", style=BAD))
+        first, *rest = str(found).splitlines() or [""]
+        console.say(f"kernel-eval: {first}", style=BAD)
+        console.block(rest, BAD)
         if isinstance(found, ServiceError):
-            console.print(Text("`kernel-eval doctor` looks for the cause.", style=DIM))
+            console.say("`kernel-eval doctor` looks for the cause.", style=DIM)
         return
-    console.print(Text("kernel-eval: the request is not valid", style=BAD))
+    console.say("kernel-eval: the request is not valid", style=BAD)
     for each in fields:
-        console.print(Text(f"  {of_command(str(each))}"))
+        console.say(f"  {of_command(str(each))}")
 
 
-def job(console: Console, found: Job) -> None:
+def job(console: Terminal, found: Job) -> None:
     """One job in a few lines."""
     position = "" if found.queue_position is None else f", {found.queue_position} before it"
-    console.print(f"{found.job_id}  {found.state} ({found.stage}{position})")
+    console.say(f"{found.job_id}  {found.state} ({found.stage}{position})")
     for step in found.timeline:
         began = float(step["at"]) - float(found.timeline[0]["at"])
-        console.print(Text(f"  {began:8.2f} s  {step['stage']}", style=DIM))
+        console.say(f"  {began:8.2f} s  {step['stage']}", style=DIM)
     for attempt in found.failed_attempts:
-        console.print(Text(f"  attempt {attempt['attempt']} failed: {attempt['reason']}", style="yellow"))
+        console.say(f"  attempt {attempt['attempt']} failed: {attempt['reason']}", style="yellow")
     if found.error:
-        console.print(Text(f"  {found.error}", style=BAD))
+        console.say(f"  {found.error}", style=BAD)
 
 
-def jobs(console: Console, found: Iterable[Job]) -> None:
+def jobs(console: Terminal, found: Iterable[Job]) -> None:
     """One line for each."""
-    table = Table("job", "state", "verdict", "stage", "operation", "type", "worker", box=None, pad_edge=False)
+    table = Grid("job", "state", "verdict", "stage", "operation", "type", "worker")
     for column in table.columns[:-1]:
         column.no_wrap = True
     for each in found:
         cells = (each.job_id, each.state, each.verdict, each.stage, each.operation, each.kernel_type)
         table.add_row(*(cell or "–" for cell in cells), cuttable(each.worker or "–"))
-    console.print(table)
+    console.table(table)
 
 
-def summary(console: Console, found: Iterable[Finished]) -> None:
+def summary(console: Terminal, found: Iterable[Finished]) -> None:
     """The table of a batch: one line for each submission, the counts below."""
     table = whole("file", "verdict", "time", "speed-up", "what")
     counts: dict[str, int] = {}
@@ -184,20 +185,21 @@ def summary(console: Console, found: Iterable[Finished]) -> None:
             speedup(each.result.speedup if each.result else None),
             cuttable(short(text or "", REMARK), DIM),
         )
-    console.print(table)
-    console.print("\n" + ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())))
+    console.table(table)
+    console.say()
+    console.say(", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())))
 
 
-def skipped(console: Console, found: Mapping[str, str]) -> None:
+def skipped(console: Terminal, found: Mapping[str, str]) -> None:
     """What a batch left out, and why: one line for each reason."""
     for why in dict.fromkeys(found.values()):
         names = ", ".join(name for name, each in found.items() if each == why)
-        console.print(Text(f"skipped, as no submission ({why}): {names}", style=DIM))
+        console.say(f"skipped, as no submission ({why}): {names}", style=DIM)
 
 
-def whole(*titles: str) -> Table:
+def whole(*titles: str) -> Grid:
     """A table whose columns are never cut but for the first and the last, which are `cuttable`: rich cuts all alike."""
-    table = Table(*titles, box=None, pad_edge=False)
+    table = Grid(*titles)
     for column in table.columns[1:-1]:
         column.no_wrap = True
     return table

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
-from kernel_eval_client.cli.wording import BAD, DIM, GOOD, milliseconds, plain, short
+from kernel_eval_client.cli.terminal import Grid, Terminal
+from kernel_eval_client.cli.wording import BAD, DIM, GOOD, milliseconds, short
 from kernel_eval_client.device_metrics import DeviceMetrics, KernelMetrics, SideMetrics
 from kernel_eval_client.explain import finding_excerpt
 from kernel_eval_client.sanitizer import Sanitizer, Tool
@@ -14,53 +11,48 @@ from kernel_eval_client.sanitizer import Sanitizer, Tool
 KERNELS, ADVICE, FINDINGS = 12, 6, 8
 
 
-def device_metrics(console: Console, found: DeviceMetrics) -> None:
+def device_metrics(console: Terminal, found: DeviceMetrics) -> None:
     """A table of the kernels of each side, the advice below; why there is none."""
     if not found.measured:
-        console.print(Text(f"  counters  unavailable: {plain(found.reason or 'no reason is given')}", style="yellow"))
+        console.say(f"  counters  unavailable: {found.reason or 'no reason is given'}", style="yellow")
     for name, side in found.sides:
         if side.status != "measured":
-            console.print(
-                Text(f"  counters  of the {name}: unavailable: {plain(side.reason or 'no reason')}", style="yellow")
-            )
+            console.say(f"  counters  of the {name}: unavailable: {side.reason or 'no reason'}", style="yellow")
         elif side.reason:
-            console.print(Text(f"  counters  of the {name}: {plain(side.reason)}", style=DIM))
+            console.say(f"  counters  of the {name}: {side.reason}", style=DIM)
         if side.kernels:
             _side(console, name if len(found.sides) > 1 else "kernel", side)
 
 
-def _side(console: Console, name: str, side: SideMetrics) -> None:
-    table = Table(f"  counters: {name}", "time", "share", "SM", "memory", "DRAM", "L2 hits", "occupancy", box=None)
-    table.add_column("tensor")
-    table.add_column("waits for")
+def _side(console: Terminal, name: str, side: SideMetrics) -> None:
+    titles = ("time", "share", "SM", "memory", "DRAM", "L2 hits", "occupancy", "tensor", "waits for")
+    table = Grid(f"  counters: {name}", *titles)
     table.header_style = DIM
     for column in table.columns[1:9]:
         column.justify = "right"
     for kernel in side.kernels[:KERNELS]:
         table.add_row(*_row(kernel))
-    console.print(table)
+    console.table(table)
     if more := max(0, len(side.kernels) - KERNELS) + side.kernels_left_out:
-        console.print(Text(f"  {more} more kernels", style=DIM))
+        console.say(f"  {more} more kernels", style=DIM)
     for kernel in side.kernels[:KERNELS]:
         for asked in kernel.asked:
             value = "–" if asked.value is None else f"{asked.value:.6g} {asked.unit}".rstrip()
-            console.print(Text(plain(f"  metric    {short(kernel.name)}: {asked.name} = {value}")))
+            console.say(f"  metric    {short(kernel.name)}: {asked.name} = {value}")
     for advice in side.advice[:ADVICE]:
-        console.print(
-            Text.assemble(("  advice    ", "cyan"), plain(f"{short(advice.kernel)}: {advice.says}"), overflow="fold")
-        )
+        console.say(("  advice    ", "cyan"), f"{short(advice.kernel)}: {advice.says}")
     if len(side.advice) > ADVICE:
-        console.print(Text(f"  {len(side.advice) - ADVICE} more pieces of advice (--json has them)", style=DIM))
+        console.say(f"  {len(side.advice) - ADVICE} more pieces of advice (--json has them)", style=DIM)
 
 
-def _row(kernel: KernelMetrics) -> list[Text]:
+def _row(kernel: KernelMetrics) -> tuple[str, ...]:
     occupancy = _percent(kernel.achieved_occupancy)
     if kernel.theoretical_occupancy is not None:
         occupancy += f" of {_percent(kernel.theoretical_occupancy)}"
     waits = "–"
     if kernel.stalls:
         waits = f"{kernel.stalls[0].reason.replace('_', ' ')} {_percent(kernel.stalls[0].percent)}"
-    cells = (
+    return (
         f"  {short(kernel.name)}",
         milliseconds(None if kernel.time_us is None else kernel.time_us / 1e3),
         "–" if kernel.share is None else f"{kernel.share:.0%}",
@@ -72,32 +64,30 @@ def _row(kernel: KernelMetrics) -> list[Text]:
         _percent(kernel.tensor_percent),
         waits,
     )
-    return [Text(plain(cell)) for cell in cells]
 
 
 def _percent(value: float | None) -> str:
     return "–" if value is None else f"{value:.0f}%"
 
 
-def sanitizer(console: Console, found: Sanitizer, source: str) -> None:
+def sanitizer(console: Terminal, found: Sanitizer, source: str) -> None:
     """Clean in a line; findings as plainly as a wrong answer, each at its line."""
     style = BAD if found.found else GOOD if found.status == "clean" else "yellow"
-    console.print(Text.assemble(("  sanitizer ", DIM), (plain(found.headline), style)))
+    console.say(("  sanitizer ", DIM), (found.headline, style))
     for tool in found.tools:
         if tool.status == "unavailable" and found.status != "unavailable":
-            console.print(Text(plain(f"  {tool.name}: unavailable: {tool.reason or 'no reason'}"), style="yellow"))
+            console.say(f"  {tool.name}: unavailable: {tool.reason or 'no reason'}", style="yellow")
         _findings(console, tool, source)
 
 
-def _findings(console: Console, tool: Tool, source: str) -> None:
+def _findings(console: Terminal, tool: Tool, source: str) -> None:
     for finding in tool.findings[:FINDINGS]:
         often = f" ({finding.count} times)" if finding.count > 1 else ""
-        told = plain(f"  {tool.name}: {finding.kind}{often}: {finding.place or 'no place is given'}")
-        console.print(Text(told, style="bold"))
+        console.say(f"  {tool.name}: {finding.kind}{often}: {finding.place or 'no place is given'}", style="bold")
         if finding.says and finding.says != finding.kind:
-            console.print(Text(plain(f"    {finding.says}"), style=DIM))
+            console.say(f"    {finding.says}", style=DIM)
         for line in finding_excerpt(source, finding):
-            console.print(Text(f"    {line}", style="bold" if line.startswith(">") else DIM))
+            console.block([line], "bold" if line.startswith(">") else DIM)
     more = max(0, len(tool.findings) - FINDINGS) + tool.findings_left_out
     if more:
-        console.print(Text(plain(f"  {tool.name}: {more} more"), style=DIM))
+        console.say(f"  {tool.name}: {more} more", style=DIM)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from kernel_eval_client.cli.show import cuttable, runtime, speedup, whole
+from kernel_eval_client.cli.terminal import Grid, Terminal
 from kernel_eval_client.cli.wording import BAD, DIM, GOOD, REMARK, short
 from kernel_eval_client.suites import Case, Outcome, Score, score
 from kernel_eval_client.suites.scoring import Mean, Share
@@ -26,7 +25,7 @@ def groups(outcomes: Sequence[Outcome]) -> dict[str, Score]:
     return found
 
 
-def table(console: Console, outcomes: Iterable[Outcome]) -> None:
+def table(console: Terminal, outcomes: Iterable[Outcome]) -> None:
     """One line for each candidate."""
     shown = whole("problem", "candidate", "verdict", "reference", "time", "speed-up", "what")
     for each in outcomes:
@@ -42,21 +41,21 @@ def table(console: Console, outcomes: Iterable[Outcome]) -> None:
             speedup(found.speedup if found else None),
             cuttable(short((found.error if found else each.reason) or "", REMARK), DIM),
         )
-    console.print(shown)
+    console.table(shown)
 
 
-def scores(console: Console, found: dict[str, Score], outcomes: Iterable[Outcome]) -> None:
+def scores(console: Terminal, found: dict[str, Score], outcomes: Iterable[Outcome]) -> None:
     """A line for each group of `groups`, and what has to be known to read it."""
     every = next(iter(found.values()))
-    shown = Table("", "judged", "correct", *(f"fast_{p}" for p in every.fast), "speed-up", box=None, pad_edge=False)
+    shown = Grid("", "judged", "correct", *(f"fast_{p}" for p in every.fast), "speed-up")
     for name, one in found.items():
         shown.add_row(
             *(name, f"{one.problems - one.not_judged} of {one.problems}", _part(one.correct)),
             *(_both(one.fast[p], one.surely_fast[p]) for p in one.fast),
             _mean(one.speedup),
         )
-    console.print()
-    console.print(shown)
+    console.say()
+    console.table(shown)
     notes = [
         "Each problem counts once, with its best candidate. fast_p: right and more than p times as fast; in brackets,"
     ]
@@ -76,12 +75,13 @@ def scores(console: Console, found: dict[str, Score], outcomes: Iterable[Outcome
         )
     elif devices:
         notes.append(f"On {devices[0]}.")
-    console.print(Text("\n".join(notes), style=DIM))
+    for note in notes:
+        console.say(note, style=DIM)
 
 
-def listing(console: Console, cases: Iterable[Case]) -> None:
+def listing(console: Terminal, cases: Iterable[Case]) -> None:
     """Problems and candidates, without judging any."""
-    shown = Table("problem", "candidate", "type", "about", box=None, pad_edge=False)
+    shown = Grid("problem", "candidate", "type", "about")
     for case in cases:
         kernel = case.candidate.kernel
         shown.add_row(
@@ -90,7 +90,7 @@ def listing(console: Console, cases: Iterable[Case]) -> None:
             if case.refused is None
             else Text(f"cannot be handed over: {case.refused}", DIM),
         )
-    console.print(shown)
+    console.table(shown)
 
 
 def _device(outcome: Outcome) -> str:

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
 from kernel_eval_client.cli import show_suite
 from kernel_eval_client.cli.exits import Exit, exit_of
 from kernel_eval_client.cli.options import options
@@ -28,18 +26,18 @@ def suite(session: Session, given: argparse.Namespace) -> Exit:
         why = "; ".join(unmatched) or "--only, --level and --candidate leave out all of them"
         raise CallerError(f"no problem is left: {why}")
     for told in unmatched:
-        session.progress.print(told, style="yellow")
+        session.progress.say(told, style="yellow")
     if given.list:
         return _listed(session, chosen)
     path = given.results or Path(f"{Path(given.suite).resolve().name}.results.jsonl")
     with Book(path, again=given.again) as book:
         kept = sum(case.submission is not None and key_of(case.submission) in book.results for case in chosen)
         if kept:
-            session.progress.print(f"{kept} of {len(chosen)} are in {path} and are not judged again (--again does)")
+            session.progress.say(f"{kept} of {len(chosen)} are in {path} and are not judged again (--again does)")
         try:
             errors = _judged(session, chosen, book, given)
         except KeyboardInterrupt:
-            session.progress.print(f"Stopped. What is judged is in {path}: the same command goes on there.")
+            session.progress.say(f"Stopped. What is judged is in {path}: the same command goes on there.")
             raise
         outcomes = [_outcome(case, book, errors) for case in chosen]
     groups = show_suite.groups(outcomes)
@@ -50,7 +48,7 @@ def suite(session: Session, given: argparse.Namespace) -> Exit:
     else:
         show_suite.table(session.out, outcomes)
         show_suite.scores(session.out, groups, outcomes)
-        session.progress.print(f"Results are in {path}.", style="dim")
+        session.progress.say(f"Results are in {path}.", style="dim")
     return _exit(outcomes, errors)
 
 
@@ -90,11 +88,9 @@ def _judged(
     left = {key_of(case.submission): case for case in chosen if case.submission is not None}
     left = {key: case for key, case in left.items() if key not in book.results}
     errors: dict[str, KernelEvalError] = {}
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     submissions = [case.submission for case in left.values() if case.submission is not None]
     keys = list(left)
-    with Progress(*columns, console=session.progress, transient=True) as progress:
-        bar = progress.add_task("judging", total=len(submissions))
+    with session.bar(len(submissions)) as bar:
         for each in session.client.map(submissions, concurrency=given.concurrency, max_wait_s=given.max_wait):
             key = keys[each.index]
             case = left[key]
@@ -102,7 +98,7 @@ def _judged(
                 errors[key] = each.error
             told: Any = each.result if each.error is None else session.told(each.error)
             book.write(key, case.problem.name, case.candidate.label, told)
-            progress.update(bar, advance=1, description=case.name)
+            bar.advance(case.name)
     return errors
 
 

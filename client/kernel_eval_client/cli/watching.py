@@ -11,7 +11,7 @@ from kernel_eval_client.cli.exits import Exit, exit_of
 from kernel_eval_client.cli.judging import choices, comparison, judged, shown, with_options
 from kernel_eval_client.cli.session import Session
 from kernel_eval_client.cli.source import read_submission
-from kernel_eval_client.cli.wording import DIM, plain
+from kernel_eval_client.cli.wording import DIM
 from kernel_eval_client.errors import CallerError, KernelEvalError
 
 LOOK_S = 0.2
@@ -37,7 +37,7 @@ def watch(session: Session, given: argparse.Namespace) -> Exit:
             # A file that is half written, or a service that is away, is no reason to stop watching.
             session.write({"error": session.told(error)}) if session.as_json else show.error(session.progress, error)
             last = exit_of(error)
-        session.progress.print(f"Watching {given.file}; Ctrl-C ends.", style=DIM)
+        session.progress.say(f"Watching {given.file}; Ctrl-C ends.", style=DIM)
     return last
 
 
@@ -52,10 +52,10 @@ def _follow(session: Session, job_id: str, given: argparse.Namespace) -> Exit:
         elif event.name == "stage":
             at = float(event.data["at"])
             began = at if began is None else began
-            session.out.print(f"{at - began:8.2f} s  {plain(str(event.data['stage']))}")
+            session.out.say(f"{at - began:8.2f} s  {event.data['stage']}")
         elif event.name == "verdict":
             so_far = "" if event.data.get("final") else "so far "
-            session.out.print(f"{'':8}    {so_far}its answers are {'right' if event.data.get('right') else 'wrong'}")
+            session.out.say(f"{'':8}    {so_far}its answers are {'right' if event.data.get('right') else 'wrong'}")
     return shown(session, job_id, "", session.client.wait(job_id))
 
 

@@ -17,11 +17,6 @@ def milliseconds(value: float | None) -> str:
     return f"{value:.4g} ms" if value < 1000.0 else f"{value / 1000:.4g} s"
 
 
-def plain(text: str) -> str:
-    """Without what a terminal would obey: it is strangers' text."""
-    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
-
-
 def short(text: str, most: int = SHORT) -> str:
     """Its first line, cut where it is long."""
     line = text.partition("\n")[0]

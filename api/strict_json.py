@@ -1,0 +1,212 @@
+"""JSON as this service takes it: bounded before it is parsed, in time and memory that grow with its length alone.
+
+Every step looks at each byte, or at each value, a fixed number of times: what one body costs is known from its size.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import Any, NoReturn
+
+from domain.settings import settings
+
+MAX_DEPTH = 64
+MAX_VALUES = 1_000_000
+"""Values in one body: a parsed value costs some 60 bytes, so a 64 MiB body of `[[],[],…` would take gigabytes."""
+_VALUE_BYTES = 128
+"""The same for a member of an object, which has a key."""
+
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+_BEYOND_ASCII = re.compile(rb"[\x80-\xff]|\\u(?!00[0-7])")
+"""In a string: what takes more than a byte a character once it is parsed; all characters of that string do then."""
+_FOUR_BYTES = re.compile(rb"[\xf0-\xff]")
+_ESCAPED_BYTES = 6
+"""A character of one byte is at most that long: `\\u0041`."""
+_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_TOO_MANY = f"the body holds more than {MAX_VALUES} values; send tensors inline as data_b64"
+_CONTROL = "Invalid control character"
+
+Path = tuple[str | int, ...]
+
+
+class BodyError(ValueError):
+    """The body is no JSON object that we take; `path` leads to the value at fault."""
+
+    def __init__(self, message: str, path: Path = ()) -> None:
+        super().__init__(message)
+        self.path = path
+
+
+def cost(raw: bytes | bytearray) -> int:
+    """Bytes that parsing takes at its peak, those of `raw` counted: once as text, once as values.
+
+    Either has one, two or four bytes for each character, by the widest that is in it; each value has its own beside.
+    """
+    if b"\\u" in raw and _BEYOND_ASCII.search(raw):
+        width = 4
+    else:
+        width = 1 if raw.isascii() else 4 if _FOUR_BYTES.search(raw) else 2
+    values = min(sum(raw.count(mark) for mark in (b",", b"[", b"{")), MAX_VALUES)
+    return len(raw) * (1 + 2 * width) + values * _VALUE_BYTES
+
+
+def parse(raw: bytes | bytearray) -> dict[str, Any]:
+    """The JSON object in `raw`; raises BodyError saying what is wrong and where."""
+    _bound(raw)
+    value, wrong = _values(raw)
+    if wrong is not None:
+        raise BodyError(wrong)
+    if not isinstance(value, dict):
+        raise BodyError(f"the body is a JSON {_NAMES[type(value)]}; send a JSON object")
+    _check_members(value)
+    return value
+
+
+def _values(raw: bytes | bytearray) -> tuple[Any, str | None]:
+    """What the JSON stands for, or what is wrong with it: not as an error whose context would hold the whole text."""
+    try:
+        # utf-8-sig: some clients write a byte order mark, and no JSON starts with one.
+        text = raw.decode("utf-8-sig")
+        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_object), None
+    except UnicodeDecodeError as error:
+        return None, f"the body is not UTF-8: {error.reason} at byte {error.start}; encode it so"
+    except json.JSONDecodeError as error:
+        return None, _not_json(error)
+    except BodyError as error:
+        return None, str(error)
+    except ValueError:
+        return None, "the body holds an integer of more than 4300 digits"
+
+
+def _not_json(error: json.JSONDecodeError) -> str:
+    what = error.msg.removesuffix(" at")
+    raw = "; a line break or a tab inside a string: write \\n or \\t there" if what == _CONTROL else ""
+    maker = ", or let jq or json.dumps make the body" if raw else "; jq or json.dumps makes a body that is"
+    return f"the body is not JSON: {what} at line {error.lineno}, column {error.colno}{raw}{maker}"
+
+
+class _Repeated(dict[str, Any]):
+    """An object that has a key more than once: which of its values is meant, nobody can say."""
+
+    key: str
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object, marked where a key comes again; it is refused once the path to it is known."""
+    value = dict(pairs)
+    if len(value) == len(pairs):
+        return value
+    repeated = _Repeated(value)
+    times = Counter(key for key, _ in pairs)
+    repeated.key = next(key for key, count in times.items() if count > 1)
+    return repeated
+
+
+_NAMES: dict[type, str] = {
+    list: "array",
+    str: "string",
+    int: "number",
+    float: "number",
+    bool: "boolean",
+    type(None): "null",
+    dict: "object",
+}
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise BodyError(f"the body holds {name}, which is not JSON; write a number or null")
+
+
+def _bound(raw: bytes | bytearray) -> None:
+    """Depth, number of values and long texts, from the bytes alone: before the parser's stack or memory is at risk."""
+    if not raw or raw.isspace():
+        raise BodyError("the body is empty; send a JSON object")
+    openings, closings = (sum(raw.count(mark) for mark in marks) for marks in ((b"[", b"{"), (b"]", b"}")))
+    # Counted in texts too, so this is more than there are; most bodies need no closer look.
+    if openings > MAX_DEPTH or openings + raw.count(b",") > MAX_VALUES or closings > MAX_VALUES:
+        _bound_structure(raw)
+    if len(raw) > _longest() and (b"\\u" in raw or not raw.isascii()):
+        _bound_texts(raw)
+
+
+def _bound_structure(raw: bytes | bytearray) -> None:
+    # At most two strings a value, of two quotes each; some of those behind a backslash are not counted.
+    if raw.count(b'"') - raw.count(b'\\"') > 4 * MAX_VALUES:
+        raise BodyError(_TOO_MANY)
+    structure = _STRING.sub(b"", raw)
+    values = sum(structure.count(mark) for mark in (b",", b"[", b"{"))
+    # Of the closing ones there may be as many; more are no JSON, and would each be counted one by one below.
+    if values > MAX_VALUES or structure.count(b"]") + structure.count(b"}") > MAX_VALUES:
+        raise BodyError(_TOO_MANY)
+    brackets = structure.translate(None, _BRACKETS)
+    depth = max(accumulate((1 if bracket in b"[{" else -1 for bracket in brackets), initial=0))
+    if depth > MAX_DEPTH:
+        raise BodyError(f"the body is nested {depth} deep; at most {MAX_DEPTH} levels are taken")
+
+
+def _longest() -> int:
+    """Bytes of the longest text that may be a source, as it may be escaped; what is longer can only be base64."""
+    return _ESCAPED_BYTES * settings().max_source + len('""')
+
+
+def _bound_texts(raw: bytes | bytearray) -> None:
+    """Refuses what is too long for a source and no base64, before it is four times as large in memory."""
+    for found in _STRING.finditer(raw):
+        start, end = found.span()
+        if end - start > _longest() and _BEYOND_ASCII.search(raw, start, end):
+            raise BodyError(
+                f"the text at byte {start} has {end - start} bytes and is no base64; a source has at most"
+                f" {settings().max_source}. Send tensors inline as data_b64"
+            )
+
+
+def _check_members(body: dict[str, Any]) -> None:
+    """Refuses keys that come again, texts that cannot be stored (lone surrogates, NUL), numbers that JSON cannot write
+    back (1e999).
+
+    Level by level, with one path for all: a path for each value would be the larger part of the body's memory.
+    """
+    _check_keys(body, ())
+    path: list[str | int] = []
+    levels: list[Iterator[tuple[str | int, Any]]] = [iter(body.items())]
+    while levels:
+        step, value = next(levels[-1], (None, None))
+        if step is None:
+            levels.pop()
+            if path:
+                path.pop()
+            continue
+        match value:
+            case dict():
+                path.append(step)
+                _check_keys(value, path)
+                levels.append(iter(value.items()))
+            case list():
+                path.append(step)
+                levels.append(enumerate(value))
+            case str():
+                _check_text(value, (*path, step))
+            case float() if not math.isfinite(value):
+                raise BodyError("the number is too large for a double", (*path, step))
+
+
+def _check_keys(value: dict[str, Any], path: list[str | int] | Path) -> None:
+    if isinstance(value, _Repeated):
+        raise BodyError("is given more than once in this object; keep one", (*path, value.key))
+    for key in value:
+        _check_text(key, path)
+
+
+def _check_text(text: str, path: list[str | int] | Path) -> None:
+    if "\0" in text:
+        raise BodyError("the text holds a NUL character; take it out", tuple(path))
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise BodyError(f"the text holds a lone surrogate at character {error.start}", tuple(path)) from None

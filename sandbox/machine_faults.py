@@ -1,0 +1,104 @@
+"""Whether a failed build or run was the machine's fault: the compilers' words, the disk, the process table.
+
+The text comes from an untrusted process and proves nothing. `machine_line` therefore costs its job a retry at most; the
+disk and the process table are read here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+LEAST_FREE_BYTES = 16 << 20
+"""A volume with less left is full: one object file of an extension takes 1 to 20 MiB."""
+OWN_SHARE_BYTES = 1 << 30
+"""A submission with so much in its folder has filled the volume itself; an extension's build takes some 100 MiB."""
+FULL_TABLE = 0.95
+
+_FATAL = r"(?:-9|-15|137|143)"
+_SPACE = r"No space left on device|Disk quota exceeded|Input/output error"
+_MEMORY = (
+    r"Cannot allocate memory|out of memory allocating|virtual memory exhausted|memory exhausted|std::bad_alloc"
+    r"|LLVM ERROR: out of memory"
+)
+_ENDED = (
+    r"(?:Killed|Terminated) signal terminated program|terminated with signal (?:9|15)\b|died due to signal (?:9|15)\b"
+    rf"|was killed by signal (?:9|15)\b|unable to execute command: (?:Killed|Terminated)|^FAILED: \[code={_FATAL}\]"
+    r"|^(?:\S*sh: .*)?\b(?:Killed|Terminated)\b(?!:)"
+)
+_MACHINE = re.compile(f"{_ENDED}|{_SPACE}|{_MEMORY}")
+_MACHINE_EXCEPTION = re.compile(
+    r"^[\w.]*Error: \[Errno (?:5|28|122)\] "
+    r"|CalledProcessError: .* died with <Signals\.SIG(?:KILL|TERM): "
+    rf"|CalledProcessError: .* returned non-zero exit status {_FATAL}\b"
+    rf"|`ptxas` failed with error code {_FATAL}\b"
+)
+_EXCEPTION = re.compile(r"[\w.]*(?:Error|Exception|Exit|Interrupt|Warning|Fault)\b: ")
+_BUILD = re.compile(r"^RuntimeError: Error building extension '[^']*': ")
+_OF_A_SOURCE = re.compile(r"\s|\||In file included|[^:\s][^:]*:\d+(?::\d+)?: |[^(]+\(\d+\): ")
+"""Lines that quote a source or speak about one of its lines: a source may contain any words."""
+_UNDEFINED = "undefined reference"
+
+_PASSING = re.compile(
+    r"\b[Kk]illed\b|\bTerminated\b|terminated with signal|died (?:due to|with)|"
+    r"No space left|Disk quota|Read-only file system|Input/output error|Stale file handle|Too many open files|"
+    r"[Cc]annot allocate memory|[Oo]ut of memory|memory exhausted|bad_alloc|for want of memory|"
+    r"Resource temporarily unavailable|can't start new thread|[Cc]annot fork|"
+    r"[Ii]nternal (?:compiler )?error|[Ss]egmentation fault|SIGSEGV|Bus error|core dumped|"
+    r"NVRTC_ERROR_(?!COMPILATION)\w+|(?:status|code)[ =](?:-\d|13[4-9]|143)"
+)
+_PROCESSES = re.compile(r"can't start new thread|Resource temporarily unavailable|[Cc]annot fork")
+
+
+def machine_line(text: str) -> str | None:
+    """The first line in which a compiler or the system says that the machine stopped it; None without one.
+
+    Lines about a source's own lines, and the messages of other exceptions, do not count.
+    """
+    for line in text.splitlines():
+        line = _BUILD.sub("", line)
+        if _EXCEPTION.match(line):
+            if _MACHINE_EXCEPTION.search(line):
+                return line
+        elif not _OF_A_SOURCE.match(line) and _UNDEFINED not in line and _MACHINE.search(line):
+            return line
+    return None
+
+
+def may_pass_again(text: str) -> bool:
+    """Whether a compile error with that text may be of the moment: it is not kept, shipped or reused."""
+    return _PASSING.search(text) is not None
+
+
+def is_full(folder: Path) -> bool:
+    """Whether the folder's volume has no room for a build, in bytes or in files."""
+    try:
+        volume = os.statvfs(folder)
+    except OSError:
+        return False
+    return volume.f_bavail * volume.f_frsize < LEAST_FREE_BYTES or (volume.f_files > 0 and volume.f_favail == 0)
+
+
+def lacks_processes(text: str) -> bool:
+    """Whether the text says that no process or thread could be started, and the machine indeed has none left."""
+    return _PROCESSES.search(text) is not None and _table_is_full()
+
+
+def _table_is_full() -> bool:
+    """By the system's tables and the control group at the root of this container."""
+    try:
+        tasks = int(Path("/proc/loadavg").read_text(encoding="ascii").split()[3].partition("/")[2])
+    except (OSError, ValueError, IndexError):
+        return False
+    limits = [_number(f"/proc/sys/kernel/{name}") for name in ("threads-max", "pid_max")]
+    used, most = _number("/sys/fs/cgroup/pids.current"), _number("/sys/fs/cgroup/pids.max")
+    of_group = used is not None and most is not None and used >= FULL_TABLE * most
+    return of_group or any(limit is not None and tasks >= FULL_TABLE * limit for limit in limits)
+
+
+def _number(path: str) -> int | None:
+    try:
+        return int(Path(path).read_text(encoding="ascii"))
+    except (OSError, ValueError):  # "max", or no such file.
+        return None

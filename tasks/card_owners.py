@@ -1,0 +1,58 @@
+"""Which processes on a card this worker has started, and which belong to other programs (docs/adr/0046)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from sandbox import census, identity
+from sandbox.process_register import ProcessRegister
+
+INIT = 1
+SURELY_ELSEWHERE = 2
+"""In so many lists without a process of that number here: it runs in another PID namespace. One that ends is in one."""
+
+
+class CardOwners:
+    """Of one job. `look` takes the pids that the driver lists, at the moment of the list; `own` and `others` sum up."""
+
+    def __init__(self, register: ProcessRegister, worker: int) -> None:
+        """`worker` is the pid of the worker's main process, from which its other processes descend."""
+        self._register = register
+        self._worker = worker
+        self._is_own: dict[int, bool] = {}
+        self._absent: Counter[int] = Counter()
+
+    def look(self, pids: Iterable[int]) -> None:
+        """Finds out who started each. A process that has just ended is known by the register or an earlier look."""
+        for pid in pids:
+            status = census.status_of(pid)
+            if status is not None:
+                self._is_own[pid] = self._descends(pid, status)
+            elif self._register.has(pid, None):
+                self._is_own[pid] = True
+            elif pid not in self._is_own:
+                self._absent[pid] += 1
+
+    @property
+    def own(self) -> set[int]:
+        """Processes of this worker."""
+        return {pid for pid, own in self._is_own.items() if own}
+
+    @property
+    def others(self) -> set[int]:
+        """Processes of other programs. A process that ended before it could be looked at is in neither set."""
+        elsewhere = {pid for pid, times in self._absent.items() if times >= SURELY_ELSEWHERE}
+        return (elsewhere - self._is_own.keys()) | {pid for pid, own in self._is_own.items() if not own}
+
+    def _descends(self, pid: int, status: census.ProcessStatus | None) -> bool:
+        # Upwards: a walk down from the worker reads of every process of the machine, and the device waits.
+        visited: set[int] = set()
+        while status is not None and pid not in visited:
+            if pid == self._worker or self._register.has(pid, status.started):
+                return True
+            if status.parent <= INIT and identity.is_submissions(census.user_of(pid)):
+                return True  # Its parents ended before it, as they do with their zygote.
+            visited.add(pid)
+            pid, status = status.parent, census.status_of(status.parent)
+        return False

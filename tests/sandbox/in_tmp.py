@@ -1,0 +1,88 @@
+"""Judges a source that builds an extension below /tmp, twice: `python -m` with the worker's rights and a folder.
+
+The worker keeps its state below that folder. A program of its own, since who gives up being root cannot
+take it back. Prints one JSON object on one line: by attempt, the verdict, its message, and what is told of the build.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from domain.request import Request
+from domain.settings import settings
+from sandbox import identity
+from sandbox.scratch import remove
+from tests.sandbox.assault import ORDINARY_USER
+from tests.sandbox.container import DOCKERS_CAPABILITIES
+
+SOURCE = """
+import os
+import torch
+from torch.utils.cpp_extension import load_inline
+
+FOLDER = "/tmp/extensions/tripled"
+os.makedirs(FOLDER, exist_ok=True)
+open("/tmp/extensions/note", "w").close()
+CODE = "torch::Tensor tripled(torch::Tensor x) { return 3 * x; }"
+built = load_inline("tripled_in_tmp", cpp_sources=CODE, functions=["tripled"], build_directory=FOLDER)
+assert os.path.exists("/tmp/extensions/note")
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        return built.tripled(x)
+"""
+REFERENCE = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x * 3.0
+
+def get_inputs():
+    return [torch.randn(1 << 10)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def main() -> None:
+    mode, place = sys.argv[1:]
+    state = Path(tempfile.mkdtemp(prefix="in-tmp-", dir=place))
+    if mode == "user":
+        os.chown(state, ORDINARY_USER, ORDINARY_USER)
+        identity.become(ORDINARY_USER, search_everywhere=False)
+    if mode == "container":
+        identity.keep_only(DOCKERS_CAPABILITIES)
+    os.environ |= {"STATE_DIR": str(state), "LEASE_DIR": str(state), "HOME": str(state), "TMPDIR": str(state)}
+    os.environ |= {"PRECOMPILE_HEADERS": "0", "CUDA_VISIBLE_DEVICES": ""}
+    settings.cache_clear()
+    # Only now: torch keeps what it finds of the environment when it is imported.
+    from tasks.pipeline import run
+    from tasks.workbench import Workbench
+
+    bench = Workbench()
+    told = []
+    try:
+        for _ in range(2):
+            wire = {
+                "kernel": {"source_code": SOURCE, "kernel_type": "torch_cuda"},
+                "reference": {"source_code": REFERENCE, "kernel_type": "torch"},
+                "timeout": 300,
+                "num_trials": 10,
+            }
+            outcome = run(Request.from_wire(wire), bench, lambda stage: None, lambda: False).outcome
+            told.append({"status": outcome.status.value, "message": outcome.message, "build": outcome.build})
+    finally:
+        bench.close()
+        remove(state)
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()
