@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from sandbox import identity, landlock, namespaces, seccomp
-from sandbox.file_access import SHARED_MEMORY, USE_SHARED_MEMORY, below, out_of_reach, readable
+from sandbox.file_access import SHARED_MEMORY, USE_SHARED_MEMORY, below, keeps_owners_apart, out_of_reach, readable
 from sandbox.gpu_nodes import GpuNodes, gpu_nodes
 from sandbox.limits import die_with_parent, keep_descendants, limit, limit_processes, no_new_privileges
 
@@ -37,6 +37,11 @@ class Confinement:
         """A folder that other users cannot enter, on the way to what a runner needs; None where there is none."""
         # Landlock bounds what that capability opens; without it a stranger would read the whole machine.
         self.searches = self.closed is not None and self.lands and identity.searches_everywhere()
+
+        # In one that others have too, files are told apart by their owners, if at all: theirs could be read, and its
+        # own would be counted and removed by nobody, where that is not a user of its own that cannot search theirs.
+        own = self.isolates or (self.gives_users and not self.searches and keeps_owners_apart(SHARED_MEMORY))
+        self._shares_memory = own and SHARED_MEMORY.is_dir()
 
         self._enters_as_user = False
         self.no_temporary = self._why_no_temporary([folder, *places], gpu=gpu)
@@ -131,9 +136,7 @@ class Confinement:
         for place, access in self._places + (self._nodes if gpu else []):
             rules.allow(place, access)
         _allow(rules, folder, landlock.OWN)
-        # In one that others have too, files are told apart by their owners, if at all: theirs could be read, and its
-        # own would be counted and removed by nobody, where that is not a user of its own that cannot search theirs.
-        if SHARED_MEMORY.is_dir() and (self.isolates or (own_user and not self.searches)):
+        if self._shares_memory and (self.isolates or own_user):
             _allow(rules, SHARED_MEMORY, USE_SHARED_MEMORY)
         # CUDA names its threads there as it starts, and gives up where it cannot (error 304). The rule holds for as
         # long as the descriptor does: what /proc shows of a process is made anew whenever nobody has it open.

@@ -6,6 +6,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from sandbox import landlock
@@ -51,6 +52,19 @@ USE_SHARED_MEMORY = landlock.READ | landlock.WRITE | landlock.MAKE_REG | landloc
 """Files alone, whose owner says whose they are: nothing in which others could be hidden."""
 
 
+def keeps_owners_apart(folder: Path) -> bool:
+    """Whether in a folder that everybody may write only a file's owner can remove it: made so where the worker can.
+
+    Docker makes /dev/shm so; a volume of Kubernetes in its place is not, and root's.
+    """
+    with suppress(OSError):
+        mode = stat.S_IMODE(folder.stat().st_mode)
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            folder.chmod(mode | stat.S_ISVTX)
+        return True
+    return False
+
+
 def out_of_reach(folder: Path) -> Path | None:
     """The first folder that another user cannot enter on the way to what a runner needs; None where there is none."""
     for place in (folder, ROOT / OUR_CODE[0], *map(Path, (sys.executable, sys.prefix, sys.base_prefix, *sys.path))):
@@ -63,7 +77,7 @@ def out_of_reach(folder: Path) -> Path | None:
 
 def below(folder: Path, needed: Iterable[Path]) -> Path | None:
     """The first of the needed places, and of what Python is imported from, that lies below the folder."""
-    imported = (Path(place) for place in (ROOT, sys.executable, sys.prefix, sys.base_prefix, *sys.path) if place)
+    imported = (Path(place) for place in (str(ROOT), sys.executable, sys.prefix, sys.base_prefix, *sys.path) if place)
     for place in (*needed, *imported):
         if folder.resolve() in place.resolve().parents:
             return place

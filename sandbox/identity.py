@@ -18,15 +18,11 @@ from functools import cache
 from pathlib import Path
 
 from sandbox.limits import die_with_parent
+from sandbox.rights import CAPABILITIES
 from sandbox.scratch import entries
 from sandbox.system_calls import call, prctl
 
-CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_KILL, CAP_SETGID, CAP_SETUID, CAP_SETPCAP = 0, 1, 2, 5, 6, 7, 8
-CAP_SYS_PTRACE, CAP_SYS_ADMIN = 19, 21
-_NEEDED = {
-    **{"CAP_CHOWN": CAP_CHOWN, "CAP_DAC_OVERRIDE": CAP_DAC_OVERRIDE, "CAP_KILL": CAP_KILL},
-    **{"CAP_SETGID": CAP_SETGID, "CAP_SETUID": CAP_SETUID},
-}
+CAP_DAC_READ_SEARCH, CAP_SETPCAP, CAP_SYS_PTRACE, CAP_SYS_ADMIN = 2, 8, 19, 21
 
 _PR_SET_KEEPCAPS, _PR_CAPBSET_DROP, _PR_GET_SECUREBITS, _PR_SET_SECUREBITS, _PR_CAP_AMBIENT = 8, 24, 27, 28, 47
 _NO_SETUID_FIXUP = 1 << 2
@@ -62,7 +58,7 @@ def why_not() -> str | None:
     """None where strangers can have users of their own, else what is missing."""
     if os.geteuid() != 0:
         return "the worker is not root"
-    missing = [name for name, capability in _NEEDED.items() if not holds(capability)]
+    missing = [f"CAP_{name}" for name, capability in CAPABILITIES.items() if not holds(capability)]
     return f"the worker lacks {', '.join(missing)}" if missing else None
 
 
@@ -124,8 +120,6 @@ def owned_by_worker(folder: Path) -> Iterator[None]:
 def let_pass(folder: Path) -> None:
     """Whoever knows a name in the folder may go there: strangers with a user of their own. Nobody may list it."""
     if os.geteuid() == 0:
-        if folder.stat().st_uid != 0:
-            os.chown(folder, 0, 0)  # A worker under another user made it, and only an owner or CAP_FOWNER may chmod.
         folder.chmod(0o711)
 
 

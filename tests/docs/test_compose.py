@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from domain.settings import settings
-from sandbox import identity
+from sandbox.rights import CAPABILITIES
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
@@ -49,7 +49,7 @@ def test_its_environment_is_read_by_somebody(name: str) -> None:
 
 def test_only_workers_have_capabilities_and_those_that_a_user_for_each_submission_needs() -> None:
     given = {name: set(service["cap_add"]) for name, service in SERVICES.items() if "cap_add" in service}
-    needed = {name.removeprefix("CAP_") for name in identity._NEEDED}
+    needed = set(CAPABILITIES)
     assert given == {"worker": needed, "worker-cpu": needed, "builder": needed}
     assert all(f"`{name}`" in DEPLOYMENT for name in needed)
 

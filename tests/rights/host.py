@@ -1,0 +1,50 @@
+"""Whether this host can give a set of rights, and how an interpreter is started that has them.
+
+A host that cannot give a set skips its tests. With RIGHTS_REQUIRED=1 they fail: .ci/run sets it as root on Debian.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sandbox import landlock
+from sandbox.rights import ORDINARY, Rights
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def why_not(rights: Rights) -> str | None:
+    """Why this host cannot give those rights; None where it can."""
+    if landlock.abi() < landlock.OLDEST_ABI:
+        return "the kernel has no Landlock"
+    if os.geteuid() != 0:
+        return None if rights is ORDINARY else "the tests are not run as root"
+    done = subprocess.run(
+        [sys.executable, "-c", "from tests.rights.place import new_mounts; new_mounts()"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return f"no mounts of one's own: {done.stderr.strip().splitlines()[-1:]}" if done.returncode else None
+
+
+def require(rights: Rights) -> Rights:
+    """The same; skips the test where this host cannot give them, or fails it with RIGHTS_REQUIRED=1."""
+    reason = why_not(rights)
+    if reason is not None:
+        message = f"this host cannot give the rights {rights.name!r}: {reason}"
+        pytest.fail(message) if os.environ.get("RIGHTS_REQUIRED") == "1" else pytest.skip(message)
+    return rights
+
+
+def interpreter(rights: Rights, folder: Path) -> list[str]:
+    """Starts an interpreter with those rights, which can write `folder`."""
+    if os.geteuid() != 0:
+        return [sys.executable]
+    return [sys.executable, "-m", "tests.rights.place", rights.name, str(folder)]

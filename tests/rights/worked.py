@@ -1,0 +1,146 @@
+"""A worker under a set of rights, the jobs that it judged, and how it ended. Redis and the API are elsewhere."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+from redis import Redis
+
+from domain.result import Status
+from sandbox.rights import Rights
+from stack.environment import ROOT
+from stack.example import FOLDER, Example
+from stack.trial import Trial
+from tasks.heartbeat import WorkerView, workers
+from tests.conftest import die_with_parent, free_port
+from tests.stack.serving import READY_S, STOP_S, wait_for
+
+JOBS_S = 150.0
+POLL_S = 0.1
+TOLD = 6000
+"""Characters of the worker's log, where a test fails beside it."""
+
+EXAMPLES = ("torch-layer-norm", "triton-vector-add", "cuda-saxpy", "multi-kernel-rms-norm", "compare-wrong", "crashes")
+"""Of each kernel type one, a comparison, and a process that ends by a signal."""
+SOURCE = Path(__file__).with_name("host_extension.py").read_text(encoding="utf-8")
+EXTENSION = Example(
+    name="host-extension",
+    endpoint="/evaluate",
+    body={
+        "kernel": {
+            "source_code": Path(__file__).with_name("host_extension.py").read_text(),
+            "kernel_type": "torch_cuda",
+        },
+        "num_trials": 1,
+        "timeout": 120,
+    },
+    on_gpu=Status.PASSED,
+    on_cpu=Status.PASSED,
+    faster=False,
+    note="C++ that is compiled on the host",
+)
+AGAIN = ("torch-layer-norm", "host-extension")
+"""Sent once more: their builds are in the cache then."""
+
+
+@dataclass(frozen=True)
+class Worked:
+    """What one worker did, and its whole log. `left`: the names that it left in its folder of jobs."""
+
+    view: WorkerView
+    jobs: list[Trial]
+    again: list[Trial]
+    exit_status: int
+    left: list[str]
+    log: str
+
+
+def examples() -> list[Example]:
+    return [*(Example.load(FOLDER / name) for name in EXAMPLES), EXTENSION]
+
+
+@contextmanager
+def api(redis_url: str, folder: Path) -> Iterator[httpx.Client]:
+    """A client of the service's API, in a process of its own with the tests' rights."""
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    own = {"CELERY_BROKER_URL": redis_url, "HOST": "127.0.0.1", "PORT": str(port), "REQUIRE_API_KEYS": "off"}
+    command = [sys.executable, "-m", "gunicorn", "--config", "python:api.gunicorn_config", "api:create_app()"]
+    with (folder / "api.log").open("wb") as log, httpx.Client(base_url=url, trust_env=False, timeout=30.0) as client:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=os.environ | own, stdout=log, stderr=log, preexec_fn=die_with_parent
+        )
+        try:
+            wait_for(lambda: _answers(client), READY_S, "the API answers")
+            yield client
+        finally:
+            process.terminate()
+            process.wait(STOP_S)
+
+
+def _answers(client: httpx.Client) -> bool:
+    try:
+        return bool(client.get("/openapi.json").status_code == httpx.codes.OK)
+    except httpx.TransportError:
+        return False
+
+
+def worked(rights: Rights, command: list[str], folder: Path, log: Path, redis: Redis, client: httpx.Client) -> Worked:
+    """A worker under those rights, from its start to its end; `command` starts an interpreter that has them."""
+    own = {
+        "CELERY_BROKER_URL": os.environ["CELERY_BROKER_URL"],
+        "STATE_DIR": str(folder / "state"),
+        "LEASE_DIR": str(folder),
+        "HOME": "/tmp" if rights.temporary is not None else str(folder),
+        "GPU_DEVICE": "cpu",
+        "MAX_WORKERS": "1",
+        "DRAIN_SECONDS": "2",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        # What compose requires as well; what else holds is told in the heartbeat.
+        "SANDBOX": "capabilities,no_new_privileges,landlock,seccomp",
+    }
+    not_inherited = ("TMPDIR", "CUDA_VISIBLE_DEVICES", "XDG_STATE_HOME")
+    environment = {name: value for name, value in os.environ.items() if name not in not_inherited} | own
+    with log.open("wb") as lines:
+        process = subprocess.Popen(
+            [*command, "-m", "stack.workers"], cwd=ROOT, env=environment, stdout=lines, stderr=lines,
+            stdin=subprocess.DEVNULL, preexec_fn=die_with_parent,
+        )  # fmt: skip
+    try:
+        wait_for(lambda: process.poll() is not None or bool(workers(redis)), READY_S, "the worker is heard of")
+        assert process.poll() is None, "the worker did not start"
+        (view,) = workers(redis)
+        jobs = _judged(client, examples())
+        again = _judged(client, [each for each in examples() if each.name in AGAIN])
+        process.send_signal(signal.SIGTERM)
+        status = process.wait(STOP_S)
+        wait_for(lambda: not workers(redis), STOP_S, "the worker says that it goes")
+        left = sorted(path.name for path in (folder / "state" / "work").iterdir())
+        return Worked(view, jobs, again, status, left, log.read_text())
+    except BaseException as error:
+        error.add_note(f"{rights.name}: {log.read_text()[-TOLD:]}")
+        raise
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+def _judged(client: httpx.Client, those: list[Example]) -> list[Trial]:
+    trials = [Trial.post(client, each, each.expected(gpu=False)) for each in those]
+    deadline = time.monotonic() + JOBS_S
+    while not all(trial.done for trial in trials) and time.monotonic() < deadline:
+        for trial in trials:
+            if not trial.done:
+                trial.poll(client)
+        time.sleep(POLL_S)
+    return trials
