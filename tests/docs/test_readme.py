@@ -18,6 +18,7 @@ from redis import Redis
 
 from api import create_app
 from api.desk import KEY, Desk
+from sandbox.rights import CAPABILITIES
 
 ROOT = Path(__file__).resolve().parents[2]
 PRESENT = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -175,11 +176,12 @@ def test_named_endpoints_exist(app: APIFlask, document: Path) -> None:
 
 @pytest.mark.parametrize("document", PRESENT, ids=relative)
 def test_named_settings_and_constants_exist(document: Path) -> None:
-    files = [ROOT / "Makefile", ROOT / "docker-compose.yml"]
+    files = [ROOT / "Makefile", ROOT / "docker-compose.yml", ROOT / ".ci" / "run"]
     sources = [*(ROOT / package for package in PACKAGES), ROOT / "client" / "kernel_eval_client", *files]
     known = "\n".join(
         text_of(path) for source in sources for path in ([source] if source.is_file() else source.glob("*.py"))
     )
+    known += "\n".join(f"CAP_{name}" for name in CAPABILITIES)
     named = {span.partition("=")[0] for span in code_spans(document)}
     assert {name for name in named if _VARIABLE.fullmatch(name) and name not in known} == set()
 
