@@ -6,8 +6,12 @@ A host that cannot give a set skips its tests. With RIGHTS_REQUIRED=1 they fail:
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -41,6 +45,16 @@ def require(rights: Rights) -> Rights:
         message = f"this host cannot give the rights {rights.name!r}: {reason}"
         pytest.fail(message) if os.environ.get("RIGHTS_REQUIRED") == "1" else pytest.skip(message)
     return rights
+
+
+@contextmanager
+def writable_folder(rights: Rights) -> Iterator[Path]:
+    """What a process with those rights can write. Not below /tmp, which a container has for itself."""
+    folder = Path(tempfile.mkdtemp(prefix=f"rights-{rights.name}-", dir="/var/tmp"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
 
 
 def interpreter(rights: Rights, folder: Path) -> list[str]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from sandbox.rights import EVERY_SET, Rights
-from tests.rights.host import ROOT, interpreter, require
+from tests.rights.host import ROOT, interpreter, require, writable_folder
 from tests.sandbox.attacks import attacks
 from tests.sandbox.honest import honest
 
@@ -19,13 +18,20 @@ ASSAULT_S = 280
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rights", EVERY_SET, ids=lambda rights: rights.name)
-def test_every_attack_is_contained_and_honest_work_goes_on(rights: Rights, tmp_path: Path) -> None:
+def test_every_attack_is_contained_and_honest_work_goes_on(rights: Rights) -> None:
     require(rights)
-    command = [*interpreter(rights, tmp_path), "-m", "tests.sandbox.assault", "root", "without floods"]
-    environment = {name: value for name, value in os.environ.items() if name != "TMPDIR"}
-    ran = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=ASSAULT_S, check=False
-    )
+    with writable_folder(rights) as folder:
+        command = [*interpreter(rights, folder), "-m", "tests.sandbox.assault", "root", "without floods"]
+        environment = {name: value for name, value in os.environ.items() if name != "TMPDIR"}
+        ran = subprocess.run(
+            command,
+            cwd=ROOT,
+            env=environment | {"ASSAULT_FOLDER": str(folder)},
+            capture_output=True,
+            text=True,
+            timeout=ASSAULT_S,
+            check=False,
+        )
     assert ran.returncode == 0, ran.stderr
     told = json.loads(ran.stdout.splitlines()[-1])
     made = [attack for attack in attacks() if not attack.floods]

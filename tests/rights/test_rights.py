@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,9 +16,8 @@ from domain.kernel import KernelType
 from sandbox.file_access import below
 from sandbox.namespaces import TEMPORARY
 from sandbox.rights import EVERY_SET, KUBERNETES, PLAIN_ROOT, Rights
-from sandbox.scratch import remove
 from stack.example import KERNELS
-from tests.rights.host import interpreter, require
+from tests.rights.host import interpreter, require, writable_folder
 from tests.rights.place import needed
 from tests.rights.worked import AGAIN, Worked, api, examples, worked
 
@@ -75,10 +73,8 @@ def rights(request: pytest.FixtureRequest) -> Rights:
 
 @pytest.fixture(scope="module")
 def folder(rights: Rights) -> Iterator[Path]:
-    """What a process with those rights can write. Not below /tmp, which a container has for itself."""
-    made = Path(tempfile.mkdtemp(prefix=f"rights-{rights.name}-", dir="/var/tmp"))
-    yield made
-    remove(made)
+    with writable_folder(rights) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -155,10 +151,11 @@ def test_the_worker_ends_when_asked_to_and_leaves_no_job_behind(done: Worked) ->
     assert (done.exit_status, done.left) == (0, [])
 
 
-def test_no_submission_removes_anothers_shared_memory_where_everybody_may_write_it(tmp_path: Path) -> None:
+def test_no_submission_removes_anothers_shared_memory_where_everybody_may_write_it() -> None:
     require(KUBERNETES)
-    command = [*interpreter(KUBERNETES, tmp_path), "-m", "tests.rights.neighbours", str(tmp_path)]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    with writable_folder(KUBERNETES) as folder:
+        command = [*interpreter(KUBERNETES, folder), "-m", "tests.rights.neighbours", str(folder)]
+        ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     keeps, removes = ran.stdout.splitlines()
     assert keeps == "keeps: done"

@@ -24,7 +24,7 @@ from tasks.heartbeat import WorkerView, workers
 from tests.conftest import die_with_parent, free_port
 from tests.stack.serving import READY_S, STOP_S, wait_for
 
-JOBS_S = 150.0
+JOBS_S = 180.0
 POLL_S = 0.1
 TOLD = 6000
 """Characters of the worker's log, where a test fails beside it."""
@@ -119,8 +119,8 @@ def worked(rights: Rights, command: list[str], folder: Path, log: Path, redis: R
         wait_for(lambda: process.poll() is not None or bool(workers(redis)), READY_S, "the worker is heard of")
         assert process.poll() is None, "the worker did not start"
         (view,) = workers(redis)
-        jobs = _judged(client, examples())
-        again = _judged(client, [each for each in examples() if each.name in AGAIN])
+        jobs = _judged(client, redis, examples())
+        again = _judged(client, redis, [each for each in examples() if each.name in AGAIN])
         process.send_signal(signal.SIGTERM)
         status = process.wait(STOP_S)
         wait_for(lambda: not workers(redis), STOP_S, "the worker says that it goes")
@@ -135,12 +135,15 @@ def worked(rights: Rights, command: list[str], folder: Path, log: Path, redis: R
         process.wait()
 
 
-def _judged(client: httpx.Client, those: list[Example]) -> list[Trial]:
+def _judged(client: httpx.Client, redis: Redis, those: list[Example]) -> list[Trial]:
+    """Raises AssertionError where the worker has taken itself out of service, or a job has no end in JOBS_S."""
     trials = [Trial.post(client, each, each.expected(gpu=False)) for each in those]
     deadline = time.monotonic() + JOBS_S
-    while not all(trial.done for trial in trials) and time.monotonic() < deadline:
-        for trial in trials:
-            if not trial.done:
-                trial.poll(client)
+    while waiting := [trial for trial in trials if not trial.done]:
+        reasons = [worker.quarantined for worker in workers(redis) if worker.quarantined]
+        assert not reasons, f"the worker is quarantined: {reasons}"
+        assert time.monotonic() < deadline, [(trial.example.name, trial.progress) for trial in waiting]
+        for trial in waiting:
+            trial.poll(client)
         time.sleep(POLL_S)
     return trials

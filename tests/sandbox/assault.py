@@ -3,6 +3,8 @@
 `container` is root with the capabilities that Docker leaves it. With `tool`, below root, each is a program of its own
 instead, as a profiler would start it. `without floods` behind it leaves out what goes for the limits.
 
+It works in a folder of its own below ASSAULT_FOLDER, /var/tmp by itself.
+
 A program of its own, since who gives up being root cannot take it back. Prints one JSON object on one line.
 """
 
@@ -182,7 +184,7 @@ def main() -> None:
     # Small enough to be reached within a second.
     scratch.MAX_BYTES, scratch.MAX_ENTRIES = 128 << 20, 2_000
     # Where /tmp can be the submissions' own: below it they would need their folders.
-    base = Path(tempfile.mkdtemp(prefix="assault-", dir="/var/tmp"))
+    base = Path(tempfile.mkdtemp(prefix="assault-", dir=os.environ.get("ASSAULT_FOLDER", "/var/tmp")))
     base.chmod(0o711)
     if sys.argv[1] == "user":
         os.chown(base, ORDINARY_USER, ORDINARY_USER)
