@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.compose.events import BACK_S, POLL_S, SLOW, WORKER, Ledger
+from tests.compose.events import DEADLINE_S, POLL_S, SLOW, WORKER, Ledger
 from tests.compose.project import Project, second
 
 NEW = dataclasses.replace(
@@ -64,8 +64,8 @@ def _builders(ledger: Ledger) -> list[dict[str, Any]]:
 
 
 def _until(done: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + BACK_S
+    deadline = time.monotonic() + DEADLINE_S
     while not done():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"not within {BACK_S:.0f} s: {what}")
+            raise TimeoutError(f"not within {DEADLINE_S:.0f} s: {what}")
         time.sleep(POLL_S)
