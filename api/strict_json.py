@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections import Counter
 from collections.abc import Iterator
 from itertools import accumulate
 from typing import Any, NoReturn
@@ -102,8 +101,10 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(value) == len(pairs):
         return value
     repeated = _Repeated(value)
-    times = Counter(key for key, _ in pairs)
-    repeated.key = next(key for key, count in times.items() if count > 1)
+    # The object has its keys in the order in which they came first: the first that is out of it came before.
+    repeated.key = next(
+        (key for (key, _), first in zip(pairs, value, strict=False) if key != first), pairs[len(value)][0]
+    )
     return repeated
 
 
