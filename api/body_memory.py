@@ -1,7 +1,7 @@
-"""What the bodies that are being read and looked through may take, over all server processes: large ones wait outside.
+"""Memory for request bodies that are read and parsed at the same time, shared by all server processes.
 
-A body is in memory as bytes, as text and as values at once, and a held request may keep some of it. Each process writes
-down its own sum where all can read it; nobody waits for a lock that a killed process might have held.
+A body is in memory as bytes, as text and as values at once. Each process writes its own sum where all can read it; no
+process waits for a lock that a killed one might have held.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from threading import Lock
 
 from api.capacity import BODY_MEMORY, PLACES, SMALL_BODY
 
-_taken = RawArray("q", PLACES)
+_reserved = RawArray("q", PLACES)
 """Bytes of each process, seen by all as it is made before they are forked."""
 
 
@@ -31,7 +31,7 @@ class BodyMemory:
     def settle(self, place: int) -> None:
         """Take that place, which another process may have left as it died."""
         self._place = place % PLACES
-        _taken[self._place] = 0
+        _reserved[self._place] = 0
 
     @contextmanager
     def room(self) -> Iterator[Room]:
@@ -45,20 +45,20 @@ class BodyMemory:
     def take(self, size: int) -> bool:
         """False where that would be more than all may have; then nothing is taken."""
         with self._lock:
-            _taken[self._place] += size
+            _reserved[self._place] += size
             # Two processes that do this at once may both be refused: that is safe, and both clients come again.
-            if sum(_taken) > BODY_MEMORY:
-                _taken[self._place] -= size
+            if sum(_reserved) > BODY_MEMORY:
+                _reserved[self._place] -= size
                 return False
             return True
 
     def free(self, size: int) -> None:
         with self._lock:
-            _taken[self._place] -= size
+            _reserved[self._place] -= size
 
 
 class Room:
-    """What one body has taken; nothing while it is small."""
+    """The memory reserved for one body; none while it is small."""
 
     def __init__(self, memory: BodyMemory) -> None:
         self._memory = memory
@@ -80,6 +80,6 @@ class Room:
 BODIES = BodyMemory()
 
 
-def forget(place: int) -> None:
+def clear(place: int) -> None:
     """Free what a process had that has ended; called where it was forked."""
-    _taken[place % PLACES] = 0
+    _reserved[place % PLACES] = 0

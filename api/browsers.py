@@ -26,7 +26,7 @@ def refuse_pages_of_others(settings: Settings) -> None:
     """Raises Problem for the current request, which needs no key, where a page of somebody else may have made it."""
     name = host_name(request.host)
     listed = ANY in settings.allowed_hosts or name in settings.allowed_hosts
-    if not listed and not _is_ours(name, settings):
+    if not listed and not _names_service(name, settings):
         raise _refused(
             f"without API keys the service answers under the names of its own machine, and {name[:100]!r} is none; "
             "ask for it by its address, or list the name in ALLOWED_HOSTS"
@@ -34,10 +34,10 @@ def refuse_pages_of_others(settings: Settings) -> None:
     site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
     if request.method in _READS:
         # Somebody follows a link to a page of ours.
-        ours = site in SAME_SITE or request.headers.get("Sec-Fetch-Mode") == "navigate"
+        allowed = site in SAME_SITE or request.headers.get("Sec-Fetch-Mode") == "navigate"
     else:
-        ours = site in SAME_SITE and (origin is None or _is_of(origin, request.host, settings))
-    if not ours:
+        allowed = site in SAME_SITE and (origin is None or _is_of(origin, request.host, settings))
+    if not allowed:
         raise _refused(
             "a page of another site sent this, and without API keys anybody's page could; "
             "send it from a program, or list the page's host in ALLOWED_HOSTS"
@@ -49,16 +49,16 @@ def _want_json() -> None:
     """A body that says it is JSON is one that a browser asks about before it sends it for another site's page."""
     bodily = bool(request.content_length) or "Transfer-Encoding" in request.headers
     if request.method not in _READS and bodily and not request.is_json:
-        given = f"the body is {request.mimetype[:100]}" if request.mimetype else "the body has no media type"
+        declared = f"the body is {request.mimetype[:100]}" if request.mimetype else "the body has no media type"
         raise Problem(
             Kind.UNSUPPORTED_MEDIA_TYPE,
-            f"{given}; send a JSON object with Content-Type: application/json "
+            f"{declared}; send a JSON object with Content-Type: application/json "
             "(curl: -H 'Content-Type: application/json'), which a service without API keys asks of all",
         )
 
 
 def host_name(host: str) -> str:
-    """Of a Host header or of an origin: in lower case, without the port and an address's brackets."""
+    """The name in a Host header or an origin: in lower case, without the port and an address's brackets."""
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
     return name.strip("[]").rstrip(".").lower()
 
@@ -69,8 +69,8 @@ def names_this_machine(host: str) -> bool:
 
 
 def _is_this_machine(name: str) -> bool:
-    found = address_of(name)
-    return name == "localhost" or (found is not None and is_loopback(found))
+    address = address_of(name)
+    return name == "localhost" or (address is not None and is_loopback(address))
 
 
 def address_of(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
@@ -86,25 +86,25 @@ def is_loopback(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
     return address.is_loopback or (mapped is not None and mapped.is_loopback)
 
 
-def _is_ours(name: str, settings: Settings) -> bool:
+def _names_service(name: str, settings: Settings) -> bool:
     """An address cannot be pointed elsewhere; any is ours where we listen on more than the loopback address."""
-    if _is_this_machine(name) or name == _own_name():
+    if _is_this_machine(name) or name == _machine_name():
         return True
     return address_of(name) is not None and not settings.loopback
 
 
 @cache
-def _own_name() -> str:
+def _machine_name() -> str:
     return socket.gethostname().lower()
 
 
 def _is_of(origin: str, host: str, settings: Settings) -> bool:
     """Whether it is the origin of a page that this service has sent, or of a listed host."""
     try:
-        found = urlsplit(origin).netloc.lower()
+        sender = urlsplit(origin).netloc.lower()
     except ValueError:
         return False
-    return found == host.lower() or ANY in settings.allowed_hosts or host_name(found) in settings.allowed_hosts
+    return sender == host.lower() or ANY in settings.allowed_hosts or host_name(sender) in settings.allowed_hosts
 
 
 def _refused(detail: str) -> Problem:

@@ -21,7 +21,7 @@ READERS, SENDERS = THREADS // 8, THREADS // 16
 stay free beside them and the clients that wait."""
 
 CONNECTIONS = 4 * THREADS
-"""Of one process. Beyond it the oldest that has no request at work is closed for a new one."""
+"""Limit of one process. Beyond it the oldest connection without a running request is closed for a new one."""
 
 SMALL_BODY = 64 << 10
 """Bytes of a body that is waited for without a thread, and that nobody counts."""
@@ -31,7 +31,7 @@ BODY_MEMORY = 640 << 20
 is not plain ASCII."""
 
 HEAD_BYTES = 64 << 10
-"""Of the request line and all headers."""
+"""Limit for the request line and all headers together."""
 
 HEAD_S = 10.0
 """From the first byte of a request to the end of its headers; and from there to the end of a small body."""
@@ -43,7 +43,7 @@ SEND_S, SEND_BYTES = 10.0, 64 << 10
 """Within such a time a client takes so many bytes of an answer, or is given up."""
 
 UNSENT_BYTES = 64 << 20
-"""Of the answers that clients have not taken yet, in one process; no thread waits for these."""
+"""Limit for responses that clients have not read yet, in one process; no thread waits for these."""
 
 LINGER_S = 2.0
 """A connection that is to end is kept so long for the client to read its last answer."""

@@ -1,4 +1,4 @@
-"""What a server process knows of a client's connection: a socket without patience, and the request that is coming.
+"""A client's connection: a socket with deadlines for whole bodies and answers, and the request that is coming.
 
 No thread waits for a client: the process's event loop collects a request's headers, and its body where that is small. A
 thread takes up what is there, and reads and writes the rest under deadlines of the whole, not of each step.
@@ -28,7 +28,7 @@ from api.capacity import (
 PIECE = 64 << 10
 
 _END = re.compile(rb"\r\n\r\n|(?<!\r)\n")
-"""Of the headers; or a line that ends as none may, which Gunicorn refuses at once."""
+"""End of the headers; or a bare line feed, which Gunicorn refuses at once."""
 _END_BYTES = 4
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,9})[ \t]*\r\n", re.IGNORECASE)
 _EXPECT = re.compile(rb"\r\nexpect[ \t]*:", re.IGNORECASE)
@@ -73,11 +73,11 @@ class PatientSocket(socket.socket):
         self._since, self._received = since, received
 
     def recv(self, size: int, flags: int = 0) -> bytes:
-        left = self._since + BODY_S + self._received / BODY_BYTES_PER_S - time.monotonic()
-        if left <= 0:
+        seconds = self._since + BODY_S + self._received / BODY_BYTES_PER_S - time.monotonic()
+        if seconds <= 0:
             raise TimeoutError("the body as a whole is late")
         before = self.gettimeout()
-        self.settimeout(left if before is None else min(before, left))
+        self.settimeout(seconds if before is None else min(before, seconds))
         try:
             data = super().recv(size, flags)
         finally:
@@ -86,43 +86,44 @@ class PatientSocket(socket.socket):
         return data
 
     def sendall(self, data: Any, flags: int = 0) -> None:
-        """What the client does not take at once is kept for the event loop, while there is room; else it is waited for.
+        """Send what the client takes at once; keep the rest for the event loop while there is room, else wait.
 
         BrokenPipeError, as if the client had gone, where too many threads wait already, or it takes too little.
         """
-        rest = memoryview(data).cast("B")
+        remainder = memoryview(data).cast("B")
         if self.flush():
-            rest = rest[self._send_some(rest) :]
-        if not rest:
+            remainder = remainder[self._send_some(remainder) :]
+        if not remainder:
             return
-        if _unsent.take(len(rest)):
-            self.unsent += rest
+        if _unsent.take(len(remainder)):
+            self.unsent += remainder
         elif _senders.acquire(blocking=False):
             try:
-                self._send_slowly(rest)
+                self._send_slowly(remainder)
             finally:
                 _senders.release()
         else:
+            self._discard()
             raise BrokenPipeError(errno.EPIPE, "too many clients do not read their answers")
 
-    def _send_slowly(self, rest: memoryview) -> None:
+    def _send_slowly(self, remainder: memoryview) -> None:
         before = self.gettimeout()
         self.settimeout(SEND_S)
         try:
-            for part in (memoryview(bytes(self.unsent)), rest):
+            for part in (memoryview(bytes(self.unsent)), remainder):
                 for start in range(0, len(part), SEND_BYTES):
                     super().sendall(part[start : start + SEND_BYTES])
         except TimeoutError as error:
             raise BrokenPipeError(errno.EPIPE, "the client does not read its answer") from error
         finally:
             self.settimeout(before)
-        self._forget()
+            self._discard()
 
     def flush(self) -> bool:
-        """Send what was kept, as far as the client takes it at once; whether that is all."""
+        """Send what is pending, as far as the client takes it at once; whether that is all."""
         if self.unsent:
-            with memoryview(self.unsent) as kept:
-                sent = self._send_some(kept)
+            with memoryview(self.unsent) as pending:
+                sent = self._send_some(pending)
             del self.unsent[:sent]
             _unsent.free(sent)
         return not self.unsent
@@ -139,16 +140,16 @@ class PatientSocket(socket.socket):
             self.settimeout(before)
         return sent
 
-    def _forget(self) -> None:
+    def _discard(self) -> None:
         _unsent.free(len(self.unsent))
         self.unsent.clear()
 
     def close(self) -> None:
-        self._forget()
+        self._discard()
         super().close()
 
     def recv_now(self) -> bytes:
-        """What is there, b"" at the end; for the event loop, which has made it non-blocking. Raises OSError."""
+        """Read what has arrived, b"" at the end; for the event loop, on a non-blocking socket. Raises OSError."""
         return super().recv(PIECE)
 
 
@@ -164,10 +165,10 @@ class Incoming:
         self.add(data)
 
     def add(self, piece: bytes) -> None:
-        """What has come; each byte is looked at once."""
-        seen = max(0, len(self._data) - _END_BYTES + 1)
+        """Append received bytes; each byte is searched once."""
+        start = max(0, len(self._data) - _END_BYTES + 1)
         self._data += piece
-        if self._head is None and (end := _END.search(self._data, seen)):
+        if self._head is None and (end := _END.search(self._data, start)):
             self.head_at = time.monotonic()
             self._head = end.end()
             self._needed = self._head + self._small_body()
@@ -175,7 +176,7 @@ class Incoming:
     def _small_body(self) -> int:
         head = bytes(self._data[: self._head])
         length = _LENGTH.search(head)
-        # Who expects to be told to go on sends no body before.
+        # A client that expects "100 Continue" sends no body before it.
         if length is None or int(length[1]) > SMALL_BODY or _EXPECT.search(head):
             return 0
         return int(length[1])
@@ -240,5 +241,5 @@ class WaitingRoom:
         return list(self._ends)
 
     def end_by(self, at: float) -> None:
-        """Nobody stays longer than until then (monotonic)."""
+        """End every stay by then (monotonic)."""
         self._ends = {connection: min(end, at) for connection, end in self._ends.items()}

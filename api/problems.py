@@ -26,7 +26,7 @@ RETRY_AFTER_S = 5
 PAGES = frozenset({"dashboard", "report"})
 """Blueprints whose answers are pages."""
 MOST_ERRORS = 100
-"""That one body is told; a body that is wrong in a hundred thousand places would have an answer of megabytes."""
+"""Limit per body: one that is wrong in a hundred thousand places would have an answer of megabytes."""
 _ABOUT_THE_BODY = (400, 408, 413, 503)
 _SHOWN_ERRORS = 5
 _MESSAGE_CHARS = 600
@@ -76,7 +76,7 @@ class FieldError:
 
     @property
     def field(self) -> str:
-        return " -> ".join(map(str, self.told_path))
+        return " -> ".join(map(str, self.shown_path))
 
     @property
     def type(self) -> str:
@@ -87,10 +87,10 @@ class FieldError:
     @property
     def pointer(self) -> str:
         """RFC 6901."""
-        return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in self.told_path)
+        return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in self.shown_path)
 
     @property
-    def told_path(self) -> Path:
+    def shown_path(self) -> Path:
         """The path, of whose names, which may be of any length, the beginning is told."""
         return tuple(
             step if isinstance(step, int) or len(step) <= _STEP_CHARS else f"{step[:_STEP_CHARS]}…"
@@ -124,20 +124,20 @@ class Problem(HTTPError):
 
 def invalid(errors: Iterable[FieldError], body: Any = None, most: int = MOST_ERRORS) -> Problem:
     """The problem of a body with these errors, of which `most` are told; `body` is where their values are looked up."""
-    rest = iter(errors)
-    errors = list(islice(rest, most))
-    left_out = sum(1 for _ in rest)
+    remaining = iter(errors)
+    errors = list(islice(remaining, most))
+    left_out = sum(1 for _ in remaining)
     shown = "; ".join(map(str, errors[:_SHOWN_ERRORS]))
     unsaid = len(errors[_SHOWN_ERRORS:]) + left_out
     more = f"; and {unsaid} more" if unsaid else ""
-    told: dict[str, Any] = {"errors_left_out": left_out} if left_out else {}
+    omitted: dict[str, Any] = {"errors_left_out": left_out} if left_out else {}
     return Problem(
         Kind.INVALID_REQUEST,
         shown + more,
         validation_errors=[{"field": e.field, "message": e.message, "type": e.type} for e in errors],
         details=dict(_given(errors, body)),
-        errors=[{"path": list(e.told_path), "pointer": e.pointer, "message": e.message} for e in errors],
-        **told,
+        errors=[{"path": list(e.shown_path), "pointer": e.pointer, "message": e.message} for e in errors],
+        **omitted,
     )
 
 

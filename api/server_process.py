@@ -34,7 +34,7 @@ NOBODY = 1 << 30
 _held = RawArray("i", [NOBODY] * PLACES)
 """How many connections each has, seen by all as it is made before they are forked; who replaces one has a new place."""
 
-FILES_BESIDE = 256
+OTHER_FILES = 256
 """Open files of a process that are no clients' connections: to Redis, to receivers of webhooks, logs, libraries."""
 _NO_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 NO_FILES_S = 0.05
@@ -82,7 +82,7 @@ class ServerProcess(ThreadWorker):  # type: ignore[misc] # gunicorn has no type 
         self._say(self.nr_conns)
 
     def enqueue_req(self, conn: Any) -> None:
-        """Of Gunicorn's own: called for a new connection, and where a next request has come together with the last."""
+        """Gunicorn calls this for a new connection, and where a next request has come together with the last."""
         if conn.parser is None:
             conn.sock = PatientSocket(fileno=conn.sock.detach())
             conn.init()
@@ -119,7 +119,7 @@ class ServerProcess(ThreadWorker):  # type: ignore[misc] # gunicorn has no type 
             self._close(conn)
 
     def murder_keepalived(self, force: bool = False) -> None:
-        """Of Gunicorn's own, called once a second and at the end: closes whose time is over."""
+        """Gunicorn calls this once a second and at the end; it closes connections whose time is over."""
         for room in (self._idle, self._sending, self._ending):
             for conn in room.all() if force else room.late():
                 self._close(conn)
@@ -142,7 +142,7 @@ class ServerProcess(ThreadWorker):  # type: ignore[misc] # gunicorn has no type 
     def gone(self) -> None:
         """Nobody is to wait for it any more; called where it was forked."""
         self._say(NOBODY)
-        body_memory.forget(self.age)
+        body_memory.clear(self.age)
 
     def _readable(self, conn: Any, _: Any) -> None:
         if conn not in self._beginning and conn not in self._idle:
@@ -165,8 +165,8 @@ class ServerProcess(ThreadWorker):  # type: ignore[misc] # gunicorn has no type 
         if conn.incoming.whole:
             self._take_up(conn)
         elif conn.incoming.too_long:
-            told = f"the request line and the headers have more than {HEAD_BYTES >> 10} KiB"
-            self._refuse(conn, 431, "Request Header Fields Too Large", told)
+            detail = f"the request line and the headers have more than {HEAD_BYTES >> 10} KiB"
+            self._refuse(conn, 431, "Request Header Fields Too Large", detail)
         elif conn in self._idle or (conn.incoming.has_head and conn.waits_for_head):
             conn.waits_for_head = not conn.incoming.has_head
             self._idle.discard(conn)
@@ -248,11 +248,11 @@ class ServerProcess(ThreadWorker):  # type: ignore[misc] # gunicorn has no type 
         _held[self.age % PLACES] = held
 
 
-def _files(wanted: int) -> int:
-    """How many connections this process can have open: `wanted`, or fewer where the system allows fewer files."""
+def _files(connections: int) -> int:
+    """How many connections this process can have open: that many, or fewer where the system allows fewer files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     unlimited = resource.RLIM_INFINITY in (soft, hard)
-    if soft < wanted + FILES_BESIDE and not unlimited:
-        soft = min(hard, wanted + FILES_BESIDE)
+    if soft < connections + OTHER_FILES and not unlimited:
+        soft = min(hard, connections + OTHER_FILES)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    return wanted if unlimited else max(1, min(wanted, soft - FILES_BESIDE))
+    return connections if unlimited else max(1, min(connections, soft - OTHER_FILES))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections import Counter
 from collections.abc import Iterator
 from itertools import accumulate
 from typing import Any, NoReturn
@@ -68,7 +67,7 @@ def parse(raw: bytes | bytearray) -> dict[str, Any]:
 
 
 def _values(raw: bytes | bytearray) -> tuple[Any, str | None]:
-    """What the JSON stands for, or what is wrong with it: not as an error whose context would hold the whole text."""
+    """Parse, and return the value or a message: an exception's context would hold the whole text."""
     try:
         # utf-8-sig: some clients write a byte order mark, and no JSON starts with one.
         text = raw.decode("utf-8-sig")
@@ -102,8 +101,10 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(value) == len(pairs):
         return value
     repeated = _Repeated(value)
-    times = Counter(key for key, _ in pairs)
-    repeated.key = next(key for key, count in times.items() if count > 1)
+    # The object has its keys in the order in which they came first: the first that is out of it came before.
+    repeated.key = next(
+        (key for (key, _), first in zip(pairs, value, strict=False) if key != first), pairs[len(value)][0]
+    )
     return repeated
 
 
@@ -140,7 +141,7 @@ def _bound_structure(raw: bytes | bytearray) -> None:
         raise BodyError(_TOO_MANY)
     structure = _STRING.sub(b"", raw)
     values = sum(structure.count(mark) for mark in (b",", b"[", b"{"))
-    # Of the closing ones there may be as many; more are no JSON, and would each be counted one by one below.
+    # JSON has no more closing than opening brackets, and each one is counted by itself below.
     if values > MAX_VALUES or structure.count(b"]") + structure.count(b"}") > MAX_VALUES:
         raise BodyError(_TOO_MANY)
     brackets = structure.translate(None, _BRACKETS)
@@ -156,8 +157,8 @@ def _longest() -> int:
 
 def _bound_texts(raw: bytes | bytearray) -> None:
     """Refuses what is too long for a source and no base64, before it is four times as large in memory."""
-    for found in _STRING.finditer(raw):
-        start, end = found.span()
+    for literal in _STRING.finditer(raw):
+        start, end = literal.span()
         if end - start > _longest() and _BEYOND_ASCII.search(raw, start, end):
             raise BodyError(
                 f"the text at byte {start} has {end - start} bytes and is no base64; a source has at most"

@@ -172,18 +172,18 @@ def full() -> Iterator[None]:
     BODIES.settle(0)
 
 
-def taken() -> int:
-    return sum(body_memory._taken)
+def reserved() -> int:
+    return sum(body_memory._reserved)
 
 
 def test_large_bodies_are_refused_for_a_while_where_there_is_no_memory(client: FlaskClient, full: None) -> None:
-    before = taken()
+    before = reserved()
     for size in (MIB, 3 * MIB):  # Read, and then too much for the parse; not even read to its end.
         answer = client.post("/evaluate", json={"kernel": kernel(RELU + " " * size, "torch")})
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
         assert answer.get_json()["type"] == "urn:kernel-eval:problem:bodies-full"
     assert client.post("/evaluate", json={"kernel": kernel(RELU, "torch")}).status_code == 202
-    assert taken() == before
+    assert reserved() == before
 
 
 def test_what_a_body_took_is_given_back(client: FlaskClient) -> None:
@@ -195,9 +195,9 @@ def test_what_a_body_took_is_given_back(client: FlaskClient) -> None:
         ({"kernel": 1, "x": code}, 400),
     ):
         assert client.post("/evaluate", json=sent).status_code == status
-        assert taken() == 0
+        assert reserved() == 0
     client.post("/batch", json={"jobs": [{"kernel": code}] * 4})
-    assert taken() == 0
+    assert reserved() == 0
 
 
 def test_who_waits_holds_no_body(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,9 +205,9 @@ def test_who_waits_holds_no_body(client: FlaskClient, monkeypatch: pytest.Monkey
     real = body.release
 
     def release(sent: dict[str, Any]) -> None:
-        held.append(taken())
+        held.append(reserved())
         real(sent)
-        held.append(taken())
+        held.append(reserved())
         assert sent == {}
 
     monkeypatch.setattr("api.submissions.release", release)
@@ -221,8 +221,8 @@ def test_who_waits_holds_no_body(client: FlaskClient, monkeypatch: pytest.Monkey
 def test_another_process_has_what_one_that_died_had() -> None:
     BODIES.settle(7)
     try:
-        assert BODIES.take(MIB) and taken() == MIB
-        body_memory.forget(7)
-        assert taken() == 0
+        assert BODIES.take(MIB) and reserved() == MIB
+        body_memory.clear(7)
+        assert reserved() == 0
     finally:
         BODIES.settle(0)

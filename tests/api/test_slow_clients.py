@@ -303,6 +303,7 @@ def test_an_answer_that_is_not_read_is_kept_and_not_waited_for(monkeypatch: pyte
         monkeypatch.setattr(connections, "SEND_S", 0.2)
         with pytest.raises(BrokenPipeError, match="does not read its answer"):
             last.sendall(answer)
+        assert not last.unsent, "nothing of it is sent afterwards"
         monkeypatch.setattr(connections, "_senders", BoundedSemaphore(1))
         assert connections._senders.acquire()
         with pytest.raises(BrokenPipeError, match="too many"):
