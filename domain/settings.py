@@ -157,9 +157,9 @@ def _state_folder(state_home: str) -> Path:
 
 
 def _lease_folder() -> Path:
-    """Of this host, and the same for every process of a user whatever its environment: all have to meet there.
+    """A folder of this host that is the same in every process of a user, whatever its environment: jobs meet there.
 
-    Where it is the folder for temporary files, whoever opens the lease folder inside checks whose it is.
+    `tasks.lease` checks the owner of its folder inside, which matters where this is the folder for temporary files.
     """
     run = Path("/run")
     return run / "kernel-eval" if os.geteuid() == 0 and os.access(run, os.W_OK) else Path(tempfile.gettempdir())

@@ -1,4 +1,4 @@
-"""Who a failed build or run is attributed to: the submission or the machine (docs/adr/0045)."""
+"""Attributes a failed build or run to the submission or to the machine (docs/adr/0045)."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 LEAST_FREE_BYTES = 16 << 20
 """A volume with less left is full: one object file of an extension takes 1 to 20 MiB."""
-OWN_SHARE_BYTES = 1 << 30
+FILLED_BYTES = 1 << 30
 """A submission with so much in its folder has filled the volume itself; an extension's build takes some 100 MiB."""
 FULL_TABLE = 0.95
 

@@ -1,7 +1,7 @@
 """The processes that a service has forked for submissions, by pid and start time: a file that its workers share.
 
 A pid alone names nobody for long, and a process that has ended has no parent any more. The register says who started it
-all the same. It has one place for each number of the last 16 bits of a pid; the newest process there counts.
+all the same. It has one slot for each value of the last 16 bits of a pid; the newest process in a slot counts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sandbox import census
 
-PLACES = 1 << 16
+SLOTS = 1 << 16
 _ENTRY = struct.Struct("=QQ")
 
 
@@ -23,18 +23,18 @@ class ProcessRegister:
         """Raises OSError."""
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        if os.fstat(self._file).st_size != PLACES * _ENTRY.size:
-            os.ftruncate(self._file, PLACES * _ENTRY.size)
+        if os.fstat(self._file).st_size != SLOTS * _ENTRY.size:
+            os.ftruncate(self._file, SLOTS * _ENTRY.size)
 
     def add(self, pid: int) -> None:
         """Notes a process that is there now, be it as a zombie; one that is gone is left out."""
         status = census.status_of(pid)
         if status is not None:
-            os.pwrite(self._file, _ENTRY.pack(pid, status.started), pid % PLACES * _ENTRY.size)
+            os.pwrite(self._file, _ENTRY.pack(pid, status.started), pid % SLOTS * _ENTRY.size)
 
     def has(self, pid: int, started: int | None) -> bool:
         """Whether that process was noted. `started` is its start time in ticks; None for one that is gone."""
-        registered, ticks = _ENTRY.unpack(os.pread(self._file, _ENTRY.size, pid % PLACES * _ENTRY.size))
+        registered, ticks = _ENTRY.unpack(os.pread(self._file, _ENTRY.size, pid % SLOTS * _ENTRY.size))
         return bool(registered == pid > 0 and started in (None, ticks))
 
     def close(self) -> None:

@@ -63,9 +63,9 @@ class Usage:
         return self._disk_was_full
 
     def fills_its_disk(self) -> bool:
-        """Whether so much is in its folder that a full volume is its own doing."""
+        """Whether its folder holds so much that the submission itself has filled the volume."""
         try:
-            return scratch.used_bytes(self._folder) > machine_faults.OWN_SHARE_BYTES
+            return scratch.used_bytes(self._folder) > machine_faults.FILLED_BYTES
         except scratch.TooMuch:
             return True
 

@@ -73,7 +73,7 @@ def _end_those_who_work_in(folder: Path) -> None:
 
 
 def _entries(parent: Path, prefix: str = "") -> list[Path]:
-    """What is in a folder, without links."""
+    """The entries of a folder, without links."""
     try:
         with os.scandir(parent) as entries:
             names = [each.name for each in entries if not each.is_symlink()]

@@ -8,7 +8,7 @@ from tasks.card_owners import CardOwners
 
 
 class CardReadings:
-    """Of one job."""
+    """The samples of one job."""
 
     def __init__(self, card: CardMonitor, owners: CardOwners) -> None:
         self._card = card
@@ -23,4 +23,4 @@ class CardReadings:
 
     def state(self) -> CardState:
         """All samples together."""
-        return card_state(self._readings, self._owners.own, self._owners.others)
+        return card_state(self._readings, self._owners.started_here, self._owners.others)

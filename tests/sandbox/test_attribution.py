@@ -163,8 +163,8 @@ def test_who_has_filled_the_disk_himself_is_told_so(
     session: Callable[..., Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine_faults, "LEAST_FREE_BYTES", 1 << 62)
-    monkeypatch.setattr(machine_faults, "OWN_SHARE_BYTES", 1 << 20)
-    assert scratch.MAX_BYTES > machine_faults.OWN_SHARE_BYTES
+    monkeypatch.setattr(machine_faults, "FILLED_BYTES", 1 << 20)
+    assert scratch.MAX_BYTES > machine_faults.FILLED_BYTES
     with pytest.raises(KernelFault, match="filled the disk") as caught:
         session().build(Kernel("open('much', 'wb').write(bytes(1 << 22))\nundefined_name", KernelType.TORCH))
     assert caught.value.status is Status.OUT_OF_MEMORY

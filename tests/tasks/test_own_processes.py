@@ -15,7 +15,7 @@ from profiling import flags
 from profiling.card import CardMonitor, CardProcess, CardSample
 from sandbox import census, identity
 from sandbox.launcher import Zygote
-from sandbox.process_register import PLACES, ProcessRegister
+from sandbox.process_register import SLOTS, ProcessRegister
 from tasks.card_owners import CardOwners
 from tasks.card_readings import CardReadings
 from tests.tasks.jobs import until
@@ -198,10 +198,14 @@ def test_one_that_nobody_could_look_at_is_reported_where_it_stays(reported: Arou
 
 
 def test_lists_of_another_namespace_report_nobody(register: ProcessRegister) -> None:
+    """Not even where a number in them was once that of a runner here."""
+    with subprocess.Popen(WAITS, stdin=subprocess.PIPE, text=True) as ended:
+        register.add(ended.pid)
+        stopped(ended)
     card = Listing()
     readings = CardReadings(card, CardOwners(register, os.getppid()))
     card.sample = lambda thorough=False: CardSample(  # type: ignore[method-assign]
-        at_ns=1, processes=(CardProcess(GONE, 1),) if thorough else None
+        at_ns=1, processes=tuple(CardProcess(pid, 1) for pid in (GONE, ended.pid)) if thorough else None
     )
     readings.take(thorough=True)
     readings.take(thorough=True)
@@ -218,7 +222,7 @@ def test_what_a_zygote_forks_is_noted(tmp_path: Path, register: ProcessRegister)
         runner.close()
         again = ProcessRegister(tmp_path / "state" / "processes")
         assert again.has(runner.pid, None), "every worker with this STATE_DIR knows it"
-        assert not again.has(runner.pid + PLACES, None) and not again.has(0, None)
+        assert not again.has(runner.pid + SLOTS, None) and not again.has(0, None)
         again.close()
     finally:
         zygote.close()
