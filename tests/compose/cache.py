@@ -14,7 +14,10 @@ from pathlib import Path
 
 from tests.compose import base
 
-SOURCES = ("constraints.txt", "pyproject.toml", "api.Dockerfile", "worker.Dockerfile")
+SOURCES = (
+    *("constraints.txt", "pyproject.toml", "api.Dockerfile", "worker.Dockerfile", "deploy/install-packages"),
+    *(f"hashes/{group}.txt" for group in ("api", "flower", "pip", "worker")),
+)
 """Files of the project that decide which packages the images have."""
 
 
