@@ -77,13 +77,8 @@ def out_of_reach(folder: Path) -> Path | None:
 
 def below(folder: Path, needed: Iterable[Path]) -> Path | None:
     """The first of the needed places, and of what Python is imported from, that lies below the folder."""
-<<<<<<< HEAD
-    imported = (Path(place) for place in (str(ROOT), sys.executable, sys.prefix, sys.base_prefix, *sys.path) if place)
-    for place in (*needed, *imported):
-=======
     imported = map(Path, (sys.executable, sys.prefix, sys.base_prefix, *filter(None, sys.path)))
     for place in (*needed, ROOT, *imported):
->>>>>>> sandbox
         if folder.resolve() in place.resolve().parents:
             return place
     return None

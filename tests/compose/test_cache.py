@@ -18,7 +18,8 @@ def project(tmp_path: Path) -> Path:
     folder = tmp_path / "project"
     folder.mkdir()
     for name in cache.SOURCES:
-        shutil.copy(ROOT / name, folder)
+        (folder / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, folder / name)
     return folder
 
 
