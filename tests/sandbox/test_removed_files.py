@@ -12,7 +12,8 @@ import pytest
 
 from domain.fault import KernelFault
 from domain.result import Status
-from sandbox import limits, removed_files, scratch
+from sandbox import removed_files, scratch
+from sandbox.limits import MAX_FILE_BYTES
 from sandbox.usage import FOLDER_EVERY_S, Usage
 from tests.conftest import die_with_parent
 
@@ -77,7 +78,7 @@ def test_each_is_told_by_its_size_or_as_one_of_unknown_size(process: int, tmp_pa
     assert len(found.sizes | dict.fromkeys(found.unsized)) in (1, 2)
     assert found.bytes == SIZE * len(found.sizes)
     # Of one that is only mapped the kernel tells the size to a worker with more capabilities.
-    assert found.hidden_at_most == len(found.unsized) * limits.MAX_FILE_BYTES
+    assert found.hidden_at_most == len(found.unsized) * MAX_FILE_BYTES
 
 
 @pytest.mark.parametrize("process", [KEPT], indirect=True)
