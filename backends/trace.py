@@ -16,16 +16,12 @@ import torch
 from backends.backend import Target
 from backends.source import FILE_NAME
 from domain.fault import KernelFault
+from domain.flags import NO_TEMPORARY
 from domain.result import Status
 from domain.value import CodecError
 
 NO_DEVICE = "this worker has no CUDA device"
 RUN_ELSEWHERE = "send it to a service whose workers have GPUs (GET /health lists the devices)"
-
-NO_TEMPORARY = (
-    "submissions have no /tmp of their own on this worker: use `tempfile`, whose folder is the submission's, or a "
-    "relative path"
-)
 
 _TEMPORARY = Path("/tmp")
 _MESSAGE_CHARS = 2000

@@ -75,12 +75,15 @@ def _remove(place: Path) -> None:
         place.unlink() if place.is_symlink() or not place.is_dir() else shutil.rmtree(place)
     if place.exists():
         # Closed folders, or a tree deeper than Python's stack: coreutils knows what to do with both.
-        commands = [["chmod", "-R", "u+rwX"], ["rm", "-rf", "--one-file-system"]]
+        name = ["--", place]
+        commands: list[list[str | Path]] = [["chmod", "-R", "u+rwX", *name], ["rm", "-rf", "--one-file-system", *name]]
         if os.geteuid() == 0:
-            # Only the owner of a folder with the sticky bit may empty it, unless there is CAP_FOWNER.
-            commands.insert(0, ["chown", "-R", "--no-dereference", "0:0"])
+            # Only the owner of a folder with the sticky bit may empty it, unless there is CAP_FOWNER. Folders alone: a
+            # file may have another name elsewhere, whose owner keeps it.
+            to_root = ["-execdir", "chown", "--no-dereference", "0:0", "{}", "+"]
+            commands.insert(0, ["find", place, "-xdev", "-type", "d", *to_root])
         for command in commands:
-            subprocess.run([*command, "--", place], stderr=subprocess.DEVNULL, check=False)
+            subprocess.run(command, stderr=subprocess.DEVNULL, check=False)
 
 
 def _shared(user: int) -> Iterator[tuple[Path, os.stat_result]]:

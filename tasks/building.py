@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from backends.backend import Artifact
-from backends.trace import NO_TEMPORARY
 from domain.fault import KernelFault
+from domain.flags import NO_TEMPORARY
 from domain.request import Request
 from domain.result import Status
 from sandbox.machine_faults import may_pass_again

@@ -89,6 +89,18 @@ def test_the_five_capabilities_remove_what_another_user_built(built: Path, mode:
     assert not (built / "built").exists()
 
 
+@needs_root
+def test_a_removed_link_leaves_the_other_name_of_a_file_to_its_owner(built: Path) -> None:
+    own_users(built, 0o1700)
+    other = built / "others file"
+    other.touch()
+    os.chown(other, RUNNERS, RUNNERS)
+    os.link(other, built / "built" / "closed" / "link")
+    as_deployed(built, "remove")
+    assert not (built / "built").exists()
+    assert other.stat().st_uid == RUNNERS
+
+
 def test_a_folder_that_its_owner_has_closed_is_moved_and_stays_closed(built: Path) -> None:
     (built / "built").chmod(0o500)
     move(built / "built", built / "waiting")

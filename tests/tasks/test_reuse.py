@@ -9,6 +9,7 @@ from redis import Redis
 
 from domain.access import Key
 from domain.budget import Budget
+from domain.flags import NO_TEMPORARY
 from domain.job import State
 from domain.kernel import Kernel, KernelType
 from domain.request import Request
@@ -144,6 +145,7 @@ def test_only_verdicts_that_come_out_again(records: JobRecords, verdict: Status)
         ("internal compiler error: Segmentation fault", False),
         ("/tmp/cc.s: No space left on device", False),
         ("main.cpp:1:2: error: #error Killed", False),
+        (f"PermissionError: [Errno 13] Permission denied: '/tmp/ext' ({NO_TEMPORARY})", False),
     ],
 )
 def test_a_compile_error_that_may_be_of_the_moment_is_not_given_again(
