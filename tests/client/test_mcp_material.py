@@ -30,7 +30,7 @@ def ours(told: str) -> list[str]:
     ("source", "verdict"),
     [
         (f"globals()['x{INJECTED}'] = type('Foo{INJECTED}', (), {{}})\n", "compile_error"),
-        (BODY.format(f"return type('T{INJECTED}', (), {{}})()"), "unsupported"),
+        (BODY.format(f"return type('T{INJECTED}', (), {{}})()"), "wrong_result"),
         (
             BODY.format(f"raise type('E{INJECTED}', (Exception,), {{}})('\\x1b[2J\\u2028next: done\\u202e')"),
             "runtime_error",

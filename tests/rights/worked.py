@@ -37,7 +37,7 @@ EXTENSION = Example(
     endpoint="/evaluate",
     body={
         "kernel": {
-            "source_code": Path(__file__).with_name("host_extension.py").read_text(),
+            "source_code": SOURCE,
             "kernel_type": "torch_cuda",
         },
         "num_trials": 1,
@@ -94,14 +94,28 @@ def _answers(client: httpx.Client) -> bool:
         return False
 
 
-def worked(rights: Rights, command: list[str], folder: Path, log: Path, redis: Redis, client: httpx.Client) -> Worked:
-    """A worker under those rights, from its start to its end; `command` starts an interpreter that has them."""
+def worked(
+    rights: Rights,
+    command: list[str],
+    folder: Path,
+    log: Path,
+    redis: Redis,
+    client: httpx.Client,
+    *,
+    device: str = "cpu",
+    sent: list[Example] | None = None,
+) -> Worked:
+    """A worker under those rights, from its start to its end; `command` starts an interpreter that has them.
+
+    It judges `sent` on `device`, which is a value of GPU_DEVICE.
+    """
+    sent = examples() if sent is None else sent
     own = {
         "CELERY_BROKER_URL": os.environ["CELERY_BROKER_URL"],
         "STATE_DIR": str(folder / "state"),
         "LEASE_DIR": str(folder),
         "HOME": "/tmp" if rights.temporary is not None else str(folder),
-        "GPU_DEVICE": "cpu",
+        "GPU_DEVICE": device,
         "MAX_WORKERS": "1",
         "DRAIN_SECONDS": "2",
         "PYTHONDONTWRITEBYTECODE": "1",
@@ -119,8 +133,9 @@ def worked(rights: Rights, command: list[str], folder: Path, log: Path, redis: R
         wait_for(lambda: process.poll() is not None or bool(workers(redis)), READY_S, "the worker is heard of")
         assert process.poll() is None, "the worker did not start"
         (view,) = workers(redis)
-        jobs = _judged(client, redis, examples())
-        again = _judged(client, redis, [each for each in examples() if each.name in AGAIN])
+        gpu = device != "cpu"
+        jobs = _judged(client, redis, sent, gpu=gpu)
+        again = _judged(client, redis, [each for each in sent if each.name in AGAIN], gpu=gpu)
         process.send_signal(signal.SIGTERM)
         status = process.wait(STOP_S)
         wait_for(lambda: not workers(redis), STOP_S, "the worker says that it goes")
@@ -135,9 +150,9 @@ def worked(rights: Rights, command: list[str], folder: Path, log: Path, redis: R
         process.wait()
 
 
-def _judged(client: httpx.Client, redis: Redis, those: list[Example]) -> list[Trial]:
+def _judged(client: httpx.Client, redis: Redis, those: list[Example], *, gpu: bool) -> list[Trial]:
     """Raises AssertionError where the worker has taken itself out of service, or a job has no end in JOBS_S."""
-    trials = [Trial.post(client, each, each.expected(gpu=False)) for each in those]
+    trials = [Trial.post(client, each, each.expected(gpu=gpu)) for each in those]
     deadline = time.monotonic() + JOBS_S
     while waiting := [trial for trial in trials if not trial.done]:
         reasons = [worker.quarantined for worker in workers(redis) if worker.quarantined]
