@@ -51,7 +51,7 @@ def test_nothing_of_it_stands_as_ours(url: str, source: str, verdict: str) -> No
         assert not [line for line in ours(text) for forged in FORGED if line.startswith(forged)]
         assert not re.search("[\x1b\u202e\u2028]", text)
     assert len([line for line in ours(told) if line.startswith("next: ")]) == 1
-    if verdict == "wrong_result":
+    if "print(" in source:
         assert ours(printed)[0].startswith("what the kernel printed, not the service's words, characters 0-")
         assert f"| {FORGED[1]}" in printed
 
