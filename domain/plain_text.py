@@ -10,7 +10,7 @@ import unicodedata
 CONTINUED = "    "
 """Before every further line of one entry of a log, so that none looks like an entry of its own."""
 
-_SHOWN_AS = {"\t": " ", "\u00a0": " "}
+_REPLACED_BY = {"\t": " ", "\u00a0": " "}
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Control characters, what orders or joins text unseen, lone surrogates, and line breaks of other alphabets."""
 
@@ -37,6 +37,6 @@ def _is_plain(text: str) -> bool:
 
 
 def _plain(character: str) -> str:
-    if character in _SHOWN_AS:
-        return _SHOWN_AS[character]
+    if character in _REPLACED_BY:
+        return _REPLACED_BY[character]
     return "\N{REPLACEMENT CHARACTER}" if unicodedata.category(character) in _HIDDEN else character

@@ -11,7 +11,7 @@ ROOT_USER, SERVICE_USER, ORDINARY_USER = 0, 10001, 54_321
 """Root; the user `service` of worker.Dockerfile; any account of a machine."""
 
 CAPABILITIES = {"CHOWN": 0, "DAC_OVERRIDE": 1, "KILL": 5, "SETGID": 6, "SETUID": 7}
-"""What root needs to give every submission a user of its own, and all that a container gives it (capabilities(7))."""
+"""Root needs these to give every submission a user of its own; a container gives it no others (capabilities(7))."""
 
 PUBLIC, PUBLIC_AND_STICKY = 0o777, 0o1777
 """Modes of a folder that everybody may write. In a sticky one a file is removed by its owner or the folder's alone."""

@@ -114,7 +114,7 @@ class Usage:
             return False
         with identity.looking_as(self.user):
             removed = removed_files.held(census.family(self._pid), self._folder)
-        most = removed.bytes + removed.hidden_at_most
+        most = removed.bytes + removed.most_unsized_bytes
         if not most:
             self._room = room
         return named + min(most, lost) > scratch.MAX_BYTES

@@ -35,11 +35,11 @@ class BrokerWarning:
 
 
 def broker_warnings(redis: Redis) -> list[BrokerWarning]:
-    """What is wrong with that server's settings; raises RedisError where it cannot be reached."""
+    """The warnings about that server's settings. Raises RedisError where it cannot be reached."""
     return [*_of_password(redis), *_of_keeping(redis)]
 
 
-def say_broker_warnings(warnings: list[BrokerWarning]) -> None:
+def log_broker_warnings(warnings: list[BrokerWarning]) -> None:
     """A line in the log for each."""
     for warning in warnings:
         log.warning("%s: %s", warning.code, warning.message)
@@ -51,7 +51,7 @@ class BrokerLook:
 
     redis: Redis
     clock: Callable[[], float] = time.monotonic
-    _found: list[BrokerWarning] = field(default_factory=list)
+    _last: list[BrokerWarning] = field(default_factory=list)
     _until: float = float("-inf")
     _lock: Lock = field(default_factory=Lock)
 
@@ -59,10 +59,10 @@ class BrokerLook:
         """Raises RedisError where the server cannot be reached; the next call asks it again then."""
         with self._lock:
             if self.clock() >= self._until:
-                found = broker_warnings(self.redis)
-                say_broker_warnings([each for each in found if each not in self._found])
-                self._found, self._until = found, self.clock() + AGAIN_S
-            return list(self._found)
+                warnings = broker_warnings(self.redis)
+                log_broker_warnings([each for each in warnings if each not in self._last])
+                self._last, self._until = warnings, self.clock() + AGAIN_S
+            return list(self._last)
 
 
 def _of_password(redis: Redis) -> list[BrokerWarning]:
@@ -77,8 +77,8 @@ def _of_password(redis: Redis) -> list[BrokerWarning]:
         return []  # It asks for a password, or lets in nobody from elsewhere who has none.
     finally:
         pool.disconnect()
-    told = "Redis asks for no password: who reaches its port reads every source and forges verdicts. Set `requirepass`"
-    return [BrokerWarning(NO_PASSWORD, f"{told}, and the password in CELERY_BROKER_URL")]
+    problem = "Redis asks for no password: who reaches its port reads sources and forges verdicts. Set `requirepass`"
+    return [BrokerWarning(NO_PASSWORD, f"{problem}, and the password in CELERY_BROKER_URL")]
 
 
 def _is_of_this_machine(connection: dict[str, Any]) -> bool:
@@ -94,20 +94,20 @@ def _is_of_this_machine(connection: dict[str, Any]) -> bool:
 
 def _of_keeping(redis: Redis) -> list[BrokerWarning]:
     try:
-        told: dict[str, Any] = {**redis.info("memory"), **redis.info("persistence")}
+        settings: dict[str, Any] = {**redis.info("memory"), **redis.info("persistence")}
     except ResponseError as error:
         return [_unknown(f"it refuses INFO ({error})")]
-    found = []
-    policy, kept = told.get("maxmemory_policy"), told.get("aof_enabled")
-    if policy is None or kept is None:
-        found.append(_unknown("its INFO names no `maxmemory_policy` or no `aof_enabled`"))
+    warnings = []
+    policy, append_only = settings.get("maxmemory_policy"), settings.get("aof_enabled")
+    if policy is None or append_only is None:
+        warnings.append(_unknown("its INFO names no `maxmemory_policy` or no `aof_enabled`"))
     if policy not in (None, "noeviction"):
         wrong = f"Redis drops records where its memory is full (`maxmemory-policy` is {policy}), and jobs vanish"
-        found.append(BrokerWarning(EVICTS, f"{wrong}. Set it to `noeviction`; {_FIX}"))
-    if kept == 0:
+        warnings.append(BrokerWarning(EVICTS, f"{wrong}. Set it to `noeviction`; {_FIX}"))
+    if append_only == 0:
         wrong = "Redis has no append-only file: what it has accepted is lost when it restarts"
-        found.append(BrokerWarning(NO_APPEND_ONLY_FILE, f"{wrong}. Set `appendonly yes`; {_FIX}"))
-    return found
+        warnings.append(BrokerWarning(NO_APPEND_ONLY_FILE, f"{wrong}. Set `appendonly yes`; {_FIX}"))
+    return warnings
 
 
 def _unknown(why: str) -> BrokerWarning:

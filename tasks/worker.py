@@ -32,7 +32,7 @@ from sandbox import layers
 from sandbox.cuda import ONE_QUEUE
 from sandbox.limits import die_with_parent
 from tasks import device, lease, log_lines, self_test
-from tasks.broker_settings import broker_warnings, say_broker_warnings
+from tasks.broker_settings import broker_warnings, log_broker_warnings
 from tasks.child_board import board
 from tasks.evaluation import try_again
 from tasks.gauges import Gauges
@@ -189,7 +189,7 @@ def start_attendants(sender: Any, **_: Any) -> None:
     for name, layer in _layers.items():
         log.log(logging.INFO if layer.active else logging.WARNING, "sandbox: %s", layer.line(name))
     try:
-        say_broker_warnings(broker_warnings(connect()))
+        log_broker_warnings(broker_warnings(connect()))
     except RedisError as error:
         log.warning("the settings of Redis could not be looked at: %s", error)
     _attendants.append(Attendants(sender))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -109,16 +110,18 @@ def test_what_is_required_and_missing_is_named() -> None:
 @pytest.mark.parametrize(("required", "starts"), [("available", True), ("no_new_privileges", True), ("strict", False)])
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
 def test_a_worker_that_lacks_what_is_required_does_not_start(tmp_path: Path, required: str, starts: bool) -> None:
-    tmp_path.chmod(0o777)
     user = 54_322
-    done = subprocess.run(
-        [sys.executable, "-c", AS_A_USER, str(user)],
-        cwd=ROOT,
-        env={**os.environ, "SANDBOX": required, "STATE_DIR": str(tmp_path / "state"), "CUDA_VISIBLE_DEVICES": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as leases:  # pytest's own folders are closed to that user.
+        os.chown(leases, user, user)
+        own = {"SANDBOX": required, "STATE_DIR": str(tmp_path / "state"), "LEASE_DIR": leases}
+        done = subprocess.run(
+            [sys.executable, "-c", AS_A_USER, str(user)],
+            cwd=ROOT,
+            env={**os.environ, **own, "CUDA_VISIBLE_DEVICES": ""},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     assert (done.returncode == 0) == starts, done.stderr
     assert ("it starts" in done.stdout) == starts
     if not starts:

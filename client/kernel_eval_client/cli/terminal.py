@@ -39,7 +39,7 @@ class Grid(Table):
 
 
 class Terminal:
-    """What writes to one stream. `width` in columns; default: the terminal's, else 400."""
+    """Writes to one stream. `width` in columns; default: the terminal's, else 400."""
 
     def __init__(self, file: TextIO, width: int | None = None) -> None:
         self._console = _Console(file=file, highlight=False, markup=False, emoji=False, soft_wrap=True, width=width)
@@ -53,8 +53,8 @@ class Terminal:
 
     def say(self, *parts: Part, style: str = "") -> None:
         """One line, whatever the parts hold."""
-        shown = [(plain(part), "") if isinstance(part, str) else (plain(part[0]), part[1]) for part in parts]
-        self._console.print(Text.assemble(*shown, style=style))
+        texts = [(plain(part), "") if isinstance(part, str) else (plain(part[0]), part[1]) for part in parts]
+        self._console.print(Text.assemble(*texts, style=style))
 
     def block(self, lines: str | Iterable[str], style: str = "", *, indent: str = "    ") -> None:
         """Lines of a stranger's text, each indented, so that none looks like one of ours."""
@@ -86,16 +86,16 @@ class Terminal:
             console=self._console,
             transient=True,
             disable=not shown,
-            # Else what is written to standard output would go where the bar is.
+            # Otherwise rich would send standard output to the stream of the bar.
             redirect_stdout=False,
             redirect_stderr=False,
         ) as progress:
             yield Bar(progress, total)
 
     @contextmanager
-    def waiting(self, told: str) -> Iterator[Waiting]:
-        """What is waited for, beside something that turns; gone in the end."""
-        with Status(Text(plain(told)), console=self._console) as status:
+    def waiting(self, message: str) -> Iterator[Waiting]:
+        """A spinner with a message; it disappears in the end."""
+        with Status(Text(plain(message)), console=self._console) as status:
             yield Waiting(status)
 
 
@@ -106,20 +106,20 @@ class Bar:
         self._progress = progress
         self._task = progress.add_task("judging", total=total)
 
-    def advance(self, told: str) -> None:
+    def advance(self, message: str) -> None:
         """One more is done."""
-        self._progress.update(self._task, advance=1, description=plain(told))
+        self._progress.update(self._task, advance=1, description=plain(message))
 
 
 class Waiting:
-    """What is waited for, as it is shown."""
+    """A message beside a spinner."""
 
     def __init__(self, status: Status) -> None:
         self._status = status
 
-    def update(self, told: str) -> None:
+    def update(self, message: str) -> None:
         """Shows this instead."""
-        self._status.update(Text(plain(told)))
+        self._status.update(Text(plain(message)))
 
 
 class _Console(Console):
