@@ -109,11 +109,11 @@ def test_what_is_required_and_missing_is_named() -> None:
 
 @pytest.mark.parametrize(("required", "starts"), [("available", True), ("no_new_privileges", True), ("strict", False)])
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
-def test_a_worker_that_lacks_what_is_required_does_not_start(tmp_path: Path, required: str, starts: bool) -> None:
+def test_a_worker_that_lacks_what_is_required_does_not_start(required: str, starts: bool) -> None:
     user = 54_322
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as leases:  # pytest's own folders are closed to that user.
-        os.chown(leases, user, user)
-        own = {"SANDBOX": required, "STATE_DIR": str(tmp_path / "state"), "LEASE_DIR": leases}
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:  # pytest's own folders are closed to that user.
+        os.chown(folder, user, user)
+        own = {"SANDBOX": required, "STATE_DIR": f"{folder}/state", "LEASE_DIR": folder}
         done = subprocess.run(
             [sys.executable, "-c", AS_A_USER, str(user)],
             cwd=ROOT,
