@@ -110,9 +110,8 @@ def test_inputs_are_written_once_a_round_and_behind_a_gate_if_by_the_referee(
             judge=lambda *_: told.append("judge"),
             inputs=SimpleNamespace(contract=object() if by_contract else None),
         ),
-        bench=SimpleNamespace(card=SimpleNamespace(sample=lambda: None)),
         shooting=SimpleNamespace(relocate=lambda *_: told.append("relocate"), null_windows=null_windows, shoot=shoot),
-        _readings=[],
+        _card=SimpleNamespace(take=lambda: None),
     )
     keeper._at_once = lambda first: Timekeeper._at_once(keeper, first)
     with pytest.MonkeyPatch.context() as patch:
