@@ -75,7 +75,7 @@ def _remove(place: Path) -> None:
         place.unlink() if place.is_symlink() or not place.is_dir() else shutil.rmtree(place)
     if place.exists():
         # Closed folders, or a tree deeper than Python's stack: coreutils knows what to do with both.
-        name = ["--", place]
+        name: list[str | Path] = ["--", place]
         commands: list[list[str | Path]] = [["chmod", "-R", "u+rwX", *name], ["rm", "-rf", "--one-file-system", *name]]
         if os.geteuid() == 0:
             # Only the owner of a folder with the sticky bit may empty it, unless there is CAP_FOWNER. Folders alone: a
