@@ -41,7 +41,8 @@ def ours(told: str) -> list[str]:
 )
 def test_nothing_of_it_stands_as_ours(url: str, source: str, verdict: str) -> None:
     server = mcp_server.server(url)
-    ((failed, told),) = call(server, ("compare", {"reference_code": TWICE, "candidate_code": source, "num_trials": 6}))
+    body = {"reference_code": TWICE, "candidate_code": source, "num_trials": 6, "wait_s": 300}
+    ((failed, told),) = call(server, ("compare", body))
     assert not failed and told.startswith(f"{verdict} (job ")
     job_id = told.split()[2].rstrip(",")
     (_, printed), (_, error), (_, build) = call(
