@@ -10,6 +10,8 @@ import os
 import re
 from pathlib import Path
 
+from domain.flags import NO_TEMPORARY
+
 LEAST_FREE_BYTES = 16 << 20
 """A volume with less left is full: one object file of an extension takes 1 to 20 MiB."""
 FILLED_BYTES = 1 << 30
@@ -67,8 +69,8 @@ def machine_line(text: str) -> str | None:
 
 
 def may_pass_again(text: str) -> bool:
-    """Whether a compile error with that text may be of the moment: it is not kept, shipped or reused."""
-    return _PASSING.search(text) is not None
+    """Whether a compile error with that text may pass later or elsewhere: it is not kept, shipped or reused."""
+    return NO_TEMPORARY in text or _PASSING.search(text) is not None
 
 
 def is_full(folder: Path) -> bool:

@@ -9,7 +9,6 @@ from contextlib import suppress
 
 from backends.backend import Artifact
 from domain.fault import KernelFault
-from domain.flags import NO_TEMPORARY
 from domain.request import Request
 from domain.result import Status
 from sandbox.machine_faults import may_pass_again
@@ -162,8 +161,6 @@ class Building:
 
 
 def _would_fail_again(fault: KernelFault) -> bool:
-    if NO_TEMPORARY in fault.message:  # Another worker may have one, and be sent this one's builds.
-        return False
     return fault.status in KEPT_FAULTS and not may_pass_again(f"{fault.message}\n{fault.log}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from domain.flags import NO_TEMPORARY, TIMEOUT_NEAR
+from domain.flags import TIMEOUT_NEAR
 from domain.result import Status
 from sandbox.machine_faults import may_pass_again
 
@@ -21,8 +21,7 @@ def reusable(answer: Mapping[str, Any]) -> bool:
     """Of a whole answer. One that lacks what was asked for is none to who asks again, unless nothing could be run."""
     verdict, kernel = answer["verdict"], answer["kernel_exec_result"]
     if verdict in NOTHING_RAN:
-        text = "\n".join(str(kernel.get(field) or "") for field in TEXTS)
-        return NO_TEMPORARY not in text and not may_pass_again(text)
+        return not may_pass_again("\n".join(str(kernel.get(field) or "") for field in TEXTS))
     metrics = (kernel.get("metadata") or {}).get("device_metrics") or {}
     sanitizer = kernel.get("sanitizer") or {}
     sides = [metrics.get("candidate"), metrics.get("reference"), *sanitizer.get("tools", {}).values()]
