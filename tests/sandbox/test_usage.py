@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,8 +16,9 @@ import pytest
 from domain.fault import KernelFault
 from domain.result import Status
 from sandbox import census, host_memory
-from sandbox.host_memory import Inode
-from sandbox.usage import FAMILY_EVERY_S, Usage
+from sandbox import usage as usage_module
+from sandbox.host_memory import Inode, Used
+from sandbox.usage import UNSETTLED_S, Usage
 from tests.conftest import die_with_parent
 
 SHARED = 128 << 20
@@ -86,31 +87,60 @@ def end_when_read(parent: int, of_a_look: int, monkeypatch: pytest.MonkeyPatch) 
     return looks
 
 
-def check(parent: int, folder: Path, limit: int) -> None:
-    Usage(parent, folder, limit).check(time.monotonic() + 2 * FAMILY_EVERY_S, idle=True)
+NOW = 1_000_000.0
 
 
-def test_children_that_end_while_they_are_counted_leave_nobody_more(
+@pytest.fixture(autouse=True)
+def every_check_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the last reading took."""
+    monkeypatch.setattr(usage_module, "FAMILY_EVERY_S", -math.inf)
+
+
+def check(usage: Usage, after_s: float) -> None:
+    usage.check(NOW + after_s, idle=True)
+
+
+def test_children_that_end_during_a_reading_are_not_counted_twice(
     parent: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = end_when_read(parent, CHILDREN, monkeypatch)
-    check(parent, tmp_path, ENOUGH)
-    assert [len(ended) for ended in looks] == [CHILDREN, 0]
+    usage = Usage(parent, tmp_path, ENOUGH)
+    for after_s in (1.0, 2.0, 2.0 + UNSETTLED_S):
+        check(usage, after_s)
+    assert [len(ended) for ended in looks] == [CHILDREN, 0, 0]
 
 
-def test_too_much_is_too_much_whoever_ends(parent: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_family_above_the_limit_is_stopped_once_it_keeps_still(
+    parent: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     looks = end_when_read(parent, CHILDREN, monkeypatch)
+    usage = Usage(parent, tmp_path, TOO_LITTLE)
+    check(usage, 1.0)
     with pytest.raises(KernelFault, match="used more than") as caught:
-        check(parent, tmp_path, TOO_LITTLE)
+        check(usage, 2.0)
     assert caught.value.status is Status.OUT_OF_MEMORY
     assert [len(ended) for ended in looks] == [CHILDREN, 0]
 
 
-@pytest.mark.parametrize(("of_a_look", "seen"), [(0, [0]), (1, [1, 1, 1])], ids=["keeps still", "never does"])
-def test_it_is_looked_at_again_only_where_it_changes_and_not_for_ever(
-    parent: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_a_look: int, seen: list[int]
+def test_a_family_that_never_keeps_still_is_stopped_after_a_time(
+    parent: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks = end_when_read(parent, of_a_look, monkeypatch)
+    looks = end_when_read(parent, 1, monkeypatch)
+    usage = Usage(parent, tmp_path, TOO_LITTLE)
+    for after_s in (1.0, 2.0, 1.0 + UNSETTLED_S):
+        check(usage, after_s)
     with pytest.raises(KernelFault, match="used more than"):
-        check(parent, tmp_path, TOO_LITTLE)
-    assert [len(ended) for ended in looks] == seen
+        check(usage, 1.5 + UNSETTLED_S)
+    assert [len(ended) for ended in looks] == [1, 1, 1, 1]
+
+
+def test_a_reading_within_the_limit_ends_the_doubt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a process that changes twice within an hour would be one that never keeps still."""
+    unsettled, within = Used(2, 0), Used(1, 1)
+    readings = iter([unsettled, within, unsettled, unsettled, unsettled])
+    monkeypatch.setattr(host_memory, "used", lambda *_, **__: next(readings))
+    usage = Usage(os.getpid(), tmp_path, 1)
+    for after_s in (0.0, 1.0, 2 * UNSETTLED_S, 3 * UNSETTLED_S):
+        check(usage, after_s)
+    with pytest.raises(KernelFault, match="used more than"):
+        check(usage, 3.5 * UNSETTLED_S)
