@@ -1,4 +1,4 @@
-"""Celery's configuration. Celery carries messages; what is true about a job is in its record (tasks/records.py)."""
+"""Celery's configuration. Celery carries messages; what is true about a job is in its record (tasks/jobs/job_store.py)."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ broker_url = settings().broker_url
 # with a warning, while the records' client asks for a good one. Where it does say, both follow it and this is not used.
 broker_use_ssl = {"ssl_cert_reqs": ssl.CERT_REQUIRED} if broker_url.startswith("rediss://") else None
 # What workers load; the API publishes by name and loads neither.
-imports = ("tasks.evaluation", "tasks.worker")
+imports = ("tasks.evaluation.celery_task", "tasks.worker.lifecycle")
 
 # JSON only: a message that is unpickled runs code.
 accept_content = ["json"]
-# What we publish: nothing but that there is work (tasks/lines.py). The source is in the record.
+# What we publish: nothing but that there is work (tasks/jobs/job_queue.py). The source is in the record.
 task_serializer = "json"
 # No results are sent (below); set so that no default of a later version brings pickle back.
 result_serializer = "json"
 # What Flower reads.
 event_serializer = "json"
 # One queue for every kind of kernel. Beside it there is one for each model of GPU, for jobs that name it, and one for
-# each worker, for jobs that another has failed (tasks/worker.py). The order of jobs is not theirs (docs/adr/0021).
+# each worker, for jobs that another has failed (tasks/worker/lifecycle.py). The order of jobs is not theirs (docs/adr/0021).
 task_default_queue = "evaluate"
 # The job record is the result. Celery's own would also subscribe each publisher to it and leak (celery#6963).
 result_backend = "disabled://"
@@ -37,17 +37,17 @@ result_backend_thread_safe = True
 
 # A message is acknowledged when its job's record has moved on, so that it is not gone with a worker that dies.
 task_acks_late = True
-# Redelivery after a pool child's death is immediate and has no bound; tasks/worker.py tries again, three times in all.
+# Redelivery after a pool child's death is immediate and has no bound; tasks/worker/lifecycle.py tries again, three times in all.
 task_reject_on_worker_lost = False
 # Each message is acknowledged once, whatever its end: what happens next is decided by the record.
 task_acks_on_failure_or_timeout = True
-# A last resort against a pool child that no longer runs Python; tasks/watch.py ends what is merely stuck, much earlier.
+# A last resort against a pool child that no longer runs Python; tasks/evaluation/attempt_monitor.py ends what is merely stuck, much earlier.
 # Waiting for the device counts here, so it is far above two timeouts of 600 s.
 task_time_limit = 2 * 3600
 # (The timer of each task stays, cancelled, in the worker's main process for that long: 480 bytes, measured.)
 
 # A dead pool child is seen after 0.1 s instead of 2 to 5 s.
-worker_pool = "tasks.pool:FastTaskPool"
+worker_pool = "tasks.worker.prefork_pool:FastTaskPool"
 # Jobs that a worker handles at once: builds overlap, the device lease lets one at a time touch the device.
 worker_concurrency = settings().max_workers or 2
 # Pool children are trusted and persist; strangers' code runs in processes beneath them. (No max_tasks_per_child.)
@@ -78,7 +78,7 @@ broker_transport_options = {
 broker_connection_retry_on_startup = True
 # And it may be away for as long as it likes (None: no last attempt). Celery's pauses between attempts grow by 2 s and
 # cannot be set: after 60 s without Redis a worker may take its next message up to 16 s later. Jobs that it runs
-# already do not wait for that, their records have connections of their own (tasks/store.py).
+# already do not wait for that, their records have connections of their own (tasks/node/redis_client.py).
 broker_connection_max_retries = None
 # A running job goes on while Redis is away: its record still knows whose it is when Redis is back.
 worker_cancel_long_running_tasks_on_connection_loss = False

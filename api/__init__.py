@@ -5,27 +5,13 @@ from __future__ import annotations
 from apiflask import APIFlask
 from apiflask.scaffold import parser
 
-from api import (
-    admin,
-    answers,
-    artifacts,
-    batches,
-    body,
-    dashboard,
-    documentation,
-    events,
-    health,
-    jobs,
-    metrics,
-    problems,
-    report,
-    stats,
-    submissions,
-    tracing,
-)
-from api.access import open_access
-from api.desk import open_desk
-from api.request_id import RequestIds
+from api.auth.authentication import open_access
+from api.http import json_body, problems, request_span, responses
+from api.http.context import open_desk
+from api.http.request_id import RequestIds
+from api.observability import stats
+from api.openapi import documentation
+from api.routes import admin, artifacts, batches, dashboard, events, health, jobs, metrics, report, submissions
 from domain.settings import settings
 
 
@@ -35,11 +21,11 @@ def create_app() -> APIFlask:
     app.config["MAX_CONTENT_LENGTH"] = settings().max_body
     app.json.sort_keys = False  # type: ignore[attr-defined]
     documentation.configure(app)
-    parser.location_loader("json")(body.load)
-    body.register(app)
+    parser.location_loader("json")(json_body.load)
+    json_body.register(app)
     problems.register(app)
-    app.after_request(answers.fresh)
-    app.after_request(tracing.tell)
+    app.after_request(responses.fresh)
+    app.after_request(request_span.tell)
     open_access(app, settings(), open_desk(app).redis)
     for noun in (
         *(submissions, jobs, batches, artifacts, report, events, dashboard),

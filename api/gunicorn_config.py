@@ -7,13 +7,13 @@ from typing import Any
 
 from gunicorn import glogging
 
-from api.body import held_up
-from api.capacity import CONNECTIONS, PROCESSES, THREADS
-from api.desk import KEY, Desk
-from api.keys import KeyFile
-from api.server_process import ServerProcess
+from api.auth.key_file import KeyFile
+from api.http.accept_balancer import ServerProcess
+from api.http.context import KEY, Desk
+from api.http.json_body import held_up
+from api.http.limits import CONNECTIONS, PROCESSES, THREADS
 from domain.settings import settings
-from tasks import log_lines
+from tasks.node import log_config
 
 bind = f"{settings().host}:{settings().port}"
 worker_class = ServerProcess
@@ -26,7 +26,7 @@ backlog = 2048
 keepalive = 75
 # Of the process's main loop, not of a request: a held answer of 600 s does not end it.
 timeout = 60
-# A held answer ends at once when the process stops (see api/waiting.py); what remains is a request being read.
+# A held answer ends at once when the process stops (see api/http/long_poll.py); what remains is a request being read.
 graceful_timeout = 5
 
 # It writes without a deadline.
@@ -43,8 +43,8 @@ class Log(glogging.Logger):  # type: ignore[misc] # gunicorn has no type informa
     def setup(self, cfg: Any) -> None:
         super().setup(cfg)
         for handler in self.error_log.handlers:
-            handler.setFormatter(log_lines.formatter(settings().log_format))
-        log_lines.set_up(settings().log_level, settings().log_format)
+            handler.setFormatter(log_config.formatter(settings().log_format))
+        log_config.set_up(settings().log_level, settings().log_format)
 
 
 logger_class = Log

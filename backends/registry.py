@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import importlib
 
-from backends.backend import Backend
+from backends.base import Backend
 from domain.kernel import KernelType
 
 BACKENDS: dict[KernelType, str] = {
-    KernelType.TORCH: "backends.torch_module:TorchBackend",
-    KernelType.TORCH_CUDA: "backends.torch_cuda:TorchCudaBackend",
-    KernelType.TRITON: "backends.triton_kernel:TritonBackend",
-    KernelType.CUDA: "backends.cuda:CudaBackend",
-    KernelType.MULTI_KERNEL: "backends.multi_kernel:MultiKernelBackend",
+    KernelType.TORCH: "backends.python.torch_module:TorchBackend",
+    KernelType.TORCH_CUDA: "backends.python.torch_extension:TorchCudaBackend",
+    KernelType.TRITON: "backends.triton.backend:TritonBackend",
+    KernelType.CUDA: "backends.cuda.backend:CudaBackend",
+    KernelType.MULTI_KERNEL: "backends.python.multi_kernel:MultiKernelBackend",
 }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from backends.backend import Artifact, Target
+from backends.base import Artifact, Target
 from backends.registry import backend
 from domain.fault import KernelFault
 from domain.kernel import Kernel, KernelType

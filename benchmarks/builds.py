@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from rich.table import Table
 
-from backends import toolchain
+from backends.extensions import toolchain
 from stack import verdicts
 from stack.terminal import Terminal
 

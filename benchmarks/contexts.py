@@ -1,6 +1,6 @@
 """`python -m benchmarks.contexts`: what windows cost beside another process that makes and ends contexts all the while.
 
-A service's windows wait for that (`tasks.lease.quiet`); these do not, or for some of its steps only. In turn: jobs
+A service's windows wait for that (`tasks.node.device_lease.quiet`); these do not, or for some of its steps only. In turn: jobs
 with the device to themselves, and jobs beside the other process. Told are the times, which should not differ, and how
 often a kernel was told apart from itself.
 """
@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from benchmarks.timing import Rows, judged
 from benchmarks.timing_cases import spin
 from domain.result import Report
-from sandbox.limits import die_with_parent
+from sandbox.isolation.rlimits import die_with_parent
 from stack.terminal import Terminal
-from tasks.standbys import end
-from tasks.workbench import Workbench
+from tasks.runtime.runner_pool import end
+from tasks.runtime.worker_context import Workbench
 
 STEPS = (200, 400, 5_000)
 """Of about 4, 6 and 45 µs on an H200."""
@@ -32,7 +32,7 @@ TURNS = 2
 MADE = "made"
 DISTURBED = "disturbed from outside"
 CREATION = ("opened", "libraries", "launches")
-"""Of a context, in quiet each by itself (`tasks.standbys.Standbys.make`)."""
+"""Of a context, in quiet each by itself (`tasks.runtime.runner_pool.Standbys.make`)."""
 ENDED = "ended"
 
 

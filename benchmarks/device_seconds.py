@@ -23,11 +23,11 @@ from benchmarks.timing_cases import spin
 from domain.budget import Budget
 from domain.result import Report
 from stack.terminal import Terminal
-from tasks.workbench import Workbench
+from tasks.runtime.worker_context import Workbench
 
 ROOT = Path(__file__).parents[1]
 LEAST_MS, DEPTH = 1.0, 9
-HOLDING = ("tasks/pipeline.py: judge", "tasks/pipeline.py: end")
+HOLDING = ("tasks/evaluation/pipeline.py: judge", "tasks/evaluation/pipeline.py: end")
 """What a job does inside the device's lease."""
 SOFTMAX = """
 class {name}(nn.Module):

@@ -118,8 +118,8 @@ def _resident() -> list[tuple[str, float]]:
 def _kind(process: psutil.Process) -> str | None:
     line, parent = " ".join(process.cmdline()), process.parent()
     above = " ".join(parent.cmdline()) if parent is not None else ""
-    if "sandbox.zygote" in line:
-        return None if "sandbox.zygote" in above else "zygote"
+    if "sandbox.runner.zygote" in line:
+        return None if "sandbox.runner.zygote" in above else "zygote"
     for word, one, below in (("gunicorn", "api main", "api process"), ("celery", "worker main", "pool child")):
         if word in line:
             return below if word in above else one

@@ -18,8 +18,8 @@ from stack.child import Child
 from stack.redis_server import RedisServer
 from stack.terminal import Terminal
 from tasks.app import app
-from tasks.records import JobRecords
-from tasks.submission import submit_many
+from tasks.jobs.job_store import JobRecords
+from tasks.jobs.submit import submit_many
 
 JOBS = 20_000
 PIECE = 500

@@ -13,8 +13,8 @@ import time
 
 from benchmarks.timing import Rows
 from stack.terminal import Terminal
-from tasks.standbys import end
-from tasks.workbench import Workbench
+from tasks.runtime.runner_pool import end
+from tasks.runtime.worker_context import Workbench
 
 AT_ONCE = (1, 2, 4)
 

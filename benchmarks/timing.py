@@ -16,8 +16,8 @@ from domain.budget import Budget
 from domain.request import Request
 from domain.result import Report, Status, Timing
 from stack.terminal import Terminal
-from tasks.pipeline import run
-from tasks.workbench import Workbench
+from tasks.evaluation.pipeline import run
+from tasks.runtime.worker_context import Workbench
 
 HAND_WINDOWS = 9
 HOLD_CYCLES = 20_000_000

@@ -56,7 +56,7 @@ class Timing:
     evenly, and seven digits; `left_out` are the places in it of those that were disturbed. Both sides of a comparison
     have the same windows there, side by side. `nulls_known`: null windows without the kernel's process were those of a
     job a moment ago, not shot for this one. `process_ms` is the time in each of the processes that the kernel was
-    judged in, where there were several: then all figures are of them together (`profiling.pooled`).
+    judged in, where there were several: then all figures are of them together (`profiling.results.multi_process`).
     """
 
     method: str
@@ -88,7 +88,7 @@ class Comparison:
     `weak_reference` names trivial answers that the reference could not tell from right ones at this tolerance;
     `precision` holds both errors against the reference in float64, where that could be run. `layout` has a sentence for
     each returned output whose strides are not the reference's. `where` is a map of the wrong elements of the first
-    wrong call (`validation.mismatch_map`); None where nothing is wrong, or not element by element.
+    wrong call (`validation.compare.mismatch_map`); None where nothing is wrong, or not element by element.
     """
 
     passed: bool
@@ -114,7 +114,7 @@ class Comparison:
 class Outcome:
     """Everything found about one kernel.
 
-    `roofline` is where its time lies beneath the card's measured rates (`profiling.work`); None where those are not
+    `roofline` is where its time lies beneath the card's measured rates (`profiling.roofline.intensity`); None where those are not
     known. `launches` is what its calls launch by its own process's word, where that was asked for: information, no
     finding. `digest` is the kernel's (`domain.kernel`), `listings` its code as text where that was asked for. `profile`
     is the report of the profiler that read its counters, `sanitizer` what compute-sanitizer found (docs/api.md), each

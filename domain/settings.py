@@ -20,7 +20,7 @@ SANDBOX_LAYERS = (
     *("own_user", "capabilities", "no_new_privileges", "landlock", "seccomp"),
     *("signals", "namespaces", "cgroup", "own_gpu_only", "private_tmp"),
 )
-"""What `SANDBOX` may require of a worker; `sandbox.layers` finds out which of them hold."""
+"""What `SANDBOX` may require of a worker; `sandbox.isolation.layer_probe` finds out which of them hold."""
 STRICT_LAYERS = tuple(name for name in SANDBOX_LAYERS if name != "private_tmp")
 """Those that hold a submission. Without a /tmp of its own it has none: nothing more is open to it."""
 
@@ -159,7 +159,7 @@ def _state_folder(state_home: str) -> Path:
 def _lease_folder() -> Path:
     """A folder of this host that is the same in every process of a user, whatever its environment: jobs meet there.
 
-    `tasks.lease` checks the owner of its folder inside, which matters where this is the folder for temporary files.
+    `tasks.node.device_lease` checks the owner of its folder inside, which matters where this is the folder for temporary files.
     """
     run = Path("/run")
     return run / "kernel-eval" if os.geteuid() == 0 and os.access(run, os.W_OK) else Path(tempfile.gettempdir())

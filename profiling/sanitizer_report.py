@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import PurePath
 from typing import Any
 
-from profiling.counter_report import printable
+from profiling.ncu.csv_report import printable
 
 MAX_CHARS = 8 * 1024 * 1024
 MAX_FINDINGS = 32

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from domain.settings import Settings
 from stack import container, processes
-from tasks.builders import builders
-from tasks.store import connect
+from tasks.fleet.prebuilder_registry import builders
+from tasks.node.redis_client import connect
 
 
 def run(own: Settings) -> int:

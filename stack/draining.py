@@ -11,8 +11,8 @@ from domain.settings import Settings
 from stack.processes import node_name
 from stack.stopping import Stop, ignore_signals, stop_on_signals
 from stack.supervisor import OURS, Supervisor
-from tasks.job_view import JobView
-from tasks.records import ACTIVE, JobRecords
+from tasks.jobs.job_store import ACTIVE, JobRecords
+from tasks.jobs.job_view import JobView
 
 SLICE_S = 0.2
 REDIS_S = 2.0

@@ -34,7 +34,7 @@ def lasting_folder(settings: Settings) -> Path:
 def scratch() -> str | None:
     """Where the folder of a running stack is made; None for where temporary files go anyway.
 
-    Not below /tmp, unless TMPDIR says so: a submission has its own folder in that place (`sandbox.namespaces`).
+    Not below /tmp, unless TMPDIR says so: a submission has its own folder in that place (`sandbox.isolation.namespaces`).
     """
     return PERSISTENT if not is_given("TMPDIR") and os.access(PERSISTENT, os.W_OK | os.X_OK) else None
 

@@ -6,7 +6,7 @@ import argparse
 import sys
 import time
 
-from api.keys import KeyFile, KeyFileError
+from api.auth.key_file import KeyFile, KeyFileError
 from domain.access import Scope
 from domain.settings import Settings
 

@@ -55,7 +55,9 @@ def builders(settings: Settings, temporary: Path) -> list[Program]:
     # An extension is compiled on two cores, its host's and its device's part at once.
     count = settings.max_workers or max(1, len(os.sched_getaffinity(0)) // CORES_OF_A_BUILD)
     names = [f"builder{number}" for number in range(count)]
-    return [Program(name, [sys.executable, "-m", "tasks.builder", name], environment, ROOT) for name in names]
+    return [
+        Program(name, [sys.executable, "-m", "tasks.prebuild.prebuilder", name], environment, ROOT) for name in names
+    ]
 
 
 def _worker(name: str, concurrency: int, settings: Settings, environment: dict[str, str]) -> Program:

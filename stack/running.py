@@ -15,7 +15,7 @@ import httpx
 
 from domain.fault import InfrastructureFault
 from domain.settings import JSON, Settings
-from sandbox.identity import let_pass
+from sandbox.isolation.uid import let_pass
 from stack import devices, environment, processes
 from stack.devices import Gpu
 from stack.draining import Drain
@@ -24,7 +24,7 @@ from stack.redis_server import RedisServer, kept
 from stack.stopping import Stop, ignore_signals
 from stack.supervisor import OURS, Supervisor
 from stack.terminal import Terminal
-from tasks import lease
+from tasks.node import device_lease
 
 START_S = 120.0
 SLICE_S = 0.1
@@ -79,7 +79,7 @@ def running(settings: Settings, console: Terminal | None = None) -> Iterator[Sta
             settings = dataclasses.replace(settings, log_format=JSON)
         log = LogBook(environment.ROOT / settings.log_dir, console, settings.log_format)
         cleanup.callback(log.close)
-        cleanup.callback(lease.tidy)  # A worker that had to be killed has left its ticket.
+        cleanup.callback(device_lease.tidy)  # A worker that had to be killed has left its ticket.
         redis = None
         if not environment.is_given("CELERY_BROKER_URL"):
             folder = _queue(settings) if settings.lasting else scratch / "redis"
@@ -114,7 +114,7 @@ def running(settings: Settings, console: Terminal | None = None) -> Iterator[Sta
 def _require_lease_folder() -> None:
     """Raises StartError where another user can change the folder in which jobs queue for a device."""
     try:
-        lease.check_folder()
+        device_lease.check_folder()
     except (InfrastructureFault, OSError) as error:
         raise StartError(f"jobs cannot queue for a device: {error}") from error
 

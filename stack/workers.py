@@ -12,8 +12,8 @@ from domain.settings import Settings
 from stack import container, devices, environment, processes
 from stack.devices import CPU_ONLY, DeviceError, Gpu
 from stack.draining import Drain
-from tasks.heartbeat import workers
-from tasks.store import connect
+from tasks.fleet.heartbeat import workers
+from tasks.node.redis_client import connect
 
 
 def gpus_of(own: Settings) -> list[Gpu]:

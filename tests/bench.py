@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from domain.settings import settings
-from tasks.workbench import Workbench
+from tasks.runtime.worker_context import Workbench
 
 
 @contextmanager

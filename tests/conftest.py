@@ -19,7 +19,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from domain.settings import settings
 from stack.devices import Gpu, chosen, installed
 from stack.redis_server import binary
-from tasks.device import detect
+from tasks.node.device_info import detect
 from tests.tasks.broker import published_to
 
 PR_SET_PDEATHSIG = 1

@@ -9,7 +9,7 @@ from typing import Any
 from api.pages import words
 from api.pages.untyped import Told, members, obj, objects
 from domain.result import CANDIDATE, REFERENCE
-from tasks.artifacts import Entry, entries
+from tasks.jobs.artifact_store import Entry, entries
 
 MEASURED = "measured"
 FULL = 99.5

@@ -17,7 +17,7 @@ from api.pages.stages import Step, steps
 from api.pages.verdict import verdict
 from api.pages.windows import windows_figure
 from domain.job import State
-from tasks.job_view import JobView
+from tasks.jobs.job_view import JobView
 
 Result = Mapping[str, Any]
 STATS = (

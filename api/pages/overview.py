@@ -10,10 +10,10 @@ from api.pages.axis import Axis, Mark
 from api.pages.verdict import BAD, GOOD, HEADLINES, OPEN, OURS
 from domain.job import State
 from domain.result import Status
-from tasks.builders import BuilderView
-from tasks.heartbeat import WorkerView
-from tasks.job_view import JobView
-from tasks.leaderboard import Board, Leader
+from tasks.fleet.heartbeat import WorkerView
+from tasks.fleet.prebuilder_registry import BuilderView
+from tasks.jobs.job_view import JobView
+from tasks.jobs.leaderboard import Board, Leader
 
 LEFT, RIGHT = 6.0, 194.0
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400

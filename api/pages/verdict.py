@@ -10,7 +10,7 @@ from api.pages import evidence, sanitizer, words
 from domain.flags import UPPER_BOUND
 from domain.job import State
 from domain.result import Status, first_line
-from tasks.job_view import JobView
+from tasks.jobs.job_view import JobView
 
 Result = Mapping[str, Any]
 

@@ -12,7 +12,7 @@ from marshmallow import fields
 from api.schemas.fields import one_of
 from api.schemas.job import ignored_field, location, summary
 from domain.job import State
-from tasks.job_view import JobView
+from tasks.jobs.job_view import JobView
 
 
 def progress(views: Sequence[JobView]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from api.pages import evidence
 from api.pages.verdict import verdict
 from api.schemas.fields import one_of
 from domain.job import Stage, State
-from tasks.job_view import JobView
+from tasks.jobs.job_view import JobView
 
 _LEGACY_STATUS: dict[State | Stage, str] = {
     Stage.QUEUED: "submitted",

@@ -6,10 +6,10 @@ from typing import Any
 
 from marshmallow import ValidationError, validate, validates_schema
 
-from api.destinations import Forbidden, destination
 from api.schemas.fields import ObjectSchema, Text
+from api.url_policy import Forbidden, destination
 from domain.settings import settings
-from tasks.webhooks import Webhook
+from tasks.jobs.webhook_outbox import Webhook
 
 MAX_URL, MIN_SECRET, MAX_SECRET = 2048, 16, 256
 

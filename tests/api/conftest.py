@@ -10,8 +10,8 @@ from flask.testing import FlaskClient
 from redis import Redis
 
 from api import create_app
-from api.desk import KEY, Desk
-from tasks.records import JobRecords
+from api.http.context import KEY, Desk
+from tasks.jobs.job_store import JobRecords
 
 
 @pytest.fixture(scope="session")

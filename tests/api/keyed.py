@@ -13,9 +13,9 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from api import create_app
-from api.access import EXTENSION, Access
-from api.desk import KEY, Desk
-from api.keys import KeyFile
+from api.auth.authentication import EXTENSION, Access
+from api.auth.key_file import KeyFile
+from api.http.context import KEY, Desk
 from domain.access import Scope
 from domain.settings import settings
 

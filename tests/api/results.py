@@ -34,7 +34,7 @@ def timing(ms: float, *flags: str, windows: int = 12) -> Timing:
 
 
 def roofline(**more: Any) -> dict[str, Any]:
-    """As `profiling.work` gives it: a product near the arithmetic's rate."""
+    """As `profiling.roofline.intensity` gives it: a product near the arithmetic's rate."""
     return {
         "bytes": 100_663_296, "bytes_per_s": 5.2e11, "memory_share": 0.13, "flops": {"bfloat16": 137_438_953_472},
         "flops_per_s": 7.1e14, "arithmetic_share": 0.93, "flops_per_byte": 1365.3, "bound": "arithmetic",

@@ -16,9 +16,9 @@ from domain.access import Scope
 from domain.device_metrics import CountersAsked, Level
 from domain.request import Request
 from domain.settings import settings
-from tasks.device import CPU, Device
-from tasks.heartbeat import Heartbeat
-from tasks.records import JobRecords
+from tasks.fleet.heartbeat import Heartbeat
+from tasks.jobs.job_store import JobRecords
+from tasks.node.device_info import CPU, Device
 from tests.api.keyed import app_with, holder
 from tests.api.payloads import (
     CUDA_ADD,

@@ -9,7 +9,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from api.schemas.batch import BatchAnswerSchema, BatchEntrySchema, BatchLineSchema, BatchViewSchema
-from tasks.records import JobRecords
+from tasks.jobs.job_store import JobRecords
 from tests.api import results
 from tests.api.payloads import LEGACY, RELU, TEST_DATA, TRITON_ADD, Json, kernel
 

@@ -16,13 +16,13 @@ from werkzeug.serving import make_server
 from domain.job import Stage
 from domain.listing import Form, NoListing
 from domain.result import Status
-from tasks.device import Device
-from tasks.heartbeat import Heartbeat
-from tasks.records import JobRecords
+from tasks.fleet.heartbeat import Heartbeat
+from tasks.jobs.job_store import JobRecords
+from tasks.node.device_info import Device
 from tests import device_answers
 from tests.api import results
-from tests.api.test_jobs import claimed, submit
-from tests.api.test_report import EVIL
+from tests.api.routes.test_jobs import claimed, submit
+from tests.api.routes.test_report import EVIL
 from tests.tasks.artifacts import WHY_NOT, listing
 
 REASON = "pip install --group browser"

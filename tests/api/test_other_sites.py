@@ -9,7 +9,7 @@ import httpx
 import pytest
 from redis import Redis
 
-from tasks.records import JobRecords
+from tasks.jobs.job_store import JobRecords
 from tests.api.keyed import ELSEWHERE, app_with
 from tests.api.payloads import RELU, kernel
 from tests.api.test_server import Server, serving

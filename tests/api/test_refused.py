@@ -15,8 +15,8 @@ from flask.testing import FlaskClient
 from gunicorn.http.body import Body, LengthReader
 from gunicorn.http.unreader import SocketUnreader
 
-from api import connections
-from tasks.records import JobRecords
+from api.http import connections
+from tasks.jobs.job_store import JobRecords
 from tests.api.payloads import CUDA_ADD, RELU, TRITON_ADD, Json, kernel, scalar, tensor
 
 JSON = "application/json"

@@ -25,15 +25,15 @@ from gunicorn.workers.gthread import ThreadWorker
 from redis import Redis
 
 from api import create_app
-from api.capacity import PROCESSES, WAITERS
-from api.courier import Courier
-from api.keys import KeyFile
-from api.server_process import STEP_S, ServerProcess
+from api.auth.key_file import KeyFile
+from api.http.accept_balancer import STEP_S, ServerProcess
+from api.http.limits import PROCESSES, WAITERS
+from api.webhook_dispatcher import Courier
 from domain.access import Scope
-from tasks.record_scripts import CHANNEL
-from tasks.records import JobRecords
+from tasks.jobs.job_lua import CHANNEL
+from tasks.jobs.job_store import JobRecords
 from tests.api.payloads import README, RELU, kernel
-from tests.api.test_jobs import RESULT
+from tests.api.routes.test_jobs import RESULT
 from tests.conftest import die_with_parent, free_port
 
 START_S = 30.0
@@ -207,7 +207,7 @@ def test_who_is_gone_is_waited_for_no_more(monkeypatch: pytest.MonkeyPatch) -> N
     slept: list[float] = []
     monkeypatch.setattr(ThreadWorker, "__init__", made)
     monkeypatch.setattr(ThreadWorker, "accept", lambda self, listener: None)
-    monkeypatch.setattr("api.server_process.time.sleep", slept.append)
+    monkeypatch.setattr("api.http.accept_balancer.time.sleep", slept.append)
     few, many = ServerProcess(1), ServerProcess(2)
     many.nr_conns = 2
     many.accept("listener")

@@ -8,12 +8,12 @@ from redis import Redis
 
 from api import create_app
 from domain.settings import settings
-from tasks.builders import BuilderHeartbeat
-from tasks.device import Device
-from tasks.heartbeat import Heartbeat
-from tasks.records import JobRecords
+from tasks.fleet.heartbeat import Heartbeat
+from tasks.fleet.prebuilder_registry import BuilderHeartbeat
+from tasks.jobs.job_store import JobRecords
+from tasks.node.device_info import Device
 from tests.api.payloads import RELU, kernel
-from tests.api.test_jobs import RESULT, claimed
+from tests.api.routes.test_jobs import RESULT, claimed
 from tests.conftest import free_port
 
 

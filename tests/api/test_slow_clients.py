@@ -18,8 +18,9 @@ import httpx
 import pytest
 from redis import Redis
 
-from api import connections
-from api.capacity import (
+from api.http import connections
+from api.http.connections import Incoming, PatientSocket, WaitingRoom
+from api.http.limits import (
     BODY_BYTES_PER_S,
     BODY_S,
     HEAD_BYTES,
@@ -30,7 +31,6 @@ from api.capacity import (
     SMALL_BODY,
     THREADS,
 )
-from api.connections import Incoming, PatientSocket, WaitingRoom
 from tests.api.test_server import Server, serving
 
 MANY = PROCESSES * THREADS + 120

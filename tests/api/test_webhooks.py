@@ -17,18 +17,18 @@ import pytest
 from flask.testing import FlaskClient
 from redis import Redis
 
-from api import courier as module
-from api.courier import SENDERS, SIGNATURE, TIMEOUT_S, Courier, headers, post
-from api.desk import KEY, Desk
-from api.destinations import Forbidden, connect, destination
+from api import webhook_dispatcher as module
+from api.http.context import KEY, Desk
+from api.url_policy import Forbidden, connect, destination
+from api.webhook_dispatcher import SENDERS, SIGNATURE, TIMEOUT_S, Courier, headers, post
 from domain.access import Key, Scope
 from domain.settings import settings
-from tasks.records import JobRecords
-from tasks.submission import submit
-from tasks.webhooks import DUE, PAUSES_S, Webhook, Webhooks
+from tasks.jobs.job_store import JobRecords
+from tasks.jobs.submit import submit
+from tasks.jobs.webhook_outbox import DUE, PAUSES_S, Webhook, Webhooks
 from tests.api import results
 from tests.api.payloads import LEGACY, RELU, Json, kernel
-from tests.tasks.jobs import EVALUATE
+from tests.tasks.example_jobs import EVALUATE
 
 SECRET = "a secret of sixteen or more"
 BODY: Json = {"kernel": kernel(RELU, "torch")}

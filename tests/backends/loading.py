@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from backends.backend import Artifact, Executable, Target
+from backends.base import Artifact, Executable, Target
 from backends.registry import backend
 from domain.contract import IOContract
 from domain.fault import KernelFault

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from backends import toolchain
+from backends.extensions import toolchain
 from benchmarks.builds import SOURCES, compare
 
 NAMES = sorted(path.stem for path in SOURCES.glob("[a-z]*.py"))

@@ -7,8 +7,8 @@ import pytest
 from benchmarks import jobs
 from domain.request import Request
 from domain.result import Status
-from tasks.pipeline import run
-from tasks.workbench import Workbench
+from tasks.evaluation.pipeline import run
+from tasks.runtime.worker_context import Workbench
 
 
 def judged(bench: Workbench, body: jobs.Body) -> tuple[Status, bool]:

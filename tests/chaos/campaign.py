@@ -14,14 +14,14 @@ import httpx
 import psutil
 
 from domain.job import State
-from profiling.card import CardMonitor, CardSample
-from tasks.records import MAX_ATTEMPTS, JobView
+from profiling.gpu.monitor import CardMonitor, CardSample
+from tasks.jobs.job_store import MAX_ATTEMPTS, JobView
 from tests.chaos import load
 from tests.chaos.faults import KINDS, Fault, Missed
 from tests.chaos.ledger import Ledger
 from tests.chaos.load import Job
 from tests.chaos.service import Service
-from tests.tasks.jobs import until
+from tests.tasks.example_jobs import until
 
 OPEN = 12
 """Jobs that are not done at a moment: enough that every fault meets some, few enough that all end soon after it."""

@@ -16,7 +16,7 @@ import psutil
 
 from domain.job import State
 from tests.chaos.service import START_S, Service
-from tests.tasks.jobs import until
+from tests.tasks.example_jobs import until
 
 MEET_S = 20.0
 """To find somebody in the state in which the fault is to meet him."""

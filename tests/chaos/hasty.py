@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from tasks import heartbeat, quarantine, reconciler, records
 from tasks.app import app
+from tasks.fleet import heartbeat, quarantine
+from tasks.jobs import job_store
+from tasks.worker import reconciler
 
 __all__ = ["app"]
 
 # Still many times the 0.2 s of a pulse: an owner on a busy machine must not be given up.
-records.PULSE_TTL_S = 3
+job_store.PULSE_TTL_S = 3
 heartbeat.EVERY_S = 0.5
 heartbeat.TTL_S = 3
 reconciler.EVERY_S = 0.3

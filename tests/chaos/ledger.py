@@ -12,8 +12,8 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from domain.job import TERMINAL, State
-from tasks.job_view import JobView
-from tasks.records import MAX_ATTEMPTS, JobRecords
+from tasks.jobs.job_store import MAX_ATTEMPTS, JobRecords
+from tasks.jobs.job_view import JobView
 
 LOOK_S = 0.02
 

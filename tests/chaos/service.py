@@ -23,17 +23,17 @@ from redis.retry import Retry
 
 from domain.request import Request
 from domain.settings import settings
-from sandbox.file_access import SHARED_MEMORY
-from sandbox.identity import FIRST_USER
+from sandbox.isolation.file_access import SHARED_MEMORY
+from sandbox.isolation.uid import FIRST_USER
 from stack.environment import ROOT
-from tasks import lease
-from tasks.bench_folder import BenchFolder
-from tasks.heartbeat import workers
-from tasks.records import JobRecords, JobView
+from tasks.fleet.heartbeat import workers
+from tasks.jobs.job_store import JobRecords, JobView
+from tasks.node import device_lease
+from tasks.node.scratch_dir import BenchFolder
 from tests.chaos.ledger import Ledger
 from tests.conftest import die_with_parent, free_port, start_redis
 from tests.tasks.broker import published_to
-from tests.tasks.jobs import until
+from tests.tasks.example_jobs import until
 
 START_S = 90.0
 MARK = "STACK_TEST_MARK"
@@ -143,7 +143,7 @@ class Service:
             until(lambda: not self._left_to_all(), 30.0)
         left = self._left_to_all()
         assert not left, left
-        lease.tidy()
+        device_lease.tidy()
         assert list((self.folder / "leases").glob("*/*")) == []  # The folder stays: nobody else can take its name.
         work = self.folder / "state" / "work"
         BenchFolder(work).close()

@@ -28,11 +28,11 @@ import pytest
 from domain.job import Stage, State
 from domain.kernel import Kernel, KernelType
 from domain.request import Request
-from tasks.lease import device_lease
-from tasks.records import MAX_ATTEMPTS, JobView
+from tasks.jobs.job_store import MAX_ATTEMPTS, JobView
+from tasks.node.device_lease import device_lease
 from tests.chaos.ledger import Ledger
 from tests.chaos.service import START_S, Service, service, wire
-from tests.tasks.jobs import give_to, until
+from tests.tasks.example_jobs import give_to, until
 
 INPUTS = "\ndef get_inputs():\n    return [torch.zeros(8)]\n"
 RIGHT = "def kernel_fn(x):\n    return x + 1\n" + INPUTS

@@ -11,7 +11,7 @@ from domain.job import State
 from tests.chaos.load import RIGHT, SLOW_RUN
 from tests.chaos.service import START_S, service
 from tests.chaos.test_every_state import request
-from tests.tasks.jobs import until
+from tests.tasks.example_jobs import until
 
 
 @pytest.mark.slow  # The campaign restarts a worker in this way too; here every process, and no job may notice.

@@ -18,7 +18,7 @@ from kernel_eval_client.cli import show
 from kernel_eval_client.cli.main import main
 from kernel_eval_client.cli.terminal import Terminal
 from kernel_eval_client.launched import in_a_line
-from tests.backends.test_cuda import IO, SCALE
+from tests.backends.cuda.test_backend import IO, SCALE
 from tests.client.conftest import Asked
 from tests.client.test_mcp import call
 from tests.client.test_service import TWICE

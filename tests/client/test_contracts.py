@@ -47,7 +47,7 @@ from kernel_eval_client import (
 from kernel_eval_client.live import DTYPES
 from stack.example import KERNELS, every_example
 from tests.mutants.corpus import originals
-from validation.inputs import ContractInputs
+from validation.inputs.contract_inputs import ContractInputs
 
 ADD = """
 import triton

@@ -20,7 +20,7 @@ from kernel_eval_client.cli.main import main, parser
 from kernel_eval_client.cli.options import options
 from kernel_eval_client.cli.terminal import Terminal
 from kernel_eval_client.device_metrics import in_words
-from profiling import hardware_counters
+from profiling.ncu import report as hardware_counters
 from tests import device_answers
 from tests.client import failing
 from tests.client.test_mcp_material import FORGED, ours

@@ -10,7 +10,7 @@ from domain.result import Status
 from kernel_eval_client import Result, Speedup, Verdict
 from kernel_eval_client.cli import show
 from kernel_eval_client.timing import BOUNDED
-from profiling.record import TimeRecord
+from profiling.results.samples import TimeRecord
 from tests.client.suite_files import result_of
 
 SHORT = f"too short for what a window can resolve here: {BOUNDED}, not a measurement"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "client"))
 
-from api.problems import Kind
+from api.http.problems import Kind
 from domain.result import Status
 from kernel_eval_client import errors
 from kernel_eval_client.agents.brief import NEXT

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from domain.settings import settings
-from sandbox.rights import CAPABILITIES
+from sandbox.isolation.rights import CAPABILITIES
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
@@ -91,7 +91,7 @@ def test_the_published_ports_are_those_that_are_listened_on() -> None:
     assert inside["api"] == str(SERVICES["api"]["environment"]["PORT"])
     assert f"--port={inside['flower']}" in SERVICES["flower"]["command"][-1]
     # The one whose imports tests/stack/test_workers.py keeps within the image.
-    assert "--app tasks.onlooker flower" in SERVICES["flower"]["command"][-1]
+    assert "--app tasks.flower_app flower" in SERVICES["flower"]["command"][-1]
     assert inside["redis"] == "6379"
 
 

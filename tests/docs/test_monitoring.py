@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 import yaml
 
-from profiling.card import REASONS
-from profiling.card_errors import CARD
+from profiling.gpu.monitor import REASONS
+from profiling.gpu.xid_errors import CARD
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 GUIDE = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 EXPORTED = {name for row in re.findall(r"^\| (`kernel_eval_[^|]*)\|", GUIDE, re.MULTILINE) for name in
             re.findall(r"kernel_eval_\w+", row)}  # fmt: skip
-"""tests/api/test_metrics.py keeps the guide's list equal to what is exported."""
+"""tests/api/routes/test_metrics.py keeps the guide's list equal to what is exported."""
 
 HISTOGRAMS = ("_bucket", "_sum", "_count")
 RULES = [

@@ -17,8 +17,8 @@ from apiflask import APIFlask
 from redis import Redis
 
 from api import create_app
-from api.desk import KEY, Desk
-from sandbox.rights import CAPABILITIES
+from api.http.context import KEY, Desk
+from sandbox.isolation.rights import CAPABILITIES
 
 ROOT = Path(__file__).resolve().parents[2]
 PRESENT = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -227,7 +227,7 @@ def test_a_cluster_gets_the_secrets_that_its_pods_ask_for(shell: Shell) -> None:
 def test_a_drain_names_the_workers_queues_and_a_command_of_celery(shell: Shell) -> None:
     from celery.worker.control import Panel
 
-    from tasks.lines import COMMON, line_of_gpu, line_of_worker
+    from tasks.jobs.job_queue import COMMON, line_of_gpu, line_of_worker
 
     shell.run(DRAINED.text)
     commands = [call for call in asked_of_compose(shell)]

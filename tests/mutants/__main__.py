@@ -7,7 +7,7 @@ import time
 
 from domain.result import Status
 from stack.terminal import Terminal
-from tasks.workbench import Workbench
+from tasks.runtime.worker_context import Workbench
 from tests.bench import own_workbench
 from tests.mutants.corpus import CAUGHT, Mutant, Original, judged, originals
 from tests.tally import Tally, table, wrong_ones

@@ -15,8 +15,8 @@ from typing import Any
 
 from domain.request import Request
 from domain.result import Outcome, Status
-from tasks.pipeline import run
-from tasks.workbench import Workbench
+from tasks.evaluation.pipeline import run
+from tasks.runtime.worker_context import Workbench
 from tests.backends.contracts import contract, scalar, tensor
 
 FOLDER = Path(__file__).parent

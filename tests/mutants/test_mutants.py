@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from domain.result import Status
-from tasks.device import detect
-from tasks.workbench import Workbench
+from tasks.node.device_info import detect
+from tasks.runtime.worker_context import Workbench
 from tests.mutants.corpus import CAUGHT, Mutant, Original, judged, originals
 
 CORPUS = originals()

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from sandbox import landlock
-from sandbox.rights import ORDINARY, Rights
+from sandbox.isolation import landlock
+from sandbox.isolation.rights import ORDINARY, Rights
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -9,12 +9,12 @@ import sys
 import time
 from pathlib import Path
 
-from backends.backend import Target
+from backends.base import Target
 from domain.fault import KernelFault
 from domain.kernel import Kernel, KernelType
-from sandbox.identity import let_pass
-from sandbox.launcher import Zygote
-from sandbox.session import Session
+from sandbox.isolation.uid import let_pass
+from sandbox.supervisor.session import Session
+from sandbox.supervisor.zygote_client import Zygote
 
 NAME = "/dev/shm/kernel-eval-neighbour"
 KEEPS = f"open({NAME!r}, 'x').close()\ndef kernel_fn(x): return x\n"

@@ -14,10 +14,10 @@ import struct
 import sys
 from pathlib import Path
 
-from sandbox import identity, seccomp
-from sandbox.limits import die_with_parent, no_new_privileges
-from sandbox.rights import EVERY_SET, Rights
-from sandbox.system_calls import call, prctl
+from sandbox.isolation import seccomp, uid
+from sandbox.isolation.rights import EVERY_SET, Rights
+from sandbox.isolation.rlimits import die_with_parent, no_new_privileges
+from sandbox.isolation.syscalls import call, prctl
 
 ROOT = Path(__file__).resolve().parents[2]
 NEW_MOUNTS = 0x00020000
@@ -84,7 +84,7 @@ def drop(rights: Rights) -> None:
     if rights.user:
         os.setresuid(rights.user, rights.user, rights.user)
     elif rights.capabilities is not None:
-        identity.keep_only(sum(1 << each for each in rights.capabilities))
+        uid.keep_only(sum(1 << each for each in rights.capabilities))
     if rights.no_new_privileges:
         no_new_privileges()
     if not rights.new_namespaces:

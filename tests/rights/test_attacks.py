@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from sandbox.rights import EVERY_SET, Rights
+from sandbox.isolation.rights import EVERY_SET, Rights
 from tests.rights.host import ROOT, interpreter, require, writable_folder
 from tests.sandbox.attacks import attacks
 from tests.sandbox.honest import honest

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from sandbox.rights import COMPOSE, WORKER_USER, Rights
+from sandbox.isolation.rights import COMPOSE, WORKER_USER, Rights
 from stack.example import every_example
 from tests.rights.host import interpreter, require, writable_folder
 from tests.rights.worked import AGAIN, EXTENSION, api, worked

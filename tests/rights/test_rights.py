@@ -13,9 +13,9 @@ import pytest
 from redis import Redis
 
 from domain.kernel import KernelType
-from sandbox.file_access import below
-from sandbox.namespaces import TEMPORARY
-from sandbox.rights import EVERY_SET, KUBERNETES, PLAIN_ROOT, Rights
+from sandbox.isolation.file_access import below
+from sandbox.isolation.namespaces import TEMPORARY
+from sandbox.isolation.rights import EVERY_SET, KUBERNETES, PLAIN_ROOT, Rights
 from stack.example import KERNELS
 from tests.rights.host import interpreter, require, writable_folder
 from tests.rights.place import needed
@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SEEN = """
 import json, os, sys
 from sandbox import identity
-from sandbox.system_calls import call
+from sandbox.isolation.syscalls import call
 
 def refused(attempt):
     try:

@@ -10,9 +10,8 @@ import pytest
 import yaml
 
 from domain.settings import SANDBOX_LAYERS
-from sandbox import namespaces
-from sandbox.identity import CAP_SYS_ADMIN
-from sandbox.rights import (
+from sandbox.isolation import namespaces
+from sandbox.isolation.rights import (
     CAPABILITIES,
     COMPOSE,
     EVERY_SET,
@@ -23,6 +22,7 @@ from sandbox.rights import (
     WORKER_USER,
     Rights,
 )
+from sandbox.isolation.uid import CAP_SYS_ADMIN
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]

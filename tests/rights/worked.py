@@ -16,11 +16,11 @@ import httpx
 from redis import Redis
 
 from domain.result import Status
-from sandbox.rights import Rights
+from sandbox.isolation.rights import Rights
 from stack.environment import ROOT
 from stack.example import FOLDER, Example
 from stack.trial import Trial
-from tasks.heartbeat import WorkerView, workers
+from tasks.fleet.heartbeat import WorkerView, workers
 from tests.conftest import die_with_parent, free_port
 from tests.stack.serving import READY_S, STOP_S, wait_for
 

@@ -22,14 +22,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from backends.backend import Target
+from backends.base import Target
 from domain.fault import KernelFault
 from domain.kernel import Kernel, KernelType
-from sandbox import file_access, identity, scratch
-from sandbox.census import children
-from sandbox.launcher import Zygote
-from sandbox.runner_process import Runner
-from sandbox.session import Session
+from sandbox.isolation import file_access, scratch_dir, uid
+from sandbox.isolation.process_tree import children
+from sandbox.supervisor.runner_process import Runner
+from sandbox.supervisor.session import Session
+from sandbox.supervisor.zygote_client import Zygote
 from tests.sandbox.attacks import Attack, attacks
 from tests.sandbox.container import DOCKERS_CAPABILITIES
 from tests.sandbox.honest import honest
@@ -128,7 +128,7 @@ class Host:
         finally:
             session.close()
         end = {"status": status, "output": session.runner.output.text(), "seconds": time.monotonic() - started}
-        scratch.remove(folder)
+        scratch_dir.remove(folder)
         return end | {"left": self.left(), "folder_left": folder.exists()}
 
     def left(self) -> list[int]:
@@ -182,7 +182,7 @@ class Host:
 def main() -> None:
     os.environ["A_SECRET"] = SECRET
     # Small enough to be reached within a second.
-    scratch.MAX_BYTES, scratch.MAX_ENTRIES = 128 << 20, 2_000
+    scratch_dir.MAX_BYTES, scratch_dir.MAX_ENTRIES = 128 << 20, 2_000
     # Where /tmp can be the submissions' own: below it they would need their folders.
     base = Path(tempfile.mkdtemp(prefix="assault-", dir=os.environ.get("ASSAULT_FOLDER", "/var/tmp")))
     base.chmod(0o711)
@@ -190,9 +190,9 @@ def main() -> None:
         os.chown(base, ORDINARY_USER, ORDINARY_USER)
         # The capability is for an interpreter in root's home; the sandbox has to bound that as well.
         closed = file_access.out_of_reach(base) is not None
-        identity.become(ORDINARY_USER, search_everywhere=closed and identity.searches_everywhere())
+        uid.become(ORDINARY_USER, search_everywhere=closed and uid.searches_everywhere())
     if sys.argv[1] == "container":
-        identity.keep_only(DOCKERS_CAPABILITIES)
+        uid.keep_only(DOCKERS_CAPABILITIES)
     host = Host(base, programs=sys.argv[1] == "tool")
     try:
         made = [attack for attack in attacks() if sys.argv[2:] != ["without floods"] or not attack.floods]
@@ -202,7 +202,7 @@ def main() -> None:
     finally:
         host.close()
         with contextlib.suppress(OSError):
-            scratch.remove(base)
+            scratch_dir.remove(base)
     print(json.dumps({"ends": ends, "honest": lived, "unharmed": unharmed, "user": os.geteuid()}))
 
 

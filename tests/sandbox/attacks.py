@@ -93,7 +93,7 @@ return [name for name in os.listdir('/proc/self/fd') if int(name) > 4 and os.pat
     "the project's repository": """
 git = ROOT + '/.git'
 return text(git) if os.path.isfile(git) else os.listdir(git)""",
-    "the project's other code": "return text(ROOT + '/tasks/pipeline.py')",
+    "the project's other code": "return text(ROOT + '/tasks/evaluation/pipeline.py')",
     "a listing of the project": "return os.listdir(ROOT)",
     "the users of the machine": "return text('/etc/passwd')",
     "the passwords of the machine": "return text('/etc/shadow')",
@@ -132,7 +132,7 @@ return 'a handle'""",
 }
 
 WRITING = {
-    "our own code": "return writable(ROOT + '/sandbox/launcher.py')",
+    "our own code": "return writable(ROOT + '/sandbox/supervisor/zygote_client.py')",
     "a library": "import torch\nreturn writable(torch.__file__)",
     "a cache of bytecode": """
 import torch

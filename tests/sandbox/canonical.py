@@ -14,8 +14,8 @@ from pathlib import Path
 
 from domain.request import Request
 from domain.settings import settings
-from sandbox import identity
-from sandbox.scratch import remove
+from sandbox.isolation import uid
+from sandbox.isolation.scratch_dir import remove
 from stack.example import FOLDER, Example
 from tests.sandbox.assault import ORDINARY_USER
 
@@ -25,12 +25,12 @@ def main() -> None:
     state = Path(tempfile.mkdtemp(prefix="canonical-"))
     if mode == "user":
         os.chown(state, ORDINARY_USER, ORDINARY_USER)
-        identity.become(ORDINARY_USER, search_everywhere=identity.searches_everywhere())
+        uid.become(ORDINARY_USER, search_everywhere=uid.searches_everywhere())
     os.environ |= {"STATE_DIR": str(state), "LEASE_DIR": str(state), "HOME": str(state), "TMPDIR": str(state)}
     settings.cache_clear()
     # Only now: torch keeps what it finds of the environment when it is imported.
-    from tasks.pipeline import run
-    from tasks.workbench import Workbench
+    from tasks.evaluation.pipeline import run
+    from tasks.runtime.worker_context import Workbench
 
     bench = Workbench()
     told = {}

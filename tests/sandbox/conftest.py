@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from backends.backend import Target
-from sandbox.launcher import Zygote
-from sandbox.session import Session
+from backends.base import Target
+from sandbox.supervisor.session import Session
+from sandbox.supervisor.zygote_client import Zygote
 
 MEMORY_LIMIT = 1 << 30
 ARENA_LIMIT = 256 << 20

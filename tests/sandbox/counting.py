@@ -10,7 +10,7 @@ import subprocess
 import time
 from collections.abc import Iterable, Iterator
 
-from sandbox.freezer import Frozen, freeze
+from sandbox.supervisor.process_freezer import Frozen, freeze
 
 WITHIN_S = 20.0
 LOOKS = 20

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from domain.request import Request
 from domain.settings import settings
-from sandbox import identity
-from sandbox.scratch import remove
+from sandbox.isolation import uid
+from sandbox.isolation.scratch_dir import remove
 from tests.sandbox.assault import ORDINARY_USER
 from tests.sandbox.container import DOCKERS_CAPABILITIES
 
@@ -56,15 +56,15 @@ def main() -> None:
     state = Path(tempfile.mkdtemp(prefix="in-tmp-", dir=place))
     if mode == "user":
         os.chown(state, ORDINARY_USER, ORDINARY_USER)
-        identity.become(ORDINARY_USER, search_everywhere=False)
+        uid.become(ORDINARY_USER, search_everywhere=False)
     if mode == "container":
-        identity.keep_only(DOCKERS_CAPABILITIES)
+        uid.keep_only(DOCKERS_CAPABILITIES)
     os.environ |= {"STATE_DIR": str(state), "LEASE_DIR": str(state), "HOME": str(state), "TMPDIR": str(state)}
     os.environ |= {"PRECOMPILE_HEADERS": "0", "CUDA_VISIBLE_DEVICES": ""}
     settings.cache_clear()
     # Only now: torch keeps what it finds of the environment when it is imported.
-    from tasks.pipeline import run
-    from tasks.workbench import Workbench
+    from tasks.evaluation.pipeline import run
+    from tasks.runtime.worker_context import Workbench
 
     bench = Workbench()
     told = []

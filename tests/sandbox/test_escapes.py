@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sandbox.file_access import out_of_reach
+from sandbox.isolation.file_access import out_of_reach
 from tests.conftest import die_with_parent
 from tests.sandbox.attacks import Attack, attacks
 from tests.sandbox.honest import honest

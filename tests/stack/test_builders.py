@@ -17,16 +17,16 @@ from redis import Redis
 from domain.job import State
 from domain.kernel import Kernel, KernelType
 from domain.request import Request
-from sandbox.layers import probed
+from sandbox.isolation.layer_probe import probed
 from stack.environment import ROOT
-from tasks.builders import builders
-from tasks.heartbeat import workers
-from tasks.records import JobRecords
-from tasks.submission import submit
+from tasks.fleet.heartbeat import workers
+from tasks.fleet.prebuilder_registry import builders
+from tasks.jobs.job_store import JobRecords
+from tasks.jobs.submit import submit
 from tests.conftest import die_with_parent
 from tests.stack.serving import READY_S, STOP_S, wait_for
-from tests.tasks.jobs import RELU, seen
-from tests.tasks.test_pipeline_gpu import TYPES
+from tests.tasks.evaluation.test_pipeline_gpu import TYPES
+from tests.tasks.example_jobs import RELU, seen
 
 BUILT_S = 180.0
 TOLD = 4000

@@ -16,7 +16,7 @@ from domain.job import State
 from stack.child import Child
 from stack.draining import AGAIN
 from stack.redis_server import RedisServer
-from tasks.records import JobRecords
+from tasks.jobs.job_store import JobRecords
 from tests.chaos.load import INPUTS, RIGHT, SLOW_RUN
 from tests.stack.serving import READY_S, Serving, assert_nothing_left, serve, wait_for
 

@@ -23,7 +23,7 @@ from stack.example import every_example
 from stack.log_book import LogBook
 from stack.terminal import Terminal
 from stack.trial import Trial
-from tasks.log_lines import formatter
+from tasks.node.log_config import formatter
 from tests.client.hostile import HOSTILE, MARKUP, obeyed
 
 OURS = {"at": "2026-11-22T10:11:12.123+00:00", "level": "INFO", "message": "said: " + HOSTILE}

@@ -19,13 +19,13 @@ from domain.kernel import Kernel, KernelType
 from domain.request import Request
 from stack.container import Output
 from stack.environment import ROOT
-from tasks.heartbeat import workers
-from tasks.records import JobRecords
-from tasks.submission import submit
+from tasks.fleet.heartbeat import workers
+from tasks.jobs.job_store import JobRecords
+from tasks.jobs.submit import submit
 from tests.chaos.load import SLOW_RUN
 from tests.conftest import die_with_parent
 from tests.stack.serving import READY_S, STOP_S, wait_for
-from tests.tasks.jobs import seen
+from tests.tasks.example_jobs import seen
 
 COMMAND = [sys.executable, "-m", "stack.workers"]
 
@@ -122,12 +122,12 @@ def test_no_gpu_is_no_cpu_unless_it_is_said(redis_url: str, tmp_path: Path) -> N
         (("httpx", "rich", "psutil", "backends", "validation", "profiling", "torch"), "api, stack.__main__"),
         (
             ("flask", "apiflask", "gunicorn", "httpx", "rich", "api"),
-            "stack.workers, tasks.worker, stack.builders, tasks.builder",
+            "stack.workers, tasks.worker.lifecycle, stack.builders, tasks.prebuild.prebuilder",
         ),
-        # Whatever the command `celery --app tasks.onlooker flower` loads is loaded by then.
+        # Whatever the command `celery --app tasks.flower_app flower` loads is loaded by then.
         (
             ("flask", "api", "stack", "backends", "validation", "profiling", "pynvml", "numpy", "psutil"),
-            "tasks.onlooker; tasks.onlooker.app.loader.import_default_modules()",
+            "tasks.flower_app; tasks.flower_app.app.loader.import_default_modules()",
         ),
     ],
     ids=["api", "worker", "flower"],

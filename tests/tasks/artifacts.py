@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from domain.listing import Form, Listing, NoListing, ProfilerReport, pack
 from domain.result import Report
-from tests.tasks.jobs import report
+from tests.tasks.example_jobs import report
 
 TEXT = ".version 9.0\n// \N{GREEK SMALL LETTER MU} <b>&\n"
 WHY_NO_REPORT = "ncu was stopped after 40 s"

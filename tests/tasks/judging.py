@@ -9,8 +9,8 @@ import pytest
 
 from domain.request import Request
 from domain.result import Report
-from tasks.pipeline import run
-from tasks.workbench import Workbench
+from tasks.evaluation.pipeline import run
+from tasks.runtime.worker_context import Workbench
 from tests.bench import own_workbench
 
 INPUTS = "\ndef get_inputs():\n    return [torch.randn(64, 32)]\n"

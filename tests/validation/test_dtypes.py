@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from domain.dtype import ITEM_BYTES
-from validation import poison
-from validation.bits import bits, identical, pieces
+from validation.compare.bitwise import bits, identical, pieces
 from validation.dtypes import torch_dtype, wire_name
+from validation.inputs import poison_fill
 
 NAMES = sorted(ITEM_BYTES)
 
@@ -30,36 +30,36 @@ def test_unknown_names_are_refused_with_the_known_ones() -> None:
 @pytest.mark.parametrize("shape", [(), (0,), (7,), (3, 5)])
 def test_poison_is_seen_until_it_is_written(name: str, shape: tuple[int, ...]) -> None:
     tensor = torch.zeros(shape, dtype=torch_dtype(name))
-    assert poison.untouched(tensor) == 0.0
-    poison.fill(tensor)
-    assert poison.untouched(tensor) == (1.0 if tensor.numel() else 0.0)
+    assert poison_fill.untouched(tensor) == 0.0
+    poison_fill.fill(tensor)
+    assert poison_fill.untouched(tensor) == (1.0 if tensor.numel() else 0.0)
     if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
         assert tensor.to(torch.complex128).isnan().all()
     if tensor.numel() > 1:
         tensor[-1] = 1
-        assert 0.0 < poison.untouched(tensor) < 1.0
+        assert 0.0 < poison_fill.untouched(tensor) < 1.0
 
 
 def test_poison_leaves_the_gaps_of_a_strided_tensor() -> None:
     memory = torch.zeros(10)
-    poison.fill(memory[::2])
+    poison_fill.fill(memory[::2])
     assert memory[1::2].eq(0).all()
     assert memory[::2].isnan().all()
 
 
 def test_arithmetic_nans_are_not_poison() -> None:
-    assert poison.untouched(torch.tensor([0.0]) / 0) == 0.0
-    assert poison.untouched(torch.tensor([float("nan")], dtype=torch.float16)) == 0.0
+    assert poison_fill.untouched(torch.tensor([0.0]) / 0) == 0.0
+    assert poison_fill.untouched(torch.tensor([float("nan")], dtype=torch.float16)) == 0.0
 
 
 @pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2"])
 def test_a_number_of_one_byte_is_no_trace_where_others_were_written(name: str) -> None:
     """Every byte is some answer there: that of e5m2 its largest number, which all that is too large becomes."""
     tensor = torch.ones(8, dtype=torch_dtype(name))
-    poison.fill(tensor[:3], finite=True)
-    assert poison.untouched(tensor) == 0.0
-    poison.fill(tensor, finite=True)
-    assert poison.untouched(tensor) == 1.0
+    poison_fill.fill(tensor[:3], finite=True)
+    assert poison_fill.untouched(tensor) == 0.0
+    poison_fill.fill(tensor, finite=True)
+    assert poison_fill.untouched(tensor) == 1.0
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -12,16 +12,17 @@ from domain.contract import Argument, IOContract, TensorInit, TensorSpec
 from domain.dtype import ITEM_BYTES
 from domain.fault import KernelFault
 from domain.result import Status
-from validation import comparison, poison
-from validation.bits import identical
-from validation.comparison import CallComparison, compare, compare_stacked
-from validation.distributions import DISTRIBUTIONS, Distribution
+from validation.compare import comparison
+from validation.compare.bitwise import identical
+from validation.compare.comparison import CallComparison, compare, compare_stacked
+from validation.compare.tolerance import Tolerance, requested
 from validation.dtypes import torch_dtype
-from validation.inputs import ContractInputs
-from validation.integrity import weak_reference
-from validation.own_size import own_atols
-from validation.tensors import KINDS, make_tensor
-from validation.tolerance import Tolerance, requested
+from validation.evidence.small_outputs import own_atols
+from validation.evidence.weak_reference import weak_reference
+from validation.inputs import poison_fill
+from validation.inputs.contract_inputs import ContractInputs
+from validation.inputs.distributions import DISTRIBUTIONS, Distribution
+from validation.inputs.tensor_spec import KINDS, make_tensor
 
 pytestmark = pytest.mark.gpu
 
@@ -69,7 +70,7 @@ def test_the_card_finds_what_the_host_finds(name: str, monkeypatch: pytest.Monke
         for flat, value in ((5, float("nan")), (6, float("inf")), (7, 3.0)):
             actual.view(-1)[flat] = value
             expected.view(-1)[flat + (flat != 7)] = value
-    poison.fill(actual[3, 3:4])
+    poison_fill.fill(actual[3, 3:4])
     for given in (actual, actual.t().contiguous().t()):
         host = compare([expected], [given], Tolerance(1e-2, 1e-2))
         card = compare([expected.cuda()], [given.cuda()], Tolerance(1e-2, 1e-2))
@@ -96,9 +97,9 @@ def test_poison_and_trivial_answers_on_the_card(name: str) -> None:
     tensor = make(TensorSpec((64, 3), name, init=TensorInit("arange")))
     before = tensor.clone()
     assert identical(before, tensor)
-    poison.fill(tensor[5:6])
+    poison_fill.fill(tensor[5:6])
     assert not identical(before, tensor)
-    assert poison.untouched(tensor) == pytest.approx(1 / 64)
+    assert poison_fill.untouched(tensor) == pytest.approx(1 / 64)
     assert weak_reference([before], [before.clone()], Tolerance(1e-9, 1e-9)) != []
 
 

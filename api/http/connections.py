@@ -1,0 +1,245 @@
+"""A client's connection: a socket with deadlines for whole bodies and answers, and the request that is coming.
+
+No thread waits for a client: the process's event loop collects a request's headers, and its body where that is small. A
+thread takes up what is there, and reads and writes the rest under deadlines of the whole, not of each step.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+import socket
+import time
+from collections.abc import Iterator
+from threading import BoundedSemaphore, Lock
+from typing import Any
+
+from api.http.limits import (
+    BODY_BYTES_PER_S,
+    BODY_S,
+    HEAD_BYTES,
+    SEND_BYTES,
+    SEND_S,
+    SENDERS,
+    SMALL_BODY,
+    UNSENT_BYTES,
+)
+
+PIECE = 64 << 10
+
+_END = re.compile(rb"\r\n\r\n|(?<!\r)\n")
+"""End of the headers; or a bare line feed, which Gunicorn refuses at once."""
+_END_BYTES = 4
+_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,9})[ \t]*\r\n", re.IGNORECASE)
+_EXPECT = re.compile(rb"\r\nexpect[ \t]*:", re.IGNORECASE)
+
+
+class _Unsent:
+    """The sum of what all connections of this process keep."""
+
+    def __init__(self) -> None:
+        self._size = 0
+        self._lock = Lock()
+
+    def take(self, size: int) -> bool:
+        with self._lock:
+            if self._size + size > UNSENT_BYTES:
+                return False
+            self._size += size
+            return True
+
+    def free(self, size: int) -> None:
+        with self._lock:
+            self._size -= size
+
+
+_unsent = _Unsent()
+_senders = BoundedSemaphore(SENDERS)
+
+
+class PatientSocket(socket.socket):
+    """A client's, as a thread uses it: TimeoutError where a body takes too long, BrokenPipeError where an answer does.
+
+    `begin` starts the time of a body. Timeouts that are set from outside count where they are shorter.
+    """
+
+    def __init__(self, **like: Any) -> None:
+        super().__init__(**like)
+        self._since, self._received = 0.0, 0
+        self.unsent = bytearray()
+
+    def begin(self, since: float, received: int) -> None:
+        """A request's headers were whole at `since` (monotonic), and so many bytes of its body have come."""
+        self._since, self._received = since, received
+
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        seconds = self._since + BODY_S + self._received / BODY_BYTES_PER_S - time.monotonic()
+        if seconds <= 0:
+            raise TimeoutError("the body as a whole is late")
+        before = self.gettimeout()
+        self.settimeout(seconds if before is None else min(before, seconds))
+        try:
+            data = super().recv(size, flags)
+        finally:
+            self.settimeout(before)
+        self._received += len(data)
+        return data
+
+    def sendall(self, data: Any, flags: int = 0) -> None:
+        """Send what the client takes at once; keep the rest for the event loop while there is room, else wait.
+
+        BrokenPipeError, as if the client had gone, where too many threads wait already, or it takes too little.
+        """
+        remainder = memoryview(data).cast("B")
+        if self.flush():
+            remainder = remainder[self._send_some(remainder) :]
+        if not remainder:
+            return
+        if _unsent.take(len(remainder)):
+            self.unsent += remainder
+        elif _senders.acquire(blocking=False):
+            try:
+                self._send_slowly(remainder)
+            finally:
+                _senders.release()
+        else:
+            self._discard()
+            raise BrokenPipeError(errno.EPIPE, "too many clients do not read their answers")
+
+    def _send_slowly(self, remainder: memoryview) -> None:
+        before = self.gettimeout()
+        self.settimeout(SEND_S)
+        try:
+            for part in (memoryview(bytes(self.unsent)), remainder):
+                for start in range(0, len(part), SEND_BYTES):
+                    super().sendall(part[start : start + SEND_BYTES])
+        except TimeoutError as error:
+            raise BrokenPipeError(errno.EPIPE, "the client does not read its answer") from error
+        finally:
+            self.settimeout(before)
+            self._discard()
+
+    def flush(self) -> bool:
+        """Send what is pending, as far as the client takes it at once; whether that is all."""
+        if self.unsent:
+            with memoryview(self.unsent) as pending:
+                sent = self._send_some(pending)
+            del self.unsent[:sent]
+            _unsent.free(sent)
+        return not self.unsent
+
+    def _send_some(self, data: memoryview) -> int:
+        before, sent = self.gettimeout(), 0
+        self.settimeout(0)
+        try:
+            while sent < len(data):
+                sent += super().send(data[sent : sent + SEND_BYTES])
+        except BlockingIOError:
+            pass
+        finally:
+            self.settimeout(before)
+        return sent
+
+    def _discard(self) -> None:
+        _unsent.free(len(self.unsent))
+        self.unsent.clear()
+
+    def close(self) -> None:
+        self._discard()
+        super().close()
+
+    def recv_now(self) -> bytes:
+        """Read what has arrived, b"" at the end; for the event loop, on a non-blocking socket. Raises OSError."""
+        return super().recv(PIECE)
+
+
+class Incoming:
+    """A request that is not whole yet."""
+
+    def __init__(self, data: bytes = b"") -> None:
+        self._data = bytearray()
+        self._head: int | None = None
+        self._needed = 0
+        self.head_at = 0.0
+        """When the headers were whole; monotonic."""
+        self.add(data)
+
+    def add(self, piece: bytes) -> None:
+        """Append received bytes; each byte is searched once."""
+        start = max(0, len(self._data) - _END_BYTES + 1)
+        self._data += piece
+        if self._head is None and (end := _END.search(self._data, start)):
+            self.head_at = time.monotonic()
+            self._head = end.end()
+            self._needed = self._head + self._small_body()
+
+    def _small_body(self) -> int:
+        head = bytes(self._data[: self._head])
+        length = _LENGTH.search(head)
+        # A client that expects "100 Continue" sends no body before it.
+        if length is None or int(length[1]) > SMALL_BODY or _EXPECT.search(head):
+            return 0
+        return int(length[1])
+
+    @property
+    def begun(self) -> bool:
+        return bool(self._data)
+
+    @property
+    def has_head(self) -> bool:
+        return self._head is not None
+
+    @property
+    def whole(self) -> bool:
+        """Whether a thread may take it up: all that it would have to wait for is there, or the body is large."""
+        return self._head is not None and len(self._data) >= self._needed
+
+    @property
+    def too_long(self) -> bool:
+        """Whether the headers are."""
+        return self._head is None and len(self._data) > HEAD_BYTES
+
+    @property
+    def body_bytes(self) -> int:
+        return len(self._data) - (self._head or 0)
+
+    def take(self) -> bytes:
+        data, self._data = bytes(self._data), bytearray()
+        return data
+
+
+class WaitingRoom:
+    """Connections that no thread works for, in the order in which their time there ends, which is the same for all."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._ends: dict[Any, float] = {}
+
+    def __contains__(self, connection: Any) -> bool:
+        return connection in self._ends
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def add(self, connection: Any) -> None:
+        self._ends.pop(connection, None)
+        self._ends[connection] = time.monotonic() + self._seconds
+
+    def discard(self, connection: Any) -> None:
+        self._ends.pop(connection, None)
+
+    def oldest(self) -> Any | None:
+        return next(iter(self._ends), None)
+
+    def late(self) -> Iterator[Any]:
+        """Those whose time has ended; whoever asks removes each before the next."""
+        now = time.monotonic()
+        while (first := self.oldest()) is not None and self._ends[first] <= now:
+            yield first
+
+    def all(self) -> list[Any]:
+        return list(self._ends)
+
+    def end_by(self, at: float) -> None:
+        """End every stay by then (monotonic)."""
+        self._ends = {connection: min(end, at) for connection, end in self._ends.items()}

@@ -1,0 +1,260 @@
+"""Every error answer: RFC 9457 problem details, with the original service's error keys beside them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from itertools import islice
+from typing import Any
+
+from apiflask import APIFlask, HTTPError
+from flask import Response, current_app, request
+from kombu.exceptions import OperationalError
+from marshmallow import ValidationError
+from redis.exceptions import RedisError
+from werkzeug.http import HTTP_STATUS_CODES
+
+from api.http.json_body import BodyError, BodyLate, MediaTypeError, NoRoom, Path, unread
+from api.pages.rendering import page
+from api.schemas.fields import MISSING, UNKNOWN
+from domain.settings import MIB, settings
+
+CONTENT_TYPE = "application/problem+json"
+RETRY_AFTER_S = 5
+PAGES = frozenset({"dashboard", "report"})
+"""Blueprints whose answers are pages."""
+MOST_ERRORS = 100
+"""Limit per body: one that is wrong in a hundred thousand places would have an answer of megabytes."""
+_ABOUT_THE_BODY = (400, 408, 413, 503)
+_SHOWN_ERRORS = 5
+_MESSAGE_CHARS = 600
+_STEP_CHARS = 200
+_log = logging.getLogger(__name__)
+
+
+class Kind(Enum):
+    """The problems there are: the HTTP status and the title of each; `type` is a URN made of the name."""
+
+    INVALID_REQUEST = 400, "The request is not valid"
+    KEY_REQUIRED = 401, "An API key is needed"
+    SCOPE_MISSING = 403, "The API key does not cover this"
+    LOCAL_ONLY = 403, "Only for the service's own machine"
+    UNKNOWN_BATCH = 404, "No such batch"
+    UNKNOWN_JOB = 404, "No such job"
+    UNKNOWN_ARTIFACT = 404, "No such artifact"
+    UNSUPPORTED_MEDIA_TYPE = 415, "The body is no JSON"
+    IDEMPOTENCY_KEY_REUSED = 422, "The idempotency key was used before"
+    NO_SUCH_GPU = 422, "No worker has that GPU"
+    BODY_LATE = 408, "The body did not come"
+    JOB_CANCELLED = 409, "The job was cancelled"
+    TOO_MANY_REQUESTS = 429, "Too many requests"
+    TOO_MANY_JOBS = 429, "Too many jobs at once"
+    KEY_RECORDS_FULL = 429, "This key's jobs fill its share"
+    JOB_FAILED = 500, "The service failed to judge the kernel"
+    QUEUE_FULL = 503, "The queue is full"
+    RECORDS_FULL = 503, "There is no room for more jobs"
+    BROKER_UNREACHABLE = 503, "The broker cannot be reached"
+    WAITERS_FULL = 503, "Too many clients wait already"
+    DRAINING = 503, "The service is being stopped"
+    GPU_AWAY = 503, "No worker has that GPU now"
+    BODIES_FULL = 503, "Too many large bodies at once"
+    KEYS_UNREADABLE = 503, "The API keys cannot be read"
+
+    @property
+    def urn(self) -> str:
+        return f"urn:kernel-eval:problem:{self.name.lower().replace('_', '-')}"
+
+
+@dataclass(frozen=True)
+class FieldError:
+    """What is wrong with one value of a body."""
+
+    path: Path
+    message: str
+
+    @property
+    def field(self) -> str:
+        return " -> ".join(map(str, self.shown_path))
+
+    @property
+    def type(self) -> str:
+        if self.message.startswith(MISSING.partition(";")[0]):
+            return "missing"
+        return "extra_forbidden" if self.message == UNKNOWN else "value_error"
+
+    @property
+    def pointer(self) -> str:
+        """RFC 6901."""
+        return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in self.shown_path)
+
+    @property
+    def shown_path(self) -> Path:
+        """The path, of whose names, which may be of any length, the beginning is told."""
+        return tuple(
+            step if isinstance(step, int) or len(step) <= _STEP_CHARS else f"{step[:_STEP_CHARS]}…"
+            for step in self.path
+        )
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}" if self.path else self.message
+
+
+class Problem(HTTPError):
+    """An error answer of a kind that we name; `extra` are further members of its body."""
+
+    def __init__(self, kind: Kind, detail: str, headers: Mapping[str, str] | None = None, **extra: Any) -> None:
+        status, title = kind.value
+        super().__init__(status, title, detail, dict(headers or {}), extra)
+        self.kind = kind
+
+    def body(self, instance: str) -> dict[str, Any]:
+        """The problem document."""
+        return {
+            "type": self.kind.urn,
+            "title": self.message,
+            "status": self.status_code,
+            "detail": self.detail,
+            "instance": instance,
+            "error": self.detail,
+            **self.extra_data,
+        }
+
+
+def invalid(errors: Iterable[FieldError], body: Any = None, most: int = MOST_ERRORS) -> Problem:
+    """The problem of a body with these errors, of which `most` are told; `body` is where their values are looked up."""
+    remaining = iter(errors)
+    errors = list(islice(remaining, most))
+    left_out = sum(1 for _ in remaining)
+    shown = "; ".join(map(str, errors[:_SHOWN_ERRORS]))
+    unsaid = len(errors[_SHOWN_ERRORS:]) + left_out
+    more = f"; and {unsaid} more" if unsaid else ""
+    omitted: dict[str, Any] = {"errors_left_out": left_out} if left_out else {}
+    return Problem(
+        Kind.INVALID_REQUEST,
+        shown + more,
+        validation_errors=[{"field": e.field, "message": e.message, "type": e.type} for e in errors],
+        details=dict(_given(errors, body)),
+        errors=[{"path": list(e.shown_path), "pointer": e.pointer, "message": e.message} for e in errors],
+        **omitted,
+    )
+
+
+def invalid_fields(error: ValidationError, most: int = MOST_ERRORS) -> Problem:
+    """The problem of what a schema refused."""
+    return invalid(_flatten(error.messages), error.data, most)
+
+
+def _flatten(messages: Any, path: Path = ()) -> Iterator[FieldError]:
+    if isinstance(messages, dict):
+        for key, value in messages.items():
+            yield from _flatten(value, path if key == "_schema" else (*path, key))
+    elif isinstance(messages, list):
+        for message in messages:
+            yield from _flatten(message, path)
+    else:
+        yield FieldError(path, str(messages)[:_MESSAGE_CHARS])
+
+
+def _given(errors: list[FieldError], body: Any) -> Iterator[tuple[str, Any]]:
+    """The short values that were at fault, by field."""
+    for error in errors:
+        value = body
+        for step in error.path:
+            inside = isinstance(value, dict) or (isinstance(value, list) and isinstance(step, int))
+            try:
+                value = value[step] if inside else None
+            except (KeyError, IndexError):
+                value = None
+        if isinstance(value, (bool, int, float)) or (isinstance(value, str) and len(value) <= _MESSAGE_CHARS):
+            yield error.field, value
+
+
+def respond(error: HTTPError) -> Response:
+    """The answer of any error: the one hook that all of them pass."""
+    if isinstance(error, Problem):
+        body = error.body(request.path)
+    elif isinstance(error.detail, dict) and error.detail:
+        # APIFlask's own validation, used for query parameters: messages by location, then by name.
+        problem = invalid([e for part in error.detail.values() for e in _flatten(part)])
+        body = problem.body(request.path)
+    else:
+        detail = _plain_detail(error)
+        body = {
+            "type": "about:blank",
+            "title": HTTP_STATUS_CODES.get(error.status_code, "Error"),
+            "status": error.status_code,
+            "detail": detail,
+            "instance": request.path,
+            "error": detail,
+        }
+    if page_wanted():
+        shown = {name: str(body[name]) for name in ("title", "detail")}
+        response = page(
+            "problem.html", error.status_code, **shown, error_status=error.status_code, url=request.base_url
+        )
+        content_type = response.content_type
+    else:
+        response = current_app.response_class(current_app.json.dumps(body) + "\n", error.status_code)
+        content_type = CONTENT_TYPE
+    response.headers.update(error.headers)
+    response.content_type = content_type
+    if error.status_code in _ABOUT_THE_BODY and unread(request):
+        response.headers["Connection"] = "close"
+    return response
+
+
+def page_wanted() -> bool:
+    """Whether the current request is for a page and comes from somebody who would rather read one than JSON."""
+    if request.blueprint not in PAGES:
+        return False
+    offered = ("application/json", CONTENT_TYPE, "text/html")
+    return request.accept_mimetypes.best_match(offered) == "text/html"
+
+
+def _plain_detail(error: HTTPError) -> str:
+    match error.status_code:
+        case 404:
+            return f"there is no {request.path[:200]!r} here; /openapi.json lists what there is"
+        case 405:
+            allowed = dict(error.headers).get("Allow")
+            return f"{request.method} is not allowed for {request.path[:200]}; allowed: {allowed}"
+        case 413:
+            return f"the body is larger than {settings().max_body // MIB} MiB; split it, or send tensors compressed"
+        case 500:
+            return "an error of the service, not of the request; its log has the cause"
+    return error.message or "the request could not be served"
+
+
+def register(app: APIFlask) -> None:
+    """Sends every error of `app` through `respond`."""
+    app.error_processor(respond)
+
+    @app.errorhandler(ValidationError)
+    def _invalid_fields(error: ValidationError) -> Response:
+        return respond(invalid_fields(error))
+
+    @app.errorhandler(BodyError)
+    def _invalid_body(error: BodyError) -> Response:
+        if isinstance(error, MediaTypeError):
+            return respond(Problem(Kind.UNSUPPORTED_MEDIA_TYPE, str(error)))
+        return respond(invalid([FieldError(error.path, str(error))]))
+
+    @app.errorhandler(BodyLate)
+    def _late_body(error: BodyLate) -> Response:
+        return respond(Problem(Kind.BODY_LATE, str(error)))
+
+    @app.errorhandler(NoRoom)
+    def _no_room(_: NoRoom) -> Response:
+        detail = (
+            "the large bodies that are being read fill the memory that there is for them; send this one again later"
+        )
+        return respond(Problem(Kind.BODIES_FULL, detail, {"Retry-After": str(RETRY_AFTER_S)}))
+
+    @app.errorhandler(RedisError)
+    @app.errorhandler(OperationalError)
+    def _no_broker(error: Exception) -> Response:
+        _log.error("broker: %s", error)
+        detail = "the broker does not answer, so nothing was accepted; try again in a few seconds"
+        return respond(Problem(Kind.BROKER_UNREACHABLE, detail, {"Retry-After": str(RETRY_AFTER_S)}))

@@ -1,0 +1,1 @@
+"""Figures about the service for Prometheus and /stats."""

@@ -1,0 +1,102 @@
+"""GET /: the service at a glance, a page for a browser and JSON for everybody else."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from apiflask import APIBlueprint, Schema
+from flask import Response, jsonify
+from marshmallow import fields
+
+from api.auth.authentication import caller, caller_id, keys_wanted
+from api.http.context import desk
+from api.http.problems import page_wanted
+from api.openapi import documentation
+from api.pages import overview
+from api.pages.rendering import page
+from api.schemas.job import location
+from domain.job import State
+from tasks.fleet.heartbeat import workers
+from tasks.fleet.prebuilder_registry import builders
+from tasks.jobs.job_store import JobView
+from tasks.jobs.leaderboard import Board, boards
+
+blueprint = APIBlueprint("dashboard", __name__, tag="Service")
+
+RECENT = 20
+SHOWN_BOARDS = 6
+_ALSO_A_PAGE: dict[Any, Any] = {200: {"content": {"text/html": {"schema": {"type": "string"}}}}}
+
+
+class DashboardSchema(Schema):
+    """The service at a glance. With API keys, jobs and leaderboards are the key's own."""
+
+    name = fields.String(required=True)
+    version = fields.String(required=True)
+    jobs_by_state = fields.Dict(required=True)
+    finished_last_5_minutes = fields.Integer(required=True)
+    workers = fields.List(fields.Dict(), required=True)
+    builders = fields.List(fields.Dict(), required=True)
+    recent_jobs = fields.List(fields.Dict(), required=True)
+    leaderboards = fields.List(fields.Dict(), required=True)
+    links = fields.Dict(required=True)
+
+
+@blueprint.get("/")
+@blueprint.output(DashboardSchema, description="The same as JSON, or for who asks for `text/html` as a page")
+@blueprint.doc(summary="The service at a glance", responses=_ALSO_A_PAGE)
+def dashboard() -> Response:
+    """Queue, workers, recent jobs, and the fastest candidates of each reference. With API keys, jobs of the key."""
+    key, key_id = caller(), caller_id()
+    redis, records = desk().redis, desk().records
+    counters, alive, building = records.counters(), workers(redis), builders(redis)
+    recent = records.list(key_id=key_id, limit=RECENT)
+    leading = boards(redis, key_id, SHOWN_BOARDS)
+    if page_wanted():
+        now = records.now()
+        told = overview.shown(counters, alive, building, recent, leading, now)
+        response = page("dashboard.html", **told, key_name=key.name if key else None, keyed=keys_wanted())
+    else:
+        response = jsonify(
+            {
+                "name": documentation.TITLE,
+                "version": documentation.VERSION,
+                "jobs_by_state": {state.value: counters[f"by_state:{state.value}"] for state in State},
+                "finished_last_5_minutes": counters["finished_last_300_s"],
+                "workers": [
+                    {"name": one.name, "host": one.host, "gpu_name": one.gpu_name, "quarantined": one.quarantined}
+                    for one in alive
+                ],
+                "builders": [
+                    {"name": one.name, "host": one.host, "builds_for": one.builds_for, "built": one.built}
+                    for one in building
+                ],
+                "recent_jobs": [_recent(view) for view in recent],
+                "leaderboards": [_board(board) for board in leading],
+                "links": {"documentation": "/docs", "openapi": "/openapi.json", "health": "/health", "jobs": "/jobs"},
+            }
+        )
+    response.headers["Vary"] = "Accept"
+    return response
+
+
+def _recent(view: JobView) -> dict[str, Any]:
+    return {
+        "job_id": view.job_id,
+        "operation": view.operation,
+        "kernel_type": view.kernel_type,
+        "state": view.state.value,
+        "stage": view.stage.value,
+        "submitted_at": view.submitted_at,
+        "summary": view.summary,
+        "report": f"{location(view.job_id)}/report",
+    }
+
+
+def _board(board: Board) -> dict[str, Any]:
+    return {
+        "reference": board.reference,
+        "device": board.device,
+        "leaders": [{"job_id": leader.job_id, **asdict(leader.summary)} for leader in board.leaders],
+    }

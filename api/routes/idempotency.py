@@ -1,0 +1,47 @@
+"""`Idempotency-Key`: a submission that is sent twice is one job, because the job's id follows from the key."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+from uuid import UUID, uuid4, uuid5
+
+from marshmallow import validate
+
+from api.auth.authentication import caller_id
+from api.schemas.fields import Text, WireSchema
+
+HEADER = "Idempotency-Key"
+MAX_CHARS = 255
+
+_NAMES = UUID("6d1c5e0f-4f0e-4c68-9f0b-0d3f4f0c8a52")
+
+
+class IdempotencySchema(WireSchema):
+    """The header, of submissions."""
+
+    idempotency_key = Text(
+        data_key=HEADER,
+        validate=validate.Regexp(
+            rf"^[\x21-\x7e]{{1,{MAX_CHARS}}}\Z", error=f"must be 1 to {MAX_CHARS} printable ASCII characters, no spaces"
+        ),
+        metadata={"description": "A name of your choice: sent again with it, the same request is the same job."},
+    )
+
+
+def chosen_id(headers: dict[str, Any], place: str = "") -> str:
+    """A job's or a batch's id: that of its key (the API key's own, so that nobody meets another's), else a new one.
+
+    `place` tells apart what one key names.
+    """
+    if (given := headers.get("idempotency_key")) is None:
+        return str(uuid4())
+    return str(uuid5(_NAMES, json.dumps([caller_id() or "", given, place])))
+
+
+def fingerprint(headers: dict[str, Any], bodies: list[Any]) -> str:
+    """Of all bodies of a batch; empty where no key was given, by which it could come again."""
+    if headers.get("idempotency_key") is None:
+        return ""
+    return hashlib.sha256(json.dumps(bodies, sort_keys=True).encode()).hexdigest()[:32]

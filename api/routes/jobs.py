@@ -1,0 +1,147 @@
+"""Jobs after their submission: GET /job/<id>, GET /jobs, DELETE /job/<id>, POST /jobs/cancel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apiflask import APIBlueprint
+from flask import Response, jsonify
+from marshmallow import validate
+
+from api.auth.authentication import caller, caller_id
+from api.http import responses
+from api.http.context import desk
+from api.http.long_poll import WaitQuerySchema
+from api.http.problems import Kind, Problem
+from api.openapi import request_examples
+from api.routes import batches
+from api.schemas.fields import RealNumber, Text, WholeNumber, WireSchema, one_of
+from api.schemas.job import CancelAnswerSchema, JobListSchema, JobSchema, summary
+from api.schemas.request import CancelSchema, read_cancel
+from domain.job import State
+from tasks.jobs.job_store import JobView
+
+blueprint = APIBlueprint("jobs", __name__, tag="Jobs")
+
+MAX_PAGE = 1000
+_NO_JOB = {404: "No such job", 503: "The broker cannot be reached"}
+_CANCELLING: dict[Any, Any] = {
+    202: {
+        "description": "It is running and will stop shortly",
+        "content": {"application/json": {"schema": JobSchema}},
+    },
+    **_NO_JOB,
+}
+
+
+class ListQuerySchema(WireSchema):
+    """Which jobs to list."""
+
+    state = Text(validate=one_of(State))
+    batch_id = Text(validate=validate.Length(max=100))
+    limit = WholeNumber(1, MAX_PAGE, load_default=100)
+    cursor = RealNumber(metadata={"type": "string", "description": "The `next_cursor` of the page before."})
+
+
+@blueprint.get("/job/<job_id>")
+@blueprint.input(WaitQuerySchema, location="query")
+@blueprint.output(JobSchema, description="The job; `result` once it is completed")
+@blueprint.doc(summary="A job's state and result", responses=_NO_JOB)
+def read(job_id: str, query_data: dict[str, Any]) -> Response:
+    """200 for every known job, whatever became of it. With `wait`, held until it is terminal or the time is over."""
+    view, headers = responses.held(known(job_id), query_data)
+    response = responses.job(view)
+    response.headers.update(headers)
+    return response
+
+
+@blueprint.delete("/job/<job_id>")
+@blueprint.input(WaitQuerySchema, location="query")
+@blueprint.output(JobSchema, description="The job, terminal: cancelled, or as it ended before")
+@blueprint.doc(summary="Cancel a job", responses=_CANCELLING)
+def cancel(job_id: str, query_data: dict[str, Any]) -> Response:
+    """Cancels a queued job at once; stops a running one, which takes a moment (202; 200 if waited for).
+
+    A job that is terminal already is answered unchanged.
+    """
+    if caller() is not None:
+        # Whose it is never changes, so looking first leaves no gap.
+        known(job_id)
+    view, headers = responses.held(_known(job_id, desk().records.cancel(job_id)), query_data)
+    response = responses.job(view, 200 if view.state.terminal else 202)
+    response.headers.update(headers)
+    return response
+
+
+@blueprint.post("/jobs/cancel")
+@blueprint.input(CancelSchema, validation=False, examples=request_examples.CANCEL)
+@blueprint.output(CancelAnswerSchema, description="What is known of each job now; some may still be stopping")
+@blueprint.doc(summary="Cancel a batch, or many jobs", responses={404: "No such batch"})
+def cancel_many(json_data: dict[str, Any]) -> Response:
+    """Cancels what is queued at once, asks what runs to stop, leaves what is terminal. `DELETE` for many."""
+    batch_id, job_ids = read_cancel(json_data)
+    if batch_id is not None:
+        job_ids = [view.job_id for view in batches.known(batch_id)]
+    after = desk().records.cancel_many(job_ids, caller_id())
+    views = [view for view, _ in after]
+    known = {view.job_id for view in views}
+    cancelled = sum(asked and view.state is State.CANCELLED for view, asked in after)
+    stopping = sum(not view.state.terminal for view in views)
+    return jsonify(
+        {
+            "cancelled": cancelled,
+            "stopping": stopping,
+            "ended": len(views) - cancelled - stopping,
+            "jobs": [
+                {"job_id": view.job_id, "state": view.state.value, "cancel_requested": view.cancel_requested}
+                for view in views
+            ],
+            "not_found": [job_id for job_id in job_ids if job_id not in known],
+        }
+    )
+
+
+@blueprint.get("/jobs")
+@blueprint.input(ListQuerySchema, location="query")
+@blueprint.output(JobListSchema)
+@blueprint.doc(summary="Jobs, newest first", responses={404: "No such batch"})
+def listing(query_data: dict[str, Any]) -> Response:
+    """A page of the jobs that are kept, without their results; of one state or one batch if asked for.
+
+    With API keys, the key's own.
+    """
+    state, batch_id, limit = query_data.get("state"), query_data.get("batch_id"), query_data["limit"]
+    wanted, key_id = State(state) if state else None, caller_id()
+    # Of a batch or a key, the state is picked here: the cursor must go on after the last job that was looked at.
+    index = None if batch_id or key_id else wanted
+    # One more than is shown tells whether anything follows.
+    found = desk().records.list(
+        state=index,
+        batch_id=batch_id,
+        key_id=key_id,
+        limit=limit + 1,
+        before=query_data.get("cursor"),
+    )
+    if batch_id and not found and "cursor" not in query_data:
+        raise batches.unknown(batch_id)
+    page = found[:limit]
+    shown = [summary(view) for view in page if wanted is None or view.state is wanted]
+    return jsonify({"jobs": shown, "next_cursor": f"{page[-1].submitted_at:.6f}" if len(found) > limit else None})
+
+
+def known(job_id: str) -> JobView:
+    """The job as it is, for who asks; raises Problem where there is none for him."""
+    return _known(job_id, desk().records.get(job_id))
+
+
+def _known(job_id: str, view: JobView | None) -> JobView:
+    """The job, if it is there for who asks: another key's is answered as one that never was."""
+    key = caller()
+    if view is None or (key is not None and view.key_id != key.key_id):
+        raise Problem(
+            Kind.UNKNOWN_JOB,
+            f"no job {job_id[:100]!r} is known: it was never accepted, its time to be kept is over, "
+            "or it was another server's",
+            job_id=job_id[:100],
+        )
+    return view

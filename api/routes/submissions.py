@@ -1,0 +1,301 @@
+"""Submitting kernels: POST /evaluate, /compare, /batch, and / as the old name of /compare."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+from apiflask import APIBlueprint
+from flask import Response, jsonify
+from marshmallow import ValidationError
+from redis.exceptions import RedisError
+
+from api.auth.authentication import caller
+from api.http import request_span, responses
+from api.http.context import desk
+from api.http.drain import refuse_when_draining
+from api.http.json_body import release
+from api.http.long_poll import WaitQuerySchema, wanted
+from api.http.problems import CONTENT_TYPE, MOST_ERRORS, RETRY_AFTER_S, Kind, Problem, invalid_fields
+from api.openapi import request_examples
+from api.routes.idempotency import IdempotencySchema, chosen_id, fingerprint
+from api.schemas.batch import BatchAnswerSchema, line, progress
+from api.schemas.fields import WireSchema
+from api.schemas.job import JobSchema, ResultSchema, location
+from api.schemas.problem import ProblemSchema
+from api.schemas.request import (
+    BatchSchema,
+    CompareSchema,
+    EvaluateSchema,
+    LegacyCompareSchema,
+    ignored,
+    ignored_around,
+    read_batch,
+    read_compare,
+    read_evaluate,
+    read_job,
+)
+from api.schemas.webhook import read_webhook
+from domain.job import State
+from domain.request import Request
+from domain.settings import MIB, settings
+from tasks.fleet.heartbeat import workers
+from tasks.jobs.admission import Limits, Refusal
+from tasks.jobs.job_store import JobView
+from tasks.jobs.submit import NotRecorded, submit, submit_many
+from tasks.jobs.webhook_outbox import Webhook
+
+BATCH_ERRORS = 1000
+"""Told of all bodies of a batch together; each that is refused is told one at least."""
+
+ALIKE_BODIES = 100
+"""Of a batch: the names that nothing reads in them are told with the field that each looks like."""
+
+log = logging.getLogger(__name__)
+
+blueprint = APIBlueprint("submissions", __name__, tag="Submissions")
+
+
+def _problem(description: str) -> dict[str, Any]:
+    return {"description": description, "content": {CONTENT_TYPE: {"schema": ProblemSchema}}}
+
+
+_REFUSED: dict[int, Any] = {
+    400: _problem("The request is not valid; every field at fault is named"),
+    408: _problem("The body did not come in time: 10 s, and one more for every 32 KiB"),
+    413: _problem("The body is larger than 64 MiB"),
+    415: _problem("The body is no JSON"),
+    422: _problem("The `Idempotency-Key` was used before, for another request; or no worker ever had that `gpu`"),
+    503: _problem(
+        "The queue or the records are full, too many large bodies come at once, no worker has the `gpu` now, "
+        "the broker cannot be reached, or the service is being stopped; try again after `Retry-After`"
+    ),
+}
+_ANSWERS: dict[int, Any] = {
+    200: {
+        "description": "The verdict: waited for, and there in time",
+        "content": {"application/json": {"schema": ResultSchema}},
+    },
+    **_REFUSED,
+    409: _problem("The job was cancelled while you waited"),
+    500: _problem("The service failed to judge the kernel (waited for)"),
+}
+_BATCH_ANSWERS: dict[int, Any] = {
+    200: {
+        "description": "Waited for, and all that were accepted have ended",
+        "content": {"application/json": {"schema": BatchAnswerSchema}},
+    },
+    **_REFUSED,
+}
+Json = dict[str, Any]
+Decorator = Callable[[Callable[..., Response]], Callable[..., Response]]
+
+
+def _submission(
+    path: str, body: type[WireSchema], shown: dict[str, Any], summary: str, *, deprecated: bool = False
+) -> Decorator:
+    """The route of a view that takes such a body, and what the OpenAPI document says of it."""
+    layers = (
+        blueprint.doc(summary=summary, responses=_ANSWERS, deprecated=deprecated or None),
+        blueprint.output(JobSchema, 202, description="Accepted; `Location` is where to ask for the result"),
+        blueprint.input(WaitQuerySchema, location="query"),
+        blueprint.input(IdempotencySchema, location="headers"),
+        blueprint.input(body, validation=False, examples=shown),
+        blueprint.post(path),
+    )
+    return lambda view: reduce(lambda inner, layer: layer(inner), layers, view)
+
+
+@_submission("/evaluate", EvaluateSchema, request_examples.EVALUATE, "Judge one kernel")
+def evaluate(json_data: Json, query_data: Json, headers_data: Json) -> Response:
+    """Builds, runs and times one kernel. Answers 202 at once, or with `wait` the verdict."""
+    return _submit(read_evaluate(json_data), json_data, query_data, headers_data)
+
+
+@_submission("/compare", CompareSchema, request_examples.COMPARE, "Judge a kernel against a reference")
+def compare(json_data: Json, query_data: Json, headers_data: Json) -> Response:
+    """Builds both kernels, checks the custom one against the reference, times both. Answers as /evaluate does."""
+    return _submit(read_compare(json_data), json_data, query_data, headers_data)
+
+
+@_submission("/", LegacyCompareSchema, request_examples.LEGACY, "The old name of /compare", deprecated=True)
+def legacy(json_data: Json, query_data: Json, headers_data: Json) -> Response:
+    """Takes what /compare takes, and the first version's `ref_code` and `custom_code`; so does /compare."""
+    return _submit(read_compare(json_data), json_data, query_data, headers_data)
+
+
+@blueprint.post("/batch")
+@blueprint.input(WaitQuerySchema, location="query")
+@blueprint.input(IdempotencySchema, location="headers")
+@blueprint.input(BatchSchema, validation=False, examples=request_examples.BATCH)
+@blueprint.output(BatchAnswerSchema, 202, description="Answered body by body, in order")
+@blueprint.doc(summary="Submit up to 1000 bodies at once", responses=_BATCH_ANSWERS)
+def batch(json_data: Json, query_data: Json, headers_data: Json) -> Response:
+    """Each body is accepted or refused on its own. Follow the accepted ones with `GET /batch/<batch_id>`.
+
+    With `wait`, held until all accepted ones have ended, or the time is over.
+    """
+    answers_: list[str | Problem] = []
+    valid: list[tuple[str, Request]] = []
+    hooks: dict[str, Webhook] = {}
+    bodies = read_batch(json_data)
+    said: list[Any] = []
+    left = BATCH_ERRORS
+    for index, body in enumerate(bodies):
+        try:
+            job_id, request, webhook = chosen_id(headers_data, f"{index}"), read_job(body), read_webhook(body)
+            _check_priority(request)
+            valid.append((job_id, request))
+            answers_.append(job_id)
+            said.append(request.to_wire())
+            if webhook is not None:
+                hooks[job_id] = webhook
+        except ValidationError as error:
+            problem = invalid_fields(error, max(1, min(left, MOST_ERRORS)))
+            left -= len(problem.extra_data["errors"])
+            answers_.append(problem)
+            said.append(body)
+    refuse_when_draining()
+    batch_id = chosen_id(headers_data, "batch")
+    indexes = [index for index, answer in enumerate(answers_) if isinstance(answer, str)]
+    refused = _submit_many(valid, batch_id, indexes, hooks, fingerprint(headers_data, said))
+    entries = [
+        _entry(index, body, refused.get(answer, answer) if isinstance(answer, str) else answer)
+        for index, (body, answer) in enumerate(zip(bodies, answers_, strict=True))
+    ]
+    taken = [entry["job_id"] for entry in entries if "job_id" in entry]
+    around = ignored_around(json_data)
+    told = {
+        "batch_id": batch_id if taken else None,
+        "accepted": len(taken),
+        "refused": len(entries) - len(taken),
+        **({"ignored": around} if around else {}),
+    }
+    for held in (bodies, valid, said):
+        held.clear()
+    release(json_data)
+    found, headers = _waited(taken, query_data)
+    told |= progress(found) if found else {}
+    lines = {view.job_id: line(view) for view in found}
+    answer = jsonify({**told, "jobs": [{**entry, **lines.get(entry.get("job_id", ""), {})} for entry in entries]})
+    answer.status_code = 200 if told.get("done") else 202
+    answer.headers.update(headers)
+    if taken:
+        answer.headers["Location"] = f"/batch/{batch_id}"
+    if refused:
+        answer.headers["Retry-After"] = str(RETRY_AFTER_S)
+    return answer
+
+
+def _waited(job_ids: list[str], query: Json) -> tuple[list[JobView], dict[str, str]]:
+    """The jobs after the wait that the client asked for, and what to say of it; none where it asked for none."""
+    if not job_ids or not wanted(query):
+        return [], {}
+    try:
+        return responses.all_held(desk().records.views(job_ids), query)
+    except RedisError as error:
+        # They are recorded, so they are accepted: an error would make the client submit them again.
+        log.warning("a batch of %d jobs is answered without their records: %s", len(job_ids), error)
+        return [], {}
+
+
+def _submit_many(
+    jobs: list[tuple[str, Request]], batch_id: str, indexes: list[int], hooks: dict[str, Webhook], bodies: str
+) -> dict[str, Problem]:
+    """The problems that kept jobs out, by their ids; raises Problem when none of them got in."""
+    if not jobs:
+        return {}
+    key, limits = caller(), _limits()
+    admitted = submit_many(
+        desk().records,
+        jobs,
+        batch_id=batch_id,
+        key=key,
+        limits=limits,
+        indexes=indexes,
+        webhooks=hooks,
+        bodies=bodies,
+    )
+    request_span.note(job_id for (job_id, _), one in zip(jobs, admitted, strict=True) if one)
+    refused = {
+        job_id: _not_recorded(one) for (job_id, _), one in zip(jobs, admitted, strict=True) if isinstance(one, Refusal)
+    }
+    if len(refused) == len(jobs):
+        raise next(iter(refused.values()))
+    return refused
+
+
+def _entry(index: int, body: Any, answer: str | Problem) -> dict[str, Any]:
+    if isinstance(answer, Problem):
+        return {"index": index, "problem": answer.body(f"/batch#/jobs/{index}")}
+    strange = ignored(body, alike=index < ALIKE_BODIES)
+    told = {"index": index, "job_id": answer, "location": location(answer), "state": State.QUEUED.value}
+    return {**told, "ignored": strange} if strange else told
+
+
+def _check_priority(request: Request) -> None:
+    """With API keys, priorities are compared between strangers, so that there is a highest one."""
+    most = settings().key_max_priority
+    if caller() is not None and request.priority > most:
+        raise ValidationError({"priority": [f"must be at most {most} here"]}, data={"priority": request.priority})
+
+
+def _submit(request: Request, body: Json, query: Json, headers: Json) -> Response:
+    webhook = read_webhook(body)
+    _check_priority(request)
+    refuse_when_draining()
+    job_id = chosen_id(headers)
+    try:
+        view = submit(desk().records, request, job_id=job_id, key=caller(), limits=_limits(), webhook=webhook)
+    except NotRecorded as error:
+        raise _not_recorded(error.refusal) from error
+    request_span.note([job_id])
+    unread_names = ignored(body, request.operation)
+    del request
+    release(body)
+    return responses.submitted(view, query, unread_names)
+
+
+def _limits() -> Limits:
+    return Limits(settings().max_queue, settings().records_memory)
+
+
+def _not_recorded(refusal: Refusal) -> Problem:
+    """The problem of a job that was not accepted; nothing is known of it afterwards."""
+    key, own = caller(), settings()
+    later = {"Retry-After": str(RETRY_AFTER_S)}
+    match refusal:
+        case Refusal.KEY_IS_FULL:
+            most = key.max_jobs if key else 0
+            detail = f"this key may have {most} jobs that are not done and has them; nothing was recorded, try again"
+            return Problem(Kind.TOO_MANY_JOBS, f"{detail} when one is", later)
+        case Refusal.QUEUE_IS_FULL:
+            detail = f"the queue takes {own.max_queue} jobs and has them; nothing was recorded, try again later"
+            return Problem(Kind.QUEUE_FULL, detail, later)
+        case Refusal.MEMORY_IS_FULL:
+            detail = f"requests and results fill their {own.records_memory // MIB} MiB; nothing was recorded"
+            return Problem(Kind.RECORDS_FULL, f"{detail}, try again when jobs have ended and results expired", later)
+        case Refusal.KEY_MEMORY_IS_FULL:
+            share = _limits().share // MIB
+            detail = (
+                f"requests and results of this key's jobs fill the {share} MiB that one key may have of the records"
+            )
+            return Problem(
+                Kind.KEY_RECORDS_FULL,
+                f"{detail}; nothing was recorded, try again when jobs have ended and results expired",
+                later,
+            )
+        case Refusal.NO_SUCH_GPU:
+            there = ", ".join(sorted({worker.gpu_model for worker in workers(desk().redis) if worker.gpu_model}))
+            told = f"no worker has that model; there is {there or 'no worker at all'}. Name one of those, or none"
+            return Problem(
+                Kind.NO_SUCH_GPU, f"gpu: {told}", errors=[{"path": ["gpu"], "pointer": "/gpu", "message": told}]
+            )
+        case Refusal.GPU_IS_AWAY:
+            detail = "no living worker has the `gpu` that the request names, though one had; nothing was recorded"
+            return Problem(Kind.GPU_AWAY, f"{detail}, try again later, or without `gpu`", later)
+        case Refusal.OTHER_REQUEST:
+            detail = "this Idempotency-Key was used for another request; send that again, or choose a new key"
+            return Problem(Kind.IDEMPOTENCY_KEY_REUSED, detail)

@@ -1,0 +1,149 @@
+"""Tells of ended jobs by POST to whom their submissions named, from a thread of every server process.
+
+From here and not from the workers: the nodes that run strangers' code need no way out of their network.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import http.client
+import json
+import logging
+import socket
+import time
+from contextlib import suppress
+from threading import Lock, Timer
+from typing import Any
+
+from redis import Redis
+
+from api.pages.verdict import verdict
+from api.schemas.job import location
+from api.url_policy import Forbidden, connect, destination
+from domain.settings import settings
+from tasks.jobs.job_store import JobRecords, JobView
+from tasks.jobs.webhook_outbox import Due, Webhook, Webhooks
+from tasks.node.periodic_thread import Loop
+
+EVERY_S = 1.0
+SENDERS = 4
+"""Threads of one process: so many receivers that answer nobody would have to come together to delay the others."""
+SIGNATURE = "X-Kernel-Eval-Signature"
+TIMEOUT_S, WHOLE_S = 5.0, 10.0
+"""For each step of a request, and for all of it."""
+ANSWER_BYTES = 1024
+GONE = 410
+
+log = logging.getLogger(__name__)
+
+
+class Courier:
+    """Sends what is due, one after the other in each of a few threads; `start` makes that periodic.
+
+    To the receivers of one API key, or without keys to one host, only one of them sends: who lets it wait for the whole
+    of `WHOLE_S` each time delays nobody else's.
+    """
+
+    def __init__(self, redis: Redis, records: JobRecords) -> None:
+        self._records = records
+        self._webhooks = Webhooks(redis)
+        self._loops = [Loop(f"courier-{number}", self.turn, EVERY_S) for number in range(SENDERS)]
+        self._busy: set[str] = set()
+        self._taking = Lock()
+
+    def start(self) -> None:
+        for loop in self._loops:
+            loop.start()
+
+    def stop(self) -> None:
+        for loop in self._loops:
+            loop.stop()
+
+    def turn(self) -> None:
+        """Everything that is due now, but for the groups that another thread sends to."""
+        while (due := self._take()) is not None:
+            try:
+                self._tell(due)
+            finally:
+                with self._taking:
+                    self._busy.discard(due.group)
+
+    def _take(self) -> Due | None:
+        with self._taking:
+            due = self._webhooks.take(self._busy)
+            if due is not None:
+                self._busy.add(due.group)
+            return due
+
+    def _tell(self, due: Due) -> None:
+        view = self._records.get(due.job_id)
+        if view is None:
+            self._webhooks.failed(due, "the job is no longer kept", final=True)
+        else:
+            self._send(due, view)
+
+    def _send(self, due: Due, view: JobView) -> None:
+        try:
+            status = post(due.webhook, json.dumps(message(view)).encode())
+        except Forbidden as error:
+            self._failed(due, str(error), final=True)
+        except (OSError, http.client.HTTPException, ValueError, RuntimeError) as error:  # The last: no thread is left.
+            self._failed(due, f"{type(error).__name__}: {error}")
+        else:
+            if 200 <= status < 300:
+                self._webhooks.delivered(due)
+            else:
+                self._failed(due, f"answered {status}", final=status == GONE)
+
+    def _failed(self, due: Due, error: str, *, final: bool = False) -> None:
+        log.warning("job %s: its end could not be told: %s", due.job_id, error)
+        self._webhooks.failed(due, error, final=final)
+
+
+def message(view: JobView) -> dict[str, Any]:
+    """What is sent of a job that has ended: in short, the whole is at `job`."""
+    return {
+        "type": f"job.{view.state.value}",
+        "job_id": view.job_id,
+        "operation": view.operation,
+        "state": view.state.value,
+        "told": verdict(view).sentence,
+        "summary": view.summary,
+        "error": view.error,
+        "job": location(view.job_id),
+        "report": f"{location(view.job_id)}/report",
+    }
+
+
+def post(webhook: Webhook, body: bytes) -> int:
+    """The status of the answer; redirections are not followed. Raises OSError, HTTPException, Forbidden."""
+    to = destination(webhook.url, settings().webhook_hosts)
+    connection = connect(to, TIMEOUT_S)
+    # A receiver that answers byte by byte would hold all that come after it.
+    end = Timer(WHOLE_S, _cut, (connection.sock,))
+    end.daemon = True
+    try:
+        end.start()
+        connection.request("POST", to.path, body, headers(body, webhook.secret, time.time()))
+        answer = connection.getresponse()
+        answer.read(ANSWER_BYTES)
+        return answer.status
+    finally:
+        end.cancel()
+        connection.close()
+
+
+def _cut(opened: socket.socket) -> None:
+    with suppress(OSError):
+        opened.shutdown(socket.SHUT_RDWR)
+
+
+def headers(body: bytes, secret: str | None, now: float) -> dict[str, str]:
+    """Of the request, with the signature: HMAC-SHA256 over the time, a point and the body."""
+    plain = {"Content-Type": "application/json", "User-Agent": "kernel-eval", "Connection": "close"}
+    if secret is None:
+        return plain
+    at = str(int(now))
+    digest = hmac.new(secret.encode(), f"{at}.".encode() + body, hashlib.sha256).hexdigest()
+    return {**plain, SIGNATURE: f"t={at},v1={digest}"}

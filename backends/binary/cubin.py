@@ -1,0 +1,134 @@
+"""What a kernel's machine code says of itself: registers, local memory, static shared memory, thread limits.
+
+Read from the ELF file that the CUDA compilers make (a cubin). The notes in `.nv.info` are NVIDIA's own and documented
+nowhere; their numbers are those that `cuobjdump -elf` prints, held here against the assembler's report
+(tests/backends/binary/test_cubin.py). The bytes come from a submission's process: whatever is wrong with them is a
+ValueError.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+MAX_SECTIONS = 4096
+MAX_KERNELS = 64
+
+_MAGIC = b"\x7fELF\x02\x01"
+_FRAME_SIZE, _REGISTERS = 0x11, 0x2F
+_MAX_THREADS, _REQUIRED_THREADS = 0x05, 0x10
+_NUMBERS_FOLLOW = 0x04
+_CODE, _NOTES, _SHARED = ".text.", ".nv.info", ".nv.shared."
+_RESERVED = ".nv.shared.reserved.0"
+RESERVED_SHARED_BYTES = 1024
+"""What the system takes of a block's shared memory from compute capability 8.0 on (CUDA C++ Programming Guide). From
+9.0 on the section counts it, and one for reserved memory says so."""
+
+
+@dataclass(frozen=True)
+class KernelResources:
+    """One kernel's: registers a thread, bytes of local memory a thread (stack and spills), bytes of static shared
+    memory a block, and the threads a block may have at most by `__launch_bounds__` (None: not said)."""
+
+    name: str
+    registers: int = 0
+    local_bytes: int = 0
+    static_shared_bytes: int = 0
+    max_threads: int | None = None
+
+
+@dataclass(frozen=True)
+class _Section:
+    name: str
+    content: bytes
+    size: int
+
+
+def kernels(cubin: bytes) -> list[KernelResources]:
+    """The kernels of one cubin, by name. Raises ValueError for what is no such file."""
+    try:
+        return _kernels(cubin)
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise ValueError(f"not a cubin: {error}") from error
+
+
+def _kernels(cubin: bytes) -> list[KernelResources]:
+    if cubin[:6] != _MAGIC:
+        raise ValueError("not a cubin: no 64-bit ELF file")
+    sections, symbols = _sections(cubin)
+    counted = any(section.name == _RESERVED for section in sections)
+    found = {
+        section.name.removeprefix(_CODE): KernelResources(section.name.removeprefix(_CODE))
+        for section in sections
+        if section.name.startswith(_CODE)
+    }
+    noted: set[str] = set()
+    for section in sections:
+        if section.name.startswith(_SHARED) and (name := section.name.removeprefix(_SHARED)) in found:
+            shared = section.size - (RESERVED_SHARED_BYTES if counted else 0)
+            found[name] = replace(found[name], static_shared_bytes=max(shared, 0))
+        elif section.name == _NOTES:
+            for note, numbers in _notes(section.content):
+                if note in (_FRAME_SIZE, _REGISTERS) and (name := symbols(numbers[0])) in found:
+                    found[name] = _with(found[name], note, numbers[1])
+        elif section.name.startswith(f"{_NOTES}.") and (name := section.name.removeprefix(f"{_NOTES}.")) in found:
+            noted.add(name)
+            for note, numbers in _notes(section.content):
+                if note in (_MAX_THREADS, _REQUIRED_THREADS):
+                    found[name] = replace(found[name], max_threads=numbers[0] * numbers[1] * numbers[2])
+    # Functions that are called and not inlined have code too; notes of their own have kernels alone.
+    return sorted((found[name] for name in noted), key=lambda one: one.name)[:MAX_KERNELS]
+
+
+def _with(one: KernelResources, note: int, number: int) -> KernelResources:
+    return replace(one, registers=number) if note == _REGISTERS else replace(one, local_bytes=number)
+
+
+def _sections(cubin: bytes) -> tuple[list[_Section], _Symbols]:
+    (start,) = struct.unpack_from("<Q", cubin, 0x28)
+    entry_size, count, names_at = struct.unpack_from("<HHH", cubin, 0x3A)
+    if count > MAX_SECTIONS:
+        raise ValueError(f"not a cubin: {count} sections")
+    # name, type, flags, address, offset, size, link
+    headers = [struct.unpack_from("<IIQQQQI", cubin, start + entry_size * index) for index in range(count)]
+    names = _content(cubin, headers[names_at])
+    sections = [_Section(_string(names, header[0]), _content(cubin, header), header[5]) for header in headers]
+    table = next((index for index, section in enumerate(sections) if section.name == ".symtab"), None)
+    if table is None:
+        raise ValueError("not a cubin: no symbols")
+    return sections, _Symbols(sections[table].content, sections[headers[table][6]].content)
+
+
+def _content(cubin: bytes, header: tuple[int, ...]) -> bytes:
+    without_bytes = header[1] == 8
+    return b"" if without_bytes else cubin[header[4] : header[4] + header[5]]
+
+
+class _Symbols:
+    """Names of symbols by number."""
+
+    SIZE = 24
+
+    def __init__(self, table: bytes, names: bytes) -> None:
+        self._table = table
+        self._names = names
+
+    def __call__(self, number: int) -> str:
+        (at,) = struct.unpack_from("<I", self._table, self.SIZE * number)
+        return _string(self._names, at)
+
+
+def _string(strings: bytes, at: int) -> str:
+    return strings[at : strings.index(b"\0", at)].decode()
+
+
+def _notes(content: bytes) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """The notes that carry 32-bit numbers, with them."""
+    at = 0
+    while at + 4 <= len(content):
+        form, note, size = struct.unpack_from("<BBH", content, at)
+        at += 4
+        if form == _NUMBERS_FOLLOW:
+            yield note, struct.unpack_from(f"<{size // 4}I", content, at)
+            at += size

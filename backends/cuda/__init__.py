@@ -1,0 +1,1 @@
+"""Kernel type `cuda`: raw CUDA C++."""

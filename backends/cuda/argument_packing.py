@@ -1,0 +1,129 @@
+"""Puts a contract's argument into the bytes that a kernel parameter's type wants."""
+
+from __future__ import annotations
+
+import struct
+
+from backends.cuda.signature import Parameter, spell
+from domain.contract import Argument
+from domain.fault import KernelFault
+from domain.result import Status
+
+Scalar = int | float | bool
+
+_SMALL_FLOATS = {
+    "half": "float16",
+    "bfloat16": "bfloat16",
+    "float8_e4m3fn": "float8_e4m3fn",
+    "float8_e5m2": "float8_e5m2",
+}
+_NO_STRUCT = (
+    ". A contract cannot give a struct: take its members as parameters, or send Python that launches it, as torch_cuda"
+)
+_SAME_BITS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
+
+
+def check_arguments(kernel: str, parameters: list[Parameter], arguments: tuple[Argument, ...]) -> None:
+    """Raises KernelFault (contract_mismatch) where the contract's arguments cannot be that kernel's."""
+    signature = f"{kernel}{spell(parameters)}"
+    advice = _NO_STRUCT if any(parameter.kind == "struct" for parameter in parameters) else ""
+    if len(parameters) != len(arguments):
+        raise KernelFault(
+            Status.CONTRACT_MISMATCH,
+            f"{signature} takes {len(parameters)} arguments and the contract gives {len(arguments)} "
+            f"({', '.join(a.name for a in arguments) or 'none'}): list one argument for each parameter, in order"
+            + advice,
+            compiled=True,
+        )
+    for position, (parameter, argument) in enumerate(zip(parameters, arguments, strict=True)):
+        if not _fits(parameter, argument):
+            article = "an" if argument.type == "int" else "a"
+            raise KernelFault(
+                Status.CONTRACT_MISMATCH,
+                f"argument {position} '{argument.name}' is {article} {argument.type} where {signature} takes "
+                f"{parameter.spelling}{advice}",
+                compiled=True,
+            )
+        if not argument.is_tensor:
+            word(parameter, argument.value, argument.name)
+
+
+def _fits(parameter: Parameter, argument: Argument) -> bool:
+    if argument.is_tensor:
+        return parameter.kind == "pointer" or (parameter.kind == "word" and parameter.size == 8)
+    return parameter.kind not in ("pointer", "struct") and argument.type in ("int", "float", "bool")
+
+
+def doubtful_pointers(parameters: list[Parameter], arguments: tuple[Argument, ...]) -> list[str]:
+    """Sentences about tensors whose elements are not what the kernel's pointer points to; legal, and seldom meant."""
+    return [
+        f"argument '{argument.name}' is a tensor of {argument.tensor_spec.dtype} and the kernel takes "
+        f"{parameter.spelling}: the bytes are passed as they are"
+        for parameter, argument in zip(parameters, arguments, strict=True)
+        if argument.is_tensor and argument.tensor_spec is not None and parameter.target is not None
+        if not _same_elements(parameter.target, argument.tensor_spec.dtype)
+    ]
+
+
+def _same_elements(target: Parameter, dtype: str) -> bool:
+    """Whether the pointer is meant for that dtype, as far as can be told: bytes, void and structs may hold anything."""
+    if target.kind in ("void", "struct", "pointer", "word") or target.size in (0, 1):
+        return True
+    if target.kind in _SMALL_FLOATS:
+        return dtype == _SMALL_FLOATS[target.kind]
+    return dtype.startswith(target.kind) and dtype.endswith(str(target.size * 8))
+
+
+def word(parameter: Parameter, value: object, name: str) -> int:
+    """The value at the parameter's type, as the low bytes of an 8-byte word.
+
+    Raises KernelFault (runtime_error) for a value that the type cannot hold; `name` is the argument's, for the message.
+    """
+    if not isinstance(value, (int, float)):
+        raise KernelFault(
+            Status.CONTRACT_MISMATCH,
+            f"argument '{name}' has the value {value!r} where the kernel takes {parameter.spelling}: give a number",
+            compiled=True,
+        )
+    try:
+        return _word(parameter, value)
+    except (OverflowError, ValueError, struct.error) as error:
+        raise KernelFault(
+            Status.RUNTIME_ERROR,
+            f"argument '{name}': {value!r} does not fit the kernel's parameter of type {parameter.spelling}",
+            compiled=True,
+        ) from error
+
+
+def _word(parameter: Parameter, value: Scalar) -> int:
+    kind, size = parameter.kind, parameter.size
+    if kind in ("word", "bytes"):
+        # Only the size is known: the value's own type decides, at that size.
+        kind = "float" if isinstance(value, float) else "int" if value < 0 else "uint"
+    match kind:
+        case "float":
+            return int.from_bytes(struct.pack({2: "<e", 4: "<f", 8: "<d"}[size], value), "little")
+        case "bool":
+            return int(bool(value))
+        case "int" | "uint":
+            return int.from_bytes(_whole(value).to_bytes(size, "little", signed=kind == "int"), "little")
+    return _small_float(_SMALL_FLOATS[kind], value)
+
+
+def _whole(value: Scalar) -> int:
+    whole = int(value)
+    if whole != value:
+        raise ValueError("not a whole number")
+    return whole
+
+
+def _small_float(dtype: str, value: Scalar) -> int:
+    # torch rounds these types as CUDA does, and is at hand wherever kernels are built or run.
+    import math
+
+    import torch
+
+    small = torch.tensor(float(value), dtype=torch.float64).to(getattr(torch, dtype))
+    if math.isfinite(value) and not math.isfinite(small.float().item()):
+        raise OverflowError
+    return int(small.view(getattr(torch, _SAME_BITS[small.element_size()])).item())

@@ -1,0 +1,90 @@
+"""Kernel type `cuda`: raw CUDA C++ compiled by NVRTC; the compiler itself tells a kernel's parameter types."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, ClassVar
+
+from backends.base import Artifact, Backend, Executable, Target
+from backends.cuda.argument_packing import check_arguments, doubtful_pointers
+from backends.cuda.build import Build
+from backends.cuda.signature import Parameter, without_table
+from backends.source.error_report import NO_DEVICE, RUN_ELSEWHERE
+from domain.contract import IOContract
+from domain.fault import KernelFault
+from domain.kernel import Kernel, KernelType
+from domain.result import Status
+
+DEFAULT_ARCH = "sm_90"
+"""What a worker without a GPU compiles for: the answer is then whether the source compiles."""
+
+CUBIN, PTX, PLAN = "kernel.cubin", "kernel.ptx", "kernel.json"
+"""What a build leaves: machine code, what that was made of, and what is launched."""
+
+
+class CudaBackend(Backend):
+    """Raw CUDA C++ with one or many `__global__` functions."""
+
+    kernel_type: ClassVar[KernelType] = KernelType.CUDA
+
+    def build(self, kernel: Kernel, folder: Path, target: Target) -> Artifact:
+        """Compile to machine code in `folder`; the contract is held against the kernel's parameters here already."""
+        io = _contract(kernel)
+        build = Build(kernel, target.arch or DEFAULT_ARCH)
+        if target.arch is None:
+            build.notes.append(f"{NO_DEVICE}: compiled for {build.arch}, not run")
+        attempt = build.compile()
+        check_arguments(attempt.name, attempt.parameters, io.args)
+        build.notes += doubtful_pointers(attempt.parameters, io.args)
+        plan = {
+            "name": attempt.name,
+            "symbol": attempt.symbol,
+            "parameters": [parameter.to_wire() for parameter in attempt.parameters],
+            "cooperative": attempt.cooperative,
+            "dynamic_shared": attempt.dynamic_shared,
+        }
+        if attempt.dynamic_shared and io.launch.shared_mem is None:
+            build.notes.append(
+                "the source declares `extern __shared__` and the contract no launch.shared_mem: 8 bytes a thread are "
+                "provided, at least 1024; give launch.shared_mem in bytes to choose"
+            )
+        (folder / CUBIN).write_bytes(attempt.compilation.cubin)
+        (folder / PTX).write_text(without_table(attempt.compilation.ptx), encoding="utf-8")
+        (folder / PLAN).write_text(json.dumps(plan))
+        return Artifact(facts=build.facts(attempt), log=attempt.warnings)
+
+    def load(
+        self, kernel: Kernel, folder: Path, target: Target, artifact: Artifact, init: list[Any] | None, seed: int
+    ) -> Executable:
+        """Load the machine code into torch's context and lay out the argument buffer."""
+        if not target.is_cuda:
+            raise KernelFault(
+                Status.UNSUPPORTED,
+                f"compiled for {artifact.facts.get('arch', DEFAULT_ARCH)} but not run: {NO_DEVICE}; {RUN_ELSEWHERE}",
+                compiled=True,
+            )
+        import torch
+
+        from backends.cuda.launch import CudaExecutable, load_function
+
+        device = torch.device(target.device).index or 0
+        plan = json.loads((folder / PLAN).read_text())
+        return CudaExecutable(
+            plan["name"],
+            [Parameter.from_wire(parameter) for parameter in plan["parameters"]],
+            _contract(kernel),
+            load_function((folder / CUBIN).read_bytes(), plan["symbol"], device),
+            device,
+            cooperative=plan["cooperative"],
+            uses_dynamic_shared=plan["dynamic_shared"],
+        )
+
+
+def _contract(kernel: Kernel) -> IOContract:
+    if kernel.io is None:
+        raise KernelFault(
+            Status.CONTRACT_MISMATCH,
+            "a raw CUDA kernel needs an IO contract: give io.args, one for each parameter, and io.launch",
+        )
+    return kernel.io

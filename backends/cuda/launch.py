@@ -1,0 +1,164 @@
+"""A compiled CUDA kernel in its runner: loaded into torch's context, launched on torch's stream."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from cuda.bindings import driver
+
+from backends.base import Executable
+from backends.cuda.argument_packing import word
+from backends.cuda.launch_geometry import Geometry, geometry
+from backends.cuda.signature import Parameter, spell
+from domain.contract import IOContract
+from domain.fault import InfrastructureFault, KernelFault
+from domain.result import Status
+
+PLAIN_SHARED_BYTES = 48 * 1024
+"""A launch may take this much shared memory without asking the driver first."""
+
+_ADVICE = {
+    "CUDA_ERROR_INVALID_VALUE": "grid, block or shared memory is beyond what the device takes",
+    "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES": (
+        "the block needs more registers than there are: use fewer threads a block, or __launch_bounds__"
+    ),
+    "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE": (
+        "a grid-wide sync needs every block resident at once: use a smaller grid"
+    ),
+    "CUDA_ERROR_NO_BINARY_FOR_GPU": "the kernel was compiled for another architecture",
+    "CUDA_ERROR_OUT_OF_MEMORY": "the device has no memory left for the kernel",
+}
+
+
+class CudaExecutable(Executable):
+    """One kernel with its argument buffer laid out, so that a call writes addresses and launches."""
+
+    def __init__(
+        self,
+        name: str,
+        parameters: list[Parameter],
+        io: IOContract,
+        function: Any,
+        device: int,
+        *,
+        cooperative: bool,
+        uses_dynamic_shared: bool,
+    ) -> None:
+        self.entry = f"kernel {name}"
+        self._signature = name + spell(parameters)
+        self._parameters = parameters
+        self._io = io
+        self._function = function
+        self._device = device
+        self._uses_dynamic_shared = uses_dynamic_shared
+        self._launch_kernel = driver.cuLaunchCooperativeKernel if cooperative else driver.cuLaunchKernel
+        self._tail: tuple[Any, ...] = () if cooperative else (0,)
+        # Every parameter is at most 8 bytes, so each gets one word of a buffer whose address never changes.
+        self._words = (ctypes.c_uint64 * max(len(parameters), 1))()
+        start = ctypes.addressof(self._words)
+        self._pointers = (ctypes.c_void_p * max(len(parameters), 1))(
+            *(start + 8 * position for position in range(len(parameters)))
+        )
+        self._tensors = tuple(i for i, argument in enumerate(io.args) if argument.is_tensor)
+        self._bound = [(i, argument.value) for i, argument in enumerate(io.args) if not argument.is_tensor]
+        self._bind([argument.value for argument in io.args])
+
+    def call(self, args: list[Any]) -> None:
+        """Launches once; the answer is in the contract's output arguments."""
+        words = self._words
+        try:
+            for position in self._tensors:
+                words[position] = args[position].data_ptr()
+            for position, value in self._bound:
+                if args[position] is not value and args[position] != value:
+                    self._bind(args)
+                    break
+        except (AttributeError, IndexError) as error:
+            raise KernelFault(
+                Status.CONTRACT_MISMATCH,
+                f"{self._signature} was called with {len(args)} arguments, or with a value where it takes a tensor",
+                compiled=True,
+            ) from error
+        (status,) = self._launch()
+        if status:
+            raise _launch_fault(status, self.entry, self.geometry)
+
+    def _bind(self, args: list[Any]) -> None:
+        """Writes the scalars at their types and works the launch sizes out again."""
+        self._bound = [(position, args[position]) for position, _ in self._bound]
+        for position, value in self._bound:
+            self._words[position] = word(self._parameters[position], value, self._io.args[position].name)
+        scalars = {self._io.args[i].name: value for i, value in self._bound if isinstance(value, (int, float))}
+        self.geometry = geometry(self._io, scalars, self._uses_dynamic_shared)
+        self._provide_shared_memory()
+
+        # A tenth of a microsecond, where torch.cuda.current_stream() takes one.
+        stream_of: Any = torch._C._cuda_getCurrentRawStream
+        device, function, launch_kernel, tail = self._device, self._function, self._launch_kernel, self._tail
+        sizes = (*self.geometry.grid, *self.geometry.block, self.geometry.shared)
+        pointers = ctypes.addressof(self._pointers)
+        self._launch: Callable[[], tuple[Any, ...]] = lambda: launch_kernel(
+            function, *sizes, stream_of(device), pointers, *tail
+        )
+
+    def _provide_shared_memory(self) -> None:
+        static = attribute(self._function, driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)
+        if static + self.geometry.shared <= PLAIN_SHARED_BYTES:
+            return
+        most = checked(
+            driver.cuDeviceGetAttribute(
+                driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, self._device
+            )
+        )
+        if static + self.geometry.shared > most:
+            raise KernelFault(
+                Status.RUNTIME_ERROR,
+                f"{self.entry} asks for {self.geometry.shared} bytes of dynamic and {static} of static shared memory; "
+                f"this device has {most} for a block",
+                compiled=True,
+            )
+        checked(
+            driver.cuFuncSetAttribute(
+                self._function,
+                driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                self.geometry.shared,
+            )
+        )
+
+
+def load_function(cubin: bytes, symbol: str, device: int) -> Any:
+    """The function in torch's own context of that device. The module lives as long as the process."""
+    torch.cuda.init()  # type: ignore[no-untyped-call]
+    checked(driver.cuInit(0))
+    context = checked(driver.cuDevicePrimaryCtxRetain(checked(driver.cuDeviceGet(device))))
+    checked(driver.cuCtxSetCurrent(context))
+    status, module = driver.cuModuleLoadData(cubin)
+    if status:
+        raise KernelFault(Status.RUNTIME_ERROR, f"the driver did not load the kernel: {_named(status)}", compiled=True)
+    return checked(driver.cuModuleGetFunction(module, symbol.encode()))
+
+
+def attribute(function: Any, which: Any) -> int:
+    """One of the function's attributes, from the driver."""
+    return int(checked(driver.cuFuncGetAttribute(which, function)))
+
+
+def checked(answer: tuple[Any, ...]) -> Any:
+    """A driver call's value; InfrastructureFault where the call failed for no fault of the kernel."""
+    status, *values = answer
+    if status:
+        raise InfrastructureFault(f"CUDA driver: {_named(status)}")
+    return values[0] if values else None
+
+
+def _launch_fault(status: Any, entry: str, geometry: Geometry) -> KernelFault:
+    code = Status.OUT_OF_MEMORY if status.name == "CUDA_ERROR_OUT_OF_MEMORY" else Status.RUNTIME_ERROR
+    return KernelFault(code, f"{entry} was not launched: {_named(status)}; it was given {geometry}", compiled=True)
+
+
+def _named(status: Any) -> str:
+    advice = _ADVICE.get(status.name)
+    return f"{status.name} ({advice})" if advice else str(status.name)

@@ -1,0 +1,1 @@
+"""C++ and CUDA extensions that a Python submission builds."""

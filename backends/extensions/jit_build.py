@@ -1,0 +1,273 @@
+"""Torch's just-in-time extensions inside a job: where they are built, for which card, and what the compiler said.
+
+A source calls `load_inline` or `load` as it pleases. In the builder that compiles into the job folder; in the runner
+the same call loads the library that is there. On a worker without a GPU, CUDA sources are
+compiled where the toolchain allows, so that compile errors are found, and are not run.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from torch.utils import cpp_extension
+
+from backends.base import Target
+from backends.binary.cuda_toolkit import cuda_home
+from backends.extensions.compiler_driver import NOTE, RESOURCES
+from backends.extensions.index import BuiltExtensions
+from backends.source.error_report import NO_DEVICE, RUN_ELSEWHERE
+from domain.fault import KernelFault
+from domain.result import Status
+
+FOLDER = "ext"
+MAX_JOBS = 8
+MAX_KERNELS = 32
+"""Told of."""
+ARCH_WITHOUT_DEVICE = "sm_90"
+"""What a worker without a GPU compiles for."""
+
+_OF_LINES = frozenset({"-lineinfo", "--generate-line-info", "-G", "--device-debug"})
+"""Options of nvcc of which one at most is given."""
+CUDA_LIBRARIES = ("c10_cuda", "torch_cuda")
+
+# Here, and so in the zygote: each runner that asked for it would take a millisecond of its job's time.
+_STOCK: dict[str, Callable[..., Any]] = {name: getattr(cpp_extension, name) for name in ("load", "load_inline")}
+_SIGNATURES = {stock: inspect.signature(stock) for stock in _STOCK.values()}
+_ARCH = re.compile(r"sm_(\d+)(\d)([af]?)")
+_MISSING_HEADER = re.compile(r"^(\S+?):\d+:\d+: fatal error: (\S+): No such file", re.MULTILINE)
+_LIBRARY_HEADERS = ("cublas", "cusparse", "cusolver", "cufft", "curand", "cudnn", "nccl", "cutlass/", "cute/", "cub/")
+_TORCH_CUDA_HEADERS = ("ATen/cuda/", "c10/cuda/", "torch/csrc/cuda/")
+
+
+class Called(BaseException):
+    """`load` or `load_inline` was called while that was waited for.
+
+    `build` does what was asked, under that key and name; None where it is of no use.
+    """
+
+    def __init__(self, build: Callable[[], Any] | None = None, key: str = "", name: str = "") -> None:
+        super().__init__()
+        self.build, self.key, self.name = build, key, name
+
+
+class Extensions:
+    """The extensions that one job's source builds: their names, what was only compiled, the compilers' output.
+
+    `compiled` has the names of those that were not there. While it `waits`, calls that build raise Called.
+    """
+
+    def __init__(self, folder: Path, target: Target) -> None:
+        self.folder = folder
+        self.target = target
+        self.built: list[str] = []
+        self.only_compiled: list[str] = []
+        self.compiled: list[str] = []
+        self.waits = False
+        self.log = ""
+        self._there = BuiltExtensions(folder / FOLDER)
+
+    @property
+    def headers(self) -> list[str]:
+        """Which headers each file was compiled with (backends.extensions.compiler_driver), and why not the lean ones."""
+        notes = sorted((self.folder / FOLDER).glob(f"*/*{NOTE}"))
+        return [f"{note.name.removesuffix(NOTE)}: {note.read_text(encoding='utf-8')}" for note in notes]
+
+    @property
+    def kernels(self) -> list[dict[str, Any]]:
+        """What the extensions' kernels need, by the assembler's report."""
+        notes = sorted((self.folder / FOLDER).glob(f"*/*{RESOURCES}"))
+        found: list[dict[str, Any]] = []
+        for note in notes:
+            with suppress(OSError, ValueError):
+                found += json.loads(note.read_text(encoding="utf-8"))
+        return found[:MAX_KERNELS]
+
+    def has(self, key: str) -> bool:
+        """Whether the call of that key has built its extension."""
+        return self._there.has(key)
+
+    def require_device(self) -> None:
+        """Raises KernelFault (UNSUPPORTED, compiled) if something was compiled that cannot run on this worker."""
+        if self.only_compiled:
+            raise _not_run(self.only_compiled, self.log)
+
+    def builder(self, stock: Callable[..., Any]) -> Callable[..., Any]:
+        """`load` or `load_inline` with the compiler's output kept."""
+        signature = _SIGNATURES[stock]
+
+        @functools.wraps(stock)
+        def build(*args: Any, **kwargs: Any) -> Any:
+            call = signature.bind(*args, **kwargs)
+            _with_lines(call.arguments)
+            only_compiles = _wants_cuda(call.arguments) and not self.target.is_cuda
+            key, name = self._there.key(stock.__name__, call.arguments), str(call.arguments["name"])
+            if self.waits:
+                if key is None or only_compiles:
+                    raise Called
+                if self.has(key):
+                    return _StandIn(name, Called)
+                raise Called(functools.partial(build, *args, **kwargs), key, name)
+            if only_compiles:
+                return self._compile_only(stock, call)
+            extension = self._there.load(key)
+            if extension is None:
+                if name not in self.compiled:
+                    self.compiled.append(name)
+                with self._console():
+                    extension = stock(*call.args, **call.kwargs)
+                self._there.add(key, extension)
+            self.built.append(name)
+            return extension
+
+        return build
+
+    def _compile_only(self, stock: Callable[..., Any], call: inspect.BoundArguments) -> ModuleType:
+        """The stock build, against a torch without CUDA: all of it is done but the library is not used."""
+        home = cuda_home()
+        if home is None:
+            raise KernelFault(Status.UNSUPPORTED, f"not compiled: {NO_DEVICE} and no CUDA compiler (nvcc)")
+        cpp_extension.CUDA_HOME = str(home)
+        given = call.arguments
+        for flags in ("extra_cflags", "extra_cuda_cflags"):
+            # torch's CUDA headers are there, the file that its CMake would have generated is not.
+            given[flags] = [*(given.get(flags) or []), "-DC10_CUDA_NO_CMAKE_CONFIGURE_FILE"]
+        given["extra_ldflags"] = [*(given.get("extra_ldflags") or []), f"-L{self._stand_ins()}"]
+        try:
+            with self._console():
+                stock(*call.args, **call.kwargs)
+        except ImportError:
+            pass  # Built and linked; what it links against is not here.
+        except OSError as error:
+            if ".so" not in str(error):  # Else the same, from a library that is no Python module.
+                raise
+        except RuntimeError as error:
+            if header := _header_not_here(f"{error}\n{self.log}"):
+                message = f"not compiled: {NO_DEVICE}, and its torch has no CUDA part: {header} is missing"
+                raise KernelFault(Status.UNSUPPORTED, message, str(error)) from error
+            raise
+        name = str(given["name"])
+        self.only_compiled.append(name)
+        return _StandIn(name, functools.partial(_not_run, [name]))
+
+    def _stand_ins(self) -> Path:
+        """Libraries for the linker to find: linker scripts that name torch's CPU library in place of its CUDA ones."""
+        folder = self.folder / FOLDER / ".stand-ins"
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in CUDA_LIBRARIES:
+            (folder / f"lib{name}.so").write_text("INPUT(-lc10)\n")
+        return folder
+
+    @contextmanager
+    def _console(self) -> Iterator[None]:
+        """Keeps what ninja writes to descriptor 1 when a source asks for `verbose`; errors carry it as a note."""
+        sys.stdout.flush()
+        standard_output = os.dup(1)
+        with tempfile.TemporaryFile(dir=self.folder) as console:
+
+            def written() -> str:
+                console.seek(0)
+                return console.read().decode(errors="replace")
+
+            os.dup2(console.fileno(), 1)
+            try:
+                yield
+            except Exception as error:
+                if text := written():
+                    error.add_note(text)
+                raise
+            finally:
+                sys.stdout.flush()
+                os.dup2(standard_output, 1)
+                os.close(standard_output)
+                self.log += written()
+
+
+def install(folder: Path, target: Target) -> Extensions:
+    """Prepares this process, which serves one submission: extensions are built in `folder` and for `target`."""
+    variables = {
+        "TORCH_EXTENSIONS_DIR": str(folder / FOLDER),
+        "TORCH_CUDA_ARCH_LIST": torch_arch(target.arch or ARCH_WITHOUT_DEVICE),
+        "MAX_JOBS": str(min(len(os.sched_getaffinity(0)), MAX_JOBS)),
+        # ninja comes with the interpreter's environment, which need not be on the path.
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.getenv("PATH", os.defpath)]),  # noqa: TID251
+    }
+    drivers = Path(target.toolchain or "", "bin")
+    reached = os.access(drivers / "c++", os.X_OK)
+    if reached:
+        variables["CXX"] = str(drivers / "c++")
+        if (drivers / "nvcc").exists():
+            variables["PYTORCH_NVCC"] = str(drivers / "nvcc")
+    os.environ.update(variables)  # noqa: TID251 - torch.utils.cpp_extension reads its options there, now or in forward()
+    extensions = Extensions(folder, target)
+    if target.toolchain is not None and not reached:
+        extensions.log = "the service's compilers cannot be reached from here: extensions are built the stock way\n"
+    for name, stock in _STOCK.items():
+        setattr(cpp_extension, name, extensions.builder(stock))
+    return extensions
+
+
+def torch_arch(arch: str) -> str:
+    """TORCH_CUDA_ARCH_LIST's form: "9.0" of "sm_90", "10.0a" of "sm_100a"."""
+    match = _ARCH.fullmatch(arch)
+    if match is None:
+        raise ValueError(f"not an architecture: {arch!r}")
+    return f"{match[1]}.{match[2]}{match[3]}"
+
+
+def _with_lines(given: dict[str, Any]) -> None:
+    """Device code that knows its source's lines, which changes nothing else of it: for sanitizer and profiler."""
+    flags = list(given.get("extra_cuda_cflags") or [])
+    if _wants_cuda(given) and not _OF_LINES.intersection(flags):
+        given["extra_cuda_cflags"] = [*flags, "-lineinfo"]
+
+
+class _StandIn(ModuleType):
+    """In place of an extension that cannot be loaded, or is not to be used: whoever calls a function of it meets that.
+
+    `met` makes what is raised.
+    """
+
+    def __init__(self, name: str, met: Callable[[], BaseException]) -> None:
+        super().__init__(name)
+        self._met = met
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+
+        def refuse(*args: Any, **kwargs: Any) -> Any:
+            raise self._met()
+
+        return refuse
+
+
+def _not_run(names: list[str], log: str = "") -> KernelFault:
+    message = f"compiled but not run: {NO_DEVICE} (extension {', '.join(names)}); {RUN_ELSEWHERE}"
+    return KernelFault(Status.UNSUPPORTED, message, log, compiled=True)
+
+
+def _wants_cuda(arguments: dict[str, Any]) -> bool:
+    sources = arguments.get("sources") or []
+    paths = [sources] if isinstance(sources, str) else list(sources)
+    by_name = any(str(path).endswith((".cu", ".cuh")) for path in paths)
+    return bool(arguments.get("cuda_sources") or arguments.get("with_cuda") or by_name)
+
+
+def _header_not_here(text: str) -> str | None:
+    """The header that this worker's torch and CUDA lack, where that and not the source ended the compilation."""
+    for includer, header in _MISSING_HEADER.findall(text):
+        by_torch = "/torch/include/" in includer or includer.startswith(f"{cpp_extension.CUDA_HOME}/")
+        if by_torch or header.startswith((*_LIBRARY_HEADERS, *_TORCH_CUDA_HEADERS)):
+            return str(header)
+    return None

@@ -1,0 +1,147 @@
+"""Stand-ins for torch's umbrella headers: what nearly every extension uses, and no declaration of every operator.
+
+Written once for an installed torch, from its own headers. What else a source uses is added for that source
+(`backends.extensions.include_scan`).
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+OWN = "kernel_eval"
+NAMED = "kernel_eval_named.h"
+"""What a source names; included by the stand-ins, written for each source into a folder of its own."""
+
+HOST = "KERNEL_EVAL_HOST"
+"""Defined where `NAMED` is included after the precompiled header and not from it."""
+
+UMBRELLAS = ("torch/extension.h", "torch/torch.h", "torch/all.h", "torch/types.h", "ATen/ATen.h", "ATen/Functions.h")
+LISTS = f"{OWN}/lists.h"
+"""Lists of tensors as operators take them, with the interpreter's values and types behind them."""
+
+TYPES = "torch/csrc/api/include/torch/types.h"
+FACTORIES = "torch/csrc/autograd/generated/variable_factories.h"
+
+GUARD = "ATen/DeviceGuard.h"
+CONTEXT = f"{OWN}/context.h"
+"""torch's own `ATen/Context.h`, with the hooks of every kind of device behind it."""
+_CONTEXT = "ATen/Context.h"
+_INCLUDE = re.compile(r"^#include <([^>]+)>\n", re.MULTILINE)
+_OF_CONTEXT = re.compile(r"ATen/(?:detail/\w+Hooks\w*|CPUGeneratorImpl|DeviceAccelerator|\w+Backend)\.h")
+
+_LISTS = "#include <ATen/core/IListRef.h>\n"
+_DEVICE_OF_LISTS = re.compile(r"^inline [^\n]+ device_of\(ITensorListRef t\) \{$.*?^\}\n", re.MULTILINE | re.DOTALL)
+
+# cmath above all: without it, abs(float) would be found in the C library, for integers.
+_STANDARD = (
+    "algorithm array cmath cstdint cstdio cstdlib cstring functional iostream limits map memory mutex numeric optional "
+    "sstream stdexcept string tuple type_traits unordered_map utility vector"
+)
+_CORE = (
+    "ATen/core/Tensor.h",
+    "ATen/Context.h",
+    "ATen/DeviceGuard.h",
+    "ATen/Dispatch.h",
+    "ATen/ScalarOps.h",
+    "ATen/TensorOperators.h",
+    "ATen/TracerMode.h",
+    "ATen/core/Generator.h",
+    "ATen/core/LegacyTypeDispatch.h",
+    "ATen/core/grad_mode.h",
+    "c10/core/InferenceMode.h",
+    "c10/util/Logging.h",
+    "c10/util/irange.h",
+)
+_PYTHON = ("torch/csrc/utils/pybind.h", "torch/csrc/Exceptions.h")
+
+_PER_OPERATOR = "#ifndef AT_PER_OPERATOR_HEADERS\n#define AT_PER_OPERATOR_HEADERS\n#endif\n"
+
+# As torch::autograd::make_variable does, without the header of the autograd engine.
+_MAKE_VARIABLE = """namespace torch::kernel_eval {
+inline at::Tensor make_variable(at::Tensor data, bool requires_grad = false) {
+  if (!data.defined()) return at::Tensor();
+  if (data.getIntrusivePtr().use_count() != 1 || !data.getIntrusivePtr()->unique_version()) {
+    data = at::Tensor(data.getIntrusivePtr()->shallow_copy_and_detach(0, true));
+  }
+  auto own = data.unsafeReleaseIntrusivePtr();
+  own->set_allow_tensor_metadata_change(true);
+  own->set_autograd_meta(nullptr);
+  at::Tensor variable(std::move(own));
+  if (requires_grad) variable.set_requires_grad(true);
+  return variable;
+}
+}
+"""
+
+
+def write(folder: Path, torch_include: Path) -> None:
+    """Writes the stand-ins below `folder`. Raises OSError where this torch has not the headers they are made of."""
+    types = (torch_include / TYPES).read_text(encoding="utf-8")
+    own = folder / OWN
+    (own / "factories").mkdir(parents=True)
+    _write(own / "core.h", _core(torch_include))
+    _write(own / "python.h", "".join(f"#include <{name}>\n" for name in _PYTHON))
+    for name, text in _factories((torch_include / FACTORIES).read_text(encoding="utf-8")).items():
+        _write(own / "factories" / f"{name}.h", text)
+    # torch's own aliases (kFloat32, nullopt, …), whatever its version has.
+    aliases = re.sub(r"^\s*#\s*(?:include|pragma)\b.*$", "", types, flags=re.MULTILINE)
+    named = f"#ifndef {HOST}\n#include <{NAMED}>\n#endif\n"
+    _write(own / "types.h", f"#include <{OWN}/core.h>\n{aliases}\n{named}")
+    _write_guard(folder, (torch_include / GUARD).read_text(encoding="utf-8"))
+    _write_context(folder, (torch_include / _CONTEXT).read_text(encoding="utf-8"))
+    _write(own / "host.h", f"#include <{OWN}/types.h>\n#include <{OWN}/python.h>\n")
+    for umbrella in UMBRELLAS:
+        _write(folder / umbrella, f"#include <{OWN}/types.h>\n")
+
+
+def _write_guard(folder: Path, torchs: str) -> None:
+    """torch's own header, which every operator's includes, without lists: a third of what all these headers cost.
+
+    Of a torch whose header looks otherwise it stays as it is, and the lists are in every source.
+    """
+    guard, found = _DEVICE_OF_LISTS.subn("", torchs)
+    overload = _DEVICE_OF_LISTS.search(torchs)
+    if overload is None or found != 1 or _LISTS not in guard:
+        _write(folder / LISTS, _LISTS)
+        return
+    _write(folder / GUARD, guard.replace(_LISTS, ""))
+    _write(folder / LISTS, f"#include <{GUARD}>\n{_LISTS}namespace at {{\n{overload[0]}}}\n")
+
+
+def _write_context(folder: Path, torchs: str) -> None:
+    """torch's own header, which every operator's includes, without what it is for: some of what else it includes."""
+    kept = [name for name in _INCLUDE.findall(torchs) if not _OF_CONTEXT.fullmatch(name)]
+    _write(folder / _CONTEXT, "".join(f"#include <{name}>\n" for name in kept))
+    _write(folder / CONTEXT, torchs)
+
+
+def _core(torch_include: Path) -> str:
+    torchs = [name for name in _CORE if (torch_include / name).is_file()]
+    standard = "".join(f"#include <{name}>\n" for name in _STANDARD.split())
+    includes = "".join(f"#include <{name}>\n" for name in torchs)
+    deleter = "namespace torch { using Deleter = std::function<void(void*)>; using at::MemoryFormat; }\n"
+    return f"{_PER_OPERATOR}{standard}{includes}{_MAKE_VARIABLE}{deleter}"
+
+
+def _factories(generated: str) -> dict[str, str]:
+    """Of `torch::empty` and its like, which wrap what `at::empty` makes: one header a name, with every overload."""
+    found: dict[str, list[str]] = {}
+    for match in re.finditer(r"^inline at::Tensor (\w+)\(.*?^}$", generated, re.MULTILINE | re.DOTALL):
+        found.setdefault(match[1], []).append(
+            match[0].replace("autograd::make_variable(", "kernel_eval::make_variable(")
+        )
+    container = "#include <torch/csrc/api/include/torch/detail/TensorDataContainer.h>\n"
+    return {
+        name: f"#include <ATen/ops/{name}.h>\n{container if name == 'tensor' else ''}"
+        + "namespace torch {\n"
+        + "\n".join(blocks)
+        + "\n}\n"
+        for name, blocks in found.items()
+    }
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    guard = re.sub(r"\W", "_", f"KERNEL_EVAL_{path.parent.name}_{path.name}").upper()
+    path.write_text(f"#ifndef {guard}\n#define {guard}\n{text}#endif\n", encoding="utf-8")

@@ -1,0 +1,110 @@
+"""One nvcc command as its own steps, the host's front end beside the device's compiler instead of before it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from backends.extensions.ended_by_signal import signal_line
+
+_PREFIX = "#$ "
+_VARIABLE = re.compile(r"([A-Za-z_]\w*)=(.*)")
+_MODULE_ID = re.compile(r'--gen_module_id_file\s+--module_id_file_name\s+"([^"]+)"')
+
+
+_PSEUDO = "-- "
+"""What nvcc does by itself, without a program that could be started here."""
+_DEPENDENCIES = {"--generate-dependencies-with-compile": 0, "-MD": 0, "-MMD": 0, "--dependency-output": 1, "-MF": 1}
+"""Flags that have headers listed for make and ninja, and how many words follow each: torch asks for it, and nvcc has a
+pseudo-step for it. Nobody builds in that folder twice, and ninja takes a list that is not there for an empty one."""
+
+
+class UnknownSteps(Exception):
+    """nvcc does this in steps that are not known here: run it as it is."""
+
+
+class Steps:
+    """The steps of one compilation, as `nvcc --dryrun` tells them.
+
+    Both front ends need the module's id, which the host's makes up otherwise: here it is written beforehand.
+    """
+
+    def __init__(self, command: list[str], folder: Path) -> None:
+        self.environment = {**os.environ, "TMPDIR": str(folder)}  # noqa: TID251 - as the compiler would inherit it
+        told = subprocess.run(
+            [*_without_dependencies(command), "--dryrun", "--keep", "--keep-dir", str(folder)],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if told.returncode != 0:
+            raise UnknownSteps(told.stderr)
+        steps: list[str] = []
+        for line in told.stderr.splitlines():
+            step = line.removeprefix(_PREFIX)
+            variable = _VARIABLE.fullmatch(step)
+            if variable:
+                self.environment[variable[1]] = variable[2]
+            elif line.startswith(_PREFIX) and not step.startswith("rm "):
+                steps.append(step)
+        if any(step.startswith(_PSEUDO) for step in steps):
+            raise UnknownSteps("\n".join(steps))
+        fronts = [number for number, step in enumerate(steps) if step.startswith("cudafe++ ")]
+        if len(fronts) != 1 or not any("/cicc" in step for step in steps) or ".cudafe1.cpp" not in steps[-1]:
+            raise UnknownSteps("\n".join(steps))
+        cut = fronts[0] + 1
+        if " -E " not in steps[cut]:  # Else the device's compiler would read what the host's side has yet to write.
+            raise UnknownSteps("\n".join(steps))
+        module_id = _MODULE_ID.search(steps[cut - 1])
+        if module_id is None:
+            raise UnknownSteps(steps[cut - 1])
+        name = hashlib.blake2b(str(folder).encode(), digest_size=4).hexdigest()
+        Path(module_id[1]).write_text(f"_{name}_2_cu_kernel_eval", encoding="utf-8")
+        steps[cut - 1] = steps[cut - 1].replace("--gen_module_id_file", "")
+        self.host, self.device, self.last = steps[:cut], steps[cut:-1], steps[-1]
+
+    def run(self) -> tuple[int, str]:
+        """Exit status and what the compilers wrote."""
+        with ThreadPoolExecutor(2) as pool:
+            device = pool.submit(self._run, self.device)
+            status, text = self._run(self.host)
+            device_status, device_text = device.result()
+        if status or device_status:
+            return status or device_status, text + device_text
+        status, last_text = self._run([self.last])
+        return status, text + device_text + last_text
+
+    def _run(self, steps: list[str]) -> tuple[int, str]:
+        text = ""
+        for step in steps:
+            done = subprocess.run(
+                step,
+                shell=True,
+                env=self.environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                check=False,
+            )
+            text += done.stdout + signal_line(step.split()[0], done.returncode)
+            if done.returncode != 0:
+                return done.returncode, text
+        return 0, text
+
+
+def _without_dependencies(command: list[str]) -> list[str]:
+    kept: list[str] = []
+    words = iter(command)
+    for word in words:
+        following = _DEPENDENCIES.get(word)
+        if following is None:
+            kept.append(word)
+        for _ in range(following or 0):
+            next(words, None)
+    return kept

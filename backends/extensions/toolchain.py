@@ -1,0 +1,158 @@
+"""A folder with the compilers of a submission's extensions: drivers, lean headers, precompiled ones.
+
+It is made by the service's own code and read by submissions. Its name says what it was made for and from, so that a new
+torch or compiler gets another.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import inspect
+import json
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import torch
+from torch.utils import cpp_extension
+
+from backends.binary import ptxas_report
+from backends.binary.cuda_toolkit import cuda_home
+from backends.extensions import (
+    compiler_driver,
+    ended_by_signal,
+    include_scan,
+    minimal_headers,
+    minimal_tensor,
+    nvcc_steps,
+    pch,
+)
+from backends.extensions.pch import OPTIMISATION, precompile
+
+UNUSED_S = 30 * 86_400.0
+
+log = logging.getLogger(__name__)
+
+_PARTS = (
+    *(ptxas_report, compiler_driver, nvcc_steps, ended_by_signal),
+    *(minimal_headers, include_scan, minimal_tensor, pch),
+)
+_DRIVER = """#!{python} -IS
+import sys
+sys.path.insert(0, {library!r})
+sys.dont_write_bytecode = True
+from pathlib import Path
+from backends.extensions.compiler_driver import main
+sys.exit(main({tool!r}, Path({folder!r}), sys.argv[1:]))
+"""
+
+
+def prepared(parent: Path) -> Path | None:
+    """The folder below `parent` for this installation, made where it is not there; None where there is no compiler.
+
+    Raises OSError.
+    """
+    tools = _tools()
+    if "c++" not in tools:
+        return None
+    folder = parent / _digest(tools)
+    if (folder / "toolchain.json").exists():
+        os.utime(folder / "toolchain.json")
+        return folder
+    parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix="draft-", dir=parent))
+    try:
+        draft.chmod(0o755)
+        minimal_headers.write(draft / "include", torch_include())
+        minimal_tensor.write(draft / "include", torch_include())
+        # Their own copy: a submission's processes need not see the service's folder.
+        (draft / "lib" / "backends").mkdir(parents=True)
+        for part in _PARTS:
+            shutil.copyfile(str(part.__file__), draft / "lib" / "backends" / Path(str(part.__file__)).name)
+        (draft / "bin").mkdir()
+        for tool in tools:
+            driver = draft / "bin" / tool
+            text = _DRIVER.format(python=sys.executable, library=str(folder / "lib"), tool=tool, folder=str(folder))
+            driver.write_text(text, encoding="utf-8")
+            driver.chmod(0o555)
+        config = {**tools, "torch_include": str(torch_include())}
+        (draft / "toolchain.json").write_text(json.dumps(config), encoding="utf-8")
+        try:
+            draft.rename(folder)
+        except OSError:
+            if not (folder / "toolchain.json").exists():  # Else another process was faster.
+                raise
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    _tidy(parent)
+    return folder
+
+
+def _tidy(parent: Path) -> None:
+    """Removes what no worker has started with for long: a gigabyte for each torch that there was."""
+    for config in parent.glob("*/toolchain.json"):
+        with suppress(FileNotFoundError):
+            if time.time() - config.stat().st_mtime > UNUSED_S:
+                shutil.rmtree(config.parent, ignore_errors=True)
+
+
+def precompile_all(folder: Path) -> None:
+    """Makes the precompiled headers, one process of all at a time; returns at once where another is at it."""
+    with (folder / "toolchain.json").open() as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        compiler_path = json.loads(lock.read())["c++"]
+        includes = [*cpp_extension.include_paths(), sysconfig.get_path("include", scheme="posix_prefix")]
+        for flags in OPTIMISATION:
+            try:
+                precompile(compiler_path, folder, includes, ["-fPIC", f"-std={_standard()}", *flags])
+            except (OSError, subprocess.CalledProcessError) as error:
+                log.warning("no precompiled header for %s: %s", flags or "no flags", error)
+
+
+def torch_include() -> Path:
+    """Where the installed torch has its headers."""
+    return Path(torch.__file__).parent / "include"
+
+
+def versions() -> dict[str, str]:
+    """Of the compilers, by tool: the first lines of what they say themselves."""
+    return {tool: _version(path) for tool, path in _tools().items()}
+
+
+def _tools() -> dict[str, str]:
+    tools = {}
+    if path := shutil.which("c++"):
+        tools["c++"] = path
+    if home := cuda_home():
+        tools["nvcc"] = str(home / "bin" / "nvcc")
+    return tools
+
+
+def _version(path: str) -> str:
+    done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
+    return f"{path} {done.stdout}"
+
+
+def _digest(tools: dict[str, str]) -> str:
+    own = [Path(str(part.__file__)).read_text(encoding="utf-8") for part in _PARTS]
+    made_for = [torch.__version__, str(torch_include()), sys.executable, sys.version, _DRIVER, *own]
+    made_for += [_version(path) for path in tools.values()]
+    return hashlib.blake2b("\0".join(made_for).encode(), digest_size=16).hexdigest()
+
+
+def _standard() -> str:
+    """The C++ standard that this torch compiles extensions for."""
+    found = re.findall(r"'-std=(c\+\+\d\d)'", inspect.getsource(cpp_extension))
+    return found[0] if found else "c++17"

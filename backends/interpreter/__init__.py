@@ -1,0 +1,1 @@
+"""Triton's interpreter, where there is no GPU."""

@@ -1,0 +1,1 @@
+"""Kernel types that are Python modules: `torch` and `torch_cuda`."""

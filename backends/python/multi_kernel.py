@@ -1,0 +1,24 @@
+"""Kernel type `multi_kernel`: a Python entry point over several kernels (Triton, CuPy, torch)."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from backends.python.base import PythonBackend
+from backends.source import entry_point as entry
+from backends.source.entry_point import Entry
+from domain.fault import KernelFault
+from domain.kernel import Kernel, KernelType
+from domain.result import Status
+
+
+class MultiKernelBackend(PythonBackend):
+    """The function that metadata.entry_point names, called with the contract's arguments by position."""
+
+    kernel_type = KernelType.MULTI_KERNEL
+
+    def entry(self, module: ModuleType, kernel: Kernel) -> Entry:
+        name = entry.named_function(kernel)
+        if name is None:
+            raise KernelFault(Status.COMPILE_ERROR, "multi_kernel needs metadata.entry_point, the function to call")
+        return entry.named(module, name, kernel)

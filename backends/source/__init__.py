@@ -1,0 +1,1 @@
+"""A Python submission: module, entry point, inputs, errors."""

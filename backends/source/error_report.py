@@ -1,0 +1,215 @@
+"""An exception that came out of a submission's Python, told as a KernelFault: its lines, not ours."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+import torch
+
+from backends.base import Target
+from backends.source.module_loader import FILE_NAME
+from domain.fault import KernelFault
+from domain.flags import NO_TEMPORARY
+from domain.result import Status
+from domain.value import CodecError
+
+NO_DEVICE = "this worker has no CUDA device"
+RUN_ELSEWHERE = "send it to a service whose workers have GPUs (GET /health lists the devices)"
+
+_TEMPORARY = Path("/tmp")
+_MESSAGE_CHARS = 2000
+_OWN_FOLDER = Path(__file__).parent
+_TORCH_CUDA = Path(torch.cuda.__file__).parent
+_BUILD_FAILED = "Error building extension"
+_COMPILER_ERROR = re.compile(r"^.*\b(?:fatal )?error\b ?:.*$|^.*ptxas fatal.*$|^.*undefined reference.*$", re.MULTILINE)
+_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "cudaErrorMemoryAllocation", "ERROR_OUT_OF_MEMORY")
+_NO_GPU = (
+    "No CUDA GPUs are available",
+    "Found no NVIDIA driver",
+    "Torch not compiled with CUDA enabled",
+    "no CUDA-capable device",
+    "NoDevice",
+    "NO_DEVICE",
+    "CUDA driver version is insufficient",
+    "InsufficientDriver",
+    "active drivers ([])",
+    "libcuda.so",
+    "on a CUDA device but torch.cuda.is_available() is False",
+)
+_NO_GRADIENT = "does not require grad"
+_NOT_INTERPRETED = "inline_asm_elementwise"
+_INTERPRETER_LACKS = re.compile(r"'InterpreterBuilder\W+ object has no attribute")
+_PROGRAMMING_ERRORS = (NameError, AttributeError, TypeError, ImportError, SyntaxError)
+_GPU = r"(?:\bis_cuda\b|\bcuda\b|\bgpu)"
+_WANTED = r"(?:\brequire|\bneed|\bmust\b|\bonly\b|\bexpect|available|\bno\b|\bnot\b|\bwithout\b|\bmissing\b)"
+_INSISTS = re.compile(
+    rf"torch\.cuda\.|^assert\b.*{_GPU}|^raise\b.*(?:{_GPU}.*{_WANTED}|{_WANTED}.*{_GPU})", re.IGNORECASE
+)
+"""A source's own check for a GPU. The word alone is in many an error that is the kernel's own."""
+_COMMENT = re.compile(r"\s#.*$")
+
+
+class NotInterpreted(NotImplementedError):
+    """A function that only a GPU has."""
+
+
+def fault(
+    error: BaseException, doing: str, folder: Path, target: Target, status: Status = Status.RUNTIME_ERROR
+) -> KernelFault:
+    """The KernelFault for an exception raised while `doing`; `status` unless the exception says better.
+
+    The log is the traceback from the source's first line on, with the compiler's text, paths relative to the folder.
+    """
+    if isinstance(error, KernelFault):
+        return error
+    if isinstance(error, CodecError):
+        # Raised in our own code, about a value of theirs: the traceback would tell nobody anything.
+        message = f"{doing}: a value cannot cross to the referee: {error}"
+        return KernelFault(Status.UNSUPPORTED, message, compiled=status is not Status.COMPILE_ERROR)
+    log = _readable(error, folder)
+    message = f"{doing}: {_headline(error, log)}{_temporary_hint(error, folder)}"
+    compiled = status is not Status.COMPILE_ERROR
+    if _BUILD_FAILED in text_of(error) or _is_triton_compile_error(error):
+        return KernelFault(Status.COMPILE_ERROR, message, log)
+    if is_out_of_memory(error):
+        return KernelFault(Status.OUT_OF_MEMORY, message, log, compiled=compiled)
+    if not target.is_cuda and asks_for_gpu(error):
+        message = f"{NO_DEVICE}, and the source asks for one ({message})"
+        return KernelFault(Status.UNSUPPORTED, message, log, compiled=compiled)
+    if not target.is_cuda and (_is_beyond_interpreter(error) or _INTERPRETER_LACKS.search(text_of(error))):
+        message = f"{NO_DEVICE}, and Triton's interpreter, which takes its place, cannot do this ({message})"
+        return KernelFault(Status.UNSUPPORTED, message, log, compiled=compiled)
+    return KernelFault(status, message, log, compiled=compiled)
+
+
+def _is_beyond_interpreter(error: BaseException) -> bool:
+    """Whether a kernel that was interpreted uses what the interpreter has not, or answers with None."""
+    if type(error).__name__ != "InterpreterError":
+        return False
+    links = list(_chain(error))
+    if any(isinstance(link, NotInterpreted) for link in links):
+        return True
+    frames = [frame for link in links for frame, _ in traceback.walk_tb(link.__traceback__)]
+    code = [frame.f_code for frame in frames if Path(frame.f_code.co_filename).name == FILE_NAME]
+    return any(_NOT_INTERPRETED in each.co_names for each in code)
+
+
+def _is_triton_compile_error(error: BaseException) -> bool:
+    """Triton compiles at the first launch: its errors about the source are compile errors whenever they come."""
+    kind = type(error)
+    return kind.__module__.startswith("triton.compiler") and kind.__name__.endswith("Error")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether host or device memory ran out."""
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return True
+    if isinstance(error, OSError) and error.errno == errno.ENOMEM:
+        return True
+    return any(sign in text_of(error) for sign in _OUT_OF_MEMORY)
+
+
+def asks_for_gpu(error: BaseException) -> bool:
+    """Whether the exception comes of there being no GPU: the libraries' own words, or the source's own check.
+
+    Without its CUDA part, torch.cuda may fail at whatever comes first.
+    """
+    for link in _chain(error):
+        if any(sign in text_of(link) for sign in _NO_GPU) or _raised_in_torch_cuda(link):
+            return True
+        if not isinstance(link, _PROGRAMMING_ERRORS) and _INSISTS.search(_COMMENT.sub("", _raising_line(link))):
+            return True
+    return False
+
+
+def _raised_in_torch_cuda(error: BaseException) -> bool:
+    frames = traceback.extract_tb(error.__traceback__)
+    return torch.version.cuda is None and bool(frames) and Path(frames[-1].filename).parent == _TORCH_CUDA
+
+
+def _temporary_hint(error: BaseException, folder: Path) -> str:
+    """A hint for a source that was refused a path below /tmp: not every host allows a /tmp for each submission."""
+    refused = [link for link in _chain(error) if isinstance(link, PermissionError | FileNotFoundError)]
+    names = [name for link in refused for name in (link.filename, link.filename2)]
+    paths = [Path(os.fsdecode(name)) for name in names if isinstance(name, str | bytes)]
+    if not any(path.is_relative_to(_TEMPORARY) and not path.is_relative_to(folder) for path in paths):
+        return ""
+    # A /tmp of its own is this folder, by another name.
+    with contextlib.suppress(OSError):
+        if os.path.samefile(_TEMPORARY, folder):
+            return ""
+    return f" ({NO_TEMPORARY})"
+
+
+def gradient_hint(error: BaseException) -> str:
+    """What to add about a call of a source that asks for gradients and has none."""
+    if _NO_GRADIENT not in text_of(error):
+        return ""
+    return " (calls are made under torch.no_grad(): what needs gradients goes into `with torch.enable_grad():`)"
+
+
+def reached_source(error: BaseException) -> bool:
+    """Whether a line of the source ran before it was raised."""
+    return any(Path(frame.filename).name == FILE_NAME for frame in traceback.extract_tb(error.__traceback__))
+
+
+def text_of(error: BaseException) -> str:
+    """What the exception says: a submission's own may fail even at that."""
+    try:
+        return str(error)
+    except Exception as failure:
+        return f"(its text cannot be had: {type(failure).__name__})"
+
+
+def summary(error: BaseException) -> str:
+    """Type and text of an exception, cut where it is endless."""
+    text = f"{type(error).__name__}: {text_of(error)}".rstrip(": ")
+    return text if len(text) <= _MESSAGE_CHARS else text[:_MESSAGE_CHARS] + " [...]"
+
+
+def _headline(error: BaseException, log: str) -> str:
+    text = text_of(error)
+    if _BUILD_FAILED not in text:
+        return summary(error)
+    name = text.splitlines()[0].partition(":")[0]
+    first = _COMPILER_ERROR.search(log.partition(_BUILD_FAILED)[2])
+    return f"{name}: {first[0].strip()}" if first else name
+
+
+def _readable(error: BaseException, folder: Path) -> str:
+    own = _from_source(error.__traceback__)
+    lines = traceback.format_exception(type(error), error, own)
+    return "".join(lines).replace(f"{folder}/", "")
+
+
+def _from_source(trace: TracebackType | None) -> TracebackType | None:
+    """The traceback from its first frame in the source on; where it has none there, from the first that is not ours."""
+    frames = [trace] if trace is not None else []
+    while frames and frames[-1].tb_next is not None:
+        frames.append(frames[-1].tb_next)
+    files = [Path(frame.tb_frame.f_code.co_filename) for frame in frames]
+    first_of_source = (frame for frame, file in zip(frames, files, strict=True) if file.name == FILE_NAME)
+    first_foreign = (frame for frame, file in zip(frames, files, strict=True) if file.parent != _OWN_FOLDER)
+    return next(first_of_source, None) or next(first_foreign, None)
+
+
+def _raising_line(error: BaseException) -> str:
+    """The innermost line of the source that the exception passed through."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if Path(frame.filename).name == FILE_NAME:
+            return frame.line or ""
+    return ""
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    link: BaseException | None = error
+    while link is not None:
+        yield link
+        link = link.__cause__ or link.__context__

@@ -1,0 +1,88 @@
+"""Compiles a Triton kernel in the builder, where no GPU is, so that the runner finds the machine code in the cache."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from triton.backends.compiler import GPUTarget
+from triton.compiler.errors import CompilationError
+from triton.runtime import driver
+from triton.runtime.errors import PTXASError
+
+from backends.binary.occupancy import WARP
+from backends.triton import cache
+from backends.triton.launch import TritonLaunch, compile_fault
+from domain.contract import IOContract
+
+
+class _AbsentDevice:
+    """Triton's driver as far as compiling asks for it: which architecture to compile for."""
+
+    def __init__(self, arch: str) -> None:
+        self._target = GPUTarget("cuda", int(re.sub(r"\D", "", arch)), WARP)
+
+    def get_current_target(self) -> GPUTarget:
+        return self._target
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+
+def compile_ahead(launch: TritonLaunch, io: IOContract, arch: str) -> dict[str, Any]:
+    """Fills Triton's cache with the code for this contract (every configuration of an autotuned kernel).
+
+    Returns facts: what was compiled, or why it could not be here (the first call then compiles). Raises KernelFault
+    (compile_error) where Triton says that the kernel is wrong.
+    """
+    before = driver._active
+    driver.set_active(_AbsentDevice(arch))
+    try:
+        compiled = launch.warm_up([_stand_in(argument) for argument in io.args])
+    except (CompilationError, PTXASError) as error:
+        raise compile_fault(launch.name, error) from error
+    except Exception as error:
+        # A kernel's own pruning or heuristics may ask the device something. Then the runner compiles.
+        return {"compiled_ahead": False, "notes": [f"compiled at the first call: {type(error).__name__}: {error}"]}
+    finally:
+        driver.set_active(before)
+    kernels = [kernel for kernel in (compiled if isinstance(compiled, list) else [compiled]) if kernel is not None]
+    notes = _host_code([(kernel.src, kernel.metadata) for kernel in kernels])
+    return {"compiled_ahead": True, "variants": [_resources(kernel, arch) for kernel in kernels], "notes": notes}
+
+
+def _host_code(kernels: list[tuple[Any, Any]]) -> list[str]:
+    """Has Triton compile the C that launches these kernels, which it would do at the first launch; notes what failed.
+
+    That is linked with the GPU's driver, and is of Triton's inside: where it fails here, the first launch does it.
+    """
+    before = driver._active
+    try:
+        nvidia = importlib.import_module("triton.backends.nvidia.driver")
+        driver.set_active(SimpleNamespace(utils=nvidia.CudaUtils()))
+        for src, metadata in kernels:
+            nvidia.CudaLauncher(src, metadata)
+    except Exception as error:
+        return [f"its launcher is compiled at the first call: {type(error).__name__}: {error}"]
+    finally:
+        driver.set_active(before)
+    return []
+
+
+def _stand_in(argument: Any) -> Any:
+    """A dtype stands for a tensor, whose address Triton then takes for aligned, as the real ones are."""
+    if not argument.is_tensor:
+        return argument.value
+    return getattr(torch, argument.tensor_spec.dtype if argument.tensor_spec else "float32")
+
+
+def _resources(kernel: Any, arch: str) -> dict[str, Any]:
+    metadata = kernel.metadata
+    cubin = getattr(kernel, "asm", {}).get("cubin")
+    return cache.needs(cubin, arch, metadata.num_warps, metadata.num_stages, metadata.shared)

@@ -1,0 +1,1 @@
+"""State, peaks and errors of the GPU."""

@@ -1,0 +1,1 @@
+"""Signs that a time is not what it seems."""

@@ -1,0 +1,1 @@
+"""Hardware counters that Nsight Compute prints."""

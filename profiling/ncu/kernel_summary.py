@@ -1,0 +1,252 @@
+"""What the hardware counted of each kernel, in the terms of docs/DEVICE_METRICS_GUIDE.md.
+
+A figure that ncu did not give is None, never 0. All of it is the word of the submission's own process tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from profiling.ncu.aggregate import CounterTotals, ratio, rounded
+from profiling.ncu.csv_report import Launch
+from profiling.ncu.metrics import (
+    DRAM_BYTES,
+    FLOPS,
+    LATENCY,
+    PIPES,
+    SECTORS,
+    SECTORS_IDEAL,
+    STALLS,
+    TENSOR_SOURCES,
+    accesses,
+    of_peak,
+    stalled,
+    tensor_operations,
+    thread_operations,
+)
+
+Figure = float | None
+
+BUSY_PERCENT = 60.0
+"""From this share of a peak on a kernel is bound by it; below, by waiting (the limit of ncu's rule SOLBottleneck)."""
+
+_LIMITS = {"warps": "warps", "blocks": "blocks", "registers": "registers", "shared_memory": "shared_mem"}
+"""In the order in which they are named where several limits are equal: what is full by its warps lacks nothing."""
+STALLS_TOLD = 8
+STALL_PERCENT = 1.0
+
+
+@dataclass(frozen=True)
+class KernelCounters:
+    """One kernel's figures over its launches in a call. Groups are dicts of figures, for they are only passed on."""
+
+    name: str
+    launches: int
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    time_us: Figure
+    share: Figure
+    multiprocessors: Figure
+    speed_of_light: dict[str, Figure]
+    memory: dict[str, Figure]
+    roofline: dict[str, Any]
+    occupancy: dict[str, Any]
+    stalls: list[dict[str, Any]]
+    instructions: dict[str, Any]
+    tensor_percent: Figure
+    registers: Figure
+    spills: dict[str, Any]
+    shared_bytes: dict[str, Figure]
+    bank_conflicts: dict[str, Figure]
+    coalescing: dict[str, Figure]
+    asked: dict[str, dict[str, Any]]
+
+    @property
+    def blocks(self) -> int:
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready, as it stands in an answer."""
+        told = {key: value for key, value in vars(self).items() if key != "multiprocessors"}
+        return {key: rounded(value) for key, value in told.items()}
+
+
+def kernel_counters(launches: Sequence[Launch], asked: Sequence[str] = ()) -> list[KernelCounters]:
+    """The kernels of a call by name, those with the most time first; `asked` are metrics to pass on as they are."""
+    by_name: dict[str, list[Launch]] = {}
+    for launch in launches:
+        by_name.setdefault(launch.kernel, []).append(launch)
+    groups = [CounterTotals(group) for group in by_name.values()]
+    seconds = [group.seconds for group in groups]
+    known = [one for one in seconds if one is not None]
+    all_seconds = sum(known) if len(known) == len(seconds) else None
+    found = [_kernel(group, all_seconds, asked) for group in groups]
+    return sorted(found, key=lambda kernel: kernel.time_us or 0.0, reverse=True)
+
+
+def _kernel(of: CounterTotals, all_seconds: Figure, asked: Sequence[str]) -> KernelCounters:
+    memory, speed = _memory(of), _speed_of_light(of)
+    pipes = {pipe: of.mean(of_peak(counter)) for pipe, counter in PIPES.items()}
+    executed = of.total("smsp__inst_executed.sum")
+    return KernelCounters(
+        name=of.longest.kernel,
+        launches=len(of.launches),
+        grid=of.longest.grid,
+        block=of.longest.block,
+        time_us=_times(of.seconds, 1e6),
+        share=ratio(of.seconds, all_seconds),
+        multiprocessors=of.of_longest("launch__sm_count"),
+        speed_of_light=speed,
+        memory=memory,
+        roofline=_roofline(of, memory, speed),
+        occupancy=_occupancy(of),
+        stalls=_stalls(of),
+        instructions={
+            "executed": executed,
+            "per_cycle": of.mean("sm__inst_executed.avg.per_cycle_active"),
+            "threads_per_instruction": of.mean("smsp__thread_inst_executed_per_inst_executed.ratio"),
+            "pipes": pipes,
+        },
+        tensor_percent=pipes["tensor"],
+        registers=of.of_longest("launch__registers_per_thread"),
+        spills=_spills(of, executed),
+        shared_bytes={
+            "static": of.of_longest("launch__shared_mem_per_block_static"),
+            "dynamic": of.of_longest("launch__shared_mem_per_block_dynamic"),
+        },
+        bank_conflicts=_bank_conflicts(of),
+        coalescing=_coalescing(of),
+        asked=_asked(of, asked),
+    )
+
+
+def _speed_of_light(of: CounterTotals) -> dict[str, Figure]:
+    return {
+        "sm_percent": of.mean(of_peak("sm__throughput")),
+        "memory_percent": of.mean(of_peak("gpu__compute_memory_throughput")),
+    }
+
+
+def _memory(of: CounterTotals) -> dict[str, Figure]:
+    moved = dram_bytes(of)
+    return {
+        "dram_percent": of.mean(of_peak("gpu__dram_throughput")),
+        "dram_bytes": moved,
+        "dram_bytes_per_s": ratio(moved, of.seconds),
+        "l2_percent": of.mean(of_peak("lts__throughput")),
+        "l2_hit_percent": of.mean("lts__t_sector_hit_rate.pct"),
+        "l1_percent": of.mean(of_peak("l1tex__throughput")),
+        "l1_hit_percent": of.mean("l1tex__t_sector_hit_rate.pct"),
+    }
+
+
+def dram_bytes(of: CounterTotals) -> Figure:
+    """Bytes that were read from and written to the device's memory."""
+    return of.summed(DRAM_BYTES)
+
+
+def operations(of: CounterTotals) -> Figure:
+    """Floating-point operations of all launches (on the tensor cores integer ones too); None where the count is not
+    known. Cards have different tensor cores: those counters that ncu does not give are taken as not there."""
+    counts = []
+    for launch in of.launches:
+        cycles = launch.values.get("smsp__cycles_elapsed.avg")
+        rates = [launch.values.get(thread_operations(name)) for name in FLOPS]
+        if cycles is None or any(rate is None for rate in rates):
+            return None
+        vector = cycles * sum(weight * (rate or 0.0) for weight, rate in zip(FLOPS.values(), rates, strict=True))
+        tensor = [launch.values.get(tensor_operations(source)) for source in TENSOR_SOURCES]
+        if all(count is None for count in tensor):
+            return None
+        counts.append(vector + sum(count or 0.0 for count in tensor))
+    return sum(counts)
+
+
+def _roofline(of: CounterTotals, memory: dict[str, Figure], speed: dict[str, Figure]) -> dict[str, Any]:
+    """The point under the roof of the device memory and the arithmetic; caches and shared memory are not in it."""
+    flops = operations(of)
+    dram, sm = memory["dram_percent"], speed["sm_percent"]
+    bound = None
+    if dram is not None and sm is not None:
+        bound = "neither" if max(dram, sm) < BUSY_PERCENT else "memory" if dram >= sm else "compute"
+    return {
+        "flops": flops,
+        "flops_per_s": ratio(flops, of.seconds),
+        "flops_per_byte": ratio(flops, memory["dram_bytes"]),
+        "percent_of_peak": None if dram is None or sm is None else max(dram, sm),
+        "bound": bound,
+    }
+
+
+def _occupancy(of: CounterTotals) -> dict[str, Any]:
+    blocks = {ours: of.of_longest(f"launch__occupancy_limit_{theirs}") for ours, theirs in _LIMITS.items()}
+    known = {what: count for what, count in blocks.items() if count is not None}
+    return {
+        "achieved_percent": of.mean("sm__warps_active.avg.pct_of_peak_sustained_active"),
+        "theoretical_percent": of.mean("sm__maximum_warps_per_active_cycle_pct"),
+        "blocks_by": blocks,
+        "limited_by": min(known, key=lambda what: known[what]) if len(known) == len(blocks) else None,
+    }
+
+
+def _stalls(of: CounterTotals) -> list[dict[str, Any]]:
+    shares = {reason: stall_percent(of, reason) for reason in STALLS if reason != "selected"}
+    found = sorted(((share, reason) for reason, share in shares.items() if share is not None), reverse=True)
+    told = [(share, reason) for share, reason in found[:STALLS_TOLD] if share >= STALL_PERCENT]
+    return [{"reason": reason, "percent": share} for share, reason in told]
+
+
+def stall_percent(of: CounterTotals, reason: str) -> Figure:
+    """The share of a warp's time that it waits for that reason."""
+    return ratio(of.mean(stalled(reason)), of.mean(LATENCY), 100.0)
+
+
+def _spills(of: CounterTotals, executed: Figure) -> dict[str, Any]:
+    """Instructions that spill, or, where ncu was not asked for its sections, all on local memory, and `of` says which:
+    arrays with an index that the compiler does not know are there too."""
+    kinds = {
+        "register_spills": of.total("sass__inst_executed_register_spilling"),
+        "local_memory": of.summed(f"smsp__sass_inst_executed_op_local_{op}.sum" for op in ("ld", "st")),
+    }
+    kind, requests = next(((kind, count) for kind, count in kinds.items() if count is not None), (None, None))
+    return {"requests": requests, "percent": ratio(requests, executed, 100.0), "of": kind}
+
+
+def _bank_conflicts(of: CounterTotals) -> dict[str, Figure]:
+    """By the addresses of each access, so that wide ones that need several turns in any case count as no conflict."""
+    turns, ideal = of.total("memory_l1_wavefronts_shared"), of.total("memory_l1_wavefronts_shared_ideal")
+    return {"n_way": ratio(turns, ideal), "excess_percent": _excess(turns, ideal)}
+
+
+def _coalescing(of: CounterTotals) -> dict[str, Figure]:
+    return {
+        "sectors_per_load_request": sectors_a_request(of, "ld"),
+        "sectors_per_store_request": sectors_a_request(of, "st"),
+        "excess_percent": _excess(of.total(SECTORS), of.total(SECTORS_IDEAL)),
+    }
+
+
+def sectors_a_request(of: CounterTotals, op: str) -> Figure:
+    """32-byte sectors that one request of a warp needs; 4 where 32 lanes read neighbouring words."""
+    return ratio(of.total(accesses("sectors", op)), of.total(accesses("requests", op)))
+
+
+def _excess(done: Figure, ideal: Figure) -> Figure:
+    return None if done is None or ideal is None else ratio(max(done - ideal, 0.0), done, 100.0)
+
+
+def _asked(of: CounterTotals, asked: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """A count (`.sum` at its end) is added up, all else is a weighted mean."""
+    return {
+        name: {
+            "value": of.total(name) if name.endswith(".sum") else of.mean(name),
+            "unit": of.longest.units.get(name),
+        }
+        for name in asked
+    }
+
+
+def _times(figure: Figure, scale: float) -> Figure:
+    return None if figure is None else figure * scale

@@ -1,0 +1,1 @@
+"""The bounds that bandwidth and arithmetic throughput set."""

@@ -1,0 +1,1 @@
+"""Statistics of samples, and when to stop."""

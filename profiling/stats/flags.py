@@ -1,0 +1,153 @@
+"""What a reader should know before believing a time: each a sentence with its evidence, or None where there is none.
+
+A flag never fails a kernel, and honest noise gets none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from profiling.gpu.state_summary import CardState
+from profiling.stats.statistics import OUTLIERS_AT_MOST, Sample, standard_error
+
+ERRORS_APART = 4.0
+"""Two times differ when they are further apart than so many of their joint standard errors."""
+HEAD_START_MS = 0.07
+"""Less than this before a window is not worth a word: honest kernels, by the median of six windows, -111 to 61 µs (a
+draw under a seed, on a host with all cards at work; docs/measurements.md). It is 2.3 % of one of 3 ms."""
+CERTAIN_MS = 0.25
+"""So much is no noise even in a single window: honest ones differ by -50 to 80 µs (docs/measurements.md)."""
+
+READY_SLACK = 1.1
+"""Making ready is mostly copying, which takes a few percent more or less from time to time."""
+
+LISTED = 4
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """A window whose own event times do not add up to the referee's clock. In ms, for the whole window."""
+
+    window_ms: float
+    events_ms: float
+
+
+def events_misfit(misfits: Sequence[Misfit], windows: int) -> str | None:
+    """Windows in which the runner's events claim another time than the referee's clock gives."""
+    if not misfits:
+        return None
+    worst = max(misfits, key=_distance)
+    claim = (
+        f"its events add up to {duration(worst.events_ms)}"
+        if math.isfinite(worst.events_ms) and worst.events_ms > 0
+        else "its events give no usable time"
+    )
+    return (
+        f"in {len(misfits)} of {windows} windows the kernel's own event times do not fit the referee's clock (at worst "
+        f"{claim} where the clock gives {duration(worst.window_ms)}); there the window alone is the time"
+    )
+
+
+def inputs_came_again(calls: int) -> str | None:
+    """So many calls' inputs were no new ones: drawing had taken too long, and what they hold cannot be mixed."""
+    if not calls:
+        return None
+    return (
+        f"{calls} calls had inputs that had come before, as drawing them takes long: a kernel that remembers its "
+        "answers would be as fast as that"
+    )
+
+
+@dataclass(frozen=True)
+class HeadStart:
+    """What to add to each window in ms, 0 where it is noise, and the sentence about it."""
+
+    added_ms: Sample
+    flag: str | None = None
+
+
+def head_start(early_ms: Sequence[float] | Sample) -> HeadStart:
+    """What a kernel did on the device while its windows were made ready.
+
+    `early_ms` is what making ready took longer than for the null window beside it. Contexts of two processes take turns
+    on a device: what one computes, the other's copies wait for. A window that was made ready late beyond doubt is
+    charged for what it took itself: a kernel that works ahead in some windows, or makes one of them very late, would
+    hide in the spread of all.
+    """
+    early = np.asarray(early_ms, dtype=np.float64)
+    certain = early > CERTAIN_MS
+    rest = early[~certain]
+    # What was ready too soon by far must not widen the noise either.
+    noise = ERRORS_APART * standard_error(np.clip(rest, -CERTAIN_MS, None))
+    level = float(np.median(rest)) if rest.size > 1 else 0.0
+    level = level if level > max(noise, HEAD_START_MS) else 0.0
+    added: Sample = np.where(certain, early, level)
+    if not level and certain.mean() <= OUTLIERS_AT_MOST:
+        return HeadStart(added)
+    typical = float(np.median(added[added > 0]))
+    windows = "a window" if (added > 0).all() else f"{_windows(int(certain.sum()))} of {early.size}"
+    return HeadStart(
+        added,
+        f"making {windows} ready took {duration(typical)} longer beside this kernel's process than beside an idle one: "
+        "it computes on inputs before the clock runs, or leaves work on the device; that is added to the time",
+    )
+
+
+def most_ready_ms(alone_ms: Sequence[float], slack_ms: float = CERTAIN_MS) -> float:
+    """What making an honest null window ready takes at most, by what it takes without the submission."""
+    return READY_SLACK * float(np.median(alone_ms)) + slack_ms
+
+
+def windows_taken_again(repeated: Sequence[str], kept: Sequence[str], windows: int) -> list[str]:
+    """Windows taken again, because of the card or as they were late; those kept although it never recovered."""
+    flags = []
+    if repeated:
+        flags.append(f"{_windows(len(repeated))} taken again because {_most(repeated)}")
+    if kept:
+        flags.append(
+            f"{len(kept)} of {windows} windows are kept although {_most(kept)}, as repeating them did not help: the "
+            "kernel may be faster than this"
+        )
+    return flags
+
+
+def others_on_the_card(state: CardState) -> str | None:
+    """Processes of strangers on the card while the windows ran."""
+    others = state.other_processes
+    if not others:
+        return None
+    shown = ", ".join(
+        f"pid {process.pid}" + ("" if process.memory_bytes is None else f" with {process.memory_bytes / MIB:.0f} MiB")
+        for process in others[:LISTED]
+    )
+    more = f" and {len(others) - LISTED} more" if len(others) > LISTED else ""
+    who = "a process that is" if len(others) == 1 else f"{len(others)} processes that are"
+    return f"{who} not part of this service had memory on the card ({shown}{more}) and may have slowed the kernel down"
+
+
+def duration(ms: float) -> str:
+    """A time with three significant digits and the unit that suits it."""
+    if abs(ms) >= 1e3:
+        return f"{ms / 1e3:.3g} s"
+    return f"{ms:.3g} ms" if abs(ms) >= 1 else f"{ms * 1e3:.3g} µs"
+
+
+def _distance(misfit: Misfit) -> float:
+    """How far the claim is off, as a factor either way; a claim that is no time is the furthest."""
+    if not (math.isfinite(misfit.events_ms) and misfit.events_ms > 0 and misfit.window_ms > 0):
+        return math.inf
+    return abs(math.log(misfit.events_ms / misfit.window_ms))
+
+
+def _windows(count: int) -> str:
+    return "1 window was" if count == 1 else f"{count} windows were"
+
+
+def _most(reasons: Sequence[str]) -> str:
+    return Counter(reasons).most_common(1)[0][0]

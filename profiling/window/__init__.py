@@ -1,0 +1,1 @@
+"""One timed window: buffers, gate, clock."""

@@ -1,0 +1,1 @@
+"""The layers that confine a process: users, Landlock, seccomp, limits, namespaces, cgroups."""

@@ -1,0 +1,97 @@
+"""The sets of rights under which a worker is meant to run: `make test` runs one under each of them (tests/rights).
+
+docker-compose.yml and deploy/kubernetes/ give these rights and no others; a test compares them with this table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+ROOT_USER, SERVICE_USER, ORDINARY_USER = 0, 10001, 54_321
+"""Root; the user `service` of worker.Dockerfile; any account of a machine."""
+
+CAPABILITIES = {"CHOWN": 0, "DAC_OVERRIDE": 1, "KILL": 5, "SETGID": 6, "SETUID": 7}
+"""Root needs these to give every submission a user of its own; a container gives it no others (capabilities(7))."""
+
+PUBLIC, PUBLIC_AND_STICKY = 0o777, 0o1777
+"""Modes of a folder that everybody may write. In a sticky one a file is removed by its owner or the folder's alone."""
+
+ALWAYS = ("capabilities", "no_new_privileges", "landlock", "seccomp")
+WITH_USERS = ("own_user", "signals")
+
+
+@dataclass(frozen=True)
+class Rights:
+    """One set. `holds` and `lacks` are the layers of `sandbox.isolation.layer_probe` that a worker has and has not with it.
+
+    Layers in neither depend on the host: the cgroup of root, and user namespaces of an ordinary user, say.
+
+    `capabilities`: by number; None for all that the host gives root. `new_namespaces`: mount and user namespaces may be
+    made. `temporary` and `shared_memory`: the mode of a fresh file system of the container's own at /tmp and /dev/shm;
+    None for the host's. `read_only`: the root file system, /sys and the cgroups cannot be written. `owner` and `mode`
+    are those of the folder in which the state lies.
+    """
+
+    name: str
+    about: str
+    user: int = ROOT_USER
+    capabilities: frozenset[int] | None = field(default_factory=frozenset)
+    no_new_privileges: bool = True
+    new_namespaces: bool = False
+    read_only: bool = True
+    temporary: int | None = PUBLIC_AND_STICKY
+    shared_memory: int | None = PUBLIC_AND_STICKY
+    owner: int = SERVICE_USER
+    mode: int = 0o755
+    holds: tuple[str, ...] = ALWAYS
+    lacks: tuple[str, ...] = ("namespaces", "cgroup", "private_tmp")
+
+
+_FIVE = frozenset(CAPABILITIES.values())
+
+COMPOSE = Rights(
+    "compose", "docker-compose.yml: root with five capabilities", capabilities=_FIVE, holds=(*ALWAYS, *WITH_USERS)
+)
+KUBERNETES = Rights(
+    "kubernetes",
+    "deploy/kubernetes: the same, where everybody may write /tmp and /dev/shm and neither is sticky",
+    capabilities=_FIVE,
+    temporary=PUBLIC,
+    shared_memory=PUBLIC,
+    owner=ROOT_USER,
+    mode=PUBLIC,
+    holds=(*ALWAYS, *WITH_USERS),
+)
+WORKER_USER = Rights(
+    "worker-user",
+    "docker-compose.yml with WORKER_USER=10001:10001: no capability",
+    user=SERVICE_USER,
+    lacks=("own_user", "namespaces", "cgroup", "private_tmp"),
+)
+PLAIN_ROOT = Rights(
+    "root",
+    "`make serve` or `python -m stack.workers` as root: everything",
+    capabilities=None,
+    no_new_privileges=False,
+    new_namespaces=True,
+    read_only=False,
+    temporary=None,
+    shared_memory=None,
+    owner=ROOT_USER,
+    holds=(*ALWAYS, *WITH_USERS, "namespaces", "private_tmp"),
+    lacks=(),
+)
+ORDINARY = Rights(
+    "user",
+    "`make serve` or `python -m stack.workers` as an ordinary user",
+    user=ORDINARY_USER,
+    no_new_privileges=False,
+    new_namespaces=True,
+    read_only=False,
+    temporary=None,
+    shared_memory=None,
+    owner=ORDINARY_USER,
+    lacks=("own_user",),
+)
+
+EVERY_SET = (COMPOSE, KUBERNETES, WORKER_USER, PLAIN_ROOT, ORDINARY)

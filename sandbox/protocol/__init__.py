@@ -1,0 +1,1 @@
+"""What supervisor and runner exchange: messages, shared memory, outputs."""

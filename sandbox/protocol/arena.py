@@ -1,0 +1,174 @@
+"""The arena: memory that the referee owns and a runner may write. What lies in it is dirty by definition.
+
+On a GPU it is device memory made with CUDA's virtual memory API and shared by file descriptor (legacy IPC handles do
+not survive another uid or network namespace as well; docs/measurements.md); without one it is shared host memory.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from contextlib import suppress
+from typing import Any, Protocol
+
+import torch
+from torch.utils.dlpack import from_dlpack, to_dlpack  # type: ignore[attr-defined]
+
+from domain.value import TensorRef
+from sandbox.protocol import cuda_driver
+from sandbox.protocol.sealed_memory import sealed_memory
+
+ALIGNMENT = 512
+SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
+"""As what tensors of types are copied that PyTorch cannot copy many of at once on a GPU."""
+
+
+class Arena(Protocol):
+    """`bytes` is the memory as a flat uint8 tensor; `descriptor` is what another process opens it with."""
+
+    bytes: torch.Tensor
+    descriptor: int
+
+    def close(self) -> None: ...
+
+
+class HostArena:
+    """Shared host memory."""
+
+    def __init__(self, size: int, descriptor: int | None = None) -> None:
+        if descriptor is None:
+            descriptor = sealed_memory("arena", max(size, 1))
+        self.descriptor = descriptor
+        self._memory = mmap.mmap(descriptor, max(size, 1))
+        self.bytes = torch.frombuffer(self._memory, dtype=torch.uint8)
+
+    def close(self) -> None:
+        """Gives the descriptor back; the mapping goes when the last tensor over it does."""
+        os.close(self.descriptor)
+
+
+class DeviceArena:
+    """GPU memory shared by file descriptor; `bytes` is a view of it in this process's context."""
+
+    def __init__(self, size: int, device: str, descriptor: int | None = None) -> None:
+        self._mapping = cuda_driver.SharedMemory(size, torch.device(device).index or 0, descriptor)
+        self.descriptor = self._mapping.descriptor
+        self.bytes = torch.as_tensor(self, device=device)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {
+            "shape": (self._mapping.size,),
+            "typestr": "|u1",
+            "data": (self._mapping.address, False),
+            "version": 3,
+            "strides": None,
+        }
+
+    def close(self) -> None:
+        """Unmaps the memory; no tensor over it may be used afterwards."""
+        self._mapping.close()
+
+
+def create(size: int, device: str) -> Arena:
+    """An arena of at least `size` bytes owned by this process."""
+    return DeviceArena(size, device) if device.startswith("cuda") else HostArena(size)
+
+
+def attach(size: int, device: str, descriptor: int) -> Arena:
+    """Another process's arena; takes the descriptor over."""
+    if device.startswith("cuda"):
+        return DeviceArena(size, device, descriptor)
+    return HostArena(size, descriptor)
+
+
+def view(memory: torch.Tensor, ref: TensorRef) -> torch.Tensor:
+    """The tensor that lies at `ref` in a flat uint8 tensor; raises ValueError if it does not fit in."""
+    dtype: torch.dtype = getattr(torch, ref.dtype)
+    own = _own_bytes(memory, ref, dtype)
+    if not own.numel():
+        return torch.empty_strided(ref.shape, ref.strides, dtype=dtype, device=memory.device)
+    return own.view(dtype).as_strided(ref.shape, ref.strides)
+
+
+def argument(memory: torch.Tensor, ref: TensorRef, device: str | None = None) -> torch.Tensor:
+    """`view`, but to a kernel's eye a tensor like any other: no view, alone in its storage, which begins with it.
+
+    A copy with the same strides where the memory is on another device than that.
+    """
+    dtype: torch.dtype = getattr(torch, ref.dtype)
+    if device is not None and memory.device != torch.device(device):
+        copy = torch.empty_strided(ref.shape, ref.strides, dtype=dtype, device=device)
+        write(copy, view(memory, ref))
+        return copy
+    (only,) = arguments(memory, ref, 1, 0)
+    return only
+
+
+def arguments(memory: torch.Tensor, ref: TensorRef, count: int, step: int) -> list[torch.Tensor]:
+    """`argument`, of so many calls: each one's lies `step` bytes, a multiple of an element's, behind the last one's."""
+    if not ref.span:
+        return [view(memory, ref) for _ in range(count)]
+    dtype: torch.dtype = getattr(torch, ref.dtype)
+    # Through DLPack the storage is one of these bytes only, and keeps the memory alive. As a capsule: what it agrees on
+    # with a tensor itself (devices, streams) takes several times as long, for every tensor of a window.
+    with suppress(BufferError, RuntimeError):  # Of a type that it does not know.
+        alone = [from_dlpack(to_dlpack(own)) for own in view(memory, ref.times(count, step)).unbind()]
+        if alone[0].stride() == ref.strides:  # It may have others where there is one element, or none.
+            return alone
+    _own_bytes(memory, ref.at(ref.offset + (count - 1) * step), dtype)  # Whether the last one fits.
+    every_own = memory[ref.offset :].as_strided((count, ref.span), (step, 1)).unbind()
+    with torch.no_grad():
+        return [_alone(own, dtype, ref) for own in every_own]
+
+
+def _alone(own: torch.Tensor, dtype: torch.dtype, ref: TensorRef) -> torch.Tensor:
+    lone = from_dlpack(to_dlpack(own)).untyped_storage()
+    return torch.empty(0, dtype=dtype, device=own.device).set_(lone, 0, ref.shape, ref.strides)
+
+
+def lies_in(memory: torch.Tensor, tensor: torch.Tensor) -> bool:
+    """Whether a tensor begins in that memory."""
+    return 0 <= tensor.data_ptr() - memory.data_ptr() < memory.numel()
+
+
+def _own_bytes(memory: torch.Tensor, ref: TensorRef, dtype: torch.dtype) -> torch.Tensor:
+    span = ref.span
+    if ref.offset + span > memory.numel() or ref.offset % dtype.itemsize:
+        raise ValueError(f"a tensor of {span} bytes does not fit at {ref.offset} of {memory.numel()}")
+    return memory[ref.offset : ref.offset + span]
+
+
+def describe(tensor: torch.Tensor, offset: int = 0) -> TensorRef:
+    """The reference form of a tensor."""
+    return TensorRef(str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), tuple(tensor.stride()), offset)
+
+
+def write(place: torch.Tensor, content: torch.Tensor) -> None:
+    """Copies `content` to a place of the same shape; of a repeated element (stride 0) there is one to write."""
+    if 0 not in place.stride():
+        place.copy_(content)
+        return
+    shape = stored_shape(place)
+    place.as_strided(shape, place.stride()).copy_(content[tuple(map(slice, shape))])
+
+
+def stored_shape(tensor: torch.Tensor) -> tuple[int, ...]:
+    """The shape with every dimension of stride 0 cut to one: the elements that have memory of their own."""
+    sizes = zip(tensor.shape, tensor.stride(), strict=True)
+    return tuple(min(size, 1) if stride == 0 else size for size, stride in sizes)
+
+
+def copy_all(targets: list[torch.Tensor], sources: list[torch.Tensor]) -> None:
+    """Each source to its target, of the same type: all together, as one by one small copies cost as much as calls."""
+    if any(target.dtype in SIGNED for target in targets):
+        targets, sources = (
+            [each.view(SIGNED.get(each.dtype, each.dtype)) for each in side] for side in (targets, sources)
+        )
+    if targets:
+        torch._foreach_copy_(targets, sources)
+
+
+def aligned(size: int) -> int:
+    """`size` rounded up to where the next tensor may begin."""
+    return -(-size // ALIGNMENT) * ALIGNMENT

@@ -1,0 +1,175 @@
+"""The few CUDA driver calls that torch does not offer: memory shared by descriptor, and the gate of a window.
+
+`cuda.bindings` is imported on first use, so that this module loads where there is no GPU library.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+from typing import Any
+
+from sandbox.protocol.sealed_memory import sealed_memory
+
+WORD = 4
+ONE_QUEUE = {"CUDA_DEVICE_MAX_CONNECTIONS": "1", "CUDA_DEVICE_MAX_COPY_CONNECTIONS": "1"}
+"""Of the driver's settings: a context with one hardware queue for all streams, where it has eight by default."""
+
+
+class CudaError(RuntimeError):
+    """A driver call failed; the message has the call and the driver's name for the error."""
+
+
+def driver() -> Any:
+    """The `cuda.bindings.driver` module."""
+    from cuda.bindings import driver as module
+
+    return module
+
+
+def call(function: Any, *arguments: Any) -> Any:
+    """Calls a driver function, raises CudaError for anything but success, returns its result if it has one."""
+    error, *results = function(*arguments)
+    if error.value != 0:
+        raise CudaError(f"{function.__name__} failed: {error.name}")
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def independent_stream() -> int:
+    """A stream of this context that waits for no other one's work, as most streams do for the default one's.
+
+    Of the highest priority: others of its kind may share a queue of the device with those that wait.
+    """
+    cu = driver()
+    _, highest = call(cu.cuCtxGetStreamPriorityRange)
+    return int(call(cu.cuStreamCreateWithPriority, int(cu.CUstream_flags.CU_STREAM_NON_BLOCKING), highest))
+
+
+class SharedMemory:
+    """Device memory that another process can map through a file descriptor (CUDA virtual memory management)."""
+
+    def __init__(self, size: int, device: int, descriptor: int | None = None) -> None:
+        cu = driver()
+        handle_type = cu.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+        location = cu.CUmemLocation()
+        location.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+        location.id = device
+        properties = cu.CUmemAllocationProp()
+        properties.type = cu.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+        properties.location = location
+        properties.requestedHandleTypes = handle_type
+        granularity = call(
+            cu.cuMemGetAllocationGranularity,
+            properties,
+            cu.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM,
+        )
+        self.size = max(-(-size // granularity), 1) * granularity
+        if descriptor is None:
+            self._handle = call(cu.cuMemCreate, self.size, properties, 0)
+            descriptor = int(call(cu.cuMemExportToShareableHandle, self._handle, handle_type, 0))
+        else:
+            self._handle = call(cu.cuMemImportFromShareableHandle, descriptor, handle_type)
+        self.descriptor = descriptor
+        pointer = call(cu.cuMemAddressReserve, self.size, 0, 0, 0)
+        call(cu.cuMemMap, pointer, self.size, 0, self._handle, 0)
+        access = cu.CUmemAccessDesc()
+        access.location = location
+        access.flags = cu.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+        call(cu.cuMemSetAccess, pointer, self.size, [access], 1)
+        self._pointer = pointer
+        self.address = int(pointer)
+
+    def close(self) -> None:
+        """Waits for whatever this context still does with it: the driver unmaps what is in use, too."""
+        cu = driver()
+        call(cu.cuCtxSynchronize)
+        call(cu.cuMemUnmap, self._pointer, self.size)
+        call(cu.cuMemAddressFree, self._pointer, self.size)
+        call(cu.cuMemRelease, self._handle)
+        os.close(self.descriptor)
+
+
+class Gate:
+    """Two words in shared host memory: one that the runner's stream waits for, the starting gun of a window, and one
+    that it writes behind its last call, for which the referee's may wait. The second is advisory.
+
+    Who has queued anything on them here withdraws them, or keeps the gate for good.
+    """
+
+    def __init__(self, descriptor: int | None = None) -> None:
+        if descriptor is None:
+            descriptor = sealed_memory("gate", mmap.PAGESIZE)
+        self.descriptor = descriptor
+        self._page = mmap.mmap(descriptor, mmap.PAGESIZE)
+        self._words = memoryview(self._page)[: 2 * WORD].cast("I")
+        self._host_address = 0
+        self._device_address: int | None = None
+
+    def close(self) -> None:
+        """Gives the descriptor back, once the other process has it; the words stay."""
+        os.close(self.descriptor)
+
+    def reach(self) -> None:
+        """Has this context reach the words, which else it does when first something is queued on them."""
+        self._address()
+
+    def withdraw(self) -> None:
+        """Takes the words from this context, once nothing of it waits for them or writes them any more."""
+        if self._device_address is not None:
+            call(driver().cuMemHostUnregister, self._host_address)
+            self._device_address = None
+
+    def fire(self, value: int) -> None:
+        """Releases every stream that waits for `value` or less. Called by the referee."""
+        self._words[0] = value
+
+    def fire_behind(self, stream: int, value: int) -> None:
+        """Queues on that stream to do so. Called by the referee."""
+        self._queue_write(stream, 0, value)
+
+    def await_report(self, stream: int, value: int) -> None:
+        """Queues on that stream a wait for the report of `value`. Called by the referee, who sees that it ends."""
+        self._queue_wait(stream, WORD, value)
+
+    def let_go(self, stream: int, value: int) -> None:
+        """Ends every wait for the report of `value`; that stream waits for nothing. Called by the referee.
+
+        By the device, in the page that its waits read: the runner may have had the system put another one in its place
+        (MADV_REMOVE). It is dead by now, or it could undo this.
+        """
+        self._words[1] = value
+        self._queue_write(stream, WORD, value)
+
+    @property
+    def reported(self) -> int:
+        """The window whose end the runner's stream last reported."""
+        return self._words[1]
+
+    def hold(self, stream: int, value: int) -> None:
+        """Queues on that stream a wait until the word reaches `value`. Called by the runner."""
+        self._queue_wait(stream, 0, value)
+
+    def report(self, stream: int, value: int) -> None:
+        """Queues on that stream the report that it has come so far. Called by the runner."""
+        self._queue_write(stream, WORD, value)
+
+    def _queue_wait(self, stream: int, offset: int, value: int) -> None:
+        cu = driver()
+        reached = cu.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_GEQ
+        call(cu.cuStreamWaitValue32, stream, self._address() + offset, value, reached)
+
+    def _queue_write(self, stream: int, offset: int, value: int) -> None:
+        cu = driver()
+        default = cu.CUstreamWriteValue_flags.CU_STREAM_WRITE_VALUE_DEFAULT
+        call(cu.cuStreamWriteValue32, stream, self._address() + offset, value, default)
+
+    def _address(self) -> int:
+        """Where the device sees the words."""
+        if self._device_address is None:
+            cu = driver()
+            self._host_address = ctypes.addressof(ctypes.c_char.from_buffer(self._page))
+            flags = cu.CU_MEMHOSTREGISTER_PORTABLE | cu.CU_MEMHOSTREGISTER_DEVICEMAP
+            call(cu.cuMemHostRegister, self._host_address, mmap.PAGESIZE, flags)
+            self._device_address = int(call(cu.cuMemHostGetDevicePointer, self._host_address, 0))
+        return self._device_address

@@ -1,0 +1,1 @@
+"""Untrusted: what runs inside the process of a submission."""

@@ -1,0 +1,1 @@
+"""Trusted: starts, watches and ends the processes that run a submission."""

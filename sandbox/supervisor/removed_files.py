@@ -1,0 +1,96 @@
+"""Files that a submission's processes have removed and still hold: they take room on the disk without a name.
+
+The size of an open file can be read. The size of a file that is only mapped is told to workers with
+CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN alone. A socket's queue shows only the number of its descriptors. The limit on
+one file's size bounds such files, and they count only as far as the disk has lost room (`Usage`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import re
+import stat
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sandbox.isolation.namespaces import TEMPORARY
+from sandbox.isolation.rlimits import MAX_FILE_BYTES
+
+_REMOVED = b" (deleted)"
+"""At the end of a line of /proc/PID/maps: the file has no name any more."""
+_IN_FLIGHT = re.compile(rb"^scm_fds:\s*([1-9])", re.MULTILINE)
+"""In a socket's fdinfo: the number of descriptors in its queue (Linux 5.12). They may be sockets with further ones."""
+
+
+@dataclass
+class Removed:
+    """`sizes`: bytes on the disk by inode. `unsized`: inodes of files whose size the kernel does not give."""
+
+    sizes: dict[int, int] = field(default_factory=dict)
+    unsized: set[int] = field(default_factory=set)
+    out_of_sight: bool = False
+    """Whether any number of files may be held: in a socket's queue, or by a process that cannot be looked into."""
+
+    @property
+    def bytes(self) -> int:
+        return sum(self.sizes.values())
+
+    @property
+    def most_unsized_bytes(self) -> float:
+        """Maximum of what the files without a known size take, in bytes."""
+        return math.inf if self.out_of_sight else float(len(self.unsized - self.sizes.keys()) * MAX_FILE_BYTES)
+
+
+def held(pids: Collection[int], folder: Path) -> Removed:
+    """The removed files that these processes hold on the volume of the folder."""
+    removed = Removed()
+    device = folder.stat().st_dev
+    for pid in pids:
+        try:
+            _opened(pid, device, removed)
+            _mapped(pid, folder, removed)
+        except PermissionError:
+            removed.out_of_sight = True
+        except OSError:
+            pass  # It has ended.
+    return removed
+
+
+def _opened(pid: int, device: int, removed: Removed) -> None:
+    with os.scandir(f"/proc/{pid}/fd") as descriptors:
+        for entry in descriptors:
+            with contextlib.suppress(FileNotFoundError):
+                status = entry.stat()
+                if stat.S_ISREG(status.st_mode) and not status.st_nlink and status.st_dev == device:
+                    removed.sizes[status.st_ino] = status.st_blocks * 512
+                elif stat.S_ISSOCK(status.st_mode):
+                    information = Path(f"/proc/{pid}/fdinfo/{entry.name}").read_bytes()
+                    removed.out_of_sight |= _IN_FLIGHT.search(information) is not None
+
+
+def _mapped(pid: int, folder: Path, removed: Removed) -> None:
+    # By their former paths: libraries that an upgrade has replaced are mapped without a name too.
+    folders = tuple(os.fsencode(place) + b"/" for place in (folder.resolve(), TEMPORARY))
+    lines = Path(f"/proc/{pid}/maps").read_bytes()
+    if _REMOVED not in lines:
+        return
+    for line in lines.split(b"\n"):  # A name may hold any other character.
+        if not line.endswith(_REMOVED):
+            continue
+        addresses, _, _, _, inode, name = line.split(maxsplit=5)
+        number = int(inode)
+        if number in removed.sizes or not name.startswith(folders):
+            continue
+        try:
+            first, _, end = addresses.partition(b"-")
+            status = os.stat(f"/proc/{pid}/map_files/{int(first, 16):x}-{int(end, 16):x}")
+        except PermissionError:
+            removed.unsized.add(number)
+        except FileNotFoundError:
+            pass  # Unmapped meanwhile.
+        else:
+            if not status.st_nlink:
+                removed.sizes[number] = status.st_blocks * 512

@@ -1,0 +1,1 @@
+"""What a build leaves: its archive and the two caches."""

@@ -1,0 +1,1 @@
+"""The correctness stage of a job: inputs, trials, comparison, and the checks against shortcuts."""

@@ -1,0 +1,170 @@
+"""A kernel called once more, in a fresh process beneath a tool that looks into it, when verdict and time stand.
+
+Tool and kernel are one stranger (`sandbox.runner.tool_entry`): what the tool writes is by the submission's own word, and
+nothing of it changes what was found before.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from domain.fault import InfrastructureFault, KernelFault
+from domain.result import Status, first_line
+from sandbox.isolation.scratch_dir import remove
+from sandbox.runner.tool_entry import RUNNER
+from sandbox.supervisor.session import Session
+from tasks.builds.build_session import deadline_in
+from tasks.correctness.input_batches import Arguments
+from tasks.runtime.kernel_run import Contender
+from tasks.runtime.worker_context import Workbench
+
+NO_GPU = "there is no GPU here: send it to a worker that has one (`gpu`)"
+NO_USERS = (
+    "runners have no user of their own here, and what a tool starts could not use the GPU: run the worker as root of "
+    "its container (docs/security.md)"
+)
+NO_INPUTS = "the job ended before the kernel had inputs to be called with"
+NOT_COMPILED = "the kernel was not compiled"
+HANGS = "the kernel did not come to an end in its time, and a tool makes it slower"
+
+
+class NotInspected(Exception):
+    """There is nothing to tell, and why."""
+
+
+class Inspection:
+    """Of one job's contenders. `example` are a call's arguments by role, `weights` what both were given."""
+
+    def __init__(
+        self,
+        bench: Workbench,
+        contenders: Sequence[Contender],
+        example: dict[str, Arguments],
+        weights: dict[str, Any],
+        seed: int,
+        cancelled: Callable[[], bool],
+    ) -> None:
+        self.bench = bench
+        self.contenders = contenders
+        self.candidate = contenders[-1]
+        self._example = example
+        self._weights = weights
+        self._seed = seed
+        self._cancelled = cancelled
+
+    def why_not(self) -> str | None:
+        """What keeps tools from looking into kernels on this worker; None where nothing does."""
+        if not self.bench.device.is_cuda:
+            return NO_GPU
+        try:
+            return None if self.bench.zygote.starts_others else NO_USERS
+        except InfrastructureFault as fault:
+            return f"the tool's process could not be started: {fault}"
+
+    def call(self, contender: Contender, tool: Sequence[str], seconds: float, warm_up: int) -> tuple[str, str | None]:
+        """One call beneath that tool: what both printed, and how the kernel failed, if it did.
+
+        Raises NotInspected, JobCancelled.
+        """
+        if not contender.compiled:
+            raise NotInspected(NOT_COMPILED)
+        if contender.role not in self._example:
+            raise NotInspected(NO_INPUTS)
+        if contender.fault is not None and contender.fault.status is Status.TIMEOUT:
+            raise NotInspected(HANGS)
+        with self._session(contender, [*tool, *RUNNER], seconds) as session:
+            fault = self._call(session, contender, warm_up)
+            if fault is not None and fault.status is Status.TIMEOUT:
+                raise NotInspected(_late(seconds))
+            _ended(session, seconds)
+        failure = first_line(contender.told(fault.message)) if fault is not None else None
+        return contender.told(session.runner.output.text()), failure
+
+    def program(self, contender: Contender, command: Sequence[str], seconds: float) -> str:
+        """What a program prints that reads what is in the contender's folder, as confined as a builder.
+
+        Raises NotInspected, JobCancelled.
+        """
+        with self._session(contender, command, seconds, gpu=False) as session:
+            _ended(session, seconds)
+        return contender.told(session.runner.output.text())
+
+    def _call(self, session: Session, contender: Contender, warm_up: int) -> KernelFault | None:
+        try:
+            reference = self.contenders[0]
+            given = reference.loaded.init if contender is not reference and reference.loaded is not None else None
+            session.load(contender.kernel, contender.artifact, given, self._seed)
+            if self._weights and contender is not reference:
+                session.load_state(self._weights)
+            session.inspect(self._example[contender.role], warm_up)
+        except KernelFault as fault:
+            return fault
+        return None
+
+    @contextmanager
+    def _session(
+        self, contender: Contender, command: Sequence[str], seconds: float, *, gpu: bool = True
+    ) -> Iterator[Session]:
+        try:
+            session = self.bench.beneath(contender.folder, command, deadline_in(seconds), self._cancelled, gpu=gpu)
+        except InfrastructureFault as fault:
+            raise NotInspected(f"the tool's process could not be started: {fault}") from fault
+        try:
+            try:
+                yield session
+            finally:
+                session.close()
+        except InfrastructureFault as fault:
+            printed = first_line(contender.told(session.runner.output.text()))
+            raise NotInspected(f"the tool did not start the kernel, or was ended: {printed or fault}") from fault
+
+
+def _ended(session: Session, seconds: float) -> None:
+    try:
+        session.runner.hang_up()
+    except KernelFault as fault:
+        raise NotInspected(_late(seconds) if fault.status is Status.TIMEOUT else fault.message) from fault
+
+
+def _late(seconds: float) -> str:
+    return f"it was stopped after {max(seconds, 0.0):.3g} s: give it less work a call, or launch fewer kernels"
+
+
+def content(path: Path, most: int) -> bytes | None:
+    """What a stranger's file has, when nobody is left who could change it; None where there is no plain one of its own.
+
+    Raises NotInspected where it has more than `most` bytes.
+    """
+    try:
+        opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        status = os.fstat(opened)
+        of_its_own = status.st_nlink == 1 and status.st_uid == path.parent.stat().st_uid
+        if not stat.S_ISREG(status.st_mode) or not of_its_own:
+            return None
+        if status.st_size > most:
+            raise NotInspected(f"the tool's report has {status.st_size >> 20} MiB, and {most >> 20} MiB are read")
+        with os.fdopen(opened, "rb", closefd=False) as file:
+            return file.read(most)
+    finally:
+        os.close(opened)
+
+
+def clear_away(folder: Path, *names: str) -> None:
+    """What a tool is about to write: that a submission left something there is not to be taken for a report."""
+    for name in names:
+        if os.path.lexists(folder / name):
+            remove(folder / name)
+
+
+def spent(since: float) -> float:
+    """Seconds since then, by time.monotonic(), for people."""
+    return round(time.monotonic() - since, 3)

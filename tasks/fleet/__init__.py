@@ -1,0 +1,1 @@
+"""What workers tell each other through Redis: heartbeats, names, quarantine."""

@@ -1,0 +1,212 @@
+"""Which workers are alive: each says so in Redis every few seconds, under a key that expires when it stops."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from types import UnionType
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
+
+from redis import Redis
+from redis.exceptions import RedisError
+
+from sandbox.isolation.layer_probe import Layers
+from tasks.fleet.quarantine import FAULTS, QUARANTINED
+from tasks.fleet.worker_readings import Reading, key
+from tasks.jobs.job_view import text
+from tasks.node import fingerprint
+from tasks.node.device_info import Device
+from tasks.node.machine_id import machine
+from tasks.node.periodic_thread import Loop, failing
+
+EVERY_S = 3.0
+TTL_S = 10
+NAMES = "workers"
+"""The set of all names that ever said they live; names whose key has expired are dropped when it is read."""
+
+MODELS = "workers:gpu"
+"""A hash: the model of each worker's device, by which requests name it."""
+
+SETUPS = "workers:setup"
+"""A hash: for each worker what its answers depend on (`tasks/node/fingerprint.py`)."""
+
+SEEN_MODELS = "gpus"
+"""The set of all models that a worker ever had."""
+
+PACKAGES = ("celery", "torch", "triton", "cupy-cuda13x", "cuda-bindings")
+
+log = logging.getLogger(__name__)
+
+_unreadable: set[tuple[str, str]] = set()
+"""Worker and reason of each heartbeat that was logged as skipped."""
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    View = TypeVar("View", bound=DataclassInstance)
+
+
+@dataclass(frozen=True)
+class WorkerView:
+    """One living worker, which handles `max_workers` jobs at once, none while it is `quarantined` (why: a sentence).
+
+    `sandbox` has the layers that hold a submission there (`sandbox.isolation.layer_probe`): by name, `active` and `detail`. `arch` is
+    what kernels are built for, and `toolchain` by what, where nodes share their builds (None until that is known, or
+    where they do not). `failing` has a sentence for each loop of the worker's main process whose last run
+    failed. Times are epoch seconds of its own clock.
+    """
+
+    name: str
+    host: str
+    pid: int
+    device: str
+    gpu_available: bool
+    gpu_index: int | None
+    gpu_uuid: str | None
+    gpu_name: str | None
+    gpu_type: str | None
+    max_workers: int
+    started_at: float
+    seen_at: float
+    versions: dict[str, str] = field(default_factory=dict)
+    sandbox: dict[str, dict[str, Any]] = field(default_factory=dict)
+    quarantined: str | None = None
+    gpu_model: str | None = None
+    arch: str | None = None
+    toolchain: str | None = None
+    failing: list[str] = field(default_factory=list)
+
+
+def workers(redis: Redis) -> list[WorkerView]:
+    """Every worker that was heard of in the last TTL_S seconds, by name."""
+    alive, gone = living(redis, NAMES, "worker", WorkerView)
+    if gone:
+        redis.hdel(FAULTS, *gone)
+        redis.hdel(QUARANTINED, *gone)
+        redis.hdel(MODELS, *gone)
+        redis.hdel(SETUPS, *gone)
+    return alive
+
+
+def living(redis: Redis, names: str, kind: str, view: type[View]) -> tuple[list[View], list[str]]:
+    """Who of the set `names` still says so under a key of that kind, by name; and who does no more, dropped from it.
+
+    One of a later version may say more than `view` knows. A heartbeat without the fields of `view`, or with other
+    types, is skipped and logged once: a reader must not fail because of one bad writer.
+    """
+    ever = sorted(text(name) for name in redis.smembers(names))
+    if not ever:
+        return [], []
+    notes = redis.mget([f"{kind}:{name}" for name in ever])
+    gone = [name for name, note in zip(ever, notes, strict=True) if note is None]
+    if gone:
+        redis.srem(names, *gone)
+    alive = [_parsed(name, note, view) for name, note in zip(ever, notes, strict=True) if note is not None]
+    return [one for one in alive if one is not None], gone
+
+
+def _parsed(name: str, note: str | bytes, view: type[View]) -> View | None:
+    types = get_type_hints(view)
+    try:
+        fields = {name: value for name, value in json.loads(note).items() if name in types}
+        wrong = [name for name, value in fields.items() if not _has_type(value, types[name])]
+        if wrong:
+            raise TypeError(f"`{wrong[0]}` has another type")
+        return view(**fields)
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        reason = f"{type(error).__name__}: {error}"[:200]
+        if (name, reason) not in _unreadable:
+            _unreadable.add((name, reason))
+            log.warning("the heartbeat of %s is skipped, it may be of another version: %s", name, reason)
+        return None
+
+
+def _has_type(value: Any, hint: Any) -> bool:
+    """Whether a value out of JSON has that type; the types of its members are not checked."""
+    if isinstance(hint, UnionType):
+        return any(_has_type(value, each) for each in get_args(hint))
+    kind = get_origin(hint) or hint
+    if kind in (int, float) and isinstance(value, bool):
+        return False
+    return isinstance(value, (int, float) if kind is float else kind)
+
+
+class Heartbeat:
+    """Says that a worker lives, from a thread of its main process; `stop` takes the word back at once."""
+
+    def __init__(
+        self,
+        redis: Redis,
+        name: str,
+        device: Device,
+        max_workers: int,
+        layers: Layers,
+        quarantined: Callable[[], str | None] = lambda: None,
+        readings: Callable[[], Reading] = dict,
+        toolchain: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        self._redis = redis
+        self._name = name
+        self._model = device.model
+        versions = _versions(device)
+        self._setup = fingerprint.digest(device, versions)
+        self._quarantined = quarantined
+        self._readings = readings
+        self._toolchain = toolchain
+        self._facts = {
+            **{"name": name, "host": socket.gethostname(), "pid": os.getpid()},
+            **{"device": "cuda:0" if device.is_gpu else device.name, "gpu_available": device.is_gpu},
+            **{"gpu_uuid": device.name if device.is_gpu else None, "gpu_index": device.gpu_index},
+            **{"gpu_name": device.gpu_name, "gpu_type": device.gpu_type},
+            **{"gpu_model": device.model, "arch": device.arch},
+            **{"max_workers": max_workers, "started_at": time.time(), "versions": versions},
+            "sandbox": {name: asdict(layer) for name, layer in layers.items()},
+        }
+        self._loop = Loop("heartbeat", self.beat, EVERY_S)
+
+    def start(self) -> None:
+        self._loop.start()
+
+    def stop(self) -> None:
+        self._loop.stop()
+        try:
+            self._redis.delete(f"worker:{self._name}", key(self._name))
+        except RedisError as error:
+            log.warning("this worker counts as alive for %d s more: %s", TTL_S, error)
+
+    def beat(self) -> None:
+        """Say it once."""
+        now = {"seen_at": time.time(), "quarantined": self._quarantined(), "toolchain": self._toolchain()}
+        view = WorkerView(**self._facts, **now, failing=failing())  # type: ignore[arg-type]
+        with self._redis.pipeline(transaction=False) as pipe:
+            pipe.set(f"worker:{self._name}", json.dumps({**asdict(view), "machine": machine()}), ex=TTL_S)
+            pipe.set(key(self._name), json.dumps(self._told()), ex=TTL_S)
+            pipe.sadd(NAMES, self._name)
+            pipe.hset(MODELS, self._name, self._model)
+            pipe.hset(SETUPS, self._name, self._setup)
+            pipe.sadd(SEEN_MODELS, self._model)
+            pipe.execute()
+
+    def _told(self) -> Reading:
+        """A worker lives, whatever becomes of its metrics."""
+        try:
+            return self._readings()
+        except Exception as error:
+            log.warning("this worker's metrics are missing: %s: %s", type(error).__name__, error)
+            return {}
+
+
+def _versions(device: Device) -> dict[str, str]:
+    found = {"driver": device.driver} if device.driver else {}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,1 @@
+"""Jobs in Redis: admission, queue, record, end."""

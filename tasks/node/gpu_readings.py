@@ -1,0 +1,26 @@
+"""Samples of the card around one job's windows, and the owners of the processes that they list."""
+
+from __future__ import annotations
+
+from profiling.gpu.monitor import CardMonitor
+from profiling.gpu.state_summary import CardState, Reading, card_state, processes
+from tasks.node.gpu_process_owners import CardOwners
+
+
+class CardReadings:
+    """The samples of one job."""
+
+    def __init__(self, card: CardMonitor, owners: CardOwners) -> None:
+        self._card = card
+        self._owners = owners
+        self._readings: list[Reading] = []
+
+    def take(self, *, thorough: bool = False) -> Reading:
+        """One more sample; a thorough one lists processes, whose owners are looked up before any of them ends."""
+        self._readings.append(self._card.sample(thorough=thorough))
+        self._owners.look(processes(self._readings[-1:]))
+        return self._readings[-1]
+
+    def state(self) -> CardState:
+        """All samples together."""
+        return card_state(self._readings, self._owners.started_here, self._owners.others)

@@ -1,0 +1,1 @@
+"""Builds on nodes without a GPU, ahead of the job."""

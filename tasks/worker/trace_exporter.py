@@ -1,0 +1,68 @@
+"""Sends the traces of ended jobs to an OpenTelemetry collector, from a thread of every worker's main process.
+
+Nobody waits for it: a collector that is away, slow or broken costs the traces of those seconds, and no job anything.
+Imported only where an endpoint is configured; needs the group `telemetry`.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.trace.export import SpanExportResult
+from redis import Redis
+
+from tasks.jobs import trace_queue
+from tasks.jobs.job_store import JobRecords
+from tasks.node.periodic_thread import Loop
+from tasks.worker.job_spans import Spans
+
+EVERY_S = 1.0
+AT_ONCE = 100
+TIMEOUT_S = 3.0
+"""Of one delivery, all tries counted. A worker that stops waits no longer for it."""
+
+log = logging.getLogger(__name__)
+
+
+class Tracing:
+    """One process's; OpenTelemetry's own variables say where to and how (OTEL_EXPORTER_OTLP_HEADERS, …)."""
+
+    def __init__(self, redis: Redis, records: JobRecords) -> None:
+        self._redis = redis
+        self._records = records
+        self._spans = Spans()
+        self._exporter = OTLPSpanExporter(timeout=TIMEOUT_S)
+        self._well = True
+        self._loop = Loop("tracing", self.send, EVERY_S)
+        # It speaks of each try; one line for a row of failures is enough.
+        logging.getLogger("opentelemetry.exporter").setLevel(logging.CRITICAL)
+
+    def start(self) -> None:
+        self._loop.start()
+
+    def stop(self) -> None:
+        self._exporter.shutdown()  # type: ignore[no-untyped-call]
+        self._loop.stop()
+
+    def send(self) -> None:
+        """All that waits now, for as long as it is taken."""
+        trace_queue.want(self._redis)
+        while entries := trace_queue.take(self._redis, AT_ONCE):
+            for view in self._records.views([entry["job"] for entry in entries if "job" in entry]):
+                self._spans.of_job(view)
+            for entry in entries:
+                if "post" in entry:
+                    self._spans.of_post(entry["post"])
+            if not self._delivered():
+                return
+
+    def _delivered(self) -> bool:
+        spans = self._spans.take()
+        if not spans:
+            return True
+        done = self._exporter.export(spans) is SpanExportResult.SUCCESS
+        if not done and self._well:
+            log.warning("traces cannot be delivered, trying on; check OTEL_EXPORTER_OTLP_ENDPOINT and the collector")
+        self._well = done
+        return done

@@ -1,0 +1,243 @@
+"""What a source builds where its class is constructed or called is built in the builder, and only loaded later."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from backends.extensions.call_sites import functions_that_build
+from domain.fault import KernelFault
+from domain.kernel import Kernel
+from tests.backends.extensions.test_jit_build import H200, PYTHON_MODULE, in_builder, in_runner
+from tests.backends.loading import kernel
+
+IN_CONSTRUCTOR = """
+class ModelNew(nn.Module):
+    def __init__(self, width, height):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(width, height))
+        print("constructed")
+        self.extension = load_inline(name="late", no_implicit_headers=True, cpp_sources=SOURCE)
+    def forward(self, x):
+        return x + self.extension.function(1)
+def get_init_inputs():
+    return [3, 4]
+"""
+IN_FUNCTION = """
+@functools.lru_cache
+def extension():
+    return load_inline(name="late", no_implicit_headers=True, cpp_sources=SOURCE)
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return x + extension().function(1)
+"""
+IN_CALL = """
+class ModelNew(nn.Module):
+    extension = None
+    def forward(self, x, y=None):
+        assert x.dim() == 2
+        if self.extension is None:
+            self.extension = load_inline(name="late", no_implicit_headers=True, cpp_sources=SOURCE)
+        return x + self.extension.function(1)
+"""
+TWO = """
+class ModelNew(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.one = load_inline(name="late_one", no_implicit_headers=True, cpp_sources=SOURCE)
+        self.other = load_inline(name="late", no_implicit_headers=True, cpp_sources=SOURCE)
+    def forward(self, x):
+        return x + self.one.function(0) + self.other.function(0)
+def get_init_inputs():
+    return [4]
+"""
+SLOW = """
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = x
+        for _ in range(20):
+            y = y.repeat(1 << 12, 1)[: 1 << 12] @ torch.ones(x.shape[1], x.shape[1])
+        if not hasattr(self, "extension"):
+            self.extension = load_inline(name="late", no_implicit_headers=True, cpp_sources=SOURCE)
+        return x + self.extension.function(1)
+def get_inputs():
+    return [torch.randn(1 << 17, 1 << 14)]
+"""
+
+
+def late(text: str) -> Kernel:
+    source = f'SOURCE = """{PYTHON_MODULE}\nPyObject* function(PyObject*, PyObject* argument) {{\n' + (
+        '    return PyLong_FromLong(PyLong_AsLong(argument) + 1);\n}\n"""\n'
+    )
+    head = "import functools\nfrom torch.utils.cpp_extension import load_inline\n"
+    return kernel(head + source + text, "torch_cuda")
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        pytest.param(IN_CONSTRUCTOR, ["late"], marks=pytest.mark.slow, id="constructor"),
+        pytest.param(IN_FUNCTION, ["late"], id="function"),
+        pytest.param(TWO, ["late_one", "late"], id="two"),
+        pytest.param(SLOW, ["late"], marks=pytest.mark.slow, id="slow"),
+    ],
+)
+def test_it_is_there_before_the_device_is_held(text: str, names: list[str], tmp_path: Path) -> None:
+    given = late(text)
+    artifact = in_builder(given, tmp_path, H200)
+    assert artifact.facts["extensions"] == names and artifact.deferred is None
+    if text is SLOW:  # Whose inputs are larger than this machine's memory.
+        return
+    executable = in_runner(given, tmp_path, artifact)
+    assert executable.call([torch.ones(2, 2)]).tolist() == [[3.0, 3.0], [3.0, 3.0]]
+    assert list(executable.compiled) == []
+
+
+def test_what_is_not_reached_is_compiled_later_and_told(tmp_path: Path) -> None:
+    given = late(IN_CALL.replace("x.dim() == 2", "x.sum() == 4"))  # Of what has no content nobody knows a sum.
+    artifact = in_builder(given, tmp_path, H200)
+    assert artifact.facts["extensions"] == []
+    executable = in_runner(given, tmp_path, artifact)
+    assert list(executable.compiled) == []
+    assert executable.call([torch.ones(2, 2)]).tolist() == [[3.0, 3.0], [3.0, 3.0]]
+    assert list(executable.compiled) == ["late"]
+
+
+@pytest.mark.slow
+def test_what_does_not_compile_is_the_calls_fault(tmp_path: Path) -> None:
+    given = late(IN_CALL.replace("cpp_sources=SOURCE", "cpp_sources=SOURCE + 'no C++'"))
+    artifact = in_builder(given, tmp_path, H200)
+    assert artifact.facts["extensions"] == []
+    with pytest.raises(KernelFault, match="Error building extension 'late"):
+        in_runner(given, tmp_path, artifact).call([torch.ones(2, 2)])
+
+
+@pytest.mark.slow
+def test_a_source_that_never_comes_back_is_left(tmp_path: Path) -> None:
+    given = late(IN_CALL.replace("assert x.dim() == 2", "while True: pass"))
+    assert in_builder(given, tmp_path, H200).facts["extensions"] == []
+
+
+def test_a_library_that_is_no_module_is_kept_too(tmp_path: Path) -> None:
+    text = """
+SOURCE = "int f() { return 1; }"
+library = load_inline(name="plain", no_implicit_headers=True, is_python_module=False, cpp_sources=SOURCE)
+class ModelNew(nn.Module):
+    def forward(self, x):
+        import ctypes
+        return x + ctypes.CDLL(library)._Z1fv()
+"""
+    given = kernel(f"from torch.utils.cpp_extension import load_inline\n{text}", "torch_cuda")
+    built = tmp_path / "built"
+    built.mkdir()
+    artifact = in_builder(given, built, H200)
+    moved = built.rename(tmp_path / "moved")
+    executable = in_runner(given, moved, artifact)
+    assert list(executable.compiled) == []
+    assert executable.call([torch.ones(2)]).tolist() == [2.0, 2.0]
+
+
+HELD = """
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        BEFORE
+        self.extension = load_inline(name=NAME, no_implicit_headers=True, cpp_sources=SOURCE)
+    def forward(self, x):
+        return x + self.extension.function(1)
+"""
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "import os; os.mkdir(os.path.dirname(os.environ['TORCH_EXTENSIONS_DIR']) + '/made')",
+    ],
+)
+def test_nothing_is_left_of_what_it_does_on_the_way(before: str, tmp_path: Path) -> None:
+    given = late(HELD.replace("BEFORE", before).replace("NAME", "'late'"))
+    there = {path.name for path in tmp_path.iterdir()}
+    artifact = in_builder(given, tmp_path, H200)
+    assert artifact.facts["extensions"] == ["late"]
+    assert {path.name for path in tmp_path.iterdir()} - there <= {"ext", "kernel.py", "__pycache__"}
+    executable = in_runner(given, tmp_path, artifact)
+    assert executable.call([torch.ones(2)]).tolist() == [3.0, 3.0] and not executable.compiled
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "import ctypes; ctypes.string_at(0)",
+        *(
+            pytest.param(line, marks=pytest.mark.slow)
+            for line in ("import os; os._exit(1)", "raise SystemExit", "import time; time.sleep(600)")
+        ),
+    ],
+)
+def test_whatever_becomes_of_it_on_the_way_is_no_fault_of_the_build(before: str, tmp_path: Path) -> None:
+    artifact = in_builder(late(HELD.replace("BEFORE", before).replace("NAME", "'late'")), tmp_path, H200)
+    assert artifact.facts["extensions"] == [] and artifact.deferred is None
+
+
+@pytest.mark.slow
+def test_who_does_not_let_himself_be_stopped_is_ended(tmp_path: Path) -> None:
+    text = """
+class ModelNew(nn.Module):
+    def forward(self, x):
+        while True:
+            try:
+                extension = load_inline(name="late", no_implicit_headers=True, cpp_sources=SOURCE)
+                return x + extension.function(1)
+            except:
+                pass
+"""
+    artifact = in_builder(late(text), tmp_path, H200)
+    assert artifact.facts["extensions"] == []
+
+
+@pytest.mark.slow
+def test_what_has_another_name_each_time_is_not_built_in_vain(tmp_path: Path) -> None:
+    given = late(HELD.replace("BEFORE", "import uuid").replace("NAME", "'late' + uuid.uuid4().hex"))
+    assert in_builder(given, tmp_path, H200).facts["extensions"] == []
+    assert not list((tmp_path / "ext").glob("*/*.so"))
+
+
+def test_what_is_asked_for_again_is_what_is_loaded(tmp_path: Path) -> None:
+    given = late(IN_CALL.replace("if self.extension is None:", "if True:"))
+    artifact = in_builder(given, tmp_path, H200)
+    executable = in_runner(given, tmp_path, artifact)
+    assert [executable.call([torch.ones(1, 1)]).tolist() for _ in range(3)] == [[[3.0]]] * 3
+    assert not executable.compiled
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("load_inline(name='x')", ["f"]),
+        ("load(name='x')", ["f"]),
+        ("cpp_extension.load(name='x')", ["f"]),
+        ("torch.utils.cpp_extension.load(name='x')", ["f"]),
+        ("own.load_inline(name='x')", ["f"]),
+        ("cpp.load(name='x')", ["f"]),
+        ("made(name='x')", ["f"]),
+        ("functools.partial(load, name='x')()", ["f"]),
+        ("torch.load('x')", None),
+        ("tl.load(x)", None),
+        ("other.load(name='x')", None),
+    ],
+)
+def test_which_functions_build(line: str, found: list[str] | None) -> None:
+    names = (
+        "import torch.utils.cpp_extension as cpp\nfrom torch.utils import cpp_extension as own\n"
+        "from torch.utils.cpp_extension import load, load_inline, load_inline as made\n"
+    )
+    assert functions_that_build(f"{names}def f():\n    {line}\ndef g(): pass\n") == found
+
+
+def test_a_source_without_extensions_is_not_led_anywhere() -> None:
+    assert functions_that_build("def f():\n    load_inline(name='x')\n") is None
+    assert functions_that_build("from torch.utils import cpp_extension\ncpp_extension.load(name='x')\n") is None
+    assert functions_that_build("def f(:  # cpp_extension") is None

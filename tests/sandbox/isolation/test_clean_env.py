@@ -1,0 +1,40 @@
+"""What a runner's process finds around it: the same for every submission, whatever it was asked before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from backends.base import Artifact
+from domain.kernel import Kernel, KernelType
+from sandbox.supervisor.session import Session
+
+# Temporaries of 1 MB, several at a time, as in a kernel of several steps.
+FAULTS = """
+import resource, torch
+def get_inputs():
+    return [torch.randn(256, 1024)]
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+def kernel_fn(x):
+    torch.tanh(x) * torch.sigmoid(x) + x.exp()
+    before = faults()
+    for _ in range(50):
+        torch.tanh(x) * torch.sigmoid(x) + x.exp()
+    return faults() - before
+"""
+
+
+def test_temporaries_cost_no_pages_whoever_has_freed_large_blocks(
+    session: Callable[..., Session], folder: Path
+) -> None:
+    faults = []
+    for draws in (True, False):
+        runner = session()
+        runner.load(Kernel(FAULTS, KernelType.TORCH, None, {"function_name": "kernel_fn"}), Artifact(), None, 0)
+        if draws:
+            runner.inputs(list(range(20)), infer=False)
+        faults.append(int(runner.probe([torch.randn(256, 1024)], 3).outputs[0].item()))
+    assert max(faults) < 1000, faults  # Of fifty runs; mapped anew, those of one take up to 768.

@@ -1,0 +1,46 @@
+"""Constructor arguments that a reference gives: what crosses, and what is said of the rest."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import torch
+
+from domain.value import Stranger, decode, leaves
+from sandbox.protocol.init_args import taken, told
+
+ITSELF: list[Any] = []
+ITSELF.append(ITSELF)
+
+
+def crossed(init: list[Any] | None) -> list[Any] | None:
+    return taken(decode(json.loads(json.dumps(told(init)))))
+
+
+@pytest.mark.parametrize(
+    "init", [None, [], [8, 0.5, "relu", True, None, (1, [2])], [torch.int8, {"a": torch.bfloat16}]]
+)
+def test_what_crosses_comes_as_it_was(init: list[Any] | None) -> None:
+    assert crossed(init) == init
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (torch.relu, "builtin_function_or_method relu"),
+        (torch.nn.GELU, "type GELU"),
+        (torch.nn.GELU(), "GELU"),
+        (torch.ones(2), "Tensor"),
+        (torch.float8_e4m3fnuz, "dtype"),
+        ({1: 2}, "dict"),
+        (1 << 70, "int"),
+    ],
+)
+def test_what_does_not_is_named_in_its_place(value: Any, words: str) -> None:
+    assert crossed([8, {"deep": (value,)}]) == [8, {"deep": (Stranger(words),)}]
+
+
+def test_what_contains_itself_ends_somewhere() -> None:
+    assert leaves(crossed([ITSELF]), Stranger) == [Stranger("list")]

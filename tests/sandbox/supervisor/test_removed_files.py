@@ -1,0 +1,135 @@
+"""Files that were removed and are still held count, by their size; what others write to the disk does not."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from domain.fault import KernelFault
+from domain.result import Status
+from sandbox.isolation import scratch_dir
+from sandbox.isolation.rlimits import MAX_FILE_BYTES
+from sandbox.supervisor import removed_files
+from sandbox.supervisor.resource_watch import FOLDER_EVERY_S, Usage
+from tests.conftest import die_with_parent
+
+SIZE = 1 << 20
+ENDLESS = 1 << 50
+
+HOLDS = """
+import ctypes, os, socket, sys
+size = 1 << 20
+
+def file(name):
+    opened = os.open(name, os.O_CREAT | os.O_RDWR)
+    os.write(opened, b"x" * size)
+    return opened
+
+def mapped(opened, length):
+    libc = ctypes.CDLL(None)
+    libc.mmap.restype = ctypes.c_void_p
+    assert libc.mmap(None, ctypes.c_size_t(length), 1, 1, opened, ctypes.c_long(0)) not in (None, 2**64 - 1)
+    os.close(opened)
+
+def sent(opened):
+    global sockets
+    sockets = socket.socketpair()
+    socket.send_fds(sockets[0], [b"x"], [opened])
+    os.close(opened)
+
+{what}
+print("ready", flush=True)
+sys.stdin.read()
+"""
+KEPT = "file('named')"
+OPEN = "file('removed'); os.unlink('removed')"
+MAPPED = "mapped(file('removed'), 4096); os.unlink('removed')"
+SENT = "sent(file('removed')); os.unlink('removed')"
+
+
+@pytest.fixture
+def process(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[int]:
+    """Holds what the parameter says, in `tmp_path`."""
+    started = subprocess.Popen(
+        [sys.executable, "-S", "-c", HOLDS.replace("{what}", request.param)],
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,  # What pytest captures is a removed file too.
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=die_with_parent,
+    )
+    assert started.stdout is not None and started.stdout.readline() == "ready\n"
+    yield started.pid
+    started.communicate()
+
+
+ODD = "mapped(file('a\\r (deleted)\\n'), 4096); os.unlink('a\\r (deleted)\\n')"
+
+
+@pytest.mark.parametrize("process", [OPEN, MAPPED, ODD, f"{OPEN}; {MAPPED}"], indirect=True)
+def test_each_is_told_by_its_size_or_as_one_of_unknown_size(process: int, tmp_path: Path) -> None:
+    found = removed_files.held([process], tmp_path)
+    assert not found.out_of_sight
+    assert len(found.sizes | dict.fromkeys(found.unsized)) in (1, 2)
+    assert found.bytes == SIZE * len(found.sizes)
+    # Of one that is only mapped the kernel tells the size to a worker with more capabilities.
+    assert found.most_unsized_bytes == len(found.unsized) * MAX_FILE_BYTES
+
+
+@pytest.mark.parametrize("process", [KEPT], indirect=True)
+def test_a_file_with_a_name_is_none_of_them(process: int, tmp_path: Path) -> None:
+    found = removed_files.held([process], tmp_path)
+    assert found.bytes == found.most_unsized_bytes == 0
+
+
+@pytest.mark.parametrize("process", [SENT], indirect=True)
+def test_what_is_on_its_way_through_a_socket_may_be_any_number(process: int, tmp_path: Path) -> None:
+    found = removed_files.held([process], tmp_path)
+    assert found.out_of_sight and found.most_unsized_bytes > ENDLESS
+
+
+def looked_at(process: int, folder: Path, lost: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks once the disk has lost that much."""
+    usage = Usage(process, folder, ENDLESS)
+    usage.begin()
+    free = scratch_dir.free_bytes(folder) - lost
+    monkeypatch.setattr(scratch_dir, "free_bytes", lambda _: free)
+    usage.check(time.monotonic() + 2 * FOLDER_EVERY_S, idle=True)
+
+
+@pytest.mark.parametrize("process", [KEPT, OPEN], indirect=True)
+def test_what_others_write_to_the_disk_is_not_its_doing(
+    process: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at(process, tmp_path, 2 * scratch_dir.MAX_BYTES, monkeypatch)
+
+
+@pytest.mark.parametrize("process", [SENT], indirect=True)
+def test_who_hides_files_while_the_disk_fills_is_stopped(
+    process: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(KernelFault, match="files that it had removed") as caught:
+        looked_at(process, tmp_path, 2 * scratch_dir.MAX_BYTES, monkeypatch)
+    assert caught.value.status is Status.OUT_OF_MEMORY
+
+
+@pytest.mark.parametrize("process", [SENT], indirect=True)
+def test_who_hides_files_while_it_does_not_goes_on(
+    process: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at(process, tmp_path, scratch_dir.MAX_BYTES // 2, monkeypatch)
+
+
+@pytest.mark.parametrize("process", [f"{OPEN}; {MAPPED}; {OPEN}"], indirect=True)
+def test_removed_files_count_with_what_the_disk_has_lost(
+    process: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scratch_dir, "MAX_BYTES", SIZE)
+    with pytest.raises(KernelFault, match="files that it had removed"):
+        looked_at(process, tmp_path, 3 * SIZE, monkeypatch)

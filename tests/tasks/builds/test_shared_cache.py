@@ -1,0 +1,454 @@
+"""Builds that nodes ship each other: what is kept, what is refused, who makes one, what it costs when Redis goes."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import resource
+import tarfile
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from backends.base import Artifact
+from domain.fault import JobCancelled, KernelFault
+from domain.result import Status
+from tasks.builds import archive as build_archive
+from tasks.builds import shared_cache
+from tasks.builds.archive import Finished
+from tasks.builds.folder_digest import digest
+from tasks.builds.local_cache import BuildCache, key_of
+from tasks.builds.shared_cache import NOTHING, ShippedBuilds
+from tests.conftest import free_port, start_redis
+from tests.tasks.example_jobs import until
+
+KEY = key_of(["a source"])
+MIB = 1 << 20
+HOUR = 3600.0
+AT_ONCE = Retry(NoBackoff(), 0)
+
+
+def soon() -> float:
+    return time.monotonic() + 20.0
+
+
+def going_on() -> bool:
+    return False
+
+
+@pytest.fixture
+def here(redis: Redis) -> ShippedBuilds:
+    return ShippedBuilds(redis, MIB, "here")
+
+
+@pytest.fixture
+def there(redis: Redis) -> ShippedBuilds:
+    return ShippedBuilds(redis, MIB, "there")
+
+
+class Node:
+    """A node's kept builds."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.cache = BuildCache(folder / "builds", 64 * MIB)
+
+    def keep(self, key: str, content: bytes = b"a library", fault: KernelFault | None = None) -> Path:
+        folder = self.folder / key
+        folder.mkdir(parents=True)
+        (folder / "name.so").write_bytes(content)
+        artifact = Artifact({"entry": "class Model"}) if fault is None else None
+        done = Finished(artifact, fault, "printed", time.time(), "somebody")
+        assert self.cache.store(key, folder, digest(folder), done)
+        return self.cache.archive(key)
+
+    def restored(self, key: str) -> tuple[Finished | None, Path]:
+        folder = self.folder / f"restored-{key}"
+        folder.mkdir()
+        return self.cache.restore(key, folder), folder
+
+
+@pytest.fixture
+def first(tmp_path: Path) -> Node:
+    return Node(tmp_path / "first")
+
+
+@pytest.fixture
+def second(tmp_path: Path) -> Node:
+    return Node(tmp_path / "second")
+
+
+def kept_bytes(redis: Redis) -> int:
+    return int(redis.get("builds:bytes") or 0)
+
+
+def test_a_build_comes_to_another_node_as_it_was(
+    here: ShippedBuilds, there: ShippedBuilds, first: Node, second: Node
+) -> None:
+    with here.turn(KEY, going_on, soon()) as turn:
+        assert turn.mine
+        assert here.ship(KEY, first.keep(KEY), fault=False)
+    with there.turn(KEY, going_on, soon()) as turn:
+        assert not turn.mine
+        assert turn.packed is not None
+        assert there.receive(KEY, turn.packed, second.cache)
+    kept, folder = second.restored(KEY)
+    assert kept is not None
+    assert (kept.artifact, kept.output, kept.by) == (Artifact({"entry": "class Model"}), "printed", "somebody")
+    assert (folder / "name.so").read_bytes() == b"a library"
+
+
+@pytest.mark.parametrize("content", [bytes(5 * MIB), os.urandom(3 * MIB), b""], ids=["zeros", "noise", "nothing"])
+def test_whatever_is_in_it(content: bytes, redis: Redis, first: Node, second: Node) -> None:
+    store = ShippedBuilds(redis, 8 * MIB, "here")
+    assert store.ship(KEY, first.keep(KEY, content), fault=False)
+    assert store.receive(KEY, redis.hget("builds:archives", KEY) or b"", second.cache)
+    assert (second.restored(KEY)[1] / "name.so").read_bytes() == content
+
+
+def test_a_fault_comes_too_and_is_remembered_for_a_shorter_time(
+    redis: Redis, here: ShippedBuilds, first: Node, second: Node
+) -> None:
+    fault = KernelFault(Status.COMPILE_ERROR, "message", "log")
+    here.ship(KEY, first.keep(KEY, fault=fault), fault=True)
+    assert redis.zscore("builds:expire", KEY) < time.time() + 601
+    with here.turn(KEY, going_on, soon()) as turn:
+        assert turn.packed is not None
+        assert here.receive(KEY, turn.packed, second.cache)
+    kept, _ = second.restored(KEY)
+    assert kept is not None and kept.fault is not None
+    assert (kept.fault.status, kept.fault.message, kept.fault.log) == (Status.COMPILE_ERROR, "message", "log")
+
+
+def test_the_oldest_go_first_and_the_count_is_true(redis: Redis, first: Node) -> None:
+    keys = [key_of([number]) for number in range(4)]
+    archives = [first.keep(key, bytes(200)) for key in keys]
+    one = len(zlib.compress(archives[0].read_bytes(), 1))
+    store = ShippedBuilds(redis, int(2.5 * one), "here")
+    for key, archive in zip(keys, archives, strict=True):
+        assert store.ship(key, archive, fault=False)
+        assert kept_bytes(redis) == sum(map(len, redis.hvals("builds:archives"))) <= 2.5 * one
+    assert store.missing(keys) == keys[:2]
+    assert {name for name in ("builds:shipped", "builds:expire") if redis.zcard(name) != 2} == set()
+    store.ship(keys[3], archives[3], fault=False)
+    assert store.missing(keys) == keys[:2], "the same once more takes no more room"
+
+
+def test_what_has_expired_goes(redis: Redis, here: ShippedBuilds, first: Node) -> None:
+    here.ship(KEY, first.keep(KEY), fault=False)
+    redis.zadd("builds:expire", {KEY: time.time() - 1})
+    with here.turn(KEY, going_on, soon()) as turn:
+        assert (turn.packed, turn.mine) == (None, True)
+    assert kept_bytes(redis) == 0
+
+
+@pytest.mark.parametrize("too_large", ["for one", "for all"])
+def test_what_is_too_large_is_not_shipped(
+    too_large: str, redis: Redis, first: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if too_large == "for one":
+        monkeypatch.setattr(shared_cache, "MAX_PACKED_BYTES", 100)
+    store = ShippedBuilds(redis, MIB if too_large == "for one" else 100, "here")
+    with store.turn(KEY, going_on, soon()):
+        assert not store.ship(KEY, first.keep(KEY), fault=False)
+    # Nobody waits for it in vain again.
+    with store.turn(KEY, going_on, soon()) as turn:
+        assert (turn.packed, turn.mine) == (None, False)
+
+
+def tar_of(note: dict[str, Any] | bytes, *members: tuple[tarfile.TarInfo, bytes]) -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w:") as archive:
+        text = note if isinstance(note, bytes) else build_archive.sealed(note)
+        info = tarfile.TarInfo("build.json")
+        info.size = len(text)
+        archive.addfile(info, io.BytesIO(text))
+        for member, content in members:
+            archive.addfile(member, io.BytesIO(content))
+    return file.getvalue()
+
+
+def member(name: str, content: bytes = b"", **more: Any) -> tuple[tarfile.TarInfo, bytes]:
+    info = tarfile.TarInfo(name)
+    info.size = len(content)
+    for key, value in more.items():
+        setattr(info, key, value)
+    return info, content
+
+
+NOTE = {
+    "key": KEY,
+    **{"artifact": {"facts": {}, "deferred": None, "log": ""}, "fault": None, "output": "", "at": 0.0, "by": "evil"},
+    # Of an empty folder.
+    **{"digest": "0e5751c026e543b2e8ab2eb06099daa1d1e5df47778f7787faab45cdf12fe3a8", "folder": "/job"},
+}
+
+
+def packed(note: dict[str, Any] | bytes, *members: tuple[tarfile.TarInfo, bytes]) -> bytes:
+    return zlib.compress(tar_of(note, *members))
+
+
+def header(member: tarfile.TarInfo, size: int | None = None) -> bytes:
+    """Of a member, with a size that only a base of 256 can say."""
+    found = bytearray(member.tobuf(tarfile.GNU_FORMAT))
+    if size is not None:
+        found[124:136] = (size % (1 << 96)).to_bytes(12, "big")
+        found[148:156] = b" " * 8
+        found[148:156] = b"%06o\0 " % sum(found)
+    return bytes(found)
+
+
+def behind_the_note(*blocks: bytes) -> bytes:
+    """An archive whose headers no library would write."""
+    note = tar_of(NOTE)
+    end = len(header(tarfile.TarInfo("build.json"))) + -(-len(build_archive.sealed(NOTE)) // 512) * 512
+    return zlib.compress(note[:end] + b"".join(blocks) + bytes(1024))
+
+
+def extended(text: bytes) -> bytes:
+    info = tarfile.TarInfo("extended")
+    info.type, info.size = tarfile.XHDTYPE, len(text)
+    return header(info) + text + bytes(-len(text) % 512) + header(tarfile.TarInfo("files/name"))
+
+
+POISON: dict[str, Callable[[], bytes]] = {
+    "no archive": lambda: b"pickle me",
+    "half of one": lambda: packed(NOTE)[:-5],
+    "no note": lambda: zlib.compress(b""),
+    "another digest": lambda: packed({**NOTE, "digest": "00"}),
+    "a digest that is none": lambda: packed({**NOTE, "digest": None}),
+    "a note without its digest": lambda: packed(json.dumps(NOTE).encode()),
+    "a note that was changed": lambda: packed(build_archive.sealed(NOTE).replace(b"evil", b"good")),
+    "another's": lambda: packed({**NOTE, "key": key_of(["another source"])}),
+    "no key": lambda: packed({name: value for name, value in NOTE.items() if name != "key"}),
+    "files that it does not name": lambda: packed(NOTE, member("files/name.so", b"code")),
+    "a place outside": lambda: packed(NOTE, member("files/../../name.so", b"code")),
+    "an absolute place": lambda: packed(NOTE, member("/files/name.so", b"code")),
+    "a link": lambda: packed(NOTE, member("files/link", type=tarfile.SYMTYPE, linkname="/etc/passwd")),
+    "a device": lambda: packed(NOTE, member("files/null", type=tarfile.CHRTYPE)),
+    "too deep": lambda: packed(NOTE, member("files/" + "a/" * 1500 + "b")),
+    "too many": lambda: packed(NOTE, *(member(f"files/{number}") for number in range(build_archive.MAX_FILES + 1))),
+    "facts that are none": lambda: packed({**NOTE, "artifact": {"facts": [], "deferred": None, "log": ""}}),
+    "a verdict": lambda: packed({**NOTE, "artifact": None, "fault": ["passed", "", "", True]}),
+    "neither end": lambda: packed({**NOTE, "artifact": None}),
+    "a time beyond all numbers": lambda: packed({**NOTE, "at": 10**400}),
+    "a note without an end": lambda: zlib.compress(tar_of(b"[[[[")),
+    "a bomb": lambda: zlib.compress(bytes(shared_cache.MAX_TAR_BYTES + MIB), 9),
+    "a file of more than all": lambda: packed(NOTE, member("files/large", size=1 << 40)),
+    "a note that follows itself": lambda: behind_the_note(header(tarfile.TarInfo("build.json"), -512)),
+    "a file that follows itself": lambda: behind_the_note(header(tarfile.TarInfo("files/name"), -512)),
+    "notes without end": lambda: behind_the_note(header(tarfile.TarInfo("build.json")) * (MIB // 512)),
+    "a header to search for ever": lambda: behind_the_note(extended(b"1" * MIB)),
+}
+
+
+@pytest.mark.parametrize("kind", POISON)
+def test_what_is_no_build_is_refused_and_dropped(
+    kind: str, redis: Redis, here: ShippedBuilds, second: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_cache, "MAX_TAR_BYTES", 8 * MIB)
+    monkeypatch.setattr(tarfile.TarFile, "addfile", _addfile)
+    poison = POISON[kind]()
+    redis.hset("builds:archives", KEY, poison)
+    redis.zadd("builds:expire", {KEY: time.time() + HOUR})
+    with here.turn(KEY, going_on, soon()) as turn:
+        assert turn.packed == poison
+        assert not here.receive(KEY, poison, second.cache)
+    assert second.restored(KEY)[0] is None
+    assert list((second.folder / "builds" / "entries").iterdir()) == []
+    assert here.missing([KEY]) == [KEY]
+
+
+def _addfile(self: tarfile.TarFile, info: tarfile.TarInfo, content: io.BytesIO) -> None:
+    """Also where its size is a lie."""
+    assert self.fileobj is not None
+    self.fileobj.write(info.tobuf(self.format, self.encoding or "utf-8", self.errors or "strict"))
+    data = content.read()
+    self.fileobj.write(data + bytes(-len(data) % tarfile.BLOCKSIZE))
+
+
+def test_the_empty_build_that_the_poison_is_made_of_is_one(here: ShippedBuilds, second: Node, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert NOTE["digest"] == digest(tmp_path / "empty").hex()
+    assert here.receive(KEY, packed(NOTE), second.cache)
+    assert second.restored(KEY)[0] is not None
+
+
+def test_a_node_whose_disk_is_full_leaves_a_build_to_others(
+    redis: Redis, here: ShippedBuilds, first: Node, second: Node
+) -> None:
+    assert here.ship(KEY, first.keep(KEY, os.urandom(64 << 10)), fault=False)
+    packed = redis.hget("builds:archives", KEY) or b""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16 << 10, limits[1]))
+    try:
+        assert not here.receive(KEY, packed, second.cache)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list((second.folder / "builds" / "entries").iterdir()) == []
+    assert redis.hget("builds:archives", KEY) == packed
+
+
+@pytest.fixture
+def full(redis: Redis) -> Iterator[Callable[[], object]]:
+    """Fills Redis, for this test."""
+    yield lambda: redis.config_set("maxmemory", redis.info("memory")["used_memory"] - MIB // 4)
+    redis.config_set("maxmemory", 0)
+
+
+def test_a_full_redis_gives_what_it_has_and_forgets_what_is_old(
+    redis: Redis, first: Node, full: Callable[[], object]
+) -> None:
+    keys = [key_of([number]) for number in range(3)]
+    store = ShippedBuilds(redis, 8 * MIB, "here")
+    for key in keys:
+        assert store.ship(key, first.keep(key, os.urandom(MIB)), fault=False)
+    redis.zadd("builds:expire", {keys[0]: time.time() - 1})
+    full()
+    with ShippedBuilds(redis, MIB, "there").turn(keys[1], going_on, soon()) as turn:
+        assert turn.packed is not None
+    assert redis.hkeys("builds:archives") == [key.encode() for key in keys[1:]]
+    assert kept_bytes(redis) == sum(map(len, redis.hvals("builds:archives")))
+
+
+def test_a_full_redis_takes_nothing_and_changes_nothing(
+    redis: Redis, first: Node, full: Callable[[], object], here: ShippedBuilds
+) -> None:
+    assert here.ship(KEY, first.keep(KEY), fault=False)
+    redis.zadd("builds:expire", {KEY: time.time() - 1})
+    full()
+    other = key_of(["another"])
+    assert not here.ship(other, first.keep(other), fault=False)
+    assert redis.hkeys("builds:archives") == [KEY.encode()]
+    redis.config_set("maxmemory", 0)
+    with ShippedBuilds(redis, MIB, "there").turn(other, going_on, soon()) as turn:
+        assert turn.mine
+
+
+def test_nothing_stays_for_ever(redis: Redis, here: ShippedBuilds, second: Node) -> None:
+    assert not here.receive(KEY, b"none", second.cache)
+    with here.turn(KEY, going_on, soon()):
+        pass
+    assert [key for key in redis.scan_iter("builds:*") if redis.ttl(key) < 0] == []
+
+
+def test_a_count_that_is_wrong_does_not_stay_so(redis: Redis, here: ShippedBuilds, first: Node) -> None:
+    redis.set("builds:bytes", 2 * MIB)
+    archive = first.keep(KEY)
+    for _ in range(2):
+        here.ship(KEY, archive, fault=False)
+    assert kept_bytes(redis) == sum(map(len, redis.hvals("builds:archives"))) > 0
+
+
+def test_who_waits_is_seen(redis: Redis, here: ShippedBuilds, there: ShippedBuilds) -> None:
+    with here.turn(KEY, going_on, soon()):
+        assert not here.waited_for(KEY)
+        with there.turn(KEY, going_on, time.monotonic()):
+            assert here.waited_for(KEY)
+        assert 0 < redis.ttl(f"builds:awaited:{KEY}") <= shared_cache.MARK_S
+
+
+def test_who_comes_later_waits_for_who_makes_it(here: ShippedBuilds, there: ShippedBuilds, first: Node) -> None:
+    archive, got = first.keep(KEY), []
+
+    def wait() -> None:
+        with there.turn(KEY, going_on, soon()) as turn:
+            got.append(turn)
+
+    with here.turn(KEY, going_on, soon()) as turn:
+        assert turn.mine
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        here.ship(KEY, archive, fault=False)
+        waiting.join(20)
+    assert [(one.packed is not None, one.mine) for one in got] == [(True, False)]
+
+
+def test_a_wait_ends_by_patience_and_by_cancellation(here: ShippedBuilds, there: ShippedBuilds) -> None:
+    with here.turn(KEY, going_on, soon()):
+        with there.turn(KEY, going_on, time.monotonic()) as turn:
+            assert (turn.packed, turn.mine) == (None, False)
+        with pytest.raises(JobCancelled), there.turn(KEY, lambda: True, soon()):
+            pass
+
+
+def test_what_fails_by_its_own_fault_is_waited_for_by_nobody_else(
+    redis: Redis, here: ShippedBuilds, there: ShippedBuilds
+) -> None:
+    with pytest.raises(KernelFault), here.turn(KEY, going_on, soon()):
+        raise KernelFault(Status.CRASHED, "it died")
+    assert redis.get(f"builds:mark:{KEY}") == NOTHING.encode()
+    with there.turn(KEY, going_on, soon()) as turn:
+        assert (turn.packed, turn.mine) == (None, False)
+    assert there.missing([KEY]) == []
+
+
+def test_what_fails_by_ours_is_anybodys(here: ShippedBuilds, there: ShippedBuilds) -> None:
+    with pytest.raises(JobCancelled), here.turn(KEY, going_on, soon()):
+        raise JobCancelled("asked to stop")
+    with there.turn(KEY, going_on, soon()) as turn:
+        assert turn.mine
+
+
+def test_a_mark_lasts_as_long_as_its_maker_and_no_longer(
+    redis: Redis, here: ShippedBuilds, there: ShippedBuilds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_cache, "MARK_S", 1)
+    monkeypatch.setattr(shared_cache, "RENEW_S", 0.05)
+    with here.turn(KEY, going_on, soon()):
+        redis.pexpire(f"builds:mark:{KEY}", 200)
+        until(lambda: redis.pttl(f"builds:mark:{KEY}") > 200)
+    # As a killed one leaves it.
+    redis.set(f"builds:mark:{KEY}", "there dead", px=300)
+    began = time.monotonic()
+    with there.turn(KEY, going_on, soon()) as turn:
+        assert turn.mine
+    assert 0.2 < time.monotonic() - began < 5
+
+
+def test_another_makers_mark_is_left_alone(redis: Redis, here: ShippedBuilds) -> None:
+    with here.turn(KEY, going_on, soon()):
+        redis.set(f"builds:mark:{KEY}", "there another", ex=60)
+    assert redis.get(f"builds:mark:{KEY}") == b"there another"
+
+
+def test_without_redis_everybody_builds_for_himself_and_is_told_once(
+    first: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Redis(port=free_port(), retry=AT_ONCE) as nobody:
+        store = ShippedBuilds(nobody, MIB, "here")
+        for _ in range(2):
+            with store.turn(KEY, going_on, soon()) as turn:
+                assert (turn.packed, turn.mine) == (None, False)
+        assert not store.ship(KEY, first.keep(KEY), fault=False)
+    assert len([record for record in caplog.records if "cannot be reached" in record.message]) == 1
+
+
+def test_a_redis_that_goes_during_a_build_harms_nobody(tmp_path: Path, first: Node) -> None:
+    folder, port = tmp_path / "redis", free_port()
+    folder.mkdir()
+    server = start_redis(folder, port, "--appendfsync", "always")
+    with Redis(port=port, retry=AT_ONCE) as client:
+        store = ShippedBuilds(client, MIB, "here")
+        archive = first.keep(KEY)
+        assert store.ship(KEY, archive, fault=False)
+        other = key_of(["another"])
+        with store.turn(other, going_on, soon()) as turn:
+            assert turn.mine
+            server.kill()
+            server.wait()
+        server = start_redis(folder, port, "--appendfsync", "always")
+        # Another process: this one asks again only after a while.
+        with ShippedBuilds(client, MIB, "there").turn(KEY, going_on, soon()) as turn:
+            assert turn.packed is not None, "what was shipped is still there"
+        server.kill()
+        server.wait()

@@ -1,0 +1,409 @@
+"""Comparisons on inputs that no standard normal brings, through the real pipeline on the CPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from domain.request import Request
+from domain.result import Report, Status
+from tasks.correctness import distribution_check
+from tasks.correctness.distribution_check import BELONG_TOGETHER
+from tasks.evaluation.pipeline import run
+from tasks.runtime.worker_context import Workbench
+from tests.tasks.watching import WATCHING, stood_still_s
+from validation.evidence.perturbation_bound import TURNS
+
+NORMAL = "torch.randn(16, 64)"
+ALL = ["small", "positive", "negative", "constant rows", "zeros", "large", "outliers", "far below"]
+
+
+@pytest.fixture(autouse=True)
+def time_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether all are tried within the usual time depends on what else the machine has to do."""
+    monkeypatch.setattr(distribution_check, "BUDGET_S", 40.0)
+
+
+def model(name: str, forward: str, inputs: str | None = None) -> dict[str, Any]:
+    source = f"class {name}(nn.Module):\n    def forward(self, x):\n        {forward}\n"
+    if inputs is not None:
+        source += f"def get_inputs():\n    return [{inputs}]\n"
+    return {"source_code": source, "kernel_type": "torch"}
+
+
+def judged(
+    bench: Workbench, reference: str | dict[str, Any], candidate: str | dict[str, Any], inputs: str = NORMAL
+) -> Report:
+    """Each a kernel, or the body of a `forward`."""
+    wire = {
+        "kernel": model("ModelNew", candidate) if isinstance(candidate, str) else candidate,
+        "reference": model("Model", reference, inputs) if isinstance(reference, str) else reference,
+        "num_trials": 1,
+        "timeout": 60,
+    }
+    return run(Request.from_wire(wire), bench, lambda stage: None, lambda: False)
+
+
+def distributions(report: Report) -> dict[str, Any]:
+    found: dict[str, Any] = report.outcome.inputs["distributions"]
+    return found
+
+
+def test_a_right_kernel_is_judged_on_all_of_them(bench: Workbench) -> None:
+    report = judged(bench, "return torch.softmax(x, -1)", "return (x - x.logsumexp(-1, keepdim=True)).exp()")
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+    # Its answers are so small that those to the drawn inputs are looked at once more, by their own size.
+    assert distributions(report) == {"judged": ["drawn", *ALL], "left_out": {}, "inputs_left_alone": {}}
+    assert report.outcome.timing is not None
+    report = judged(bench, "return x * 2", "return x + x")
+    assert distributions(report)["judged"] == ALL
+
+
+def test_an_overflow_that_only_large_inputs_show_is_wrong_and_has_no_time(bench: Workbench) -> None:
+    report = judged(bench, "return torch.softmax(x, -1)", "e = x.exp(); return e / e.sum(-1, keepdim=True)")
+    outcome = report.outcome
+    assert outcome.status is Status.WRONG_RESULT and outcome.timing is None and report.speedup is None
+    assert "large inputs" in (outcome.message or "") or "outliers inputs" in (outcome.message or "")
+    assert outcome.comparison is not None and not outcome.comparison.passed
+    assert outcome.comparison.first_mismatch is not None and outcome.comparison.first_mismatch["actual"] == "nan"
+    assert report.reference is not None and report.reference.status is Status.PASSED
+
+
+UNIFORM = "torch.rand(16, 256)"
+
+
+@pytest.mark.parametrize(
+    ("reference", "shortcut", "right", "tolerance"),
+    [
+        ("x.sum(-1, keepdim=True) * x", "128 * x", "x.double().sum(-1, keepdim=True).float() * x", 0.3),
+        ("nn.functional.layer_norm(x, (256,))", "(x - 0.5) * 12**0.5",
+         "(x - x.mean(-1, True)) * (x.var(-1, correction=0, keepdim=True) + 1e-5).rsqrt()", 0.3),
+        ("torch.softmax(x, -1) * 256", "x.exp() / (math.e - 1)", "(x - x.logsumexp(-1, keepdim=True)).exp() * 256",
+         0.1),
+    ],
+    ids=["a sum", "a norm", "a softmax"],
+)  # fmt: skip
+def test_what_is_so_of_uniform_noise_alone_is_wrong(
+    bench: Workbench, reference: str, shortcut: str, right: str, tolerance: float
+) -> None:
+    """At a tolerance that lets the shortcut pass where inputs are drawn."""
+    of_reference = model("Model", f"return {reference}", UNIFORM)
+
+    def ended(candidate: str) -> Report:
+        wire = {
+            "kernel": model("ModelNew", f"return {candidate}"),
+            "reference": of_reference,
+            "atol": tolerance,
+            "rtol": tolerance,
+        }
+        return run(Request.from_wire(wire | {"num_trials": 1, "timeout": 60}), bench, lambda stage: None, lambda: False)
+
+    passed, wrong = ended(right), ended(shortcut)
+    assert passed.outcome.status is Status.PASSED, passed.outcome.message
+    assert distributions(passed)["judged"] == ["sparse"]
+    assert wrong.outcome.status is Status.WRONG_RESULT, distributions(wrong)
+    assert "sparse inputs" in (wrong.outcome.message or "")
+
+
+BACKWARD = """
+class {name}(nn.Module):
+    def forward(self, x, y, g):
+        {body}
+def get_inputs():
+    x, g = torch.randn(16, 64), torch.randn(16, 64)
+    return [x, {given}, g]
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "reference", "candidate", "ends"),
+    [
+        ("torch.relu(x)", "return g * (x > 0)", "return g * (y > 0)", Status.PASSED),
+        ("torch.randn(16, 64)", "return g * torch.softmax(x, -1) + y",
+         "e = x.exp(); return g * e / e.sum(-1, keepdim=True) + y", Status.WRONG_RESULT),
+    ],
+)  # fmt: skip
+def test_inputs_that_were_computed_of_each_other_are_not_changed_by_themselves(
+    bench: Workbench, given: str, reference: str, candidate: str, ends: Status
+) -> None:
+    """A step backwards is given what its step forwards kept."""
+    first, second = (
+        {"source_code": BACKWARD.format(name=name, body=body, given=given), "kernel_type": "torch"}
+        for name, body in (("Model", reference), ("ModelNew", candidate))
+    )
+    report = judged(bench, first, second)
+    assert report.outcome.status is ends, report.outcome.message
+    assert (BELONG_TOGETHER in distributions(report)["left_out"].values()) is (ends is Status.PASSED)
+
+
+@pytest.mark.parametrize("candidate", ["e = x.exp(); y = e / e.sum(-1, keepdim=True)", "y = torch.softmax(x, -1)"])
+def test_no_number_is_wrong_without_a_float64_run_too(bench: Workbench, candidate: str) -> None:
+    """Where the reference has one each time, which names a dtype and so cannot be run in float64."""
+    reference = "return torch.softmax(x, -1) @ torch.ones(64, 8, dtype=torch.float32).triu()"
+    report = judged(bench, reference, f"{candidate}; return y @ torch.ones(64, 8).triu()")
+    right = "softmax" in candidate
+    assert report.outcome.status is (Status.PASSED if right else Status.WRONG_RESULT), distributions(report)
+
+
+def test_a_number_that_is_drawn_keeps_no_evidence_away(bench: Workbench) -> None:
+    """Every call has the first set's, so has what speaks for the reference."""
+    inputs = "def get_inputs():\n    return [torch.randn(16, 64), random.uniform(2.0, 3.0)]\n"
+    forward = "    def forward(self, x, alpha):\n        "
+    reference = f"import random\nclass Model(nn.Module):\n{forward}return torch.softmax(x * alpha, -1)\n{inputs}"
+    naive = f"class ModelNew(nn.Module):\n{forward}e = torch.exp(x * alpha); return e / e.sum(-1, keepdim=True)\n"
+    torch_kernel = {"kernel_type": "torch"}
+    report = judged(bench, torch_kernel | {"source_code": reference}, torch_kernel | {"source_code": naive})
+    assert report.outcome.status is Status.WRONG_RESULT, distributions(report)
+    assert "inputs (random inputs brought" in (report.outcome.message or "")
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate", "where"),
+    [
+        ("x.amax(-1)", "x.amax(-1).clamp(min=-20)", "far below"),
+        (
+            "x.softmax(-1)",
+            "e = (x - x.amax(-1, keepdim=True).clamp(min=0)).exp(); y = e / e.sum(-1, keepdim=True)",
+            "far",
+        ),
+        ("x.log_softmax(-1)", "x - x[:, :-1].logsumexp(-1, keepdim=True)", "outliers"),
+    ],
+)
+def test_what_shows_far_from_zero_or_at_the_end_of_a_row(
+    bench: Workbench, reference: str, candidate: str, where: str
+) -> None:
+    wide = "torch.randn(8, 4096)"
+    body = candidate if "y =" in candidate else f"y = {candidate}"
+    outcome = judged(bench, f"return {reference}", f"{body}; return y", wide).outcome
+    assert outcome.status is Status.WRONG_RESULT and where in (outcome.message or ""), outcome.message
+
+
+def test_the_scores_of_attention_are_far_below_zero_in_one_distribution(bench: Workbench) -> None:
+    source = "class {name}(nn.Module):\n    def forward(self, q, k, v):\n        {forward}\n"
+    inputs = "def get_inputs():\n    return [torch.randn(2, 32, 64) for _ in range(3)]\n"
+    scores = (
+        "s = q @ k.mT / 8; m = s.amax(-1, keepdim=True){}; e = (s - m).exp(); return e @ v / e.sum(-1, keepdim=True)"
+    )
+    reference = source.format(name="Model", forward="return F.scaled_dot_product_attention(q, k, v)") + inputs
+    for begins, status in (("", Status.PASSED), (".clamp(min=0)", Status.WRONG_RESULT)):
+        candidate = source.format(name="ModelNew", forward=scores.format(begins))
+        of, against = ({"source_code": text, "kernel_type": "torch"} for text in (candidate, reference))
+        outcome = judged(bench, against, of).outcome
+        assert outcome.status is status, outcome.message
+
+
+SOFTMAX = "return torch.softmax(x, -1)"
+ROWS = "torch.randn(8, 4096)"
+MASKED = "return x.masked_fill(torch.ones(64, 64, dtype=torch.bool).triu(1), -1e9)"
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate", "inputs", "status"),
+    [
+        (
+            SOFTMAX,
+            "y = torch.softmax(x, -1); y[5, 777] = y[5, 776] * 3; return y",
+            "torch.rand(8, 4096)",
+            Status.WRONG_RESULT,
+        ),
+        (
+            SOFTMAX,
+            "y = torch.softmax(x, -1).clone(); y[:, 2048:] = 0; return y",
+            "torch.rand(8, 4096)",
+            Status.WRONG_RESULT,
+        ),
+        (SOFTMAX, "return torch.full_like(x, 1 / 4096)", "torch.rand(8, 4096)", Status.WRONG_RESULT),
+        (SOFTMAX, "return torch.softmax(x, -1).bfloat16().float()", ROWS, Status.PASSED),
+        (SOFTMAX, "return torch.softmax(x.half(), -1).float()", "torch.rand(8, 4096)", Status.PASSED),
+        (MASKED, f"y = {MASKED[7:]}; return y.where(y < -9, y * 1.1)", "torch.randn(64, 64)", Status.WRONG_RESULT),
+        (MASKED, MASKED.replace("x.m", "x.bfloat16().float().m"), "torch.randn(64, 64)", Status.PASSED),
+        # Nothing but rounding is left below the tone: no scale of its own.
+        (
+            "return torch.fft.rfft(x).abs()",
+            "e, o = torch.fft.fft(x[..., ::2]), torch.fft.fft(x[..., 1::2]); k = torch.arange(513); "
+            "w = torch.exp(-2j * torch.pi * k / 1024); return (e[..., k % 512] + w * o[..., k % 512]).abs()",
+            "torch.sin(2 * torch.pi * (37 * torch.arange(1024) / 1024 + torch.rand(8, 1))) * 32767",
+            Status.PASSED,
+        ),
+    ],
+)
+def test_answers_that_any_would_be_right_beside_are_counted_by_their_own_size(
+    bench: Workbench, reference: str, candidate: str, inputs: str, status: Status
+) -> None:
+    outcome = judged(bench, reference, candidate, inputs).outcome
+    assert outcome.status is status, outcome.message
+    assert status is Status.PASSED or "drawn inputs" in (outcome.message or "")
+
+
+def test_a_tolerance_that_is_named_stands_for_small_answers_too(bench: Workbench) -> None:
+    wire = {
+        "kernel": model("ModelNew", "return torch.full_like(x, 1 / 4096)"),
+        "reference": model("Model", SOFTMAX, "torch.rand(8, 4096)"),
+        "num_trials": 1,
+        "atol": 1e-2,
+        "timeout": 60,
+    }
+    report = run(Request.from_wire(wire), bench, lambda stage: None, lambda: False)
+    assert report.outcome.status is Status.PASSED and "drawn" not in distributions(report)["left_out"]
+
+
+def test_a_norm_of_zero_that_nothing_guards_is_wrong(bench: Workbench) -> None:
+    outcome = judged(bench, "return F.normalize(x, dim=-1)", "return x / x.norm(dim=-1, keepdim=True)").outcome
+    assert outcome.status is Status.WRONG_RESULT and "zeros inputs" in (outcome.message or "")
+    outcome = judged(bench, "return F.normalize(x, dim=-1)", "return x / (x.norm(dim=-1, keepdim=True) + 1e-9)").outcome
+    assert outcome.status is Status.PASSED, outcome.message
+    # Neither guards it: what is 0/0 is asked of nobody.
+    outcome = judged(bench, "return x / x.norm(dim=-1, keepdim=True)", "return F.normalize(x, dim=-1)").outcome
+    assert outcome.status is Status.PASSED, outcome.message
+
+
+def test_a_kernel_that_fails_where_the_reference_is_right_has_failed(bench: Workbench) -> None:
+    candidate = "assert x.abs().max() < 50, 'too far out'; return torch.softmax(x, -1)"
+    outcome = judged(bench, "return torch.softmax(x, -1)", candidate).outcome
+    assert outcome.status is Status.RUNTIME_ERROR and outcome.timing is None
+    assert "too far out" in (outcome.message or "") and "inputs" in (outcome.message or "")
+
+
+def test_on_the_host_the_kernel_does_not_run_beside_the_reference(bench: Workbench) -> None:
+    """Else it could have the reference be late on a distribution, or in float64, and get out of it."""
+    slow = "import time; time.sleep(0.3 if x.abs().max() > 60 else 0); return torch.softmax(x, -1)"
+    candidate = model("ModelNew", "e = x.exp(); return e / e.sum(-1, keepdim=True)")
+    candidate["source_code"] = WATCHING + candidate["source_code"]
+    # So many elements that the exponential of some leaves float32's range.
+    outcome = judged(bench, slow, candidate, "torch.randn(16, 4096)").outcome
+    assert outcome.status is Status.WRONG_RESULT and "large inputs" in (outcome.message or "")
+    # Of its reference's calls the last may end with its process, before its thread has come to say so.
+    assert stood_still_s(outcome.output) >= 0.3 * (1 + len(TURNS))
+
+
+def test_where_the_reference_overflows_itself_nothing_is_said_against_the_kernel(bench: Workbench) -> None:
+    # So many elements that some of them, at an rms of 30, exceed 88.7, and their exponential float32's range.
+    inputs = "torch.randn(16, 4096)"
+    report = judged(bench, "return x.exp().sum(-1)", "return x.double().exp().sum(-1).clamp(max=1e30).float()", inputs)
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+    assert "leaves the range" in distributions(report)["left_out"]["large"]
+
+
+def test_a_reference_that_fails_there_costs_the_job_nothing(bench: Workbench) -> None:
+    reference = "assert x.abs().max() < 50, 'not mine'; return x * 2"
+    report = judged(bench, reference, "return x + x")
+    assert report.outcome.status is Status.PASSED and report.outcome.timing is not None
+    assert "not mine" in distributions(report)["left_out"]["large"] and "small" in distributions(report)["judged"]
+    assert report.reference is not None and report.reference.status is Status.PASSED
+
+
+@pytest.mark.parametrize(
+    ("inputs", "says"),
+    [
+        ("torch.rand(16, 64) * 3", "one sign"),
+        ("torch.rand(16, 64) * 2 - 1", "bounded"),
+        ("torch.randn(16, 64).sign()", "few distinct"),
+        ("torch.randn(1024).sort().values", "sorted"),
+    ],
+)
+def test_inputs_that_mean_something_stay_as_they_were_drawn(bench: Workbench, inputs: str, says: str) -> None:
+    # Right for these inputs, for others not.
+    report = judged(bench, "return x.clamp(-9, 9)", "return x", inputs)
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+    found = distributions(report)
+    assert found["judged"] == [] and says in found["inputs_left_alone"]["input 0"]
+    assert set(found["left_out"]) == set(ALL)
+
+
+def contract(**init: Any) -> dict[str, Any]:
+    spec = {"shape": [16, 64], "dtype": "float32", "init": init}
+    return {"args": [{"name": "x", "type": "tensor", "role": "input", "tensor_spec": spec}]}
+
+
+@pytest.mark.parametrize(
+    ("init", "status"),
+    [
+        ({"kind": "randn"}, Status.WRONG_RESULT),
+        ({"kind": "uniform", "low": -4, "high": 4}, Status.PASSED),
+        ({"kind": "full", "fill_value": 3}, Status.PASSED),
+    ],
+)
+def test_of_a_contract_only_normals_are_changed(bench: Workbench, init: dict[str, Any], status: Status) -> None:
+    reference = model("Model", "return x.clamp(-20, 20)") | {"io": contract(**init)}
+    report = judged(bench, reference, "return x")
+    assert report.outcome.status is status, (report.outcome.message, report.outcome.inputs)
+    if status is Status.PASSED:
+        assert "x" in distributions(report)["inputs_left_alone"]
+
+
+def test_without_a_float64_run_the_harsher_ones_accuse_nobody(bench: Workbench) -> None:
+    # A multi_kernel reference has no float64 form.
+    reference = {
+        "source_code": "def main(x):\n    return torch.softmax(x, -1)\n",
+        "kernel_type": "multi_kernel",
+        "metadata": {"entry_point": "main"},
+        "io": contract(kind="randn"),
+    }
+    report = judged(bench, reference, "return torch.softmax(x.clamp(-20, 20), -1)")
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+    assert "float64" in distributions(report)["left_out"]["outliers"]
+    # What the others show is evidence enough: the second kernel takes every row's maximum for positive.
+    no_maximum = "return torch.softmax(x - x.amax(-1, keepdim=True).clamp(min=0), -1) * (x.mean() > -1)"
+    wrong = judged(bench, reference, no_maximum).outcome
+    assert wrong.status is Status.WRONG_RESULT and "negative" in (wrong.message or "")
+
+
+def test_evaluating_alone_has_no_other_distributions(bench: Workbench) -> None:
+    wire = {"kernel": model("Model", "return x * 2", NORMAL), "num_trials": 1, "timeout": 60}
+    report = run(Request.from_wire(wire), bench, lambda stage: None, lambda: False)
+    assert report.outcome.status is Status.PASSED and "distributions" not in report.outcome.inputs
+
+
+NORM = """
+class {name}(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(64)
+        {init}
+
+    def forward(self, x):
+        {forward}
+"""
+
+
+@pytest.mark.parametrize(
+    ("init", "forward", "says"),
+    [
+        ("", "return F.layer_norm(x, (64,), self.norm.weight, self.norm.bias)", "both still agree"),
+        (
+            "self.norm.weight.data.fill_(1); self.norm.bias.data.zero_()",
+            "return F.layer_norm(x, (64,))",
+            "no longer agrees",
+        ),
+        (
+            "self.w = self.norm.weight.detach().clone(); self.b = self.norm.bias.detach().clone()",
+            "return F.layer_norm(x, (64,), self.w, self.b)",
+            "no longer agrees",
+        ),
+    ],
+)
+def test_other_values_for_constant_weights_are_tried_and_told(
+    bench: Workbench, init: str, forward: str, says: str
+) -> None:
+    reference = NORM.format(name="Model", init="", forward="return self.norm(x)")
+    source = {"source_code": reference + f"def get_inputs():\n    return [{NORMAL}]\n", "kernel_type": "torch"}
+    candidate = {"source_code": NORM.format(name="ModelNew", init=init, forward=forward), "kernel_type": "torch"}
+    outcome = judged(bench, source, candidate).outcome
+    assert outcome.status is Status.PASSED, outcome.message
+    assert says in outcome.inputs["weights"] and "norm.weight, norm.bias" in outcome.inputs["weights"]
+
+
+def test_strides_that_are_not_the_references_are_told(bench: Workbench) -> None:
+    comparison = judged(bench, "return x * 2", "return (x.t() * 2).contiguous().t()").outcome.comparison
+    assert comparison is not None and comparison.passed
+    assert comparison.layout == ["output 0 has strides [1, 16], the reference's [64, 1]"]
+
+
+def test_a_candidate_that_is_slow_on_the_first_ones_does_not_get_out_of_the_others(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(distribution_check, "BUDGET_S", 1.0)
+    slow = "import time; x.std() < 0.5 and time.sleep(1.5); e = x.exp(); return e / e.sum(-1, keepdim=True)"
+    report = judged(bench, "return torch.softmax(x, -1)", slow)
+    assert report.outcome.status is Status.WRONG_RESULT, distributions(report)

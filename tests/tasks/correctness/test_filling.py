@@ -1,0 +1,124 @@
+"""A round's inputs, written while the first window's calls are queued: on the host, where as few wait for a gate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from domain.fault import KernelFault
+from domain.request import Request
+from domain.result import CANDIDATE, REFERENCE, Report, Status
+from profiling.results.samples import TimeRecord
+from profiling.window.timed_window import Clock
+from tasks.evaluation.pipeline import run
+from tasks.runtime.worker_context import Workbench
+from tasks.timing.timing_stage import Timekeeper
+from tests.bench import own_workbench
+from validation.inputs.contract_inputs import ContractInputs
+
+ADD = "class {name}(nn.Module):\n    def forward(self, x, y):\n        return {what}\n"
+IO = {"args": [{"name": name, "type": "tensor", "role": "input", "tensor_spec": {"shape": [64, 32]}} for name in "xy"]}
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Workbench]:
+    with own_workbench() as made:
+        yield made
+
+
+def judged(bench: Workbench, what: str, *, compared: bool) -> Report:
+    def kernel(name: str, what: str) -> dict[str, Any]:
+        return {"source_code": ADD.format(name=name, what=what), "kernel_type": "torch", "io": IO}
+
+    reference = kernel("Model", "x + y") if compared else None
+    wire = {"kernel": kernel("ModelNew" if compared else "Model", what), "reference": reference}
+    return run(
+        Request.from_wire(wire | {"num_trials": 5, "timeout": 30, "budget": "quick"}),
+        bench,
+        lambda _: None,
+        lambda: False,
+    )
+
+
+@pytest.mark.parametrize("compared", [False, True])
+def test_windows_run_over_what_is_written_while_calls_are_queued(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch, compared: bool
+) -> None:
+    monkeypatch.setattr(Timekeeper, "_at_once", lambda *_: True)
+    report = judged(bench, "y + x", compared=compared)
+    assert report.outcome.status is Status.PASSED
+    assert report.outcome.inputs["reused_sets"] == 0 and not report.outcome.inputs["fresh_sets_equal"]
+    if compared:
+        assert judged(bench, "y + x + 1", compared=True).outcome.status is Status.WRONG_RESULT
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize("compared", [False, True])
+def test_what_goes_wrong_with_inputs_ends_the_job_alike(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch, at_once: bool, compared: bool
+) -> None:
+    drawn = ContractInputs.drawn_together
+    asked: list[range] = []
+
+    def fails(self: ContractInputs, numbers: range) -> range:
+        asked.append(numbers)
+        if len(asked) > 3:
+            raise KernelFault(Status.UNSUPPORTED, "no more of them")
+        return drawn(self, numbers)
+
+    monkeypatch.setattr(Timekeeper, "_at_once", lambda *_: at_once)
+    monkeypatch.setattr(ContractInputs, "drawn_together", fails)
+    report = judged(bench, "y + x", compared=compared)
+    owner = report.reference if compared else report.outcome
+    assert owner is not None and owner.status is Status.UNSUPPORTED and owner.message == "no more of them"
+    assert report.outcome.status is (Status.REFERENCE_FAILED if compared else Status.UNSUPPORTED)
+    monkeypatch.undo()
+    assert judged(bench, "y + x", compared=compared).outcome.status is Status.PASSED
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("streamed", [None, REFERENCE, CANDIDATE])
+@pytest.mark.parametrize("by_contract", [False, True])
+def test_inputs_are_written_once_a_round_and_behind_a_gate_if_by_the_referee(
+    by_contract: bool, streamed: str | None, reverse: bool
+) -> None:
+    told: list[str] = []
+    records = {role: TimeRecord(2, is_cuda=True, gated=role != streamed) for role in (REFERENCE, CANDIDATE)}
+    turns = [CANDIDATE, REFERENCE] if reverse else [REFERENCE, CANDIDATE]
+
+    def shoot(contender: Any, *_: Any, meanwhile: Any, **how: Any) -> Any:
+        told.append(contender.role)
+        if meanwhile is not None:
+            meanwhile()
+        return SimpleNamespace(elapsed_ms=1.0, ready_ms=0.1, call_ms=[])
+
+    def null_windows(*_: Any) -> dict[str, Clock]:
+        told.append("null")
+        return dict.fromkeys(records, Clock(0.1, 0.1))
+
+    def filling(_: Any) -> Any:
+        told.append("seed")
+        return lambda: told.append("fill")
+
+    keeper: Any = SimpleNamespace(
+        contenders=[SimpleNamespace(role=role) for role in records],
+        rounds=SimpleNamespace(
+            filling=filling,
+            judge=lambda *_: told.append("judge"),
+            inputs=SimpleNamespace(contract=object() if by_contract else None),
+        ),
+        shooting=SimpleNamespace(relocate=lambda *_: told.append("relocate"), null_windows=null_windows, shoot=shoot),
+        _card=SimpleNamespace(take=lambda: None),
+    )
+    keeper._at_once = lambda first: Timekeeper._at_once(keeper, first)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tasks.timing.timing_stage.throttled", lambda reading: None)
+        Timekeeper._round(keeper, {}, records, reverse=reverse, marked=False)
+    first, second = turns
+    if by_contract and first != streamed:
+        assert told == ["relocate", "seed", "null", first, "fill", second, "judge"]
+    else:
+        assert told == ["relocate", "seed", "fill", "null", first, second, "judge"]

@@ -1,0 +1,52 @@
+"""Whoever answers with a view of what it was given has not written what its reference writes: that is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from domain.request import Request
+from domain.result import Status
+from tasks.evaluation.pipeline import run
+from tasks.runtime.worker_context import Workbench
+
+MODEL = """
+class {name}(nn.Module):
+    def forward(self, x):
+        return {answer}
+
+def get_inputs():
+    return [torch.randn(64, 48)]
+"""
+NUMBERS_BOTH = "x[1:], x + 1, x.t()"
+
+
+def model(name: str, answer: str) -> dict[str, Any]:
+    return {"kernel_type": "torch", "source_code": MODEL.format(name=name, answer=answer)}
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate", "told"),
+    [
+        ("x.t().contiguous()", "x.t()", "output 0: a view"),
+        ("x.repeat(3, 1, 1)", "x.expand(3, -1, -1)", "output 0: a view"),
+        ("x.clone()", "x", "output 0: a view"),
+        ("(x[1:].clone(), x + 1, x.t().clone())", f"({NUMBERS_BOTH})", "output 0, 2: a view"),
+        ("x.t()", "x.t()", None),
+        ("x.t()", "x.t().contiguous()", None),
+        ("x + 1", "(x + 1).t().contiguous().t()", None),
+        ("x + 1", "(x.clone() + 1)[:]", None),
+    ],
+)
+def test_views_where_the_reference_makes_tensors_are_told(
+    bench: Workbench, reference: str, candidate: str, told: str | None
+) -> None:
+    wire = {"kernel": model("ModelNew", candidate), "reference": model("Model", reference), "budget": "quick"}
+    outcome = run(
+        Request.from_wire(wire | {"timeout": 60, "num_trials": 10}), bench, lambda stage: None, lambda: False
+    ).outcome
+    assert outcome.status is Status.PASSED, outcome.message
+    assert outcome.timing is not None
+    said = [flag for flag in outcome.timing.flags if "a view of an input" in flag]
+    assert [flag.startswith(told) for flag in said] == [True] if told else not said

@@ -1,0 +1,125 @@
+"""A failure that names the card is looked into with a runner of our own, before the kernel is blamed or the card."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from domain.fault import InfrastructureFault, KernelFault
+from domain.kernel import Kernel, KernelType
+from domain.request import Request
+from domain.result import Status
+from sandbox.supervisor.session import Session
+from tasks.diagnostics.gpu_fault_attribution import blame_tested
+from tasks.evaluation.pipeline import run
+from tasks.runtime.kernel_run import Contender
+from tasks.runtime.worker_context import Workbench
+from tests.bench import own_workbench
+
+ECC = "running: AcceleratorError: CUDA error: uncorrectable ECC error encountered"
+OF_THE_CARD = [
+    ECC,
+    "loading: RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable",
+    "loading: RuntimeError: No CUDA GPUs are available",
+    "loading: CUDARuntimeError: cudaErrorDevicesUnavailable: all CUDA-capable devices are busy or unavailable",
+    "loading: RuntimeError: CUDA driver initialization failed: CUDA_ERROR_NO_DEVICE",
+    "loading: AcceleratorError: CUDA error: initialization error",
+    "running: RuntimeError: CUDA error: unknown error",
+    "running: RuntimeError: NVML: GPU is lost",
+    "running: the GPU has fallen off the bus",
+]
+OF_A_KERNEL = [
+    "running: AcceleratorError: CUDA error: an illegal memory access was encountered",
+    "running: AcceleratorError: CUDA error: unspecified launch failure",
+    "running: RuntimeError: CUDA error: misaligned address",
+    "running: RuntimeError: CUDA error: invalid device ordinal",
+    "loading: RuntimeError: CUDA error: invalid configuration argument",
+    "running: ValueError: initialization error of my own",
+    "running: KeyError: 'unavailable'",
+]
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Workbench]:
+    with own_workbench() as opened:
+        yield opened
+
+
+class Card:
+    """What becomes of a runner that makes its context on it; in place of a card that fails."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, bench: Workbench) -> None:
+        self.fault: KernelFault | None = None
+        self.asked = 0
+        patch.setattr(bench.device, "is_cuda", True)
+        patch.setattr(Session, "open_device", lambda session: None)
+        patch.setattr(Session, "warm_libraries", lambda session: None)
+        patch.setattr(Session, "opened", lambda session: self.answer())
+
+    def answer(self) -> None:
+        self.asked += 1
+        if self.fault is not None:
+            raise self.fault
+
+
+@pytest.fixture
+def card(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> Card:
+    return Card(monkeypatch, bench)
+
+
+def failed(message: str, status: Status = Status.RUNTIME_ERROR, printed: str = "") -> Contender:
+    contender = Contender("candidate", Kernel("", KernelType.TORCH), Path("/nowhere"))
+    contender.fault = KernelFault(status, message)
+    contender.output = printed
+    return contender
+
+
+def blame(bench: Workbench, *contenders: Contender) -> None:
+    blame_tested(contenders, bench, lambda: False)
+    assert not (bench.folder / "test").exists()
+
+
+@pytest.mark.parametrize("message", OF_THE_CARD)
+def test_where_our_own_runner_fails_too_it_is_the_card(bench: Workbench, card: Card, message: str) -> None:
+    card.fault = KernelFault(Status.RUNTIME_ERROR, "answering the referee: RuntimeError: CUDA error: unknown error")
+    with pytest.raises(InfrastructureFault, match="in a runner without a submission too"):
+        blame(bench, failed(message))
+    assert not (bench.folder / "test").exists()
+
+
+def test_where_our_own_runner_works_it_is_the_kernel(bench: Workbench, card: Card) -> None:
+    blame(bench, failed(ECC))
+    assert card.asked == 2, "for a context, and to compute in it"
+
+
+def test_memory_that_somebody_else_holds_says_nothing_of_the_card(bench: Workbench, card: Card) -> None:
+    card.fault = KernelFault(Status.OUT_OF_MEMORY, "CUDA out of memory")
+    blame(bench, failed(ECC))
+    assert card.asked == 1
+
+
+@pytest.mark.parametrize("message", OF_A_KERNEL)
+def test_what_a_wrong_kernel_causes_is_not_looked_into(bench: Workbench, card: Card, message: str) -> None:
+    blame(bench, failed(message), failed(ECC, Status.WRONG_RESULT))
+    assert card.asked == 0
+
+
+def test_what_a_process_printed_before_it_aborted_counts(bench: Workbench, card: Card) -> None:
+    blame(bench, failed("the kernel's process crashed: SIGABRT", Status.CRASHED, f"terminate called: what(): {ECC}"))
+    assert card.asked == 2
+
+
+def test_on_the_cpu_there_is_no_card_to_blame(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench.device, "is_cuda", False)
+    monkeypatch.setattr(Session, "open_device", lambda session: pytest.fail("asked"))
+    blame(bench, failed(ECC))
+
+
+@pytest.mark.gpu
+def test_a_kernel_that_only_says_so_is_blamed_on_a_card_that_works(bench: Workbench) -> None:
+    raises = f"def kernel_fn(x):\n    raise RuntimeError({ECC!r})\n\ndef get_inputs():\n    return [torch.zeros(8)]\n"
+    request = Request(Kernel(raises, KernelType.TORCH), num_trials=1, timeout=60)
+    outcome = run(request, bench, lambda stage: None, lambda: False).outcome
+    assert (outcome.status, ECC in (outcome.message or "")) == (Status.RUNTIME_ERROR, True)

@@ -1,0 +1,149 @@
+"""A kernel called once more beneath a tool: here a program of the system in a profiler's place, and no GPU."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from domain.fault import JobCancelled
+from domain.kernel import Kernel, KernelType
+from domain.request import Request
+from domain.result import CANDIDATE, REFERENCE
+from tasks.diagnostics.tool_run import NO_GPU, Inspection, NotInspected, content
+from tasks.evaluation.pipeline import run
+from tasks.runtime.build_stage import Building
+from tasks.runtime.kernel_run import Contender
+from tasks.runtime.worker_context import Workbench
+from tests.bench import own_workbench
+from tests.tasks.diagnostics.test_ncu_stage_gpu import PRYING
+
+SCALED = """
+import torch
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.zeros(3))
+    def forward(self, x):
+        open("called", "a").write(f"{(x * self.w).sum().item()} ")
+        BODY
+        return x * self.w
+"""
+TOOL = ("/bin/sh", "-c", '"$@"; echo "it ended with $?" > report', "tool")
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Workbench]:
+    with own_workbench() as made:
+        made.start_zygote()
+        yield made
+
+
+@pytest.fixture
+def job(bench: Workbench) -> Iterator[Path]:
+    with bench.job_folder() as folder:
+        yield folder
+
+
+def inspection(bench: Workbench, job: Path, body: str = "", **more: Any) -> Inspection:
+    contenders = []
+    for role in (REFERENCE, CANDIDATE):
+        kernel = Kernel(SCALED.replace("BODY", body if role == CANDIDATE else ""), KernelType.TORCH)
+        contenders.append(Contender(role, kernel, bench.private_folder(job / role)))
+    wire = {"kernel": contenders[1].kernel.to_wire(), "num_trials": 1, "timeout": 60}
+    Building(bench, Request.from_wire(wire), lambda: False).build_all(contenders)
+    example = {role: [torch.ones(3)] for role in (REFERENCE, CANDIDATE)}
+    given: dict[str, Any] = {"example": example, "weights": {"w": torch.full((3,), 2.0)}, "cancelled": lambda: False}
+    return Inspection(bench, contenders, seed=1, **given | more)
+
+
+def test_it_is_called_with_the_jobs_inputs_and_weights_and_the_tool_writes_its_report(
+    bench: Workbench, job: Path
+) -> None:
+    look = inspection(bench, job)
+    for role, found in (("candidate", "6.0 6.0 6.0 "), ("reference", "0.0 0.0 0.0 ")):
+        contender = next(one for one in look.contenders if one.role == role)
+        _, failure = look.call(contender, TOOL, 60.0, 2)
+        assert failure is None
+        assert content(contender.folder / "called", 100) == found.encode()
+        assert content(contender.folder / "report", 100) == b"it ended with 0\n"
+
+
+def test_a_kernel_that_fails_beneath_the_tool_is_told_of_and_the_report_is_there(bench: Workbench, job: Path) -> None:
+    look = inspection(bench, job, "raise ValueError('of its own')")
+    _, failure = look.call(look.candidate, TOOL, 60.0, 0)
+    assert failure is not None and "of its own" in failure
+    assert content(look.candidate.folder / "report", 100) is not None
+
+
+@pytest.mark.parametrize(
+    ("tool", "seconds", "says"),
+    [
+        (("/bin/sh", "-c", "echo not permitted; exit 1"), 60.0, "not permitted"),
+        (("/bin/sh", "-c", "exec sleep 600"), 1.0, "stopped after 1 s"),
+        (("/bin/sh", "-c", '"$@"; exec sleep 600', "tool"), 8.0, "stopped after 8 s"),
+        (("/nowhere/ncu",), 60.0, "No such file"),
+    ],
+)
+def test_why_there_is_nothing(bench: Workbench, job: Path, tool: tuple[str, ...], seconds: float, says: str) -> None:
+    look = inspection(bench, job)
+    with pytest.raises(NotInspected) as caught:
+        printed, failure = look.call(look.candidate, tool, seconds, 0)
+        raise NotInspected(f"{failure} {printed}")  # What the tool has to say is looked at by who called.
+    assert says in str(caught.value)
+    assert str(bench.folder) not in str(caught.value)
+
+
+def test_nothing_is_called_without_inputs_or_a_build(bench: Workbench, job: Path) -> None:
+    look = inspection(bench, job, example={})
+    with pytest.raises(NotInspected, match="before the kernel had inputs"):
+        look.call(look.candidate, TOOL, 60.0, 0)
+    look.candidate.compiled = False
+    with pytest.raises(NotInspected, match="not compiled"):
+        look.call(look.candidate, TOOL, 60.0, 0)
+
+
+def test_a_cancelled_job_stops_it(bench: Workbench, job: Path) -> None:
+    look = inspection(bench, job, "import time; time.sleep(600)", cancelled=lambda: (job / "now").exists())
+    (job / "now").touch()
+    with pytest.raises(JobCancelled):
+        look.call(look.candidate, TOOL, 60.0, 0)
+
+
+def test_a_program_reads_what_lies_in_the_folder(bench: Workbench, job: Path) -> None:
+    look = inspection(bench, job)
+    printed = look.program(look.candidate, ["/bin/sh", "-c", "ls kernel.py && cat /etc/passwd"], 30.0)
+    assert "kernel.py" in printed and "root:" not in printed
+
+
+def test_beneath_a_tool_it_has_no_right_that_it_lacks_without(bench: Workbench, job: Path) -> None:
+    source = PRYING.replace('1 << 20, device="cuda"', "8")
+    wire = {"kernel": {"source_code": source, "kernel_type": "torch"}, "num_trials": 1, "timeout": 60}
+    plain = run(Request.from_wire(wire), bench, lambda stage: None, lambda: False).outcome.output
+    rights = next(line for line in plain.splitlines() if line.startswith("RIGHTS"))
+    look = inspection(bench, job)
+    kernel = Kernel(source, KernelType.TORCH)
+    contender = Contender(CANDIDATE, kernel, bench.private_folder(job / "prying"))
+    contender.compiled = True
+    printed, failure = look.call(contender, TOOL, 60.0, 0)
+    assert failure is None and rights in printed
+
+
+def test_a_workers_machine_says_why_no_tool_can_look(bench: Workbench, job: Path) -> None:
+    assert inspection(bench, job).why_not() == NO_GPU
+
+
+def test_what_a_stranger_left_is_read_as_a_plain_file_or_not_at_all(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("of somebody else")
+    (tmp_path / "link").symlink_to(tmp_path / "secret")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "large").write_bytes(b"x" * 11)
+    assert content(tmp_path / "secret", 16) == b"of somebody else"
+    assert [content(tmp_path / name, 10) for name in ("link", "folder", "pipe", "none")] == [None] * 4
+    with pytest.raises(NotInspected, match="are read"):
+        content(tmp_path / "large", 10)

@@ -1,0 +1,223 @@
+"""The evaluation task's logic: every way that a pipeline can end is one end of the job."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from redis import Redis
+
+from domain.fault import InfrastructureFault, JobCancelled
+from domain.job import Stage, State
+from domain.request import Request
+from domain.result import Report
+from tasks.evaluation.attempt_monitor import STUCK_EXIT
+from tasks.evaluation.celery_task import Pipeline, execute
+from tasks.jobs.job_queue import Message
+from tasks.jobs.job_store import MAX_ATTEMPTS, JobRecords
+from tasks.jobs.submit import message_id
+from tests.conftest import die_with_parent
+from tests.tasks.example_jobs import EVALUATE, report, seen, until
+
+Progress = Callable[[Stage], None]
+Cancelled = Callable[[], bool]
+SoFar = Callable[[bool], None]
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def records(redis: Redis) -> JobRecords:
+    return JobRecords(redis, ttl_s=60)
+
+
+def run(records: JobRecords, pipeline: Pipeline, attempt: int = 1) -> None:
+    execute(records, records, Message(message_id("a", attempt)), "w", pipeline)
+
+
+def good(request: Request, progress: Progress, cancelled: Cancelled, so_far: SoFar) -> Report:
+    assert request == EVALUATE
+    for stage in (Stage.BUILD, Stage.WAIT_FOR_DEVICE, Stage.LOAD, Stage.VALIDATE, Stage.TIME):
+        progress(stage)
+    return report()
+
+
+def test_a_report_completes_the_job(records: JobRecords) -> None:
+    records.create("a", EVALUATE)
+    run(records, good)
+    view = seen(records, "a")
+    assert (view.state, view.worker, view.result) == (State.COMPLETED, "w", report().body("a"))
+    stages = ["queued", "build", "wait_for_device", "load", "validate", "time", "done"]
+    assert [entry["stage"] for entry in view.timeline] == stages
+
+
+def test_the_verdict_so_far_is_shown_while_the_job_is_timed(records: JobRecords) -> None:
+    shown: list[tuple[Stage, bool | None]] = []
+
+    def look(until_right: bool | None) -> None:
+        until(lambda: seen(records, "a").right_so_far is until_right)
+        shown.append((seen(records, "a").stage, until_right))
+
+    def told(request: Request, progress: Progress, cancelled: Cancelled, so_far: SoFar) -> Report:
+        progress(Stage.VALIDATE)
+        look(None)
+        so_far(True)
+        look(True)
+        progress(Stage.TIME)
+        until(lambda: seen(records, "a").stage is Stage.TIME)
+        look(True)
+        so_far(False)
+        look(False)
+        return report()
+
+    records.create("a", EVALUATE)
+    run(records, told)
+    stages = [Stage.VALIDATE, Stage.TIME, Stage.TIME]
+    assert shown[1:] == list(zip(stages, [True, True, False], strict=True))
+    assert seen(records, "a").right_so_far is None, "the result has the last word"
+
+
+def test_another_attempt_knows_no_verdict_yet(records: JobRecords) -> None:
+    records.create("a", EVALUATE)
+    assert records.claim("w") is not None
+    assert records.advance("a", 1, Stage.TIME, right=True)
+    assert seen(records, "a").right_so_far is True
+    assert records.requeue("a", 1, "its worker died")
+    assert seen(records, "a").right_so_far is None
+
+
+def test_a_message_that_came_twice_runs_once(records: JobRecords) -> None:
+    records.create("a", EVALUATE)
+    runs: list[Request] = []
+
+    def counted(request: Request, progress: Progress, cancelled: Cancelled, so_far: SoFar) -> Report:
+        runs.append(request)
+        run(records, counted)
+        return good(request, progress, cancelled, so_far)
+
+    run(records, counted)
+    run(records, counted)
+    assert len(runs) == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"), [(InfrastructureFault("the GPU does not start"), "the GPU"), (KeyError("x"), "KeyError")]
+)
+def test_our_faults_are_tried_again_and_then_fail(
+    records: JobRecords, redis: Redis, fault: Exception, words: str
+) -> None:
+    def broken(*_: object) -> Report:
+        raise fault
+
+    records.create("a", EVALUATE)
+    for attempt in range(1, MAX_ATTEMPTS):
+        run(records, broken, attempt)
+        assert seen(records, "a").state is State.QUEUED
+        assert redis.llen("evaluate") == attempt, "the next attempt's message"
+    run(records, broken, MAX_ATTEMPTS)
+    view = seen(records, "a")
+    assert view.state is State.FAILED
+    assert view.error is not None and view.error.count(words) == MAX_ATTEMPTS
+    assert redis.llen("evaluate") == MAX_ATTEMPTS - 1
+
+
+def test_cancelling_stops_what_runs(records: JobRecords) -> None:
+    def patient(request: Request, progress: Progress, cancelled: Cancelled, so_far: SoFar) -> Report:
+        progress(Stage.LOAD)
+        until(cancelled)
+        raise JobCancelled("as asked")
+
+    records.create("a", EVALUATE)
+    job = Thread(target=run, args=(records, patient))
+    job.start()
+    until(lambda: seen(records, "a").state is State.RUNNING)
+    began = time.monotonic()
+    records.cancel("a")
+    job.join()
+    assert time.monotonic() - began < 1
+    assert seen(records, "a").state is State.CANCELLED
+
+
+def test_progress_stops_what_was_cancelled_or_given_up(records: JobRecords) -> None:
+    raised: list[str] = []
+
+    def going_on(request: Request, progress: Progress, cancelled: Cancelled, so_far: SoFar) -> Report:
+        progress(Stage.LOAD)
+        until(cancelled)
+        try:
+            progress(Stage.TIME)
+        except Exception as error:
+            raised.append(type(error).__name__)
+            raise
+        return report()
+
+    records.create("a", EVALUATE)
+    job = Thread(target=run, args=(records, going_on))
+    job.start()
+    until(lambda: seen(records, "a").state is State.RUNNING)
+    assert records.requeue("a", 1, "given up for dead")
+    job.join()
+    assert seen(records, "a").state is State.QUEUED, "the attempt that was given up changes nothing"
+    job = Thread(target=run, args=(records, going_on, 2))
+    job.start()
+    until(lambda: seen(records, "a").state is State.RUNNING)
+    records.cancel("a")
+    job.join()
+    assert seen(records, "a").state is State.CANCELLED
+    assert raised == ["Superseded", "JobCancelled"]
+
+
+def test_an_owner_is_heard_while_it_works(records: JobRecords, redis: Redis) -> None:
+    def slow(request: Request, progress: Progress, cancelled: Cancelled, so_far: SoFar) -> Report:
+        redis.delete("job:a:owner")
+        until(lambda: redis.exists("job:a:owner"))
+        assert records.abandoned() == []
+        return report()
+
+    records.create("a", EVALUATE)
+    run(records, slow)
+    assert seen(records, "a").state is State.COMPLETED
+
+
+STUCK = """
+import sys, time
+from redis import Redis
+from tasks import watch
+from tasks.evaluation.celery_task import execute
+from tasks.jobs.job_queue import Message
+from tasks.jobs.job_store import JobRecords
+from domain.job import Stage
+
+watch.SLACK_S = -89.0
+records = JobRecords(Redis.from_url(sys.argv[1]), 60)
+
+def stuck(request, progress, cancelled, so_far):
+    progress(Stage.WAIT_FOR_DEVICE)
+    time.sleep(2.0)
+    print("waited", flush=True)
+    progress(Stage.LOAD)
+    time.sleep(600)
+
+execute(records, records, Message("a.1"), "w", stuck)
+"""
+
+
+def test_a_referee_that_hangs_ends_its_process_but_waiting_is_not_hanging(
+    records: JobRecords, redis: Redis, redis_url: str
+) -> None:
+    records.create("a", Request(kernel=EVALUATE.kernel, timeout=30))
+    process = subprocess.Popen(
+        [sys.executable, "-c", STUCK, redis_url],
+        cwd=ROOT,
+        env={**os.environ, "CELERY_BROKER_URL": redis_url},
+        stdout=subprocess.PIPE,
+        preexec_fn=die_with_parent,
+    )
+    out, _ = process.communicate(timeout=30)
+    assert (process.returncode, out) == (STUCK_EXIT, b"waited\n")
+    assert seen(records, "a").stage is Stage.LOAD

@@ -1,0 +1,143 @@
+"""What the reader of a verdict is told beside it: work that was left out or done elsewhere, and what to do next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from domain.request import Request
+from domain.result import Report, Status
+from tasks.correctness.trials import CHANGES_OTHERWISE
+from tasks.evaluation.pipeline import run
+from tasks.runtime.worker_context import Workbench
+
+LAYERS = """
+class {name}(nn.Module):
+    def __init__(self):
+        super().__init__()
+        {layers}
+
+    def forward(self, x):
+        return {answer}
+"""
+INPUTS = "\ndef get_inputs():\n    return [{}]\n"
+NORMAL = INPUTS.format("torch.randn(16, 32)")
+
+
+def torch_kernel(source: str) -> dict[str, Any]:
+    return {"kernel_type": "torch", "source_code": source}
+
+
+def model(answer: str, layers: str = "pass", name: str = "Model") -> str:
+    return LAYERS.format(name=name, layers=layers.replace("; ", "\n        "), answer=answer)
+
+
+def function(*lines: str) -> str:
+    return "\n    ".join(["def kernel_fn(x):", *lines]) + "\n"
+
+
+def judged(bench: Workbench, candidate: str | dict[str, Any], reference: str) -> Report:
+    wire = {
+        "kernel": candidate if isinstance(candidate, dict) else torch_kernel(candidate),
+        "reference": torch_kernel(reference),
+        "num_trials": 1,
+        "timeout": 60,
+    }
+    return run(Request.from_wire(wire), bench, lambda stage: None, lambda: False)
+
+
+def flags(report: Report) -> list[str]:
+    assert report.outcome.status is Status.PASSED and report.outcome.timing is not None, report.outcome.message
+    return report.outcome.timing.flags
+
+
+@pytest.mark.parametrize(
+    ("candidate", "told"),
+    [
+        (["x.add_(x)", "return x.sum(-1)"], False),
+        (["return 2 * x.sum(-1)"], True),
+        (["y = 2 * x.sum(-1)", "x[0, 0] = 5", "return y"], True),
+    ],
+)
+def test_a_change_of_the_inputs_that_only_the_reference_makes_is_told(
+    bench: Workbench, candidate: list[str], told: bool
+) -> None:
+    report = judged(bench, function(*candidate), function("x.mul_(2)", "return x.sum(-1)") + NORMAL)
+    assert (CHANGES_OTHERWISE in flags(report)) is told
+
+
+@pytest.mark.parametrize("strides", [[64, 1], [1, 32]])
+def test_a_layout_that_only_the_candidates_contract_asks_for_is_told(bench: Workbench, strides: list[int]) -> None:
+    spec = {"shape": [32, 64], "dtype": "float32", "strides": strides}
+    contract = {"args": [{"name": "grid", "type": "tensor", "role": "input", "tensor_spec": spec}]}
+    candidate = torch_kernel("def kernel_fn(x):\n    return x.t().contiguous()\n") | {"io": contract}
+    reference = function("return x.t().contiguous()") + INPUTS.format("torch.randn(32, 64)")
+    assert any("memory layout of grid" in flag for flag in flags(judged(bench, candidate, reference))) is (
+        strides == [1, 32]
+    )
+
+
+NORM = "self.norm = nn.BatchNorm1d(32)"
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ("nn.functional.batch_norm(x, None, None, self.norm.weight, self.norm.bias, True)", True),
+        ("self.norm(x) * 1", False),
+    ],
+)
+def test_running_statistics_that_only_the_reference_keeps_are_told(bench: Workbench, answer: str, told: bool) -> None:
+    report = judged(bench, model(answer, NORM, "ModelNew"), model("self.norm(x)", NORM) + NORMAL)
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+    assert ("change norm.num_batches_tracked, norm.running_mean" in report.outcome.inputs["weights"]) is told
+
+
+@pytest.mark.parametrize("answer", ["self.norm(x)", "self.norm(x) if (self.norm.weight == 1).all() else undefined"])
+def test_the_float64_run_has_the_weights_of_the_answers_that_it_is_compared_with(bench: Workbench, answer: str) -> None:
+    """Also where the reference fails under others."""
+    layers = "self.norm = nn.LayerNorm(32)"
+    rounded = "self.norm.bfloat16()(x.bfloat16()).float()"
+    report = judged(bench, model(rounded, layers, "ModelNew"), model(answer, layers) + NORMAL)
+    comparison = report.outcome.comparison
+    assert comparison is not None and comparison.precision is not None
+    assert comparison.precision["reference_error"] < 1e-6 and comparison.precision["resembles"] == "bfloat16"
+
+
+def test_a_wrong_answer_under_other_weights_says_how_to_be_given_the_references(bench: Workbench) -> None:
+    reference = model("self.b(self.a(x))", "self.a = nn.Linear(32, 8); self.b = nn.Linear(8, 4)") + NORMAL
+    turned = model("self.first(self.second(x))", "self.first = nn.Linear(8, 4); self.second = nn.Linear(32, 8)")
+    report = judged(bench, turned, reference)
+    assert report.outcome.status is Status.WRONG_RESULT
+    assert "with the same state_dict (a.weight [8, 32], a.bias [8]," in (report.outcome.message or "")
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        ("x + 1, x * 2", "right in another order (the reference's are the kernel's 1, 0)"),
+        ("x * 2, x + 2", "Outputs are out of tolerance"),
+    ],
+)
+def test_right_outputs_in_another_order_are_named(bench: Workbench, answer: str, says: str) -> None:
+    report = judged(bench, function(f"return {answer}"), function("return {'twice': x * 2, 'more': x + 1}") + NORMAL)
+    assert report.outcome.status is Status.WRONG_RESULT
+    assert says in (report.outcome.message or "") and ("right in another" in says) is (
+        "right in another" in (report.outcome.message or "")
+    )
+
+
+def test_a_loss_is_no_weak_reference(bench: Workbench) -> None:
+    """A single number is its own mean, which no kernel knows that does no work."""
+    reference = function("return (x * torch.arange(32)).sum()") + NORMAL
+    comparison = judged(bench, function("return x.sum(0) @ torch.arange(32.0)"), reference).outcome.comparison
+    assert comparison is not None and comparison.passed and comparison.weak_reference == []
+
+
+def test_indices_of_equal_values_are_told_of(bench: Workbench) -> None:
+    inputs = INPUTS.format("torch.randint(0, 3, (8, 64)).float()")
+    reference = function("return torch.sort(x, stable=True)") + inputs
+    report = judged(bench, function("v, i = torch.sort(x.flip(-1), stable=True)", "return v, 63 - i"), reference)
+    assert report.outcome.status is Status.WRONG_RESULT
+    assert report.outcome.comparison is not None and "equal values" in (report.outcome.comparison.message or "")

@@ -1,0 +1,700 @@
+"""The pipeline on the CPU: real runners, every kernel type, right and wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from domain.device_metrics import CountersAsked
+from domain.fault import InfrastructureFault, JobCancelled, KernelFault
+from domain.job import Stage
+from domain.request import Request
+from domain.result import Status
+from profiling.gpu.xid_errors import CardError
+from tasks.correctness import trials
+from tasks.correctness.distribution_check import OtherDistributions
+from tasks.evaluation import multi_process
+from tasks.evaluation.pipeline import _Job, run
+from tasks.node.device_lease import device_lease
+from tasks.runtime.kernel_run import Contender
+from tasks.runtime.stream_isolation import Queues
+from tasks.runtime.worker_context import Workbench
+from tasks.timing.null_window_recheck import Alone
+from tests.tasks.judging import CHAIN, INPUTS, SOFTMAX, compared, forward, judged, kernel, opened
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Workbench]:
+    yield from opened()
+
+
+def tensor(name: str, shape: list[int], role: str = "input", dtype: str = "float32", **init: Any) -> dict[str, Any]:
+    spec: dict[str, Any] = {"shape": shape, "dtype": dtype}
+    if init:
+        spec["init"] = init
+    return {"name": name, "type": "tensor", "role": role, "tensor_spec": spec}
+
+
+def test_a_candidate_that_carries_the_reference_along_is_judged_by_its_own_class(bench: Workbench) -> None:
+    report = judged(bench, kernel(SOFTMAX + forward("return x")["source_code"]), kernel(SOFTMAX))
+    assert report.outcome.status is Status.WRONG_RESULT and report.outcome.entry == "class ModelNew"
+
+
+def test_stages_come_in_order(bench: Workbench) -> None:
+    stages: list[Stage] = []
+    wire = {"kernel": kernel(SOFTMAX), "num_trials": 5, "timeout": 30, "atol": 1e-2, "rtol": 1e-2}
+    report = run(Request.from_wire(wire), bench, stages.append, lambda: False)
+    assert report.outcome.status is Status.PASSED
+    assert stages == [Stage.BUILD, Stage.WAIT_FOR_DEVICE, Stage.LOAD, Stage.VALIDATE, Stage.TIME]
+
+
+def test_precise_judges_in_several_processes(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(multi_process, "DEVICE_S", math.inf)  # Else a slow host's third pair is its last.
+    stages: list[Stage] = []
+    tried: list[OtherDistributions] = []
+    judge = OtherDistributions.judge
+    monkeypatch.setattr(OtherDistributions, "judge", lambda each: (tried.append(each), judge(each))[1])
+    wire = {"kernel": kernel(SOFTMAX), "reference": kernel(SOFTMAX), "num_trials": 5, "timeout": 60, "precision": 0.5}
+    report = run(Request.from_wire(wire | {"budget": "precise"}), bench, stages.append, lambda: False)
+    assert report.outcome.status is Status.PASSED and report.outcome.timing is not None
+    assert stages.count(Stage.LOAD) == len(report.outcome.timing.process_ms) == 4
+    comparison = report.outcome.comparison
+    assert comparison is not None and comparison.calls > 4 * 20  # Each has its own sets before the timing.
+    assert len(tried) == 2
+
+
+def test_where_nothing_was_built_the_device_is_left_alone(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    touched: list[str] = []
+    monkeypatch.setattr(bench, "rest", lambda: touched.append("rest"))
+    monkeypatch.setattr(bench.card_errors, "new", lambda seconds: touched.append("errors") or [])
+    report = judged(bench, kernel("def broken(:"), device_metrics=CountersAsked().to_wire(), sanitize=True)
+    assert report.outcome.status is Status.COMPILE_ERROR and touched == []
+    assert report.body("j")["kernel_exec_result"]["sanitizer"]["status"] == "unavailable"
+
+
+ONLY_ITS_SIZE = forward("y = torch.softmax(x, -1)\n        return torch.where(x.abs() > 8, y + 1, y)")
+"""Right on what a standard normal draws, wrong on outliers."""
+
+
+def test_quick_compares_in_full_and_says_what_it_left_out(bench: Workbench) -> None:
+    report, told = compared(bench, forward("return torch.softmax(x, -1)"), budget="quick")
+    body = report.body("j")
+    assert (body["verdict"], told) == ("passed", [True, True])
+    assert body["budget"]["name"] == "quick"
+    assert body["budget"]["left_out"] == ["other_distributions", "other_weights", "float64_precision"]
+    comparison, timing = report.outcome.comparison, report.outcome.timing
+    assert comparison is not None and timing is not None
+    # Two sets beforehand, the warming round, the rounds that count: every call of each. And one that was held back.
+    windows = 1 + timing.windows + len(timing.left_out)
+    assert comparison.calls == comparison.calls_passed == 2 + windows * timing.calls_per_window + 1
+    assert comparison.precision is None
+    distributions = report.outcome.inputs["distributions"]
+    assert distributions["judged"] == []
+    assert set(distributions["left_out"].values()) == {"the quick budget leaves them out"}
+    report, told = compared(bench, forward("return x"), budget="quick")
+    assert (report.outcome.status, told) == (Status.WRONG_RESULT, [False])
+
+
+def test_other_budgets_look_at_other_distributions_and_take_back_what_they_told(bench: Workbench) -> None:
+    quick, told = compared(bench, ONLY_ITS_SIZE, budget="quick")
+    assert (quick.outcome.status, told) == (Status.PASSED, [True, True])
+    usual, told = compared(bench, ONLY_ITS_SIZE)
+    assert (usual.outcome.status, told) == (Status.WRONG_RESULT, [True, False])
+    assert usual.body("j")["budget"] == {"name": "default", "left_out": []}
+
+
+def test_evaluate_answers_in_the_originals_shape(bench: Workbench) -> None:
+    body = judged(bench, kernel("class Model(torch.nn.Module):\n    def forward(self, x):\n        return x * 2")).body(
+        "j"
+    )
+    result = body["kernel_exec_result"]
+    assert (body["status"], result["compiled"], result["correctness"]) == ("success", True, True)
+    assert result["runtime"] == result["runtime_stats"]["mean"] > 0
+    assert result["compilation_error"] is None and result["validation_error"] is None
+    assert result["timing"]["method"] == "host_window" and result["timing"]["windows"] >= 3
+    assert result["inputs"]["source"] == "inferred" and result["inputs"]["inferred"]
+
+
+def test_a_right_candidate_passes_with_times_for_both_sides(bench: Workbench) -> None:
+    # Milliseconds of one thread: a ratio of times that are lost in a busy host's noise is not given.
+    reference = kernel(f"class Model(nn.Module):\n    def forward(self, x):\n        {CHAIN.format('y + x')}{INPUTS}")
+    report = judged(bench, forward(CHAIN.format("x + y")), reference)
+    body = report.body("j")
+    assert body["verdict"] == "passed", body["kernel_exec_result"]["validation_error"]
+    assert body["ref_runtime"]["mean"] > 0
+    speedup = body["speedup"]
+    if speedup is None:  # On a host as busy as that no window is clear of zero, which is told.
+        assert "told from zero" in body["no_speedup"]
+        return
+    # On one nearly as busy there may be no upper bound.
+    assert speedup["low"] <= speedup["ratio"] and (speedup["high"] is None or speedup["ratio"] <= speedup["high"])
+    comparison = body["kernel_exec_result"]["comparison"]
+    assert comparison["calls"] == comparison["calls_passed"] >= 10
+    assert comparison["mismatch_count"] == 0 and comparison["strict"]["passed"]
+
+
+REMEMBERED = "kept = {}\n"
+
+
+@pytest.mark.parametrize(
+    ("expression", "before", "says"),
+    [
+        ("return torch.softmax(x, 0)", "", "atol=0.01"),
+        ("return torch.softmax(x, -1)[:32]", "", "shape"),
+        ("return torch.softmax(x, -1).half()", "", "dtype"),
+        ("return torch.softmax(x, -1) * float('nan')", "", "out of tolerance"),
+        ("return torch.softmax(x, -1), x", "", "output"),
+        ("return kept.setdefault('y', torch.softmax(x, -1))", REMEMBERED, "out of tolerance"),
+        ("return kept.setdefault(x.data_ptr(), torch.softmax(x, -1))", REMEMBERED, "out of tolerance"),
+        ("y = torch.softmax(x, -1); x.zero_(); return y", "", "changed its inputs"),
+        ("return torch.empty_like(x)", "", "out of tolerance"),
+        ("y = torch.softmax(x, -1); y[-1, -1] += 1; return y", "", "mismatch"),
+    ],
+)
+def test_a_wrong_candidate_is_wrong_whatever_way_it_is(
+    bench: Workbench, expression: str, before: str, says: str
+) -> None:
+    report = judged(bench, forward(expression, before), kernel(SOFTMAX))
+    assert report.outcome.status is Status.WRONG_RESULT, report.outcome
+    assert report.outcome.timing is None and report.outcome.compiled
+    if says != "mismatch":
+        assert says in (report.outcome.message or "")
+    if says in ("mismatch", "out of tolerance"):
+        assert report.outcome.comparison is not None and report.outcome.comparison.where is not None
+        assert report.outcome.comparison.where["mismatch_count"] > 0
+
+
+def test_patched_comparison_and_clocks_change_nothing(bench: Workbench) -> None:
+    patches = (
+        "import time, builtins\ntorch.allclose = lambda *a, **k: True\ntorch.equal = torch.allclose\n"
+        "time.perf_counter_ns = lambda: 0\ntime.perf_counter = lambda: 0.0\nbuiltins.all = lambda *a: True\n"
+    )
+    wrong = judged(bench, forward("return x", patches), kernel(SOFTMAX))
+    assert wrong.outcome.status is Status.WRONG_RESULT
+    right = judged(bench, forward("return torch.softmax(x, -1)", patches), kernel(SOFTMAX))
+    assert right.outcome.status is Status.PASSED
+    assert right.outcome.timing is not None and right.outcome.timing.trusted_ms > 0
+    assert right.outcome.timing.distribution != "events"
+
+
+@pytest.mark.parametrize(
+    ("source", "status", "says"),
+    [
+        ("class Model(:", Status.COMPILE_ERROR, "SyntaxError"),
+        ("import no_such_module", Status.COMPILE_ERROR, "no_such_module"),
+        ("x = 1", Status.COMPILE_ERROR, ""),
+        ("import ctypes\ndef kernel_fn(x): ctypes.string_at(0)" + INPUTS, Status.CRASHED, "SIGSEGV"),
+        ("import os\nos._exit(0)", Status.CRASHED, "code 0"),
+        ("def kernel_fn(x): raise ValueError('mine')" + INPUTS, Status.RUNTIME_ERROR, "mine"),
+        ("def kernel_fn(x): return torch.ones(1 << 40)" + INPUTS, Status.OUT_OF_MEMORY, "memory"),
+        ("def get_inputs(): raise ValueError('inputs')\ndef kernel_fn(x): return x", Status.RUNTIME_ERROR, "inputs"),
+        ("def kernel_fn(x): return x.cuda()" + INPUTS, Status.UNSUPPORTED, "no CUDA device"),
+    ],
+)
+def test_each_failure_has_its_status(bench: Workbench, source: str, status: Status, says: str) -> None:
+    outcome = judged(bench, kernel(source)).outcome
+    assert outcome.status is status, (outcome.message, outcome.log)
+    assert says in f"{outcome.message}{outcome.log}"
+    assert outcome.timing is None
+    assert str(bench.folder) not in f"{outcome.message}{outcome.log}"
+
+
+@pytest.mark.parametrize("where", ["", "def kernel_fn(x):\n    "])
+def test_an_endless_loop_is_a_timeout_when_importing_and_when_running(bench: Workbench, where: str) -> None:
+    outcome = judged(bench, kernel(f"{where}while True: pass\n{INPUTS}"), timeout=5).outcome
+    assert outcome.status is Status.TIMEOUT
+    assert "timed out" in (outcome.message or "")
+
+
+def test_a_reference_that_fails_is_named_with_its_own_error(bench: Workbench) -> None:
+    body = judged(
+        bench, forward("return x"), kernel("class Model(nn.Module):\n    def forward(self, x): boom" + INPUTS)
+    ).body("j")
+    assert body["verdict"] == "reference_failed"
+    assert body["ref_result"]["status"] == "runtime_error" and "boom" in body["ref_result"]["validation_error"]
+    assert body["kernel_exec_result"]["compiled"] is True and body["kernel_exec_result"]["correctness"] is False
+    assert "boom" in body["kernel_exec_result"]["validation_error"]
+
+
+@pytest.mark.parametrize(("load_s", "late"), [(4.0, "candidate"), (0.0, "reference")])
+def test_who_takes_more_of_the_time_is_late_whoever_is_waited_for(bench: Workbench, load_s: float, late: str) -> None:
+    slow = SOFTMAX.replace("return torch.softmax", "import time; time.sleep(1.5); return torch.softmax")
+    waits = f"import os, time\nif 'CUDA_VISIBLE_DEVICES' not in os.environ: time.sleep({load_s})"
+    report = judged(bench, forward("return torch.softmax(x, -1)", waits), kernel(slow), timeout=5)
+    assert report.reference is not None
+    if late == "reference":
+        assert report.outcome.status is Status.REFERENCE_FAILED and report.reference.status is Status.TIMEOUT
+    else:
+        assert report.outcome.status is Status.TIMEOUT and "none left" in (report.outcome.message or "")
+        assert report.reference.status is Status.PASSED
+
+
+def test_random_weights_agree_and_it_is_said_how(bench: Workbench) -> None:
+    twin = (
+        "class {}(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.l = nn.Linear(32, 8)\n    def forward(self, x):\n        return {}\n"
+    )
+    reference = kernel(twin.format("Model", "self.l(x)") + INPUTS)
+    same = judged(bench, kernel(twin.format("ModelNew", "x @ self.l.weight.T + self.l.bias")), reference)
+    assert same.outcome.status is Status.PASSED
+    assert "copied" in same.outcome.inputs["weights"]
+    renamed = judged(bench, kernel(twin.replace("self.l", "self.k").format("ModelNew", "self.k(x)")), reference)
+    assert renamed.outcome.status is Status.PASSED
+    assert "same seed" in renamed.outcome.inputs["weights"]
+    lacking = twin.replace("nn.Linear(32, 8)", "nn.Linear(32, 8, bias=False)").format("ModelNew", "self.l(x)")
+    apart = judged(bench, kernel(lacking), reference)
+    assert apart.outcome.status is Status.WRONG_RESULT
+    assert "its weights are its own" in (apart.outcome.message or "")
+
+
+@pytest.mark.parametrize("inputs", [INPUTS, ""])
+@pytest.mark.parametrize("layer", ["nn.LazyLinear(8)", "nn.Linear(32, 8)"])
+def test_weights_that_a_first_call_makes_are_alike(bench: Workbench, layer: str, inputs: str) -> None:
+    model = (
+        "class {}(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.a = nn.Linear(32, 32)\n        self.b = {}\n"
+        "    def forward(self, x):\n        return self.b(self.a(x))\n"
+    )
+    reference = kernel(model.format("Model", "nn.LazyLinear(8)") + inputs)
+    report = judged(bench, kernel(model.format("ModelNew", layer)), reference)
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+
+
+BY_ITS_ARGUMENTS = """
+class {}(nn.Module):
+    def __init__(self, n, dtype, act):
+        super().__init__()
+        self.l, self.act = nn.Linear(n, n, dtype=dtype), act
+    def forward(self, x):
+        return self.l(x) if self.act is None else self.act(self.l(x))
+def get_inputs():
+    return [torch.randn(4, 8).bfloat16()]
+"""
+
+
+def test_a_reference_gives_a_candidate_dtypes_too_and_what_cannot_cross_is_named(bench: Workbench) -> None:
+    candidate = kernel(BY_ITS_ARGUMENTS.format("ModelNew"))
+    reference = BY_ITS_ARGUMENTS.format("Model") + "def get_init_inputs():\n    return [8, torch.bfloat16, {}]\n"
+    report = judged(bench, candidate, kernel(reference.format("None")))
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+    fault = judged(bench, candidate, kernel(reference.format("F.gelu"))).outcome
+    assert fault.status is Status.RUNTIME_ERROR
+    assert "get_init_inputs()" in str(fault.message) and "gelu): define it here too" in str(fault.message)
+
+
+TRITON_ADD = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n{bug}
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask=mask) + tl.load(y_ptr + offsets, mask=mask), mask=mask)
+"""
+TRITON_IO = {
+    "args": [
+        tensor("x", [1000], kind="randn", seed=1),
+        tensor("y", [1000], kind="randn", seed=2),
+        tensor("out", [1000], "output"),
+        {"name": "n", "type": "int", "value": 1000},
+        {"name": "BLOCK", "type": "int", "value": 256, "is_meta": True},
+    ],
+    "launch": {"grid": "cdiv(n, BLOCK)"},
+}
+ADD = kernel(
+    "class Model(nn.Module):\n    def forward(self, x, y):\n        return x + y", io={"args": TRITON_IO["args"][:2]}
+)
+
+
+@pytest.mark.parametrize(
+    ("bug", "status", "says"),
+    [
+        ("", Status.PASSED, ""),
+        (" - 1", Status.WRONG_RESULT, "1 of the 1000 elements of 'out' were never written"),
+        (" + 1", Status.WRONG_RESULT, "wrote outside its outputs"),  # What it wrote there it had read past its inputs.
+    ],
+)
+def test_a_triton_kernel_against_a_torch_reference(bench: Workbench, bug: str, status: Status, says: str) -> None:
+    report = judged(bench, kernel(TRITON_ADD.format(bug=bug), "triton", io=TRITON_IO), ADD)
+    assert report.outcome.status is status, report.outcome
+    assert says in (report.outcome.message or "")
+    assert report.outcome.entry == "kernel add"
+
+
+def test_an_element_that_is_rightly_nan_has_to_be_written_too(bench: Workbench) -> None:
+    source = (
+        "import triton, triton.language as tl\n@triton.jit\ndef log(x, out, n, BLOCK: tl.constexpr):\n"
+        "    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n    v = tl.load(x + at, mask=at < n)\n"
+        "    tl.store(out + at, tl.log(v), mask={})\n"
+    )
+    size = {"name": "n", "type": "int", "value": 500}
+    block = {"name": "BLOCK", "type": "int", "value": 256, "is_meta": True}
+    x = tensor("x", [500], kind="randn")
+    io = {"args": [x, tensor("out", [500], "output"), size, block], "launch": {"grid": "cdiv(n, BLOCK)"}}
+    reference = kernel("class Model(nn.Module):\n    def forward(self, x): return torch.log(x)", io={"args": [x]})
+    whole, part = (judged(bench, kernel(source.format(m), "triton", io=io), reference) for m in ("at < n", "v > 0"))
+    assert whole.outcome.status is Status.PASSED, whole.outcome.message
+    assert part.outcome.status is Status.WRONG_RESULT and "never written" in (part.outcome.message or "")
+
+
+def test_a_triton_kernel_alone(bench: Workbench) -> None:
+    outcome = judged(bench, kernel(TRITON_ADD.format(bug=""), "triton", io=TRITON_IO)).outcome
+    assert outcome.status is Status.PASSED and outcome.inputs["source"] == "io contract"
+    assert outcome.timing is not None
+    assert [("interpreter" in flag) for flag in outcome.timing.flags].count(True) == (not bench.target.is_cuda)
+
+
+def test_contracts_that_disagree_are_refused_by_name(bench: Workbench) -> None:
+    other = {**TRITON_IO, "args": [tensor("x", [999]), *TRITON_IO["args"][1:]]}
+    outcome = judged(bench, kernel(TRITON_ADD.format(bug=""), "triton", io=other), ADD).outcome
+    assert outcome.status is Status.CONTRACT_MISMATCH
+    assert "'x'" in (outcome.message or "") and "999" in (outcome.message or "")
+
+
+def test_cuda_is_compiled_but_not_run_where_there_is_no_device(bench: Workbench) -> None:
+    source = "__global__ void twice(float* x, int n) { int i = blockIdx.x * 256 + threadIdx.x; if (i < n) x[i] *= 2; }"
+    io = {"args": [tensor("x", [256], "inout"), {"name": "n", "type": "int", "value": 256}]}
+    outcome = judged(bench, kernel(source, "cuda", io=io)).outcome
+    assert (outcome.status, outcome.compiled) == (Status.UNSUPPORTED, True)
+    assert "no CUDA device" in (outcome.message or "")
+    broken = judged(bench, kernel(source.replace("int n)", "int m)"), "cuda", io=io)).outcome
+    assert (broken.status, broken.compiled) == (Status.COMPILE_ERROR, False)
+    assert 'identifier "n" is undefined' in broken.log
+
+
+def test_a_multi_kernel_script(bench: Workbench) -> None:
+    source = TRITON_ADD.format(bug="") + (
+        "\ndef main(x, y):\n    out = torch.empty_like(x)\n"
+        "    add[(4,)](x, y, out, x.numel(), BLOCK=256)\n    return out * 1.0\n"
+    )
+    io = {"args": TRITON_IO["args"][:2]}
+    outcome = judged(bench, kernel(source, "multi_kernel", io=io, metadata={"entry_point": "main"}), ADD).outcome
+    assert outcome.status is Status.PASSED, outcome
+    missing = judged(bench, kernel(source, "multi_kernel", io=io, metadata={"entry_point": "nope"})).outcome
+    assert missing.status is Status.COMPILE_ERROR and "Entry point 'nope' not found" in (missing.message or "")
+
+
+def test_scalars_cross_and_fixed_inputs_are_said_to_be_fixed(bench: Workbench) -> None:
+    io = {"args": [tensor("x", [16], kind="ones"), {"name": "scale", "type": "float", "value": 2.5}]}
+    source = "def f(x, scale):\n    assert type(scale) is float\n    return x * scale"
+    outcome = judged(bench, kernel(source, io=io, metadata={"function_name": "f"})).outcome
+    assert outcome.status is Status.PASSED and outcome.inputs["fresh_sets_equal"] is True
+
+
+def test_a_cancelled_job_stops_and_leaves_no_runner(bench: Workbench) -> None:
+    cancelled = threading.Event()
+    wire = {
+        "kernel": kernel("def kernel_fn(x):\n    while True: pass" + INPUTS),
+        "num_trials": 1,
+        "timeout": 60,
+        "atol": 0,
+        "rtol": 0,
+    }
+    timer = threading.Timer(1.0, cancelled.set)
+    timer.start()
+    with pytest.raises(JobCancelled):
+        run(Request.from_wire(wire), bench, lambda stage: None, cancelled.is_set)
+    timer.join()
+    assert judged(bench, kernel(SOFTMAX)).outcome.status is Status.PASSED
+
+
+def test_what_a_kernel_prints_is_in_the_answer(bench: Workbench) -> None:
+    outcome = judged(bench, kernel("def kernel_fn(x):\n    print('here I am')\n    return x" + INPUTS)).outcome
+    assert "here I am" in outcome.output
+
+
+def test_device_metrics_are_said_to_be_unavailable_where_they_are_asked_for(bench: Workbench) -> None:
+    asked = judged(bench, kernel(SOFTMAX), device_metrics=CountersAsked())
+    metadata = asked.body("j")["kernel_exec_result"]["metadata"]
+    assert metadata["device_metrics"]["status"] == "unavailable" and metadata["device_metrics"]["reason"]
+    metadata = judged(bench, kernel(SOFTMAX)).body("j")["kernel_exec_result"]["metadata"]
+    assert "device_metrics" not in metadata
+
+
+def test_a_null_runner_that_dies_is_our_fault_and_the_next_job_has_another(bench: Workbench) -> None:
+    assert judged(bench, kernel(SOFTMAX)).outcome.status is Status.PASSED
+    assert bench._null is not None
+    os.kill(bench._null.session.runner.pid, signal.SIGKILL)
+    with pytest.raises(InfrastructureFault, match="null runner"):
+        judged(bench, kernel(SOFTMAX))
+    assert judged(bench, kernel(SOFTMAX)).outcome.status is Status.PASSED
+
+
+@pytest.mark.parametrize("strides", [[1, 64], [96, 3], [0, 1], [1, 0], [0, 0]])
+def test_inputs_of_any_layout_reach_the_kernel_as_the_contract_has_them(bench: Workbench, strides: list[int]) -> None:
+    spec = {"shape": [64, 32], "dtype": "float32", "strides": strides}
+    io = {"args": [{"name": "x", "type": "tensor", "tensor_spec": spec}]}
+    source = f"def kernel_fn(x):\n    assert x.stride() == {tuple(strides)}\n    return x * 2"
+    assert judged(bench, kernel(source, io=io), kernel(source, io=io)).outcome.status is Status.PASSED
+
+
+def test_a_contract_that_this_process_cannot_hold_is_refused_before_it_is_drawn(bench: Workbench) -> None:
+    elements = bench.call_memory // 4
+    io = {"args": [tensor("x", [elements // 2 + 1]), tensor("y", [elements // 2 + 1])]}
+    outcome = judged(bench, kernel("def kernel_fn(x, y): return x[:8] + y[:8]", io=io)).outcome
+    assert outcome.status is Status.OUT_OF_MEMORY
+    assert "this worker allows" in (outcome.message or "")
+
+
+def test_an_answer_that_this_process_cannot_hold_is_refused(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "call_memory", 1 << 20)
+    outcome = judged(bench, kernel("def kernel_fn(x): return torch.ones(1 << 19)" + INPUTS)).outcome
+    assert outcome.status is Status.OUT_OF_MEMORY
+
+
+def test_a_reference_without_a_contract_gets_the_candidates_tensors(bench: Workbench) -> None:
+    source = """
+import triton, triton.language as tl
+@triton.jit
+def add(x, y, out, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, mask=at < n) + tl.load(y + at, mask=at < n), mask=at < n)
+"""
+    scalars = [{"name": name, "type": "int", "value": value} for name, value in (("n", 1000), ("BLOCK", 256))]
+    args = [tensor("x", [1000]), tensor("y", [1000]), tensor("out", [1000], "output"), *scalars]
+    candidate = kernel(source, "triton", io={"args": args, "launch": {"grid": 4}})
+    report = judged(bench, candidate, kernel("def kernel_fn(x, y): return x + y"))
+    assert report.outcome.status is Status.PASSED
+    assert report.outcome.inputs["source"] == "the candidate's io contract"
+    assert judged(bench, candidate, kernel("def kernel_fn(x, y): return x - y")).outcome.status is Status.WRONG_RESULT
+
+
+def test_dropout_drops_the_same_in_both_kernels(bench: Workbench) -> None:
+    reference = "import torch\nfrom torch import nn\nclass Model(nn.Module):\n    def forward(self, x):\n        {}\n"
+    dropout = kernel(reference.format("return nn.functional.dropout(x, 0.5)") + INPUTS)
+    same = forward("return nn.functional.dropout(x + 0.0, 0.5)", before="import torch\nfrom torch import nn")
+    assert judged(bench, same, dropout).outcome.status is Status.PASSED
+
+
+def test_a_reference_that_answers_at_random_is_named_where_outputs_differ(bench: Workbench) -> None:
+    drawing = kernel(SOFTMAX.replace("torch.softmax(x, -1)", "x + torch.rand_like(x)"))
+    outcome = judged(bench, kernel("import torch\ndef kernel_fn(x): return x + 0.5"), drawing).outcome
+    assert outcome.status is Status.WRONG_RESULT
+    assert "the reference itself answers the same inputs differently" in str(outcome.message)
+    outcome = judged(bench, kernel("def kernel_fn(x): return x * 3"), kernel(SOFTMAX)).outcome
+    assert outcome.status is Status.WRONG_RESULT and "reference itself" not in str(outcome.message)
+
+
+def test_a_reference_without_an_answer_is_the_references_fault(bench: Workbench) -> None:
+    nothing = kernel(SOFTMAX.replace("return torch.softmax(x, -1)", "return None"))
+    outcome = judged(bench, kernel("def kernel_fn(x): return x * 3"), nothing).outcome
+    assert outcome.status is Status.REFERENCE_FAILED and "answered with no tensor" in str(outcome.message)
+
+
+def test_a_kernel_that_answers_in_one_buffer_is_right_and_its_method_says_so(bench: Workbench) -> None:
+    source = "import torch\nout = torch.empty(64, 32)\ndef kernel_fn(x): return torch.softmax(x, -1, out=out)"
+    outcome = judged(bench, kernel(source), kernel(SOFTMAX)).outcome
+    assert outcome.status is Status.PASSED, outcome.message
+    assert outcome.timing is not None and "same memory" in outcome.timing.method
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("def kernel_fn(x): return 1.0\ndef get_inputs(): return [object()]", "type object does not cross"),
+        ("def kernel_fn(x): return x[0]\ndef get_inputs():\n    a = []; a.append(a); return [a]", "contain itself"),
+        ("def kernel_fn(x):\n    a = [x]; a.append(a); return a" + INPUTS, "contain itself"),
+        ("def kernel_fn(x): return 10**30" + INPUTS, "fit in 64 bits"),
+        ("def kernel_fn(x): return torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)" + INPUTS, "torch.qint8"),
+    ],
+)
+def test_what_cannot_cross_is_unsupported_and_shows_nothing_of_the_service(
+    bench: Workbench, source: str, says: str
+) -> None:
+    outcome = judged(bench, kernel(source)).outcome
+    assert outcome.status is Status.UNSUPPORTED and says in (outcome.message or "")
+    assert "sandbox/" not in outcome.log and "domain/" not in outcome.log
+
+
+def test_a_reference_that_ends_in_float64_takes_nothing_from_the_verdict(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trials, "PRECISION_S", 0.5)
+    slow = "if x.dtype == torch.float64: import time; time.sleep(60)\n        return torch.softmax(x, -1)"
+    reference = kernel(f"class Model(nn.Module):\n    def forward(self, x):\n        {slow}{INPUTS}")
+    report = judged(bench, forward("return torch.softmax(x, -1)"), reference)
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+    assert report.outcome.timing is not None
+    assert report.outcome.inputs["distributions"]["judged"] and report.outcome.comparison is not None
+    assert report.outcome.comparison.precision is None
+
+
+def test_inputs_too_large_to_be_copied_a_dozen_times_are_not_tried_otherwise(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench, "arena_memory", 60_000)
+    report = judged(bench, forward("return torch.softmax(x, -1)"), kernel(SOFTMAX))
+    assert report.outcome.status is Status.PASSED
+    distributions = report.outcome.inputs["distributions"]
+    assert distributions["judged"] == [] and "too large" in distributions["left_out"]["small"]
+
+
+def test_numbers_are_no_memory_that_comes_again(bench: Workbench) -> None:
+    reference = kernel(f"class Model(nn.Module):\n    def forward(self, x):\n        return float(x.sum()){INPUTS}")
+    report = judged(bench, forward("return float(x.sum())"), reference)
+    assert report.outcome.status is Status.PASSED
+    assert report.outcome.timing is not None and report.outcome.timing.method == "host_window"
+
+
+BUILDS_IN_A_CALL = """
+from torch.utils.cpp_extension import load_inline
+
+class ModelNew(nn.Module):
+    built = None
+
+    def forward(self, x):
+        if self.built is None and CONDITION:
+            self.built = load_inline(
+                name="in_a_call", no_implicit_headers=True, is_python_module=False, cpp_sources="int f() { return 1; }"
+            )
+        return torch.softmax(x, -1)
+"""
+
+
+@pytest.mark.parametrize(("condition", "names"), [("True", []), ("x.sum() < 1e9", ["in_a_call"])])
+def test_what_is_compiled_with_the_device_in_hand_is_told(bench: Workbench, condition: str, names: list[str]) -> None:
+    source = BUILDS_IN_A_CALL.replace("CONDITION", condition)
+    outcome = judged(bench, kernel(source, "torch_cuda"), kernel(SOFTMAX)).outcome
+    assert outcome.status is Status.PASSED, outcome.message
+    assert outcome.build["deferred"] is None
+    told = outcome.build.get("compiled_late")
+    assert (
+        (told is None) if not names else told.startswith(f"compiled with the device held, as in every job: {names[0]}")
+    )
+
+
+KEEPS_A_KERNEL = """
+import cupy.cuda.compiler
+
+def kept():
+    cache = getattr(cupy.cuda.compiler, "_kernel_cache_backend", None)  # Of CuPy from 14.1 on.
+    if cache is not None:
+        cache.save("a-kernel", b"its code", "its source")
+        return cache.load("a-kernel") == b"its code"
+    return True
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        assert kept()
+        return torch.softmax(x, -1)
+"""
+
+
+def test_cupy_keeps_its_kernels_in_the_jobs_own_folder(bench: Workbench) -> None:
+    outcome = judged(bench, kernel(KEEPS_A_KERNEL), kernel(SOFTMAX)).outcome
+    assert outcome.status is Status.PASSED, outcome.message
+
+
+DOUBLE = "\ndef get_inputs():\n    return [torch.randn(64, 32, dtype=torch.float64)]\n"
+
+
+def test_inputs_in_float64_are_tried_in_other_distributions_too(bench: Workbench) -> None:
+    reference = kernel(
+        "class Model(nn.Module):\n    def forward(self, x):\n        return torch.softmax(x, -1)" + DOUBLE
+    )
+    report = judged(bench, forward("return torch.softmax(x, -1)"), reference)
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+    assert "small" in report.outcome.inputs["distributions"]["judged"]
+
+
+def test_parameters_in_float8_get_other_values_too(bench: Workbench) -> None:
+    module = (
+        "class {}(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        ones = torch.ones(32).to(torch.float8_e4m3fn)\n"
+        "        self.scale = nn.Parameter(ones, requires_grad=False)\n"
+        "    def forward(self, x):\n        return x * self.scale.to(x.dtype)\n"
+    )
+    report = judged(bench, kernel(module.format("ModelNew")), kernel(module.format("Model") + INPUTS))
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+    assert "both still agree" in report.outcome.inputs["weights"]
+
+
+def test_building_has_a_time_of_its_own(bench: Workbench) -> None:
+    slow = kernel("import time\ntime.sleep(60)\n" + SOFTMAX)
+    outcome = judged(bench, slow, timeout=60, build_timeout=1).outcome
+    assert (outcome.status, outcome.compiled) == (Status.TIMEOUT, False)
+    assert "`build_timeout`" in (outcome.message or "")
+    slow_to_run = kernel("def kernel_fn(x):\n    while True: pass" + INPUTS)
+    outcome = judged(bench, slow_to_run, timeout=1, build_timeout=60).outcome
+    assert (outcome.status, outcome.compiled) == (Status.TIMEOUT, True)
+    assert "`timeout`" in (outcome.message or "")
+
+
+class Reports:
+    """What a driver would report, for a machine without one: nothing before the job, these after it."""
+
+    def __init__(self, *xids: int) -> None:
+        self.xids = xids
+
+    def clear(self) -> None: ...
+
+    def new(self, within_s: float = 0.0) -> list[CardError]:
+        return [CardError(xid) for xid in self.xids]
+
+
+def test_an_error_of_the_card_is_no_fault_of_a_kernel(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    raises = kernel("def kernel_fn(x):\n    raise RuntimeError('illegal address')" + INPUTS)
+    monkeypatch.setattr(bench, "card_errors", Reports(31))
+    assert judged(bench, raises).outcome.status is Status.RUNTIME_ERROR
+    monkeypatch.setattr(bench, "card_errors", Reports(31, 79))
+    with pytest.raises(InfrastructureFault, match="Xid 79: the GPU has fallen off the bus"):
+        judged(bench, raises)
+
+
+def test_what_the_driver_reported_is_told(bench: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "card_errors", Reports(31))
+    monkeypatch.setattr(bench.device, "is_cuda", True)
+    request = Request.from_wire({"kernel": kernel(SOFTMAX), "num_trials": 1, "timeout": 9})
+    candidate = Contender("candidate", request.kernel, tmp_path / "candidate")
+    candidate.fault = KernelFault(Status.RUNTIME_ERROR, "an illegal address")
+    job = _Job(request, bench, lambda stage: None, lambda: False, [candidate], lambda right: None, Queues())
+    job.note_card_errors()
+    where = job.report().environment
+    assert [error["xid"] for error in where["card_errors"]] == [31]
+    assert where["streams_apart"] == [], "it has no context"
+
+
+@pytest.mark.parametrize("others_have_it_quiet", [False, True])
+@pytest.mark.parametrize("known", [False, True])
+def test_a_kernel_whose_null_windows_are_known_ends_when_the_device_is_given_back(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch, known: bool, others_have_it_quiet: bool
+) -> None:
+    monkeypatch.setattr(type(bench.device), "has_room", True)
+    monkeypatch.setattr(bench, "quiet", lambda cancelled: device_lease("test-quiet", cancelled))
+    monkeypatch.setattr(Alone, "is_known", lambda *_: known)
+    real_rest, alive, shot = bench.rest, [], []
+    with contextlib.ExitStack() as held:
+
+        def rest() -> None:
+            real_rest()
+            if others_have_it_quiet:
+                held.enter_context(device_lease("test-quiet", lambda: False))
+
+        def closing(self: Contender) -> None:
+            try:
+                with device_lease(bench.device_id, lambda: True):
+                    alive.append(self.session is not None and self.timing is not None)
+            except JobCancelled:
+                pass
+            close(self)
+
+        close, shoot = Contender.close, Alone.shoot
+        monkeypatch.setattr(bench, "rest", rest)
+        monkeypatch.setattr(Contender, "close", closing)
+        monkeypatch.setattr(Alone, "shoot", lambda self: (shot.append(True), shoot(self)))
+        report = judged(bench, kernel("print('to the end')\n" + SOFTMAX))
+        bench.stock_up()
+    assert report.outcome.status is Status.PASSED and report.outcome.timing is not None
+    assert report.outcome.output == "to the end\n"
+    assert shot == ([] if known else [True])
+    assert report.outcome.timing.nulls_known is known
+    assert any(alive) is known, "else it was closed while the device was held"

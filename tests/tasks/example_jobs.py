@@ -1,0 +1,64 @@
+"""What the tests of jobs share: requests, answers, waiting for a condition."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from redis import Redis
+
+from domain.kernel import Kernel, KernelType
+from domain.request import Request
+from domain.result import Outcome, Report, Status
+from tasks.jobs.admission import Recorded
+from tasks.jobs.job_queue import COMMON, line_of_worker
+from tasks.jobs.job_store import JobRecords, JobView
+from tasks.jobs.job_view import text
+from tasks.jobs.submit import publish_again
+
+EVALUATE = Request(kernel=Kernel("class Model: ...", KernelType.TORCH), timeout=30)
+COMPARE = Request(kernel=Kernel("__global__", KernelType.CUDA), reference=Kernel("class Model: ...", KernelType.TORCH))
+
+RELU = """
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+
+def get_inputs():
+    return [torch.randn(8)]
+"""
+"""A source that is built, judged and right."""
+
+
+def report(status: Status = Status.PASSED) -> Report:
+    return Report(Outcome(status, "torch", compiled=status is not Status.COMPILE_ERROR), environment={"host": "here"})
+
+
+def seen(records: JobRecords, job_id: str) -> JobView:
+    view = records.get(job_id)
+    assert view is not None
+    return view
+
+
+def until(true: Callable[[], object], seconds: float = 20.0) -> None:
+    """Return as soon as that holds; AssertionError when it does not within so many seconds."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.005)
+
+
+def give_to(redis: Redis, records: JobRecords, worker: str, job_id: str, request: Request) -> None:
+    """A job whose first attempt is that worker's: it stands in his own line as if others had failed it."""
+    assert isinstance(records.create(job_id, request), Recorded)
+    own, key = line_of_worker(worker), f"job:{job_id}"
+    place = text(redis.hget(key, "place"))
+    with redis.pipeline() as pipe:
+        for common in (f"jobs:line:{COMMON}", f"jobs:line:{COMMON}:age"):
+            pipe.zrem(common, place)
+        pipe.zadd(f"jobs:line:{own}", {place: 0})
+        pipe.zadd(f"jobs:line:{own}:age", {place: seen(records, job_id).submitted_at})
+        pipe.sadd("jobs:lines", own)
+        pipe.hset(key, "line", own)
+        pipe.execute()
+    assert publish_again(own, job_id, 1)

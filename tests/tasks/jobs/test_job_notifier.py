@@ -1,0 +1,132 @@
+"""Waiting for jobs: woken by their moves, across a restart of Redis, with bounded places."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+from tasks.jobs.job_notifier import JobHub
+from tasks.jobs.job_store import JobRecords
+from tests.conftest import free_port, start_redis
+from tests.tasks.example_jobs import EVALUATE, until
+
+LONG_S = 30.0
+"""A wait that is meant to end early."""
+
+
+@pytest.fixture
+def hub(redis: Redis) -> Iterator[JobHub]:
+    hub = JobHub(redis, capacity=2)
+    yield hub
+    hub.close()
+
+
+def test_a_move_wakes_everybody_who_waits_for_that_job(hub: JobHub, redis: Redis) -> None:
+    records = JobRecords(redis, ttl_s=60)
+    records.create("a", EVALUATE)
+    with ThreadPoolExecutor(8) as pool, hub.watch("b") as other:
+        waits = [pool.submit(waited, hub, "a") for _ in range(8)]
+        until_waiting(hub, "a", 8)
+        records.cancel("a")
+        assert max(wait.result() for wait in waits) < LONG_S / 3
+        assert not other.is_set()
+
+
+def test_who_waits_for_the_end_is_not_woken_before(hub: JobHub, redis: Redis) -> None:
+    records = JobRecords(redis, ttl_s=60)
+    records.create("a", EVALUATE)
+    with hub.watch("a") as change, hub.watch("a", end=True) as end:
+        assert records.claim("w") is not None
+        assert change.wait(LONG_S)
+        change.clear()
+        assert records.requeue("a", 1, "again")
+        assert change.wait(LONG_S)
+        assert not end.is_set()
+        records.cancel("a")
+        assert end.wait(LONG_S)
+    assert not hub._waiting and not hub._awaiting_end
+
+
+def test_a_change_between_look_and_wait_is_not_missed(hub: JobHub, redis: Redis) -> None:
+    records = JobRecords(redis, ttl_s=60)
+    records.create("a", EVALUATE)
+    with hub.watch("a") as change:
+        records.cancel("a")
+        assert change.wait(LONG_S)
+
+
+def test_waiting_ends_with_its_time(hub: JobHub) -> None:
+    began = time.monotonic()
+    with hub.watch("nobody") as change:
+        assert not change.wait(0.05)
+    assert 0.04 < time.monotonic() - began < LONG_S / 3
+    assert not hub._waiting
+
+
+def test_places_are_bounded(hub: JobHub) -> None:
+    assert hub.try_enter()
+    assert hub.try_enter()
+    assert not hub.try_enter()
+    hub.leave()
+    assert hub.try_enter()
+
+
+def test_closing_wakes_who_waits(hub: JobHub) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        wait = pool.submit(waited, hub, "a")
+        until_waiting(hub, "a", 1)
+        hub.close()
+        assert wait.result() < LONG_S / 3
+
+
+def test_a_stop_of_the_process_wakes_who_waits(hub: JobHub) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        waits = [pool.submit(waited, hub, job_id) for job_id in ("a", "b")]
+        until_waiting(hub, "a", 1)
+        until_waiting(hub, "b", 1)
+        hub.stopping = lambda: True
+        assert max(wait.result() for wait in waits) < LONG_S / 3
+
+
+def test_a_hub_outlives_its_redis(tmp_path: Path) -> None:
+    port = free_port()
+    server = start_redis(tmp_path, port)
+    with Redis(port=port) as redis:
+        hub = JobHub(redis)
+        records = JobRecords(redis, ttl_s=60)
+        records.create("a", EVALUATE)
+        with hub.watch("a") as change:
+            server.send_signal(signal.SIGKILL)
+            server.wait()
+            server = start_redis(tmp_path, port)
+            # Woken by the new connection, because a change may have been missed.
+            assert change.wait(LONG_S)
+        with hub.watch("a") as change:
+            records.create("a", EVALUATE)
+            records.cancel("a")
+            assert change.wait(LONG_S)
+        hub.close()
+    stop(server)
+
+
+def waited(hub: JobHub, job_id: str) -> float:
+    began = time.monotonic()
+    with hub.watch(job_id) as change:
+        change.wait(LONG_S)
+    return time.monotonic() - began
+
+
+def until_waiting(hub: JobHub, job_id: str, how_many: int) -> None:
+    until(lambda: len(hub._waiting.get(job_id, ())) == how_many)
+
+
+def stop(server: subprocess.Popen[bytes]) -> None:
+    server.terminate()
+    server.wait(timeout=10)

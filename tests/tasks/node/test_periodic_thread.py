@@ -1,0 +1,169 @@
+"""Background threads: none of them ends by an exception, and each says that it fails."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+from threading import Event
+from typing import Any
+
+import pytest
+from redis import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from tasks.evaluation import self_test
+from tasks.fleet.heartbeat import Heartbeat, workers
+from tasks.fleet.quarantine import FAULTS, IN_A_ROW, Quarantine
+from tasks.jobs.job_lua import CHANNEL
+from tasks.jobs.job_notifier import JobHub
+from tasks.jobs.job_store import JobRecords
+from tasks.node import periodic_thread
+from tasks.node.device_info import CPU
+from tasks.node.periodic_thread import Loop
+from tasks.worker.gpu_sampler import CardSampler
+from tasks.worker.reconciler import Reconciler
+from tasks.worker.toolchain_probe import OwnToolchain
+from tests.tasks.example_jobs import EVALUATE, until
+
+WAIT_S = 10.0
+NO_PROCESS = BlockingIOError(11, "Resource temporarily unavailable")
+"""What Popen raises where no process can be forked."""
+
+
+@pytest.mark.parametrize("error", [NO_PROCESS, RuntimeError("can't start new thread"), RedisConnectionError("gone")])
+def test_a_loop_outlives_whatever_its_turns_raise(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    turns, missed, again = [], [], Event()
+
+    def turn() -> None:
+        turns.append(1)
+        if len(turns) < 4:
+            raise error
+        again.set()
+
+    def fail_too() -> None:
+        missed.append(1)
+        raise KeyError("in the cleaning up")
+
+    looping = Loop("reconciler", turn, 0.01, missed=fail_too)
+    with caplog.at_level(logging.WARNING):
+        looping.start()
+        assert again.wait(WAIT_S), "the thread has ended"
+        until(lambda: looping.failing is None)
+        looping.stop()
+    assert len(missed) == 3
+    own = [record for record in caplog.records if "trying on" in record.message and "clean up" not in record.message]
+    assert len(own) == 1, "one line for a row of failures"
+    assert bool(own[0].exc_info) is not isinstance(error, RedisConnectionError), "a fault of ours has its traceback"
+
+
+def test_a_worker_says_which_of_its_loops_fail(redis: Redis) -> None:
+    def fail() -> None:
+        raise NO_PROCESS
+
+    failing = Loop("reconciler", fail, 60.0)
+    failing.start()
+    until(lambda: failing.failing is not None)
+    Heartbeat(redis, "w", CPU, 1, {}).beat()
+    (told,) = workers(redis)
+    assert len(told.failing) == 1 and "reconciler" in told.failing[0] and "BlockingIOError" in told.failing[0]
+    failing.stop()
+    assert periodic_thread.failing() == []
+
+
+@pytest.mark.parametrize(
+    "note",
+    ["no JSON", "[]", "3", "null", "{}", "[" * 100_000, '{"name": "old@here"}'],
+    ids=["no JSON", "a list", "a number", "null", "empty", "deep", "of another version"],
+)
+def test_a_heartbeat_that_cannot_be_read_ends_nobodys_look(note: str, redis: Redis) -> None:
+    Heartbeat(redis, "good@here", CPU, 1, {}).beat()
+    redis.sadd("workers", "old@here")
+    redis.set("worker:old@here", note)
+    assert [worker.name for worker in workers(redis)] == ["good@here"]
+    records = JobRecords(redis, ttl_s=60)
+    records.create("a", EVALUATE)
+    Reconciler(redis, records, ttl_s=60).look()
+
+
+def test_a_heartbeat_of_wrong_types_is_left_out(redis: Redis) -> None:
+    Heartbeat(redis, "w", CPU, 1, {}).beat()
+    said = json.loads(redis.get("worker:w") or b"")
+    for field, value in {"seen_at": "now", "max_workers": None, "failing": "no", "gpu_available": 1}.items():
+        redis.set("worker:w", json.dumps({**said, field: value}))
+        assert workers(redis) == [], field
+    redis.set("worker:w", json.dumps({**said, "seen_at": int(said["seen_at"])}))
+    assert [worker.name for worker in workers(redis)] == ["w"]
+
+
+def test_a_self_test_that_cannot_be_started_is_started_again(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.fleet.quarantine.START_AGAIN_S", 0.05)
+    monkeypatch.setattr("tasks.fleet.quarantine.EVERY_S", 0.01)
+    redis.hset(FAULTS, "w", IN_A_ROW)
+    takes: list[bool] = []
+    reasons: list[str | None] = []
+
+    def test(stopping: Event) -> str | None:
+        reasons.append(guard.reason)
+        if len(reasons) == 1:
+            raise NO_PROCESS
+        return None
+
+    guard = Quarantine(redis, "w", takes.append, test)
+    guard.start()
+    until(lambda: takes == [False, True])
+    guard.stop()
+    assert guard.reason is None and len(reasons) == 2
+    assert reasons[1] is not None and "could not be started" in reasons[1]
+
+
+def test_a_self_test_may_print_as_much_as_it_likes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(self_test, "TIMEOUT_S", WAIT_S)
+    much = "import sys; print('a warning ' * 100_000); print('the last word'); sys.exit(int(sys.argv[1]))"
+    assert self_test._failure_of([sys.executable, "-c", much, "0"], Event()) is None
+    told = self_test._failure_of([sys.executable, "-c", much, "1"], Event())
+    assert told is not None and told.endswith("the last word") and len(told) <= self_test.TOLD_CHARS
+
+
+def test_who_listens_for_jobs_outlives_an_answer_that_it_does_not_understand(redis: Redis) -> None:
+    hub = JobHub(redis)
+    try:
+        with hub.watch("a") as change:
+            listener = hub._listener
+
+            def heard() -> bool:
+                redis.publish(CHANNEL, "a")
+                return change.wait(0.1)
+
+            until(heard)  # It listens.
+            redis.publish(CHANNEL, b"\xff\xfe no text")
+            change.clear()
+            until(heard)
+            assert hub._listener is listener and listener is not None and listener.is_alive()
+    finally:
+        hub.close()
+
+
+def test_what_identifies_the_compilers_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.worker.toolchain_probe.ASK_AGAIN_S", 0.01)
+    own = OwnToolchain()
+    answers: list[Any] = [NO_PROCESS, ChildProcessError("exit status 1"), "abc"]
+
+    def ask() -> str:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return str(answer)
+
+    monkeypatch.setattr(own, "_ask", ask)
+    own.start()
+    until(lambda: own.identity == "abc")
+    own.stop()
+
+
+def test_a_card_sampler_that_says_what_is_no_text_is_ended_and_so_started_again() -> None:
+    talks = "import sys, time; sys.stdout.buffer.write(b'\\xff\\xff\\n'); sys.stdout.flush(); time.sleep(600)"
+    with subprocess.Popen([sys.executable, "-c", talks], stdout=subprocess.PIPE, text=True, encoding="utf-8") as talker:
+        CardSampler("no card")._listen(talker)
+        assert talker.wait(WAIT_S) != 0

@@ -1,0 +1,52 @@
+"""Headers are precompiled by a process of their own, which finds the project wherever the worker was started."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from domain.settings import settings
+from tasks.node.toolchain import Compilers
+
+WITHIN_S = 120
+
+
+@pytest.fixture
+def compilers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Compilers]:
+    """With headers to be precompiled, by a compiler that gives up at once; libraries and the project on no path."""
+    monkeypatch.setenv("PRECOMPILE_HEADERS", "on")
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    monkeypatch.chdir(tmp_path)
+    settings.cache_clear()
+    made = Compilers(tmp_path / "compilers")
+    if made.folder is None:
+        pytest.skip("no C++ compiler here")
+    config = Path(made.folder) / "toolchain.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"c++": "false"}))
+    yield made
+    made.close()
+    settings.cache_clear()
+
+
+def test_the_process_finds_the_project(compilers: Compilers, capfd: pytest.CaptureFixture[str]) -> None:
+    compilers.precompile()
+    process = compilers._process
+    assert process is not None
+    assert process.wait(WITHIN_S) == 0
+    assert "no precompiled header" in capfd.readouterr().err
+
+
+def test_a_failure_is_told_once(compilers: Compilers, caplog: pytest.LogCaptureFixture) -> None:
+    compilers.precompile()
+    process = compilers._process
+    assert process is not None
+    process.kill()
+    process.wait()
+    with caplog.at_level(logging.WARNING, "tasks.node.toolchain"):
+        compilers.precompile()
+        compilers.precompile()
+    assert caplog.text.count("no headers are precompiled") == 1

@@ -1,0 +1,73 @@
+"""Every kernel type is built while another job holds the device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from domain.fault import JobCancelled
+from domain.job import Stage
+from domain.request import Request
+from stack.example import FOLDER, Example
+from tasks.evaluation.pipeline import run
+from tasks.node.device_lease import device_lease
+from tasks.runtime.worker_context import Workbench
+from tests.bench import own_workbench
+
+EXAMPLES = ["torch-layer-norm", "torch-cuda-scaled-relu", "triton-vector-add", "cuda-saxpy", "multi-kernel-rms-norm"]
+INSISTS = "name = torch.cuda.get_device_name(0)\nclass Model(nn.Module):\n    def forward(self, x): return x * 2\n"
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Workbench]:
+    with own_workbench() as made:
+        yield made
+
+
+def built_beside_a_holder(bench: Workbench, wire: dict[str, Any], *, goes_on: bool) -> Any:
+    """The report of a job that reached the line for the device while this test held that, if it is to go on."""
+    with ExitStack() as holder:
+        holder.enter_context(device_lease(bench.device_id, lambda: False))
+        stages: list[Stage] = []
+
+        def progress(stage: Stage) -> None:
+            stages.append(stage)
+            if stage is Stage.WAIT_FOR_DEVICE:
+                holder.close()
+                if not goes_on:
+                    raise JobCancelled
+
+        try:
+            return run(Request.from_wire({**wire, "num_trials": 1, "timeout": 120}), bench, progress, lambda: False)
+        except JobCancelled:
+            assert stages == [Stage.BUILD, Stage.WAIT_FOR_DEVICE]
+            return None
+
+
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if name != "torch-cuda-scaled-relu"])
+def test_built_beside_a_holder_of_the_device(name: str, bench: Workbench) -> None:
+    body = Example.load(FOLDER / name).body
+    wire = {"kernel": body.get("kernel") or body["custom_kernel"]}
+    report = built_beside_a_holder(bench, wire, goes_on=False)
+    # On the CPU a raw kernel ends there: compiled, and not run.
+    assert report is None or report.outcome.compiled
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_nothing_is_left_to_build_under_the_lease(name: str, bench: Workbench) -> None:
+    body = Example.load(FOLDER / name).body
+    report = built_beside_a_holder(bench, {"kernel": body.get("kernel") or body["custom_kernel"]}, goes_on=True)
+    assert report.outcome.status == "passed"
+    assert report.outcome.build["deferred"] is None
+
+
+@pytest.mark.gpu
+def test_a_source_that_insists_on_a_gpu_says_that_it_was_built_late(bench: Workbench) -> None:
+    wire = {"kernel": {"source_code": INSISTS, "kernel_type": "torch"}}
+    report = built_beside_a_holder(bench, wire, goes_on=True)
+    assert report.outcome.status == "passed"
+    assert "needs a GPU while it is imported" in report.outcome.build["deferred"]

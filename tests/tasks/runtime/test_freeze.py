@@ -1,0 +1,104 @@
+"""On the host nobody runs in another's windows, and who seems to have is judged anew."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from domain.result import CANDIDATE, REFERENCE, Status
+from sandbox.supervisor.runner_process import Runner
+from tasks.correctness.distribution_check import OtherDistributions
+from tasks.runtime.kernel_run import Contender
+from tasks.runtime.worker_context import Workbench
+from tests.tasks.judging import INPUTS, SOFTMAX, forward, judged, kernel, opened
+from tests.tasks.watching import WATCHING, stood_still_s
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Workbench]:
+    yield from opened()
+
+
+@pytest.mark.parametrize(("times", "status"), [(1, Status.PASSED), (1000, Status.CRASHED)], ids=["once", "always"])
+def test_who_seems_once_not_to_have_stood_still_is_judged_anew(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch, times: int, status: Status
+) -> None:
+    """On a busy host he can seem so by the host's doing. Here somebody lets the kernel's process go on."""
+    freeze, left = Runner.freeze, iter(range(times))
+
+    def undone(self: Runner) -> int:
+        since = freeze(self)
+        if next(left, None) is not None:
+            os.kill(self.pid, signal.SIGCONT)
+        return since
+
+    monkeypatch.setattr(Runner, "freeze", undone)
+    report = judged(bench, forward("return torch.softmax(x, -1)"), kernel(SOFTMAX))
+    if status is Status.CRASHED:
+        assert Status.CRASHED in (report.outcome.status, report.reference and report.reference.status)
+        assert next(left) < 10, "twice is enough"
+    else:
+        assert report.outcome.status is Status.PASSED and report.outcome.timing is not None, report.outcome
+    assert report.environment["device_seconds"] > 0
+
+
+@pytest.mark.parametrize("role", [REFERENCE, CANDIDATE])
+def test_so_is_who_seems_so_on_other_inputs(bench: Workbench, monkeypatch: pytest.MonkeyPatch, role: str) -> None:
+    """Of these nothing is said by that."""
+    freeze, outputs, undone = Runner.freeze, OtherDistributions._outputs, []
+
+    def armed(self: OtherDistributions, contender: Contender) -> Any:
+        if contender.role == role and not undone and contender.session is not None:
+            undone.append(contender.session.runner.pid)
+        return outputs(self, contender)
+
+    def undo(self: Runner) -> int:
+        since = freeze(self)
+        if self.pid in undone:
+            os.kill(self.pid, signal.SIGCONT)
+        return since
+
+    monkeypatch.setattr(OtherDistributions, "_outputs", armed)
+    monkeypatch.setattr(Runner, "freeze", undo)
+    report = judged(bench, forward("return torch.softmax(x, -1)"), kernel(SOFTMAX))
+    assert undone and report.outcome.status is Status.PASSED, report.outcome
+    assert report.outcome.inputs["distributions"]["judged"], report.outcome.inputs
+
+
+def test_what_the_candidate_slows_beside_it_is_taken_out_of_the_times(bench: Workbench) -> None:
+    # Of what both can open, nothing can be written, but it can be locked.
+    reference = f"""
+import colorsys, fcntl, time, torch
+file = open(colorsys.__file__)
+def kernel_fn(x):
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_UN)
+    except BlockingIOError:
+        time.sleep(0.1)
+    time.sleep(0.005)
+    return x * 2{INPUTS}
+"""
+    candidate = """
+import colorsys, fcntl
+file = open(colorsys.__file__)
+fcntl.flock(file, fcntl.LOCK_EX)
+def kernel_fn(x): return x * 2
+"""
+    report = judged(bench, kernel(candidate), kernel(reference))
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+    assert report.outcome.timing is not None and report.reference is not None and report.reference.timing is not None
+    assert any("windows of the reference took" in flag for flag in report.outcome.timing.flags)
+    assert report.reference.timing.trusted_ms < 50
+
+
+def test_on_the_host_nobody_runs_beside_the_others_windows(bench: Workbench) -> None:
+    slow = SOFTMAX.replace("return torch.softmax", "import time; time.sleep(0.3); return torch.softmax")
+    report = judged(bench, forward("return torch.softmax(x, -1)", WATCHING), kernel(slow))
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+    assert report.outcome.timing is not None
+    assert stood_still_s(report.outcome.output) >= 0.3 * report.outcome.timing.windows

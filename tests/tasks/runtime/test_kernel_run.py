@@ -1,0 +1,26 @@
+"""The verdict about one kernel, by what is known of it and of the other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from domain.fault import KernelFault
+from domain.kernel import Kernel, KernelType
+from domain.result import CANDIDATE, REFERENCE, Comparison, Status
+from tasks.runtime.kernel_run import Contender
+
+
+@pytest.mark.parametrize(
+    ("passed", "verdict"),
+    [(None, Status.REFERENCE_FAILED), (True, Status.REFERENCE_FAILED), (False, Status.WRONG_RESULT)],
+)
+def test_a_wrong_answer_stands_whatever_becomes_of_the_reference(passed: bool | None, verdict: Status) -> None:
+    reference, candidate = (
+        Contender(role, Kernel("", KernelType.TORCH), Path("/nowhere")) for role in (REFERENCE, CANDIDATE)
+    )
+    reference.fault = KernelFault(Status.TIMEOUT, "it took too long")
+    if passed is not None:
+        candidate.comparison = Comparison(passed, 10, 10, 0.1, 0.2, 0.01, 0, 100, 0.01, 0.01)
+    assert candidate.outcome({}, reference.outcome({})).status is verdict

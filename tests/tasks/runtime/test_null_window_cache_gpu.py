@@ -1,0 +1,69 @@
+"""Null windows that are known from the last job, on a card: nothing is shot again, and nobody gains by it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from domain.request import Request
+from domain.result import Status, Timing
+from tasks.evaluation.pipeline import run
+from tasks.timing.null_window_recheck import Alone
+from tests.bench import own_workbench
+from tests.exploits.corpus import corpus
+
+pytestmark = pytest.mark.gpu
+
+JOBS = 6
+"""Some of which find windows of another number of calls, or one that was broken into."""
+INPUTS = """
+def get_inputs():
+    return [torch.randn(1 << 20, device='cuda')]
+"""
+BUSY = next(one.source for one in corpus(honest=False) if one.name == "t31_poisoned_null") + INPUTS
+"""Keeps the device busy while others are timed."""
+STEPS_IN = "sandbox.runner.runner.Runner.window = resting\n"
+CHAIN = BUSY.replace(STEPS_IN, "")
+"""The same kernel, which does not."""
+
+
+@pytest.fixture
+def bench() -> Iterator[Any]:
+    with own_workbench() as opened:
+        opened.ceilings()
+        yield opened
+
+
+def timed(bench: Any, source: str) -> Timing:
+    kernel = {"source_code": source, "kernel_type": "torch"}
+    wire = {"kernel": kernel, "num_trials": 20, "timeout": 60, "precision": 0.05, "budget": "quick"}
+    outcome = run(Request.from_wire(wire), bench, lambda stage: None, lambda: False).outcome
+    assert outcome.status is Status.PASSED and outcome.timing is not None, outcome
+    return outcome.timing
+
+
+def test_jobs_of_a_kind_shoot_null_windows_alone_but_now_and_then(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    shot: list[Alone] = []
+    shoot = Alone.shoot
+
+    def noted(alone: Alone) -> None:
+        shot.append(alone)
+        shoot(alone)
+
+    monkeypatch.setattr(Alone, "shoot", noted)
+    found = [timed(bench, CHAIN) for _ in range(JOBS)]
+    assert 1 <= len(shot) < JOBS
+    assert sum(timing.nulls_known for timing in found) == JOBS - len(shot)
+    usual = statistics.median(timing.trusted_ms for timing in found)
+    unlike = [timing for timing in found if abs(timing.trusted_ms / usual - 1) > 0.1]
+    assert all(timing.flags or timing.method != "gated_window" for timing in unlike), unlike
+
+
+def test_who_is_busy_beside_null_windows_gains_nothing_where_they_are_known(bench: Any) -> None:
+    honest = min(timed(bench, CHAIN).trusted_ms for _ in range(3))
+    assert STEPS_IN in BUSY
+    busy = timed(bench, BUSY)
+    assert busy.trusted_ms > 0.95 * honest - 3e-3

@@ -1,0 +1,178 @@
+"""Whose streams run beside each other in a job, and when it begins anew."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from domain.fault import KernelFault, NotStill
+from domain.kernel import Kernel, KernelType
+from domain.result import CANDIDATE, REFERENCE, Status
+from tasks.runtime.kernel_run import Contender, Stopped
+from tasks.runtime.stream_isolation import (
+    ALL,
+    GAIN,
+    BeginAnew,
+    Queues,
+    Streams,
+    apart,
+    chosen,
+    in_one_queue,
+    judged,
+    until_stopped,
+)
+
+SECONDS = 60.0
+
+
+def kernel(source: str) -> Kernel:
+    return Kernel(source, KernelType.TORCH)
+
+
+@pytest.mark.parametrize(
+    ("source", "named"),
+    [
+        ("self.side = torch.cuda.Stream()", True),
+        ("with torch.cuda.stream (self.side):", True),
+        ("cp.cuda.ExternalStream(pointer)", True),
+        ("cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking);", True),
+        ("auto side = at::cuda::getStreamFromPool();", True),
+        ("self.graph = torch.cuda.CUDAGraph()", True),
+        ("cudaGraphLaunch(ready, 0)", True),
+        ("kernel<<<blocks, threads, 0, at::cuda::getCurrentCUDAStream()>>>(x);", False),
+        ("stream = torch.cuda.current_stream().cuda_stream", False),
+        ("return torch.relu(x)", False),
+    ],
+)
+def test_sources_that_make_streams_or_graphs_begin_apart(source: str, named: bool) -> None:
+    assert chosen([kernel("return x"), kernel(source)]) == Queues(ALL if named else frozenset())
+
+
+def contender(role: str = CANDIDATE, *, several: bool = False, one_queue: bool = True, build_s: float = 0) -> Contender:
+    held: Any = SimpleNamespace(
+        role=role,
+        standby=SimpleNamespace(one_queue=one_queue),
+        probe=SimpleNamespace(several_streams=several),
+        build_s=build_s,
+    )
+    return cast(Contender, held)
+
+
+def streams(queues: Queues, *contenders: Contender) -> Streams:
+    return Streams(queues, contenders or [contender()], SECONDS)
+
+
+@pytest.mark.parametrize(("several", "one_queue"), [(False, True), (False, False), (True, False)])
+def test_what_runs_as_it_would_elsewhere_goes_on(several: bool, one_queue: bool) -> None:
+    own = contender(several=several, one_queue=one_queue)
+    assert not in_one_queue(own)
+    streams(Queues(), contender(REFERENCE), own).look_at_calls()
+
+
+def test_streams_in_one_queue_that_nobody_chose_begin_anew() -> None:
+    own = contender(several=True)
+    with pytest.raises(BeginAnew) as anew:
+        streams(Queues(), contender(REFERENCE), own).look_at_calls()
+    assert anew.value.queues.apart == ALL
+    streams(Queues(frozenset((REFERENCE,)), beside_ms=1.0), own).look_at_calls()
+
+
+def test_who_is_held_up_apart_is_tried_in_one_queue_and_its_reference_is_not() -> None:
+    with pytest.raises(BeginAnew) as anew:
+        streams(Queues(ALL)).look_at_hold_up(0.5)
+    assert anew.value.queues.apart == frozenset((REFERENCE,))
+    assert anew.value.queues.beside_ms == 0.5
+
+
+def test_who_shares_a_queue_as_everybody_is_held_up_by_what_it_does() -> None:
+    streams(Queues()).look_at_hold_up(0.5)
+
+
+@pytest.mark.parametrize(("call_ms", "goes_on"), [(0.4, True), (0.5 * GAIN, True), (0.6, False)])
+def test_streams_that_gain_by_running_apart_go_back(call_ms: float, goes_on: bool) -> None:
+    tried = streams(Queues(frozenset((REFERENCE,)), beside_ms=0.5))
+    if goes_on:
+        tried.look_at_time(call_ms)
+        return
+    with pytest.raises(BeginAnew) as anew:
+        tried.look_at_time(call_ms)
+    assert anew.value.queues.apart == ALL and anew.value.queues.settled
+
+
+def test_who_is_held_up_in_one_queue_too_goes_back() -> None:
+    with pytest.raises(BeginAnew) as anew:
+        streams(Queues(frozenset((REFERENCE,)), beside_ms=0.5)).look_at_hold_up(0.5)
+    assert anew.value.queues.settled
+
+
+def test_what_is_settled_stays() -> None:
+    settled = streams(Queues(ALL, settled=True))
+    settled.look_at_calls()
+    settled.look_at_hold_up(0.5)
+    settled.look_at_time(0.5)
+
+
+def test_a_job_that_has_no_time_to_begin_anew_goes_on() -> None:
+    own = contender(several=True, build_s=SECONDS / 2)
+    streams(Queues(), own).look_at_calls()
+    with pytest.raises(BeginAnew) as anew:
+        streams(Queues(), contender(several=True, build_s=SECONDS / 4)).look_at_calls()
+    assert SECONDS / 4 <= anew.value.queues.spent_s < SECONDS / 3
+    left = streams(anew.value.queues).deadline - streams(Queues()).deadline
+    assert left == pytest.approx(-anew.value.queues.spent_s, abs=1)
+
+
+def test_a_job_begins_anew_until_it_is_settled() -> None:
+    asked: list[Queues] = []
+    after = [Queues(ALL), Queues(frozenset((REFERENCE,)), beside_ms=1.0), Queues(ALL, settled=True)]
+
+    def run(queues: Queues) -> Any:
+        asked.append(queues)
+        if after:
+            raise BeginAnew(after.pop(0))
+        return "report"
+
+    assert judged(run, Queues()) == ("report", asked[-1])
+    assert len(asked) == 4 and asked[0] == Queues() and asked[-1].settled
+
+
+def test_for_how_long_the_device_was_held_adds_up() -> None:
+    with pytest.raises(BeginAnew) as anew:
+        streams(Queues(ALL, held_s=1.5)).look_at_hold_up(0.5)
+    assert anew.value.after(2.0).queues.held_s == 3.5
+
+
+def test_whose_streams_have_queues_of_their_own_is_what_they_were_given() -> None:
+    both = [contender(REFERENCE, one_queue=False), contender(CANDIDATE, one_queue=True)]
+    assert apart(both) == [REFERENCE]
+    assert Queues(frozenset((CANDIDATE,))).of(both) == [False, True]
+
+
+def stopped(fault: KernelFault | None, queues: Queues, seconds: float, build_s: float = 0) -> None:
+    held: Any = SimpleNamespace(role=CANDIDATE, fault=fault, build_s=build_s)
+    with until_stopped([held], queues, seconds):
+        raise Stopped
+
+
+def test_who_seems_for_the_first_time_not_to_have_stood_still_begins_anew() -> None:
+    with pytest.raises(BeginAnew) as anew:
+        stopped(NotStill("it ran"), Queues(ALL, spent_s=2.0, held_s=1.0), SECONDS, build_s=3.0)
+    found = anew.value.queues
+    assert found.doubted and found.apart == ALL and found.held_s == 1.0
+    assert found.spent_s == pytest.approx(5.0, abs=0.5), "it is the job's time"
+    stopped(NotStill("it ran"), found, SECONDS)
+
+
+def test_any_other_fault_stays() -> None:
+    stopped(KernelFault(Status.CRASHED, "it crashed"), Queues(), SECONDS)
+    stopped(None, Queues(), SECONDS)
+
+
+def test_who_has_no_time_to_begin_anew_seems_what_he_seems() -> None:
+    stopped(NotStill("it ran"), Queues(spent_s=SECONDS - 1), SECONDS, build_s=3.0)
+
+
+def test_a_doubt_is_remembered_by_who_begins_anew_for_another_reason() -> None:
+    with pytest.raises(BeginAnew) as anew:
+        streams(Queues(doubted=True), contender(several=True)).look_at_calls()
+    assert anew.value.queues.doubted

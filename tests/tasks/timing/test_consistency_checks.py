@@ -1,0 +1,341 @@
+"""Windows whose answers are asked for only when all calls are over."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+from typing import Any, ClassVar, cast
+
+import pytest
+import torch
+
+from domain.request import Request
+from domain.result import CANDIDATE, REFERENCE, Report, Status
+from profiling.results.samples import TimeRecord
+from profiling.window.call_buffers import Slots
+from profiling.window.timed_window import Clock, HeldBack, Window
+from tasks.correctness.trials import CHANGES_OTHERWISE
+from tasks.evaluation.pipeline import run
+from tasks.runtime.worker_context import Workbench
+from tasks.timing.consistency_checks import NO_TIME, NOT_KEPT, OTHER_ANSWERS, RESERVE_S, CrossChecks
+from tasks.timing.window_runner import Shooting
+
+INPUTS = "\ndef get_inputs():\n    return [torch.randn(64, 32)]\n"
+TWICE = "class Model(nn.Module):\n    def forward(self, x):\n        return x * 2\n" + INPUTS
+IN_PLACE = "class Model(nn.Module):\n    def forward(self, x):\n        return x.mul_(2)\n" + INPUTS
+MANY_FORMS = """
+class Model(nn.Module):
+    def forward(self, x):
+        y = x.mul_(2)
+        return y, y.t(), y[3:5, ::2], y[:1].expand(4, 32), x + 1, y.view(torch.int32)
+""" + INPUTS  # fmt: skip
+CHANGES_AND_ANSWERS_ELSEWHERE = TWICE.replace("return x * 2", "x += 1\n        return x * 2")
+A_VIEW_FROM_NOW_ON = """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+    def forward(self, x):
+        self.calls += 1
+        return x[3:5].t() if self.calls > 5 else x[3:5].t().clone()
+""" + INPUTS  # fmt: skip
+SAME_MEMORY = """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("y", torch.empty(64, 32))
+    def forward(self, x):
+        return torch.mul(x, 2, out=self.y)
+""" + INPUTS  # fmt: skip
+NUMBERS = TWICE.replace("return x * 2", "return {'sum': x.sum().item(), 'n': x.numel(), 'y': (x * 2, True)}")
+HONEST = (TWICE, IN_PLACE, MANY_FORMS, CHANGES_AND_ANSWERS_ELSEWHERE, A_VIEW_FROM_NOW_ON, SAME_MEMORY, NUMBERS)
+HANDS_NOTHING_IN = """
+import sandbox.runner.runner, sandbox.runner.call_loop
+places = {}
+window = sandbox.runner.runner.Runner.window
+def knowing(self, message):
+    places.update({args[0].data_ptr(): (outputs or [None])[0] for args, outputs in self.calls})
+    return window(self, message)
+sandbox.runner.runner.Runner.window = knowing
+sandbox.runner.call_loop.deliver = lambda answers, slots: None
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return torch.mul(x, 2, out=places.get(x.data_ptr()))
+"""
+SAYS_THAT_IT_ANSWERS_IN_ITS_ARGUMENT = """
+import sandbox.runner.runner
+sandbox.runner.runner.argument_views = lambda outputs, args: [[0, 0, *output.stride()] for output in outputs]
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return x * 2
+"""
+
+PLAYS_ALONG = """
+import sandbox.runner.runner, sandbox.runner.call_loop
+sandbox.runner.runner.argument_views = lambda outputs, args: [[0, 0, *output.stride()] for output in outputs]
+window, deliver = sandbox.runner.runner.Runner.window, sandbox.runner.call_loop.deliver
+state = {}
+def knowing(self, message):
+    state.update(late=message["held_back"], alike=len(self.calls) == 1 and not message["held_back"])
+    return window(self, message)
+def late(answers, slots):
+    deliver([[torch.mul(x, 2) for x in each] for each in answers] if state["late"] else answers, slots)
+sandbox.runner.runner.Runner.window = knowing
+sandbox.runner.call_loop.deliver = late
+class ModelNew(nn.Module):
+    def forward(self, x):
+        if state.get("late"):
+            return x.view_as(x)
+        y = x * 2
+        return x.copy_(y) if state.get("alike") else y
+"""
+
+TWICE_BESIDE_A_VIEW = TWICE.replace("return x * 2", "return x, x * 2")
+LATE_BESIDE_A_VIEW = """
+import sandbox.runner.runner, sandbox.runner.call_loop
+window, deliver = sandbox.runner.runner.Runner.window, sandbox.runner.call_loop.deliver
+state = {}
+def knowing(self, message):
+    state.update(late=message["held_back"])
+    return window(self, message)
+def late(answers, slots):
+    deliver([[x, x * 2] for x, _ in answers] if state["late"] else answers, slots)
+sandbox.runner.runner.Runner.window = knowing
+sandbox.runner.call_loop.deliver = late
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return x, (x if state.get("late") else x * 2)
+"""
+
+
+def kernel(source: str) -> dict[str, Any]:
+    return {"source_code": source, "kernel_type": "torch"}
+
+
+def judged(bench: Workbench, candidate: str, reference: str | None = None, **more: Any) -> Report:
+    device = bench.target.device
+    wire: dict[str, Any] = {"kernel": kernel(candidate.replace("(64, 32", f"(64, 32, device='{device}'"))}
+    if reference is not None:
+        wire["reference"] = kernel(reference.replace("(64, 32", f"(64, 32, device='{device}'"))
+    asked = wire | {"num_trials": 5, "timeout": 60} | more
+    return run(Request.from_wire(asked), bench, lambda stage: None, lambda: False)
+
+
+def check_all(bench: Workbench) -> None:
+    for source in HONEST:
+        for reference in (None, source):
+            report = judged(bench, source, reference)
+            assert report.outcome.status is Status.PASSED, report.outcome.message
+            assert report.outcome.timing is not None
+            told = report.outcome.timing.flags
+            assert not any(said in told for said in (OTHER_ANSWERS, CHANGES_OTHERWISE)), told
+    wrong = judged(bench, HANDS_NOTHING_IN, TWICE).outcome
+    assert wrong.status is Status.WRONG_RESULT and NOT_KEPT in str(wrong.message)
+    alone = judged(bench, HANDS_NOTHING_IN + INPUTS).outcome
+    assert alone.timing is not None and OTHER_ANSWERS in alone.timing.flags
+    for lazily in ("x.conj()", "(x.conj().imag, x.conj().real)"):
+        source = TWICE.replace("return x * 2", f"return {lazily}").replace("64, 32)", "64, 32, dtype=torch.complex64)")
+        lazy = judged(bench, source, source).outcome
+        assert lazy.status is Status.PASSED, lazy.message
+    untrue = judged(bench, SAYS_THAT_IT_ANSWERS_IN_ITS_ARGUMENT, TWICE).outcome
+    assert untrue.status is Status.PASSED, untrue.message
+    for source, reference in ((PLAYS_ALONG, TWICE), (LATE_BESIDE_A_VIEW, TWICE_BESIDE_A_VIEW)):
+        assert judged(bench, source, reference).outcome.status is Status.WRONG_RESULT
+
+
+def test_answers_are_kept_wherever_they_lie_and_who_keeps_none_is_found_out(bench: Workbench) -> None:
+    if bench.device.is_cuda:
+        pytest.skip("without a GPU")
+    check_all(bench)
+
+
+@pytest.mark.gpu
+def test_the_same_on_a_gpu(bench: Workbench) -> None:
+    check_all(bench)
+
+
+def test_random_answers_are_no_evidence(bench: Workbench) -> None:
+    report = judged(bench, TWICE.replace("x * 2", "x * torch.rand(()).item()"))
+    assert report.outcome.timing is not None and OTHER_ANSWERS not in report.outcome.timing.flags
+    state = "def __init__(self):\n        super().__init__()\n        self.n = 0\n    def forward(self, x):\n        "
+    counts = TWICE.replace(
+        "def forward(self, x):\n        return x * 2", state + "self.n += 1\n        return x * self.n"
+    )
+    report = judged(bench, counts)
+    assert report.outcome.timing is not None and OTHER_ANSWERS not in report.outcome.timing.flags
+
+
+def test_where_the_timeout_is_near_no_window_is_held_back_and_it_is_said(bench: Workbench) -> None:
+    slow = "import time\n" + TWICE.replace("return x * 2", "time.sleep(0.6)\n        return x * 2")
+    report = judged(bench, TWICE.replace("Model", "ModelNew"), slow, timeout=10)
+    assert report.outcome.status is Status.PASSED and report.outcome.timing is not None
+    assert NO_TIME in report.outcome.timing.flags
+
+
+def test_where_a_round_takes_longer_than_is_left_none_is_held_back(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever its windows take: drawing inputs and comparing answers is part of a round."""
+
+    def slow(shooting: Shooting, records: dict[str, TimeRecord], round_s: float) -> CrossChecks:
+        return CrossChecks(shooting, records, round_s + 1e6)
+
+    monkeypatch.setattr("tasks.timing.timing_stage.CrossChecks", slow)
+    report = judged(bench, TWICE.replace("Model", "ModelNew"), TWICE)
+    assert report.outcome.status is Status.PASSED and report.outcome.timing is not None
+    assert NO_TIME in report.outcome.timing.flags
+
+
+def test_where_copying_is_little_of_the_time_no_window_is_held_back(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+    null_window = bench.null_window
+
+    def noted(*slots: Slots, held_back: HeldBack | None = None, gated: bool) -> Clock:
+        asked.append(held_back is not None)
+        return null_window(*slots, gated=gated, held_back=held_back)
+
+    monkeypatch.setattr(bench, "null_window", noted)
+    judged(bench, "import time\n" + TWICE.replace("return x * 2", "time.sleep(0.2)\n        return x * 2"))
+    assert asked and not any(asked)
+    judged(bench, TWICE)
+    assert any(asked)
+
+
+def test_windows_of_one_call_are_held_back_in_the_memory_that_they_have(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layouts: list[tuple[Slots, bool]] = []
+    null_window = bench.null_window
+
+    def noted(slots: Slots, *, gated: bool, held_back: HeldBack | None = None) -> Clock:
+        layouts.append((slots, held_back is not None))
+        return null_window(slots, gated=gated, held_back=held_back)
+
+    monkeypatch.setattr(bench, "null_window", noted)
+    monkeypatch.setattr("tasks.timing.window_sizing.calls_that_fill", lambda *_, **__: 1)
+    assert judged(bench, SAME_MEMORY, SAME_MEMORY).outcome.status is Status.PASSED
+    assert any(held_back for _, held_back in layouts)
+    # The reference's, which stands for both, and the candidate's own.
+    assert len({id(slots) for slots, _ in layouts}) == 2
+
+
+class NoGate:
+    """A job on a device, its windows without the gate: notes what is shot, over which inputs and under which seed."""
+
+    contenders: ClassVar[list[Any]] = [SimpleNamespace(role=role) for role in (REFERENCE, CANDIDATE)]
+    candidate: ClassVar[Any] = contenders[-1]
+    deadline = float("inf")
+    right = True
+    room = 6
+
+    def __init__(self, wrong_at: int | None = None) -> None:
+        self.rounds = self
+        self.bench = SimpleNamespace(device=SimpleNamespace(is_cuda=True))
+        self.shot: list[str] = []
+        self.judged: list[list[float]] = []
+        self._wrong_at = wrong_at
+        self._nulls = 0
+
+    def slots(self, calls: int) -> dict[str, Slots]:
+        return {one.role: Slots(calls, [torch.zeros(2)], (), [torch.zeros(2)], "cpu") for one in self.contenders}
+
+    def memory(self) -> int:
+        return self.room << 10
+
+    def bytes_per_call(self) -> int:
+        return 1 << 10
+
+    def relocate(self, *_: object) -> None:
+        self.shot.append("relocated")
+
+    def relocate_one(self, contender: Any, slots: dict[str, Slots], records: Any) -> None:
+        self.shot.append(f"{contender.role} relocated on {int(slots[contender.role].arguments(0)[0][0])}")
+
+    def warm_null(self, *_: object) -> None:
+        """Nothing to warm."""
+
+    null_window = warm_null
+
+    def fill(self, slots: dict[str, Slots]) -> None:
+        self.drawn = getattr(self, "drawn", 0) + 1
+        for layout in slots.values():
+            layout.fill_alike([torch.full((2,), float(self.drawn))])
+            layout.seed = self.drawn
+
+    def null_windows(self, slots: Any, records: Any, behind: Any = None) -> dict[str, Clock]:
+        self.shot.append("null" if behind is None else "usual null, null")
+        self._nulls += 1
+        return {role: Clock(0.1 + self._nulls, 0.1) for role in records}
+
+    def shoot(self, contender: Any, slots: dict[str, Slots], record: Any, behind: Any = None) -> Window:
+        layout = slots[contender.role]
+        (drawn,) = layout.arguments(0)
+        assert layout.seed == drawn[0]
+        self.shot.append(f"{'' if behind is None else 'usual, '}{contender.role} {int(drawn[0])}")
+        return Window(0.2 + float(drawn[0]), [], torch.full((1,), float(drawn[0])), False, 0.1)
+
+    def judge(self, slots: dict[str, Slots], windows: dict[str, Window]) -> None:
+        asked = [float(layout.arguments(0)[0][0]) for layout in slots.values()]
+        assert asked == [float(windows[role].snapshot[0]) for role in slots]
+        self.judged.append(asked)
+        self.right = len(self.judged) != self._wrong_at
+
+
+def without_gate(job: NoGate, *gated: str) -> dict[str, TimeRecord]:
+    records = {role: TimeRecord(50, is_cuda=True, gated=role in gated) for role in (REFERENCE, CANDIDATE)}
+    for record in records.values():
+        for _ in range(6):
+            record.add(Window(5.1, [], torch.empty(0), None, 0.1), Clock(0.1, 0.1))
+    CrossChecks(cast(Any, job), records, 0.01).single_calls(job.slots(50))
+    return records
+
+
+def test_without_the_gate_calls_by_themselves_are_made_in_a_row_each_on_inputs_of_its_own() -> None:
+    job = NoGate()
+    records = without_gate(job)
+    own = [f"{role} {number}" for role in (REFERENCE, CANDIDATE) for number in range(1, 7)]
+    own[0], own[6] = f"usual, {own[0]}", f"usual, {own[6]}"
+    nulls = ["usual null, null", *["null"] * 5]
+    assert job.shot == ["relocated", *nulls, *own]
+    assert job.judged == [[float(number)] * 2 for number in range(1, 7)]
+    for record in records.values():  # Each with the null window of its turn.
+        pairs = zip(record.single.elapsed_ms, record.single.null_ms, strict=True)
+        assert [taken - null for taken, null in pairs] == pytest.approx([0.1] * 6)
+
+
+def test_calls_behind_the_gate_lie_elsewhere_each_time_beside_a_row_without_it_too() -> None:
+    job = NoGate()
+    without_gate(job, CANDIDATE)
+    first, *others = job.shot[-11:]
+    assert first == "usual, candidate 1"  # Which means nothing behind the gate.
+    assert others == [
+        said for number in range(1, 6) for said in (f"candidate relocated on {number}", f"candidate {number + 1}")
+    ]
+
+
+def test_a_null_window_alone_is_one_of_a_row_too() -> None:
+    job = NoGate()
+    clocks = iter([Clock(1.0, 0.1), Clock(0.1, 0.1), Clock(1.0, 0.1)])
+    job.null_window = lambda *_, **__: next(clocks)  # type: ignore[assignment, method-assign]
+    record = TimeRecord(50, is_cuda=True, gated=False)
+    checks = CrossChecks(cast(Any, job), {role: record for role in (REFERENCE, CANDIDATE)}, 0.01)
+    usual = job.slots(50)
+    assert [checks._null_alone(usual[CANDIDATE], usual, count).elapsed_ms for count in (8, 1)] == [0.1, 1.0]
+
+
+@pytest.mark.parametrize(("left_s", "in_a_row"), [(20.0, 8), (12.0, 4), (6.0, 1), (3.0, 0)])
+def test_as_many_calls_stand_in_a_row_as_there_is_time_for(left_s: float, in_a_row: int) -> None:
+    job = NoGate()
+    job.deadline = time.monotonic() + RESERVE_S + left_s
+    job.room = 8
+    records = {role: TimeRecord(2, is_cuda=True, gated=False) for role in (REFERENCE, CANDIDATE)}
+    checks = CrossChecks(cast(Any, job), records, 3.0)
+    assert (checks._calls_in_a_row(job.slots(1)[CANDIDATE]) or 0) == in_a_row
+
+
+def test_the_first_wrong_answer_of_calls_in_a_row_ends_them() -> None:
+    job = NoGate(wrong_at=2)
+    without_gate(job)
+    assert len(job.judged) == 2

@@ -1,0 +1,44 @@
+"""Errors that pass at the default tolerance and no rounding explains, through the real pipeline on the CPU."""
+
+from __future__ import annotations
+
+import pytest
+
+from domain.request import Request
+from domain.result import Status
+from tasks.evaluation.pipeline import run
+from tasks.runtime.worker_context import Workbench
+
+FUNCTION = "def kernel_fn(x):\n    return {}\ndef get_inputs():\n    return [torch.rand({})]\n"
+
+
+@pytest.mark.parametrize(
+    ("shape", "reference", "candidate", "error"),
+    [
+        ("64, 64", "x * 0.03", "x * 0.036", "0.2"),
+        ("64, 20", "x.var(-1)", "x.var(-1, unbiased=False)", "0.05"),
+        ("4, 20", "x.var(-1)", "x.var(-1, unbiased=False)", "0.05"),
+        ("64, 64", "x * 0.03", "x * 3 / 100", None),
+        ("64, 16", "x.var(-1)", "(x - x.mean(-1, keepdim=True)).square().sum(-1) / 15", None),
+        ("64, 16", "(x - x.mean(-1, keepdim=True)).sum(-1)", "x.sum(-1) - x.mean(-1) * 16", None),
+    ],
+)
+def test_what_passes_as_its_values_are_small_is_told(
+    bench: Workbench, shape: str, reference: str, candidate: str, error: str | None
+) -> None:
+    wire = {
+        "kernel": {"kernel_type": "torch", "source_code": FUNCTION.format(candidate, shape)},
+        "reference": {"kernel_type": "torch", "source_code": FUNCTION.format(reference, shape)},
+        "num_trials": 1,
+        "atol": 1e-2,
+        "rtol": 1e-2,
+        "timeout": 60,
+    }
+    outcome = run(Request.from_wire(wire), bench, lambda stage: None, lambda: False).outcome
+    assert outcome.status is Status.PASSED and outcome.comparison is not None, outcome.message
+    precision = outcome.comparison.precision
+    if error is None:  # Of sums that are zero in float64 there is none at all.
+        assert precision is None or precision["finding"] is None
+    else:
+        assert precision is not None and precision["resembles"] is None
+        assert f"is {error} of the values" in precision["finding"] and "larger than rounding" in precision["finding"]

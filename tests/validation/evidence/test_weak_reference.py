@@ -1,0 +1,105 @@
+"""Tolerances of the dtypes, and tasks that a trivial answer would pass."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from domain.dtype import COMPLEX, FLOATS, ITEM_BYTES
+from validation.compare.tolerance import EXACT, Tolerance, applied, strict
+from validation.dtypes import torch_dtype
+from validation.evidence.weak_reference import weak_reference
+
+
+@pytest.mark.parametrize("name", sorted(ITEM_BYTES))
+def test_strict_tolerances_are_those_of_assert_close(name: str) -> None:
+    dtype = torch_dtype(name)
+    if dtype.itemsize == 1 and dtype.is_floating_point:
+        step = torch.tensor(1.0).to(dtype).float() * (1 + torch.finfo(dtype).eps)
+        torch.testing.assert_close(step, torch.tensor(1.0), atol=strict(dtype).atol, rtol=strict(dtype).rtol)
+        return
+    rtol, atol = torch.testing._comparison.default_tolerances(dtype)
+    assert strict(dtype) == Tolerance(atol, rtol)
+
+
+def test_integers_are_exact_whatever_is_asked() -> None:
+    asked = Tolerance(0.5, 0.5)
+    for name in ITEM_BYTES:
+        exact = name not in FLOATS | COMPLEX
+        assert applied(torch_dtype(name), asked) == (EXACT if exact else asked)
+
+
+def test_tolerances_read_as_clients_expect() -> None:
+    assert str(Tolerance(1e-5, 1e-5)) == "atol=1e-05, rtol=1e-05"
+    assert str(Tolerance()) == "atol=0.01, rtol=0.01"
+
+
+def test_small_outputs_let_zeros_pass() -> None:
+    softmax = torch.softmax(torch.rand(8, 1024), dim=-1)
+    assert weak_reference([softmax], [], Tolerance(1e-2, 1e-2)) == [
+        "output 0: all zeros would pass at atol=0.01, rtol=0.01"
+    ]
+    assert weak_reference([softmax], [], Tolerance(1e-6, 1e-5)) == []
+
+
+def test_constants_and_copies_are_named() -> None:
+    given = torch.randn(64, 64)
+    findings = weak_reference(
+        [torch.ones(5), torch.full((5,), 5.0), given + 1e-4, torch.relu(given), torch.zeros(0)],
+        [torch.randn(64), given],
+        Tolerance(1e-2, 1e-2),
+    )
+    assert findings == [
+        "output 0: all ones would pass at atol=0.01, rtol=0.01",
+        "output 1: a constant, the mean of the output, would pass at atol=0.01, rtol=0.01",
+        "output 2: a copy of input tensor 1 would pass at atol=0.01, rtol=0.01",
+        "output 4 has no elements: every answer is right",
+    ]
+
+
+@pytest.mark.parametrize("name", sorted(ITEM_BYTES))
+def test_every_dtype_is_tried(name: str) -> None:
+    dtype = torch_dtype(name)
+    varied = torch.tensor([1, 0, 1, 1]).to(dtype)
+    assert weak_reference([varied], [torch.tensor([1, 0, 0, 1]).to(dtype)], Tolerance(1e-3, 1e-3)) == []
+    assert len(weak_reference([varied], [varied.clone()], Tolerance(1e-3, 1e-3))) == 1
+    assert len(weak_reference([torch.zeros(3, dtype=dtype)], [], Tolerance(1e-3, 1e-3))) == 1
+
+
+def test_a_trivial_corner_is_not_a_trivial_output() -> None:
+    triangular = torch.triu(torch.randn(64, 64), diagonal=20)
+    assert weak_reference([triangular], [], Tolerance(1e-2, 1e-2)) == []
+
+
+def test_an_output_of_nans_is_a_constant() -> None:
+    assert weak_reference([torch.full((4,), float("nan"))], [], Tolerance(1e-2, 1e-2)) == [
+        "output 0: a constant, the mean of the output, would pass at atol=0.01, rtol=0.01"
+    ]
+
+
+def test_a_single_number_is_no_constant_where_other_calls_give_others() -> None:
+    """It is its own mean, which a kernel that does no work does not know."""
+    loss, tolerance = torch.tensor(2.3), Tolerance(1e-2, 1e-2)
+    assert weak_reference([loss], [], tolerance) == []
+    assert weak_reference([loss], [], tolerance, [[torch.tensor(2.31)], [torch.tensor(2.5)]]) == []
+    assert weak_reference([loss], [], tolerance, [[torch.tensor(2.31)], [torch.tensor(2.29)]]) == [
+        "output 0: the answer of any other call would pass at atol=0.01, rtol=0.01"
+    ]
+
+
+def test_an_answer_that_is_every_calls_tells_nothing() -> None:
+    """Be it no constant: a deep network without a residual forgets its input."""
+    bias, tolerance = torch.randn(4, 10), Tolerance(1e-2, 1e-2)
+    others = [[bias + 1e-3], [bias - 1e-3]]
+    assert weak_reference([bias], [], tolerance, others) == [
+        "output 0: the answer of any other call would pass at atol=0.01, rtol=0.01"
+    ]
+    assert weak_reference([bias], [], tolerance, [*others, [bias + 0.1]]) == []
+    assert weak_reference([bias], [], tolerance, [[bias[:2]]]) == []
+
+
+@pytest.mark.parametrize(("elsewhere", "found"), [(0.004, 1), (0.7, 0)])
+def test_a_single_number_is_no_zero_where_other_calls_give_others(elsewhere: float, found: int) -> None:
+    """One of many may be near zero in one call."""
+    others = [[torch.tensor(elsewhere)]]
+    assert len(weak_reference([torch.tensor(0.005)], [], Tolerance(1e-2, 1e-2), others)) == found

@@ -1,0 +1,197 @@
+"""The candidate's outputs against the reference's: every element, in float64, on the device where they lie.
+
+An element is right when it is equal (a NaN matches a NaN, an infinity the same infinity) or when both are finite and
+|actual - expected| <= atol + rtol * |expected|. Complex elements: the modulus in place of |.|, NaNs and infinities part
+by part. Integers and bools are exact. Extra memory stays under 640 MiB whatever the size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from validation.compare.bitwise import differing, pieces
+from validation.compare.element_errors import measures, plain
+from validation.compare.result import CallComparison, finite, joined
+from validation.compare.tolerance import Tolerance, applied, strict
+
+__all__ = ["CallComparison", "agree", "compare", "compare_stacked"]
+
+PIECE = 1 << 22
+"""Elements of one call compared at a time, half as many complex ones: under 128 bytes of temporaries for each."""
+BATCH = 1 << 23
+"""Elements of several calls compared at a time, half as many complex ones: what is launched for them costs more than
+what it does."""
+CPU_BATCH = 1 << 16
+"""The same on the CPU, where nothing is launched: temporaries of 512 KiB stay in its caches (docs/measurements.md)."""
+
+Rows = list[tuple[int, list[float]]]
+"""The measures of an output of a call, in pieces: where each begins, flat, and what was measured."""
+
+
+def compare(expected: list[torch.Tensor], actual: list[torch.Tensor], tolerance: Tolerance) -> CallComparison:
+    """Compares one call's outputs, in order. Never raises for what the kernel gave: a wrong shape is a wrong answer."""
+    want, got = ([tensor.unsqueeze(0) for tensor in tensors] for tensors in (expected, actual))
+    return compare_stacked(want, got, tolerance)[0]
+
+
+def compare_stacked(
+    expected: list[torch.Tensor], actual: list[torch.Tensor], requested: Tolerance
+) -> list[CallComparison]:
+    """Compares calls of one form; each tensor is one output of all of them, [calls, *shape], strided as it may lie.
+
+    What `compare` says of each, in far less time for small outputs. They are looked at for equal bits first, which is
+    one pass in place of fifty; on a GPU the rest is some fifty launches, whatever the size, which the calls share. The
+    device is waited for twice: once all is looked at, once all is measured. No outputs at all are those of one call.
+    """
+    stacks = [*expected, *actual]
+    calls = len(stacks[0]) if stacks else 1
+    if fault := _fault(expected, actual):
+        return [_faulty(expected, fault, requested)] * calls
+    pairs = [(plain(want), plain(got)) for want, got in zip(expected, actual, strict=True)]
+    unlike = torch.stack([differing(want, got, _batch(want)) for want, got in pairs]).tolist()
+    equal = [_equal(want, requested) for want, _ in pairs]
+    found = [joined(equal)] * calls
+    rows = _measured(pairs, unlike, requested)
+    for call in {call for _, call in rows}:
+        parts = list(equal)
+        for index, (want, got) in enumerate(zip(expected, actual, strict=True)):
+            if unlike[index][call]:
+                parts[index] = _summary(index, call, want, got, requested, rows[index, call])
+        found[call] = joined(parts)
+    return found
+
+
+def agree(ones: list[torch.Tensor], others: list[torch.Tensor], requested: Tolerance) -> bool:
+    """Whether every call of those stacks passes."""
+    return all(call.passed for call in compare_stacked(ones, others, requested))
+
+
+def _batch(stack: torch.Tensor) -> int:
+    return (CPU_BATCH if stack.is_cpu else BATCH) // (1 + stack.is_complex())
+
+
+def _faulty(expected: list[torch.Tensor], fault: str, requested: Tolerance) -> CallComparison:
+    count = sum(stack[0].numel() for stack in expected)
+    return CallComparison(requested, count, count, strict_mismatch_count=count, relative_rms_error=None, fault=fault)
+
+
+def _fault(expected: list[torch.Tensor], actual: list[torch.Tensor]) -> str | None:
+    if len(expected) != len(actual):
+        return f"The reference has {len(expected)} output tensors, the kernel {len(actual)}"
+    if not expected:
+        return "There are no outputs to compare: return a tensor, or mark an argument as output"
+    for index, (want, got) in enumerate(zip(expected, actual, strict=True)):
+        if want.shape != got.shape:
+            shapes = f"expected shape {list(want.shape[1:])}, got {list(got.shape[1:])}"
+            return f"Shape mismatch in output {index}: {shapes}"
+        if want.dtype != got.dtype:
+            return f"Output {index} has the wrong dtype: expected dtype {want.dtype}, got {got.dtype}"
+        if want.device != got.device:
+            return f"Output {index} is on the wrong device: expected device {want.device}, got {got.device}"
+    return None
+
+
+def _measured(
+    pairs: list[tuple[torch.Tensor, torch.Tensor]], unlike: list[list[bool]], requested: Tolerance
+) -> dict[tuple[int, int], Rows]:
+    """The measures of each (output, call) that has other bits on both sides."""
+    places, measured = [], []
+    for index, (want, got) in enumerate(pairs):
+        tolerance, tight = applied(want.dtype, requested), strict(want.dtype)
+        for calls, start, ours, theirs in _sections(want, got, unlike[index]):
+            places += [(index, call, start) for call in calls]
+            measured.append(measures(ours, theirs, tolerance, tight))
+    found: dict[tuple[int, int], Rows] = {}
+    for (index, call, start), row in zip(places, torch.cat(measured).tolist() if measured else (), strict=True):
+        if unlike[index][call]:
+            found.setdefault((index, call), []).append((start, row))
+    return found
+
+
+def _sections(
+    want: torch.Tensor, got: torch.Tensor, unlike: list[bool]
+) -> Iterator[tuple[range, int, torch.Tensor, torch.Tensor]]:
+    """What is measured at a time: whose calls' rows, where in a call they begin, and the rows of both sides.
+
+    Rows that are alike may lie between others: to leave them out would take a copy.
+    """
+    size = max(1, _batch(want) // max(1, want[0].numel()))
+    for first in range(0, len(want), size):
+        numbers = [call for call in range(first, min(first + size, len(want))) if unlike[call]]
+        if not numbers:
+            continue
+        calls = range(numbers[0], numbers[-1] + 1)
+        if len(calls) > 1:
+            ours, theirs = (stack[calls.start : calls.stop].reshape(len(calls), -1) for stack in (want, got))
+            yield calls, 0, ours, theirs
+            continue
+        for start, one, other in pieces(want[calls[0]], got[calls[0]], PIECE // (1 + want.is_complex())):
+            yield calls, start, one.unsqueeze(0), other.unsqueeze(0)
+
+
+def _equal(stack: torch.Tensor, requested: Tolerance) -> CallComparison:
+    return CallComparison(requested, stack[0].numel(), strict_tolerance=strict(stack.dtype))
+
+
+def _summary(
+    index: int, call: int, expected: torch.Tensor, actual: torch.Tensor, requested: Tolerance, rows: Rows
+) -> CallComparison:
+    """One output of a call from the measures of its pieces."""
+    wrong, nonfinite, strictly_wrong, largest, relative, total, squares, sizes, _ = (
+        rows[0][1] if len(rows) == 1 else _together([row for _, row in rows])
+    )
+    first = next((int(start + row[-1]) for start, row in rows if row[0]), None)
+    return CallComparison(
+        requested,
+        expected.numel() // len(expected),
+        mismatch_count=int(wrong),
+        nonfinite_count=int(nonfinite),
+        strict_mismatch_count=int(strictly_wrong),
+        strict_tolerance=strict(expected.dtype),
+        max_abs_diff=largest,
+        max_rel_diff=relative,
+        sum_abs_diff=finite(total),
+        relative_rms_error=_ratio(squares, sizes),
+        first_mismatch=None if first is None else described(index, first, expected[call], actual[call]),
+    )
+
+
+def _together(rows: list[list[float]]) -> list[float]:
+    """The measures of pieces as those of one, but for the last: a place in one of them."""
+    columns = list(zip(*rows, strict=True))
+    return [(max if index in (3, 4) else sum)(column) for index, column in enumerate(columns)]
+
+
+def described(output: int, flat: int, expected: torch.Tensor, actual: torch.Tensor) -> dict[str, Any]:
+    """The element at that flat index, in C order, with both values; JSON-ready."""
+    index = []
+    for size in reversed(expected.shape):
+        flat, position = divmod(flat, size)
+        index.append(position)
+    place = tuple(reversed(index))
+    return {
+        "output": output,
+        "index": list(place),
+        "expected": _json(expected[place]),
+        "actual": _json(actual[place]),
+    }
+
+
+def _json(element: torch.Tensor) -> Any:
+    """A number that JSON has, or the text of one that it does not."""
+    if element.dtype is torch.bool:
+        byte = int(element.view(torch.uint8).item())
+        return bool(byte) if byte in (0, 1) else f"byte 0x{byte:02X}"
+    value = element.item()
+    return value if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)) else str(value)
+
+
+def _ratio(differences: float, sizes: float) -> float | None:
+    if differences == 0:
+        return 0.0
+    ratio = differences / sizes if sizes else math.nan
+    return math.sqrt(ratio) if math.isfinite(ratio) else None

@@ -1,0 +1,136 @@
+"""What the comparison of a call found, and of many calls together."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from operator import mul
+from typing import Any
+
+from domain.result import Comparison
+from validation.compare.tolerance import EXACT, Tolerance
+
+
+@dataclass(frozen=True)
+class CallComparison:
+    """One call's outputs compared. Differences are over pairs of finite elements; a relative one where expected != 0.
+
+    `fault` is a sentence when the outputs could not be compared element by element: then every element counts as wrong.
+    `nonfinite_count` are the wrong elements where one side is NaN or infinite. `relative_rms_error` is the largest of
+    the outputs' rms(actual - expected) / rms(expected), None where that is not defined.
+    """
+
+    tolerance: Tolerance
+    element_count: int
+    mismatch_count: int = 0
+    nonfinite_count: int = 0
+    strict_mismatch_count: int = 0
+    strict_tolerance: Tolerance = EXACT
+    max_abs_diff: float = 0.0
+    max_rel_diff: float = 0.0
+    sum_abs_diff: float = 0.0
+    relative_rms_error: float | None = 0.0
+    first_mismatch: dict[str, Any] | None = None
+    fault: str | None = None
+
+    @property
+    def passed(self) -> bool:
+        return self.fault is None and self.mismatch_count == 0
+
+
+class Tally:
+    """Compared calls as they come, as one result; what it keeps does not grow with them."""
+
+    def __init__(self) -> None:
+        self._total: CallComparison | None = None
+        self._calls = 0
+        self._right = 0
+
+    def add(self, calls: list[CallComparison]) -> None:
+        """More compared calls."""
+        if calls:
+            self._total = joined(calls if self._total is None else [self._total, *calls])
+            self._calls += len(calls)
+            self._right += sum([call.passed for call in calls])
+
+    @property
+    def comparison(self) -> Comparison:
+        """JSON-ready; ValueError where no call was compared: nothing is not right."""
+        total, right, calls = self._total, self._right, self._calls
+        if total is None:
+            raise ValueError("no call was compared")
+        mean = finite(total.sum_abs_diff / total.element_count) if total.element_count else 0.0
+        return Comparison(
+            passed=right == calls,
+            calls=calls,
+            calls_passed=right,
+            max_abs_diff=total.max_abs_diff,
+            max_rel_diff=total.max_rel_diff,
+            mean_abs_diff=mean,
+            mismatch_count=total.mismatch_count,
+            element_count=total.element_count,
+            atol=total.tolerance.atol,
+            rtol=total.tolerance.rtol,
+            message=None if right == calls else _message(total, right, calls, mean),
+            first_mismatch=total.first_mismatch,
+            strict={
+                "passed": total.fault is None and total.strict_mismatch_count == 0,
+                "atol": total.strict_tolerance.atol,
+                "rtol": total.strict_tolerance.rtol,
+                "mismatch_count": total.strict_mismatch_count,
+                "relative_rms_error": total.relative_rms_error,
+            },
+        )
+
+
+def joined(parts: list[CallComparison]) -> CallComparison:
+    """Several outputs or several calls as one. What is there many times, as of equal calls, is looked at once."""
+    if len(parts) == 1:
+        return parts[0]
+    times = Counter(map(id, parts))
+    each = list({id(part): part for part in parts}.values())
+    counts = [times[id(part)] for part in each]
+    ratios = [part.relative_rms_error for part in each]
+    first = next((part for part in each if not part.passed), each[0])
+    return CallComparison(
+        parts[0].tolerance,
+        sum(map(mul, counts, [part.element_count for part in each])),
+        mismatch_count=sum(map(mul, counts, [part.mismatch_count for part in each])),
+        nonfinite_count=sum(map(mul, counts, [part.nonfinite_count for part in each])),
+        strict_mismatch_count=sum(map(mul, counts, [part.strict_mismatch_count for part in each])),
+        strict_tolerance=Tolerance(
+            max(part.strict_tolerance.atol for part in each), max(part.strict_tolerance.rtol for part in each)
+        ),
+        max_abs_diff=max(part.max_abs_diff for part in each),
+        max_rel_diff=max(part.max_rel_diff for part in each),
+        sum_abs_diff=finite(sum(map(mul, counts, [part.sum_abs_diff for part in each]))),
+        relative_rms_error=None if None in ratios else max(ratio for ratio in ratios if ratio is not None),
+        first_mismatch=first.first_mismatch,
+        fault=next((part.fault for part in each if part.fault), None),
+    )
+
+
+def _message(total: CallComparison, right: int, calls: int, mean: float) -> str:
+    passed = f"calls passed {right}/{calls}"
+    if total.fault is not None:
+        return f"{total.fault} ({passed})"
+    text = (
+        f"Outputs are out of tolerance: {total.mismatch_count} of {total.element_count} elements"
+        f"{f' of {calls} calls' if calls > 1 else ''} ({passed}), "
+    )
+    if total.nonfinite_count < total.mismatch_count:
+        text += f"max difference {total.max_abs_diff:.6e}, avg difference {mean:.6e}, "
+    text += str(total.tolerance)
+    if total.nonfinite_count:
+        text += f"; {total.nonfinite_count} are NaN or infinite on one side only"
+    if total.first_mismatch is not None:
+        text += "; first at output {output}, index {index}: expected {expected}, got {actual}".format(
+            **total.first_mismatch
+        )
+    return text
+
+
+def finite(value: float) -> float:
+    """The value, or the largest float64 in place of infinity: JSON has none."""
+    return min(value, sys.float_info.max)

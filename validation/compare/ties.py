@@ -1,0 +1,22 @@
+"""Indices that differ while the values beside them agree: of equal values, a sort may name any."""
+
+from __future__ import annotations
+
+import torch
+
+from validation.compare.bitwise import identical
+
+TIES = (
+    "the values are the reference's and only the indices beside them differ: of equal values either may be named, so "
+    "make the reference's order certain (torch.sort with stable=True), or return the values alone"
+)
+
+
+def tied(expected: list[torch.Tensor], actual: list[torch.Tensor]) -> str | None:
+    """What to say where every output of floats has the same bits and integers of such an output's shape have not."""
+    if len(expected) != len(actual):
+        return None
+    values = {want.shape for want in expected if want.is_floating_point()}
+    unlike = [want for want, got in zip(expected, actual, strict=True) if not identical(want, got)]
+    indices = all(want.dtype in (torch.int32, torch.int64) and want.shape in values for want in unlike)
+    return TIES if unlike and indices else None

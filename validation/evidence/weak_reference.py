@@ -1,0 +1,80 @@
+"""Tasks that cannot tell right from wrong: trivial answers tried against the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from validation.compare.bitwise import pieces
+from validation.compare.comparison import PIECE, compare
+from validation.compare.tolerance import Tolerance
+
+PROBE = 8
+"""Leading elements of each dimension that are compared first: almost every trivial answer fails there."""
+
+
+def weak_reference(
+    expected_outputs: list[torch.Tensor],
+    inputs: list[torch.Tensor],
+    tolerance: Tolerance,
+    others: Sequence[list[torch.Tensor]] = (),
+) -> list[str]:
+    """One sentence for each output that a kernel doing no work would get right at that tolerance; empty if none.
+
+    Tried are zeros, ones, a constant (the output's own mean), the answers to `others`, calls with other inputs, which
+    would all have to pass, and a copy of each input of the same shape and dtype. A single number may be near zero or
+    one by chance, and is its own mean, which nobody knows beforehand: zeros and ones would have to pass in the `others`
+    too there.
+    """
+    findings = []
+    for index, expected in enumerate(expected_outputs):
+        elsewhere = [outputs[index] for outputs in others]
+        answer = next(
+            (
+                name
+                for name, tried in _trivial(expected, inputs, elsewhere)
+                if all(_passes(right, trivial, tolerance) for right, trivial in tried)
+            ),
+            None,
+        )
+        if expected.numel() == 0:
+            findings.append(f"output {index} has no elements: every answer is right")
+        elif answer is not None:
+            findings.append(f"output {index}: {answer} would pass at {tolerance}")
+    return findings
+
+
+def _trivial(
+    expected: torch.Tensor, inputs: list[torch.Tensor], elsewhere: list[torch.Tensor]
+) -> Iterator[tuple[str, list[tuple[torch.Tensor, torch.Tensor]]]]:
+    """Each with what it would have to be right for: pairs of expected and trivial answers."""
+    is_number = expected.numel() == 1
+    # Expanded constants: no memory for the trivial answers, however large the output.
+    constants: dict[str, complex] = {"all zeros": 0.0, "all ones": 1.0}
+    if expected.numel() > 1:
+        constants["a constant, the mean of the output,"] = _mean(expected)
+    for name, value in constants.items():
+        constant = torch.full((), value, dtype=torch.complex128 if expected.is_complex() else torch.float64)
+        trivial = constant.to(expected.device, expected.dtype).expand(expected.shape)
+        yield name, [(right, trivial) for right in (expected, *(elsewhere if is_number else ()))]
+    if elsewhere and all(answer.shape == expected.shape for answer in elsewhere):
+        yield "the answer of any other call", [(expected, answer) for answer in elsewhere]
+    for position, given in enumerate(inputs):
+        if given.shape == expected.shape and given.dtype == expected.dtype:
+            yield f"a copy of input tensor {position}", [(expected, given)]
+
+
+def _passes(expected: torch.Tensor, trivial: torch.Tensor, tolerance: Tolerance) -> bool:
+    corner = tuple(slice(0, PROBE) for _ in expected.shape)
+    return (
+        compare([expected[corner]], [trivial[corner]], tolerance).passed
+        and compare([expected], [trivial], tolerance).passed
+    )
+
+
+def _mean(tensor: torch.Tensor) -> complex:
+    """The mean of all elements; NaN when one is."""
+    wide = torch.complex128 if tensor.is_complex() else torch.float64
+    sums = [piece.to(wide).sum() for _, piece, _ in pieces(tensor, tensor, PIECE)]
+    return torch.stack(sums).sum().item() / tensor.numel() if sums else 0.0

@@ -1,0 +1,1 @@
+"""Inputs: drawn, read from a contract, poisoned."""

@@ -1,0 +1,44 @@
+"""A pattern that fills outputs before a call, so that what the kernel did not write is seen.
+
+Floating and complex elements get bytes of 0xFF, a NaN in every such dtype, and one that no arithmetic gives on a GPU
+(its own NaNs are 0x7FFFFFFF and the like). Integers and bools get bytes of 0xA5, because -1 is a common answer.
+
+Where NaN is the right answer, that pattern is no trace of an element left out. So there is a second one for floating
+and complex elements, bytes of 0x7B: a large finite number in every such dtype.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from validation.compare.bitwise import bits
+
+FLOATING_BYTE = 0xFF
+FINITE_BYTE = 0x7B
+INTEGER_BYTE = 0xA5
+
+
+def fill(tensor: torch.Tensor, *, finite: bool = False) -> None:
+    """Overwrites every element in place; the gaps of a strided tensor stay as they are."""
+    bits(tensor).fill_(_patterns(tensor)[-1 if finite else 0])
+
+
+def untouched(tensor: torch.Tensor) -> float:
+    """The fraction of elements, 0.0 to 1.0, that still hold a pattern; 0.0 for a tensor without elements."""
+    if tensor.numel() == 0:
+        return 0.0
+    raw = bits(tensor)
+    first, *others = (int((raw == pattern).sum().item()) / raw.numel() for pattern in _patterns(tensor))
+    if raw.element_size() == 1:
+        # A number of one byte is an answer like any other, unless nothing else is there.
+        others = [share for share in others if share == 1.0]
+    return max(first, *others, 0.0)
+
+
+def _patterns(tensor: torch.Tensor) -> list[int]:
+    numeric = tensor.dtype.is_floating_point or tensor.dtype.is_complex
+    size = bits(tensor).element_size()
+    return [
+        int.from_bytes(bytes([byte]) * size, "little", signed=True)
+        for byte in ((FLOATING_BYTE, FINITE_BYTE) if numeric else (INTEGER_BYTE,))
+    ]
