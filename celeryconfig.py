@@ -1,4 +1,5 @@
-"""Celery's configuration. Celery carries messages; what is true about a job is in its record (tasks/jobs/job_store.py)."""
+"""Celery's configuration. Celery carries messages; what is true about a job is in its record
+(tasks/jobs/job_store.py)."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ result_serializer = "json"
 # What Flower reads.
 event_serializer = "json"
 # One queue for every kind of kernel. Beside it there is one for each model of GPU, for jobs that name it, and one for
-# each worker, for jobs that another has failed (tasks/worker/lifecycle.py). The order of jobs is not theirs (docs/adr/0021).
+# each worker, for jobs that another has failed (tasks/worker/lifecycle.py). The order of jobs is not theirs
+# (docs/adr/0021).
 task_default_queue = "evaluate"
 # The job record is the result. Celery's own would also subscribe each publisher to it and leak (celery#6963).
 result_backend = "disabled://"
@@ -37,12 +39,13 @@ result_backend_thread_safe = True
 
 # A message is acknowledged when its job's record has moved on, so that it is not gone with a worker that dies.
 task_acks_late = True
-# Redelivery after a pool child's death is immediate and has no bound; tasks/worker/lifecycle.py tries again, three times in all.
+# Redelivery after a pool child's death is immediate and has no bound; tasks/worker/lifecycle.py tries again, three
+# times in all.
 task_reject_on_worker_lost = False
 # Each message is acknowledged once, whatever its end: what happens next is decided by the record.
 task_acks_on_failure_or_timeout = True
-# A last resort against a pool child that no longer runs Python; tasks/evaluation/attempt_monitor.py ends what is merely stuck, much earlier.
-# Waiting for the device counts here, so it is far above two timeouts of 600 s.
+# A last resort against a pool child that no longer runs Python; tasks/evaluation/attempt_monitor.py ends what is merely
+# stuck, much earlier. Waiting for the device counts here, so it is far above two timeouts of 600 s.
 task_time_limit = 2 * 3600
 # (The timer of each task stays, cancelled, in the worker's main process for that long: 480 bytes, measured.)
 

@@ -24,10 +24,10 @@ from benchmarks.baseline import baseline
 from benchmarks.enqueue import RATE, SUBMISSIONS, WAITING
 from benchmarks.latency import Latency
 from benchmarks.overhead import BenchmarkError, Throughput
+from domain.paths import ROOT
 from domain.settings import settings
 from stack import verdicts
 from stack.devices import DeviceError
-from stack.environment import ROOT
 from stack.redis_server import NoRedisServer, free_port
 from stack.running import StartError
 from stack.serve import described

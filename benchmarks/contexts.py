@@ -1,8 +1,8 @@
 """`python -m benchmarks.contexts`: what windows cost beside another process that makes and ends contexts all the while.
 
-A service's windows wait for that (`tasks.node.device_lease.quiet`); these do not, or for some of its steps only. In turn: jobs
-with the device to themselves, and jobs beside the other process. Told are the times, which should not differ, and how
-often a kernel was told apart from itself.
+A service's windows wait for that (`tasks.node.device_lease.quiet`); these do not, or for some of its steps only. In
+turn: jobs with the device to themselves, and jobs beside the other process. Told are the times, which should not
+differ, and how often a kernel was told apart from itself.
 """
 
 from __future__ import annotations

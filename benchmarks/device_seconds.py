@@ -21,11 +21,11 @@ from rich.table import Table
 from benchmarks.timing import judged
 from benchmarks.timing_cases import spin
 from domain.budget import Budget
+from domain.paths import ROOT
 from domain.result import Report
 from stack.terminal import Terminal
 from tasks.runtime.worker_context import Workbench
 
-ROOT = Path(__file__).parents[1]
 LEAST_MS, DEPTH = 1.0, 9
 HOLDING = ("tasks/evaluation/pipeline.py: judge", "tasks/evaluation/pipeline.py: end")
 """What a job does inside the device's lease."""

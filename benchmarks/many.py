@@ -23,9 +23,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedCo
 
 from benchmarks.endurance import MIB, NOTHING, REFERENCE
 from benchmarks.overhead import BenchmarkError
+from domain.paths import ROOT
 from kernel_eval_client import Client, Submission, torch
 from sandbox.isolation.uid import let_pass
-from stack.environment import ROOT
 from stack.redis_server import free_port
 from stack.terminal import Terminal
 

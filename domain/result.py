@@ -114,11 +114,11 @@ class Comparison:
 class Outcome:
     """Everything found about one kernel.
 
-    `roofline` is where its time lies beneath the card's measured rates (`profiling.roofline.intensity`); None where those are not
-    known. `launches` is what its calls launch by its own process's word, where that was asked for: information, no
-    finding. `digest` is the kernel's (`domain.kernel`), `listings` its code as text where that was asked for. `profile`
-    is the report of the profiler that read its counters, `sanitizer` what compute-sanitizer found (docs/api.md), each
-    where it was asked for; by its own process tree's word, both.
+    `roofline` is where its time lies beneath the card's measured rates (`profiling.roofline.intensity`); None where
+    those are not known. `launches` is what its calls launch by its own process's word, where that was asked for:
+    information, no finding. `digest` is the kernel's (`domain.kernel`), `listings` its code as text where that was
+    asked for. `profile` is the report of the profiler that read its counters, `sanitizer` what compute-sanitizer found
+    (docs/api.md), each where it was asked for; by its own process tree's word, both.
     """
 
     status: Status

@@ -159,7 +159,8 @@ def _state_folder(state_home: str) -> Path:
 def _lease_folder() -> Path:
     """A folder of this host that is the same in every process of a user, whatever its environment: jobs meet there.
 
-    `tasks.node.device_lease` checks the owner of its folder inside, which matters where this is the folder for temporary files.
+    `tasks.node.device_lease` checks the owner of its folder inside, which matters where this is the folder for
+    temporary files.
     """
     run = Path("/run")
     return run / "kernel-eval" if os.geteuid() == 0 and os.access(run, os.W_OK) else Path(tempfile.gettempdir())

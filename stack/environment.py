@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from domain.paths import ROOT
 from domain.settings import Settings
 
-ROOT = Path(__file__).resolve().parent.parent
 """The project's folder: every process is started here, so that `api`, `tasks` and `celeryconfig` are importable."""
 PERSISTENT = "/var/tmp"
 
@@ -34,7 +34,8 @@ def lasting_folder(settings: Settings) -> Path:
 def scratch() -> str | None:
     """Where the folder of a running stack is made; None for where temporary files go anyway.
 
-    Not below /tmp, unless TMPDIR says so: a submission has its own folder in that place (`sandbox.isolation.namespaces`).
+    Not below /tmp, unless TMPDIR says so: a submission has its own folder in that place
+    (`sandbox.isolation.namespaces`).
     """
     return PERSISTENT if not is_given("TMPDIR") and os.access(PERSISTENT, os.W_OK | os.X_OK) else None
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from domain.paths import ROOT
 from domain.result import Status
-from stack.environment import ROOT
 
 FOLDER = ROOT / "examples"
 KERNELS = ("kernel", "ref_kernel", "custom_kernel")

@@ -1,4 +1,5 @@
-"""One line of a process: JSON where the process writes that (`tasks/node/log_config.py`), else its text; shown either way."""
+"""One line of a process: JSON where the process writes that (`tasks/node/log_config.py`), else its text; shown either
+way."""
 
 from __future__ import annotations
 

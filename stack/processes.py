@@ -7,10 +7,11 @@ import socket
 import sys
 from pathlib import Path
 
+from domain.paths import ROOT
 from domain.settings import Settings
 from stack.child import Program
 from stack.devices import Gpu
-from stack.environment import ROOT, for_child
+from stack.environment import for_child
 
 GPU_WORKERS = 4
 CPU_WORKERS = 2

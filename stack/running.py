@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 
 from domain.fault import InfrastructureFault
+from domain.paths import ROOT
 from domain.settings import JSON, Settings
 from sandbox.isolation.uid import let_pass
 from stack import devices, environment, processes
@@ -77,7 +78,7 @@ def running(settings: Settings, console: Terminal | None = None) -> Iterator[Sta
         temporary.mkdir(mode=0o700)
         if not environment.is_given("LOG_FORMAT"):
             settings = dataclasses.replace(settings, log_format=JSON)
-        log = LogBook(environment.ROOT / settings.log_dir, console, settings.log_format)
+        log = LogBook(ROOT / settings.log_dir, console, settings.log_format)
         cleanup.callback(log.close)
         cleanup.callback(device_lease.tidy)  # A worker that had to be killed has left its ticket.
         redis = None

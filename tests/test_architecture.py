@@ -13,9 +13,9 @@ import pytest
 
 from backends.registry import backend
 from domain.kernel import KernelType
+from domain.paths import ROOT
 from stack.example import KERNELS, every_example
 
-ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
 MODULES = sorted(path.stem for path in ROOT.glob("*.py"))
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))

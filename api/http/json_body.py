@@ -36,7 +36,8 @@ def load(request: Request, schema: Schema) -> dict[str, Any]:
     """The body of the request: a webargs location loader, which leaves validating to the view.
 
     Raises NoRoom where there is no memory for it now. Where API keys are needed the declared content type is not asked
-    for when the body is JSON all the same: curl declares a form. `api.auth.authentication` says why it is asked for elsewhere.
+    for when the body is JSON all the same: curl declares a form. `api.auth.authentication` says why it is asked for
+    elsewhere.
     """
     room = g.setdefault("body_room", Room(BODIES))
     raw = _read(request, room)

@@ -27,8 +27,8 @@ SMALL_BODY = 64 << 10
 """Bytes of a body that is waited for without a thread, and that nobody counts."""
 
 BODY_MEMORY = 640 << 20
-"""Bytes that larger bodies may take in all processes together, by `api.http.strict_json.cost`: three of 64 MiB, or one that
-is not plain ASCII."""
+"""Bytes that larger bodies may take in all processes together, by `api.http.strict_json.cost`: three of 64 MiB, or one
+that is not plain ASCII."""
 
 HEAD_BYTES = 64 << 10
 """Limit for the request line and all headers together."""

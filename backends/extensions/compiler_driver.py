@@ -1,8 +1,8 @@
 """What a submission's extensions are compiled with: the stock compiler's command, with lean headers where they do.
 
-Runs as `c++` and `nvcc` out of a toolchain's folder (`backends.extensions.toolchain`), in the submission's own process: it can do
-nothing that the submission could not. Whatever the lean way fails at is done the stock way, whose text and exit status
-are then the answer; a note beside the object says which it was.
+Runs as `c++` and `nvcc` out of a toolchain's folder (`backends.extensions.toolchain`), in the submission's own process:
+it can do nothing that the submission could not. Whatever the lean way fails at is done the stock way, whose text and
+exit status are then the answer; a note beside the object says which it was.
 """
 
 from __future__ import annotations

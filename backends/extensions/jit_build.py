@@ -79,7 +79,8 @@ class Extensions:
 
     @property
     def headers(self) -> list[str]:
-        """Which headers each file was compiled with (backends.extensions.compiler_driver), and why not the lean ones."""
+        """Which headers each file was compiled with (backends.extensions.compiler_driver), and why not the lean
+        ones."""
         notes = sorted((self.folder / FOLDER).glob(f"*/*{NOTE}"))
         return [f"{note.name.removesuffix(NOTE)}: {note.read_text(encoding='utf-8')}" for note in notes]
 

@@ -37,6 +37,7 @@ from backends.extensions import (
     pch,
 )
 from backends.extensions.pch import OPTIMISATION, precompile
+from domain.paths import ROOT
 
 UNUSED_S = 30 * 86_400.0
 
@@ -75,9 +76,10 @@ def prepared(parent: Path) -> Path | None:
         minimal_headers.write(draft / "include", torch_include())
         minimal_tensor.write(draft / "include", torch_include())
         # Their own copy: a submission's processes need not see the service's folder.
-        (draft / "lib" / "backends").mkdir(parents=True)
         for part in _PARTS:
-            shutil.copyfile(str(part.__file__), draft / "lib" / "backends" / Path(str(part.__file__)).name)
+            copy = draft / "lib" / Path(str(part.__file__)).relative_to(ROOT)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(str(part.__file__), copy)
         (draft / "bin").mkdir()
         for tool in tools:
             driver = draft / "bin" / tool

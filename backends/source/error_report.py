@@ -17,6 +17,7 @@ from backends.base import Target
 from backends.source.module_loader import FILE_NAME
 from domain.fault import KernelFault
 from domain.flags import NO_TEMPORARY
+from domain.paths import ROOT
 from domain.result import Status
 from domain.value import CodecError
 
@@ -25,7 +26,7 @@ RUN_ELSEWHERE = "send it to a service whose workers have GPUs (GET /health lists
 
 _TEMPORARY = Path("/tmp")
 _MESSAGE_CHARS = 2000
-_OWN_FOLDER = Path(__file__).parent
+_BACKENDS = ROOT / "backends"
 _TORCH_CUDA = Path(torch.cuda.__file__).parent
 _BUILD_FAILED = "Error building extension"
 _COMPILER_ERROR = re.compile(r"^.*\b(?:fatal )?error\b ?:.*$|^.*ptxas fatal.*$|^.*undefined reference.*$", re.MULTILINE)
@@ -196,7 +197,7 @@ def _from_source(trace: TracebackType | None) -> TracebackType | None:
         frames.append(frames[-1].tb_next)
     files = [Path(frame.tb_frame.f_code.co_filename) for frame in frames]
     first_of_source = (frame for frame, file in zip(frames, files, strict=True) if file.name == FILE_NAME)
-    first_foreign = (frame for frame, file in zip(frames, files, strict=True) if file.parent != _OWN_FOLDER)
+    first_foreign = (frame for frame, file in zip(frames, files, strict=True) if _BACKENDS not in file.parents)
     return next(first_of_source, None) or next(first_foreign, None)
 
 

@@ -31,8 +31,8 @@ PAIRS_APART, PAIRS_KNOWN = 1.5, 1.3
 FEW_APART, FEW_KNOWN = 1.8, 1.5
 """Ratios of 220 jobs do not, so that one in twenty of equal kernels would be told apart: that is to be rarer, though
 the narrower of two intervals is taken: of four pairs one in forty, one in thirty where only one side differs from
-process to process. The second is where other jobs tell what processes differ by (tests/profiling/results/test_multi_process.py); of
-three pairs or two more are wrong by chance."""
+process to process. The second is where other jobs tell what processes differ by
+(tests/profiling/results/test_multi_process.py); of three pairs or two more are wrong by chance."""
 KNOWN_FREEDOM = 2
 """What is known from other jobs counts for so many degrees of freedom beside what the job's own processes show."""
 KNOWN_TIMES = 4.0

@@ -54,13 +54,13 @@ class TimeRecord:
 
     What a window costs when nothing is computed in it is taken off pair by pair: both drift together, and the null
     windows' own noise is in the spread of what is left. That no submission made null windows longer is found out
-    afterwards (profiling.integrity.interference). `launch_shift_ms` is what a launch takes longer in this process than on this card as
-    a rule, measured before there was a submission in it; taken off once a call. `slowed` is how many times as long the
-    windows took beside the other contender as without it. `launches` are those of a call by the runner's own count
-    (None: unknown), and only tell how far off a time may be. `ready_ms` is what making ready took for this contender's
-    windows, `null_ready_ms` for the null windows beside them: what it took longer is work before the gun, and counts
-    where `charged`, as does what other windows take longer. A reference is not: the candidate's process could keep its
-    windows from being ready, or the device busy in those alone.
+    afterwards (profiling.integrity.interference). `launch_shift_ms` is what a launch takes longer in this process than
+    on this card as a rule, measured before there was a submission in it; taken off once a call. `slowed` is how many
+    times as long the windows took beside the other contender as without it. `launches` are those of a call by the
+    runner's own count (None: unknown), and only tell how far off a time may be. `ready_ms` is what making ready took
+    for this contender's windows, `null_ready_ms` for the null windows beside them: what it took longer is work before
+    the gun, and counts where `charged`, as does what other windows take longer. A reference is not: the candidate's
+    process could keep its windows from being ready, or the device busy in those alone.
     `single` are windows of one call, `held_back` those whose answers were asked for when their calls were over. By the
     `reference` it is known what an honest call by itself takes longer, for whose task `weight_bytes` are read.
     """

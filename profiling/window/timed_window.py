@@ -8,8 +8,9 @@
    contexts are time-sliced, so that a runner which says "done" early is charged its true time all the same
    (docs/measurements.md).
 
-Behind the gate the referee's stream does 2 to 4 by itself, and the clock is the device's (profiling.window.device_clock).
-Without the gate, where the runner launches its calls from the gun on, the host does them, and the clock is the host's.
+Behind the gate the referee's stream does 2 to 4 by itself, and the clock is the device's
+(profiling.window.device_clock). Without the gate, where the runner launches its calls from the gun on, the host does
+them, and the clock is the host's.
 
 On the host, where processes do run at the same time, the runner and all that it has started are frozen while inputs are
 written and while outputs are copied (`sandbox.supervisor.process_freezer`); the clock stops with them.

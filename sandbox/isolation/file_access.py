@@ -9,11 +9,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from domain.paths import ROOT
 from sandbox.isolation import landlock
 
-ROOT = Path(__file__).resolve().parents[2]
 OUR_CODE = ("backends", "domain", "sandbox")
-"""The packages that a runner uses; nothing else of the project is opened to it."""
+"""The packages that a runner imports; nothing else of the project is opened to it."""
+_INSIDE = ("__init__.py", "isolation", "protocol", "runner")
+"""The parts of `sandbox` that run inside the untrusted process. `supervisor`, which is trusted, stays closed to it."""
 
 _SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin", "/nix/store", "/gnu/store")
 _CONFIGURATION = (
@@ -37,6 +39,8 @@ def readable(folder: Path) -> dict[Path, int]:
         if not any(ours == place or ours.is_relative_to(place) for ours in closed):
             found[place] = landlock.READ_AND_EXECUTE
     found |= {ROOT / package: landlock.READ for package in OUR_CODE}
+    found[ROOT / "sandbox"] = landlock.READ_DIR  # Python looks for its parts by listing it.
+    found |= {ROOT / "sandbox" / part: landlock.READ for part in _INSIDE}
     found |= {Path("/etc", name): landlock.READ for name in _CONFIGURATION}
     found |= {place: landlock.READ for place in Path("/etc").glob("python3*")}
     found |= {Path(place): landlock.READ for place in ("/proc", "/sys")}

@@ -22,7 +22,8 @@ WITH_USERS = ("own_user", "signals")
 
 @dataclass(frozen=True)
 class Rights:
-    """One set. `holds` and `lacks` are the layers of `sandbox.isolation.layer_probe` that a worker has and has not with it.
+    """One set. `holds` and `lacks` are the layers of `sandbox.isolation.layer_probe` that a worker has and has not with
+    it.
 
     Layers in neither depend on the host: the cgroup of root, and user namespaces of an ordinary user, say.
 

@@ -32,7 +32,8 @@ class NoTrace(Exception):
 
 
 def traced(call: Callable[[], object], target: Target) -> Message:
-    """What two warm calls launch, as `sandbox.protocol.launch_trace` reads it; raises NoTrace where the profiler sees nothing.
+    """What two warm calls launch, as `sandbox.protocol.launch_trace` reads it; raises NoTrace where the profiler sees
+    nothing.
 
     On a GPU the calls are queued behind a kernel that does nothing for a while, and another one follows them. What
     they launch on further streams shows then whether it keeps their order, however short it is.

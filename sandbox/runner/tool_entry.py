@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from sandbox.isolation.file_access import OUR_CODE, ROOT
+from domain.paths import ROOT
+from sandbox.isolation.file_access import OUR_CODE
 
 CONVERSATION = 0
 """The one descriptor that every tool hands on."""

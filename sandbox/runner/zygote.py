@@ -1,7 +1,8 @@
 """The zygote: a process that has imported the GPU libraries, holds no secret, and forks runners from that state.
 
-Started by exec with a clean environment (`sandbox.supervisor.zygote_client`), CUDA not initialised: a fork from here costs 4 ms where
-a fresh interpreter costs 3.6 s on an H200 (docs/measurements.md). It obeys two commands: fork, and reap.
+Started by exec with a clean environment (`sandbox.supervisor.zygote_client`), CUDA not initialised: a fork from here
+costs 4 ms where a fresh interpreter costs 3.6 s on an H200 (docs/measurements.md). It obeys two commands: fork, and
+reap.
 """
 
 from __future__ import annotations
@@ -42,6 +43,9 @@ PRELOADED = (
 )
 FIRST_DESCRIPTOR = 4
 ANONYMOUS_EXIT = 70
+SUPERVISOR = "sandbox.supervisor"
+"""The trusted side: no runner has its code."""
+
 HOST = "cpu"
 """In the place of a GPU's architecture."""
 
@@ -49,8 +53,8 @@ HOST = "cpu"
 def preload() -> dict[str, str]:
     """Imports what submissions use; says what is missing. A missing library is the submission's ImportError later.
 
-    Our own modules have to be there: raises ImportError, which is the service's fault and no kernel's. All of them,
-    for a runner cannot look into the project's folder.
+    Our own modules have to be there: raises ImportError, which is the service's fault and no kernel's. All that a
+    runner may read, for it cannot look into the project's folder.
     """
     missing: dict[str, str] = {}
     for name in PRELOADED:
@@ -59,8 +63,9 @@ def preload() -> dict[str, str]:
         except Exception as error:
             missing[name] = f"{type(error).__name__}: {error}"
     for package in OUR_CODE:
-        for module in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
-            importlib.import_module(module.name)
+        for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+            if not module.name.startswith(SUPERVISOR):
+                importlib.import_module(module.name)
     return missing
 
 

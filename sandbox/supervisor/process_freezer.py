@@ -50,7 +50,8 @@ class Frozen:
 
     @property
     def stayed(self) -> bool:
-        """Whether none of them has run since: there may be ways to go on that `sandbox.isolation.seccomp` does not know.
+        """Whether none of them has run since: there may be ways to go on that `sandbox.isolation.seccomp` does not
+        know.
 
         Nobody ends who is stopped: a thread that is gone has run, and nobody can tell for how long.
         """
@@ -67,15 +68,15 @@ def freeze(pid: int, within_s: float, descriptor: int) -> Frozen:
 
     `descriptor` is the process's pidfd: its number may be another's by now.
 
-    Its children stay its own (`sandbox.isolation.apply`), and whoever is at rest starts no new ones: when one round over
-    the family finds nobody awake and nobody new, there is nobody else but whom somebody was starting as it was stopped,
-    behind that look at the family: so there is another. An end may wake others: the kernel continues a group that it
-    leaves an orphan. So whoever is ending is awake until he has ended, and those who have company are at rest when two
-    rounds in a row find the same threads so: who ended during the first is missing in the second, and whom that woke is
-    seen there. A process alone that is at rest at the first look was stopped by the signal, a few microseconds after it
-    was sent. One that is not waits for a processor to be stopped on, or is in a system call, which goes on to its end
-    and may write answers: it is charged what it still ran. To look for others takes longer, which those who have some
-    are charged.
+    Its children stay its own (`sandbox.isolation.apply`), and whoever is at rest starts no new ones: when one round
+    over the family finds nobody awake and nobody new, there is nobody else but whom somebody was starting as it was
+    stopped, behind that look at the family: so there is another. An end may wake others: the kernel continues a group
+    that it leaves an orphan. So whoever is ending is awake until he has ended, and those who have company are at rest
+    when two rounds in a row find the same threads so: who ended during the first is missing in the second, and whom
+    that woke is seen there. A process alone that is at rest at the first look was stopped by the signal, a few
+    microseconds after it was sent. One that is not waits for a processor to be stopped on, or is in a system call,
+    which goes on to its end and may write answers: it is charged what it still ran. To look for others takes longer,
+    which those who have some are charged.
     """
     _signal(descriptor, signal.SIGSTOP)
     since_ns, before = time.perf_counter_ns(), _ran([pid])

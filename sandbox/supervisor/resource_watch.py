@@ -1,6 +1,7 @@
 """What a stranger uses of the host, watched from outside: memory, processes, disk.
 
-The kernel's own limits stop most of it sooner (`sandbox.isolation.rlimits`, `sandbox.isolation.cgroup`); this holds where they are missing.
+The kernel's own limits stop most of it sooner (`sandbox.isolation.rlimits`, `sandbox.isolation.cgroup`); this holds
+where they are missing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A kernel called once more, in a fresh process beneath a tool that looks into it, when verdict and time stand.
 
-Tool and kernel are one stranger (`sandbox.runner.tool_entry`): what the tool writes is by the submission's own word, and
-nothing of it changes what was found before.
+Tool and kernel are one stranger (`sandbox.runner.tool_entry`): what the tool writes is by the submission's own word,
+and nothing of it changes what was found before.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""`python -m tasks.evaluation.self_test`: one comparison of our own through the whole pipeline; status 0 if its verdict is right.
+"""`python -m tasks.evaluation.self_test`: one comparison of our own through the whole pipeline; status 0 if its verdict
+is right.
 
 In a process of its own, since it loads torch and may meet a card that does not answer.
 """

@@ -56,10 +56,10 @@ if TYPE_CHECKING:
 class WorkerView:
     """One living worker, which handles `max_workers` jobs at once, none while it is `quarantined` (why: a sentence).
 
-    `sandbox` has the layers that hold a submission there (`sandbox.isolation.layer_probe`): by name, `active` and `detail`. `arch` is
-    what kernels are built for, and `toolchain` by what, where nodes share their builds (None until that is known, or
-    where they do not). `failing` has a sentence for each loop of the worker's main process whose last run
-    failed. Times are epoch seconds of its own clock.
+    `sandbox` has the layers that hold a submission there (`sandbox.isolation.layer_probe`): by name, `active` and
+    `detail`. `arch` is what kernels are built for, and `toolchain` by what, where nodes share their builds (None until
+    that is known, or where they do not). `failing` has a sentence for each loop of the worker's main process whose last
+    run failed. Times are epoch seconds of its own clock.
     """
 
     name: str

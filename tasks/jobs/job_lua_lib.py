@@ -10,9 +10,9 @@ submission, `jobs:open:<key>` those that are not terminal, `jobs:key_of` whose e
 `jobs:bytes:of_key` has, by key, what of `jobs:bytes:kept` is its.
 `jobs:deadlines` has the queued jobs that have one, by the time at which it passes. `jobs:bytes` has about what each
 job takes, its request or its result, until cleanup, and `jobs:bytes:kept` the sum. Those of the queue are in
-`tasks/jobs/queue_lua_lib.py`. Of `tasks/fleet/heartbeat.py`'s, `workers`, `workers:gpu`, `gpus` and `worker:<name>` are read; of
-`tasks/fleet/quarantine.py`'s, `workers:quarantined` is read and `workers:faults` counted. Jobs that have ended go into
-`traces:due` of `tasks/jobs/trace_queue.py`. Redis Cluster is not supported (nor is it by Celery).
+`tasks/jobs/queue_lua_lib.py`. Of `tasks/fleet/heartbeat.py`'s, `workers`, `workers:gpu`, `gpus` and `worker:<name>` are
+read; of `tasks/fleet/quarantine.py`'s, `workers:quarantined` is read and `workers:faults` counted. Jobs that have ended
+go into `traces:due` of `tasks/jobs/trace_queue.py`. Redis Cluster is not supported (nor is it by Celery).
 """
 
 from __future__ import annotations

@@ -107,7 +107,8 @@ class JobRecords:
         return view
 
     def claim(self, worker: str, gpu: str = "", message: Message | None = None) -> Claim | None:
-        """Begin the first job of the lines that this worker serves; None where there is none (`tasks/jobs/job_queue.py`).
+        """Begin the first job of the lines that this worker serves; None where there is none
+        (`tasks/jobs/job_queue.py`).
 
         `gpu` is the model of its device. None also for a message under which a job runs already.
         """

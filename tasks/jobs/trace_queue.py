@@ -20,7 +20,8 @@ WANTED_S = 60
 WAITING = 10_000
 
 Entry = dict[str, Any]
-"""`{"job": id}` for one that has ended; `{"post": …}`, as `api/http/request_span.py` writes it, for one that was handed in."""
+"""`{"job": id}` for one that has ended; `{"post": …}`, as `api/http/request_span.py` writes it, for one that was handed
+in."""
 
 
 def put(redis: Redis, entries: Sequence[Entry]) -> None:

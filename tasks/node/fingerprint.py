@@ -6,11 +6,10 @@ import hashlib
 import json
 import platform
 from functools import cache
-from pathlib import Path
 
+from domain.paths import ROOT
 from tasks.node.device_info import Device
 
-ROOT = Path(__file__).resolve().parents[2]
 JUDGES = ("domain", "backends", "sandbox", "profiling", "validation", "tasks")
 """The packages that decide about an answer."""
 

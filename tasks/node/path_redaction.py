@@ -6,9 +6,8 @@ import re
 import sys
 from pathlib import Path
 
+from domain.paths import ROOT
 from domain.settings import settings
-
-ROOT = Path(__file__).resolve().parents[2]
 
 _PATH = re.compile(r"/[^\s'\":]*")
 _PLACE = re.compile(r".*/(?:(?:site|dist)-packages|bench-\w+/job-\w+/\w+)/")

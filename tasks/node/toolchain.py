@@ -15,11 +15,11 @@ from pathlib import Path
 import torch
 
 from backends.extensions import toolchain
+from domain.paths import ROOT
 from domain.settings import settings
 from sandbox.isolation.rlimits import die_with_parent
 
 BACKGROUND = 19
-ROOT = Path(__file__).resolve().parents[2]
 _PACKAGES = ("torch", "triton", "cupy-cuda13x", "numpy", "ninja", "nvidia-cuda-nvrtc", "nvidia-cuda-cccl", "setuptools")
 _BUILDING_CODE = ("backends", "sandbox", "domain")
 

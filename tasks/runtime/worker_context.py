@@ -71,8 +71,8 @@ class Workbench(BuildBench):
         super().__init__(detect_target())
         self.device = Device(self.target.device)
         if not self.device.is_cuda:
-            # As in a runner (sandbox.isolation.clean_env). Where other work has the cores, two threads that wait for each other
-            # take 7 ms for a copy of a mebibyte, which one does in 0.03.
+            # As in a runner (sandbox.isolation.clean_env). Where other work has the cores, two threads that wait for
+            # each other take 7 ms for a copy of a mebibyte, which one does in 0.03.
             torch.set_num_threads(1)
         self.arena_memory = settings().arena_memory or self.device.memory // ARENA_SHARE
         self.call_memory = self.arena_memory // CALL_SHARE

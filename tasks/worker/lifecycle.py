@@ -138,7 +138,8 @@ def pin_device(**_: Any) -> None:
     # submission may open is told by that name.
     os.environ["CUDA_VISIBLE_DEVICES"] = found.name if found.is_gpu else ""  # noqa: TID251 - written, not read
     for name in ONE_QUEUE:
-        # With one queue for all its streams the referee could not let go of one that waits (profiling.window.device_clock).
+        # With one queue for all its streams the referee could not let go of one that waits
+        # (profiling.window.device_clock).
         os.environ.pop(name, None)  # noqa: TID251 - removed, not read
 
 

@@ -6,12 +6,10 @@ import logging
 import os
 import subprocess
 import sys
-from pathlib import Path
 from threading import Event, Thread
 
+from domain.paths import ROOT
 from domain.settings import settings
-
-ROOT = Path(__file__).resolve().parents[2]
 
 ASK_AGAIN_S = 60.0
 

@@ -21,11 +21,11 @@ from redis import Redis
 from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
+from domain.paths import ROOT
 from domain.request import Request
 from domain.settings import settings
 from sandbox.isolation.file_access import SHARED_MEMORY
 from sandbox.isolation.uid import FIRST_USER
-from stack.environment import ROOT
 from tasks.fleet.heartbeat import workers
 from tasks.jobs.job_store import JobRecords, JobView
 from tasks.node import device_lease

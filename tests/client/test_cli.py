@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from domain.paths import ROOT
 from kernel_eval_client import Client, Finished
 from kernel_eval_client.cli import watching
 from kernel_eval_client.cli.main import main
-from stack.environment import ROOT
 from tests.client.failing import Reply, Told, listening
 from tests.client.test_service import HANGS, TWICE, UNBALANCED, WRONG
 from tests.conftest import free_port

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from domain.paths import ROOT
 from kernel_eval_client import Client, Kernel, KernelType, Result, Submission, errors
 from kernel_eval_client.agents import brief, parts
 from kernel_eval_client.cli import show
@@ -63,7 +64,7 @@ def test_figures_are_typed() -> None:
 
 
 def test_what_an_h200_said_is_read_whole() -> None:
-    sample = Path(hardware_counters.__file__).parents[1] / "tests" / "profiling" / "samples" / "ncu-h200.csv"
+    sample = ROOT / "tests" / "profiling" / "samples" / "ncu-h200.csv"
     side, flat = hardware_counters.described(sample.read_text(encoding="utf-8"), ["dram__bytes.sum.per_second"])
     told = {"status": "measured", "reason": None, "seconds": 8.1, **json.loads(json.dumps(side))}
     found = result({**device_answers.measured(told), "original_device_metrics": flat})

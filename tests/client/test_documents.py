@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import requests
 
+from domain.paths import ROOT
 from kernel_eval_client.cli.exits import MEANINGS
 from kernel_eval_client.cli.main import main, parser
-from stack.environment import ROOT
 from tests.client.test_mcp import BROKEN, call
 from tests.docs.blocks import named
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stack.environment import ROOT
+from domain.paths import ROOT
 
 
 @pytest.mark.slow

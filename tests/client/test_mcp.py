@@ -20,9 +20,9 @@ from mcp import StdioServerParameters
 from mcp.client import Client as McpClient
 from mcp.client.stdio import stdio_client
 
+from domain.paths import ROOT
 from kernel_eval_client import Result, errors
 from kernel_eval_client.agents import brief, mcp_server, tools
-from stack.environment import ROOT
 from tests.client.failing import Reply, Told, listening
 from tests.client.suite_files import NEW, TWICE
 from tests.conftest import die_with_parent, free_port

@@ -16,9 +16,9 @@ from mcp import StdioServerParameters
 from mcp.client import Client as McpClient
 from mcp.client.stdio import stdio_client
 
+from domain.paths import ROOT
 from kernel_eval_client import Client
 from kernel_eval_client.agents import mcp_server
-from stack.environment import ROOT
 from tests.client.test_mcp import HANGS, environment, over_http
 
 __all__ = ["over_http"]

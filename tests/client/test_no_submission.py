@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from domain.paths import ROOT
 from kernel_eval_client.cli.no_submission import why_none
 from kernel_eval_client.cli.source import Choices, submissions_in
 from kernel_eval_client.kernel import KernelType
-from stack.environment import ROOT
 from tests.mutants.corpus import originals
 
 

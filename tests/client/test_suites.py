@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from domain.paths import ROOT
 from kernel_eval_client import KernelType, Result, Speedup, errors
 from kernel_eval_client.cli import show
 from kernel_eval_client.suites import STARTER, Outcome, cases, read, score
@@ -18,7 +19,6 @@ from kernel_eval_client.suites.book import Book, key_of
 from kernel_eval_client.suites.modules import in_order
 from kernel_eval_client.suites.problem import NotOurs
 from kernel_eval_client.suites.sizes import filled, sizes_of
-from stack.environment import ROOT
 from tests.client.suite_files import (
     CHECKED_BY_CODE,
     REFERENCE,

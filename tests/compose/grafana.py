@@ -14,7 +14,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from domain.paths import ROOT
+
 BOARD = ROOT / "deploy/grafana/dashboards/kernel-eval.json"
 KINDS = {"timeseries": "TimeSeries", "stat": "Stat", "table": "Table"}
 RAW = "./node_modules/@grafana/schema/dist/types/raw"

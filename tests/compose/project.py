@@ -18,10 +18,10 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+from domain.paths import ROOT
 from tests.compose import base
 from tests.compose.engine import Engine
 
-ROOT = Path(__file__).resolve().parents[2]
 BUILT = ("api", "flower", "worker-cpu")
 CERTIFICATES = f"--cert /{base.CERTIFICATES}"
 

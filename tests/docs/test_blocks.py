@@ -13,9 +13,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from domain.paths import ROOT
 from domain.settings import settings
 from kernel_eval_client.cli.main import parser
-from stack.environment import ROOT
 from tests.client import test_documents
 from tests.docs import test_readme, test_shell_blocks
 from tests.docs.blocks import BLOCKS, DOCUMENTS, Block

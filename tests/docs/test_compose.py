@@ -6,16 +6,15 @@ import importlib.util
 import re
 import subprocess
 import tomllib
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from domain.paths import ROOT
 from domain.settings import settings
 from sandbox.isolation.rights import CAPABILITIES
 
-ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
 DEPLOYMENT = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
 DOCKERFILES = ("api.Dockerfile", "worker.Dockerfile")

@@ -16,7 +16,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-ROOT = Path(__file__).resolve().parents[2]
+from domain.paths import ROOT
+
 GROUPS = {"api": ["api"], "flower": ["flower"], "worker": ["worker", "telemetry"]}
 """The dependency groups that each file has."""
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 import tomllib
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from domain.paths import ROOT
 from tests.docs.test_compose import SERVICES, SETTINGS
 
 kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="a development tool")
 
-ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "deploy" / "kubernetes"
 VERSION = "1.33"
 OBJECTS: dict[str, dict[str, Any]] = {

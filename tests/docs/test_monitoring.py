@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from domain.paths import ROOT
 from profiling.gpu.monitor import REASONS
 from profiling.gpu.xid_errors import CARD
 
-ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 GUIDE = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 EXPORTED = {name for row in re.findall(r"^\| (`kernel_eval_[^|]*)\|", GUIDE, re.MULTILINE) for name in

@@ -18,9 +18,9 @@ from redis import Redis
 
 from api import create_app
 from api.http.context import KEY, Desk
+from domain.paths import ROOT
 from sandbox.isolation.rights import CAPABILITIES
 
-ROOT = Path(__file__).resolve().parents[2]
 PRESENT = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 """The documents that speak of the program as it is; the others tell how it came to be so."""
 

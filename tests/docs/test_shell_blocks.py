@@ -22,7 +22,7 @@ import yaml
 from redis import Redis
 
 from domain.access import Scope
-from stack.environment import ROOT
+from domain.paths import ROOT
 from tests.api.keyed import ELSEWHERE, app_with, file_of
 from tests.conftest import free_port, start_redis
 from tests.docs.blocks import BLOCKS, named

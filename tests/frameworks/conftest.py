@@ -10,8 +10,8 @@ from types import ModuleType
 
 import pytest
 
+from domain.paths import ROOT
 from kernel_eval_client.suites import read
-from stack.environment import ROOT
 from tests.stack.serving import READY_S, serve, wait_for
 
 EXAMPLES = ROOT / "examples" / "rl"

@@ -16,10 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from domain.paths import ROOT
 from sandbox.isolation import landlock
 from sandbox.isolation.rights import ORDINARY, Rights
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def why_not(rights: Rights) -> str | None:

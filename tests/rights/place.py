@@ -14,12 +14,12 @@ import struct
 import sys
 from pathlib import Path
 
+from domain.paths import ROOT
 from sandbox.isolation import seccomp, uid
 from sandbox.isolation.rights import EVERY_SET, Rights
 from sandbox.isolation.rlimits import die_with_parent, no_new_privileges
 from sandbox.isolation.syscalls import call, prctl
 
-ROOT = Path(__file__).resolve().parents[2]
 NEW_MOUNTS = 0x00020000
 READ_ONLY, REMOUNT, BIND, RECURSIVE, PRIVATE = 1, 32, 4096, 1 << 14, 1 << 18
 KEPT = {"nosuid": 2, "nodev": 4, "noexec": 8, "noatime": 1024, "nodiratime": 2048, "relatime": 1 << 21}

@@ -13,6 +13,7 @@ import pytest
 from redis import Redis
 
 from domain.kernel import KernelType
+from domain.paths import ROOT
 from sandbox.isolation.file_access import below
 from sandbox.isolation.namespaces import TEMPORARY
 from sandbox.isolation.rights import EVERY_SET, KUBERNETES, PLAIN_ROOT, Rights
@@ -21,7 +22,6 @@ from tests.rights.host import interpreter, require, writable_folder
 from tests.rights.place import needed
 from tests.rights.worked import AGAIN, Worked, api, examples, worked
 
-ROOT = Path(__file__).resolve().parents[2]
 SEEN = """
 import json, os, sys
 from sandbox import identity

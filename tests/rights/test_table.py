@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from domain.paths import ROOT
 from domain.settings import SANDBOX_LAYERS
 from sandbox.isolation import namespaces
 from sandbox.isolation.rights import (
@@ -24,7 +24,6 @@ from sandbox.isolation.rights import (
 )
 from sandbox.isolation.uid import CAP_SYS_ADMIN
 
-ROOT = Path(__file__).resolve().parents[2]
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
 WORKERS = {name: each for name, each in SERVICES.items() if "cap_add" in each}
 PODS = {

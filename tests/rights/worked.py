@@ -15,9 +15,9 @@ from pathlib import Path
 import httpx
 from redis import Redis
 
+from domain.paths import ROOT
 from domain.result import Status
 from sandbox.isolation.rights import Rights
-from stack.environment import ROOT
 from stack.example import FOLDER, Example
 from stack.trial import Trial
 from tasks.fleet.heartbeat import WorkerView, workers

@@ -25,6 +25,7 @@ from typing import Any
 from backends.base import Target
 from domain.fault import KernelFault
 from domain.kernel import Kernel, KernelType
+from domain.paths import ROOT
 from sandbox.isolation import file_access, scratch_dir, uid
 from sandbox.isolation.process_tree import children
 from sandbox.supervisor.runner_process import Runner
@@ -41,7 +42,6 @@ MEMORY_LIMIT = 512 << 20
 DEADLINE_S = 40.0
 GET_FLAGS = 0x80086601
 """FS_IOC_GETFLAGS, which chattr changes."""
-ROOT = Path(__file__).resolve().parents[2]
 SIBLING = """
 import contextlib
 with contextlib.suppress(OSError), open("/dev/shm/sibling-{mark}", "w") as file:

@@ -94,6 +94,7 @@ return [name for name in os.listdir('/proc/self/fd') if int(name) > 4 and os.pat
 git = ROOT + '/.git'
 return text(git) if os.path.isfile(git) else os.listdir(git)""",
     "the project's other code": "return text(ROOT + '/tasks/evaluation/pipeline.py')",
+    "the code that watches over it": "return text(ROOT + '/sandbox/supervisor/session.py')",
     "a listing of the project": "return os.listdir(ROOT)",
     "the users of the machine": "return text('/etc/passwd')",
     "the passwords of the machine": "return text('/etc/shadow')",

@@ -9,11 +9,15 @@ import sysconfig
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from domain.paths import ROOT
 from sandbox.isolation.file_access import out_of_reach
 
-ROOT = Path(__file__).resolve().parents[2]
 SYSTEMS = Path("/usr/bin", f"python{sys.version_info.major}.{sys.version_info.minor}")
-IN_REACH = "import sys, pathlib; from sandbox.isolation.file_access import out_of_reach; sys.exit(bool(out_of_reach(pathlib.Path())))"
+IN_REACH = """
+import sys, pathlib
+from sandbox.isolation.file_access import out_of_reach
+sys.exit(bool(out_of_reach(pathlib.Path())))
+"""
 
 
 @dataclass(frozen=True)

@@ -7,18 +7,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from domain.paths import ROOT
 from sandbox.isolation.file_access import out_of_reach
 from tests.conftest import die_with_parent
 from tests.sandbox.attacks import Attack, attacks
 from tests.sandbox.honest import honest
 from tests.sandbox.interpreter import Interpreter, readable_by_all
 
-ROOT = Path(__file__).resolve().parents[2]
 READABLE = readable_by_all()
 OURS = Interpreter(sys.executable)
 # Below an interpreter in root's home a submission is confined in another way: it may search everywhere, or is root.

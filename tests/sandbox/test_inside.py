@@ -6,13 +6,12 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
+from domain.paths import ROOT
 from tests.conftest import die_with_parent
 
-ROOT = Path(__file__).resolve().parents[2]
 MODES = ("root", "user") if os.geteuid() == 0 else ("user",)
 
 QUICK = ("torch-layer-norm", "triton-vector-add", "cuda-saxpy", "multi-kernel-rms-norm")

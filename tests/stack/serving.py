@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import psutil
 
-from stack.environment import ROOT
+from domain.paths import ROOT
 from tests.conftest import free_port
 
 READY_S = 120.0

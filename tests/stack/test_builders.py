@@ -16,9 +16,9 @@ from redis import Redis
 
 from domain.job import State
 from domain.kernel import Kernel, KernelType
+from domain.paths import ROOT
 from domain.request import Request
 from sandbox.isolation.layer_probe import probed
-from stack.environment import ROOT
 from tasks.fleet.heartbeat import workers
 from tasks.fleet.prebuilder_registry import builders
 from tasks.jobs.job_store import JobRecords

@@ -16,8 +16,8 @@ import pytest
 
 pytest.importorskip("opentelemetry.sdk", reason="an extra that an offline GPU box lacks")
 
+from domain.paths import ROOT
 from stack.child import Child
-from stack.environment import ROOT
 from stack.redis_server import RedisServer
 from tests.otlp import Collector, collector
 from tests.stack.serving import READY_S, Serving, serve, wait_for

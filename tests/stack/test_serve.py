@@ -15,7 +15,7 @@ import httpx
 import psutil
 import pytest
 
-from stack.environment import ROOT
+from domain.paths import ROOT
 from tests.stack.serving import READY_S, STOP_S, Serving, assert_nothing_left, serve, wait_for
 
 HANGING = {

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from stack.environment import ROOT
+from domain.paths import ROOT
 
 DEADLINE_S = 30.0
 

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from domain.job import State
+from domain.paths import ROOT
 from domain.plain_text import one_entry, plain, plain_lines
 from domain.result import Status
 from domain.settings import CONSOLE, JSON
 from kernel_eval_client import quoted
 from stack import verdicts
 from stack.container import Output
-from stack.environment import ROOT
 from stack.example import every_example
 from stack.log_book import LogBook
 from stack.terminal import Terminal

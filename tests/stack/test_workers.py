@@ -16,9 +16,9 @@ from redis import Redis
 
 from domain.job import State
 from domain.kernel import Kernel, KernelType
+from domain.paths import ROOT
 from domain.request import Request
 from stack.container import Output
-from stack.environment import ROOT
 from tasks.fleet.heartbeat import workers
 from tasks.jobs.job_store import JobRecords
 from tasks.jobs.submit import submit

@@ -72,8 +72,8 @@ def precision_finding(
 ) -> Precision | None:
     """One call's outputs against the same call in float64; None when no output is floating with finite values.
 
-    `probes` are float64 outputs for inputs rounded by `validation.evidence.reduced_precision.rounded`, by its names. Outputs of another
-    shape than expected are left out: the comparison speaks of those.
+    `probes` are float64 outputs for inputs rounded by `validation.evidence.reduced_precision.rounded`, by its names.
+    Outputs of another shape than expected are left out: the comparison speaks of those.
     """
     found = [
         _output(index, *tensors, {name: outputs[index] for name, outputs in (probes or {}).items()})

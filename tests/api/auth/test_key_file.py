@@ -13,7 +13,7 @@ import pytest
 
 from api.auth.key_file import PATTERN, KeyFile, KeyFileError
 from domain.access import Scope
-from stack.environment import ROOT
+from domain.paths import ROOT
 
 
 @pytest.fixture

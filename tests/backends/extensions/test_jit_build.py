@@ -19,6 +19,7 @@ from backends.extensions import jit_build
 from backends.registry import backend
 from domain.fault import KernelFault
 from domain.kernel import Kernel
+from domain.paths import ROOT
 from domain.result import Status
 from tests.backends.loading import CPU, SEED, kernel, refusal
 
@@ -43,7 +44,6 @@ print(json.dumps(answer))
 without_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 with_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc")
 
-ROOT = Path(__file__).resolve().parents[3]
 H200 = Target("cuda:0", "sm_90")
 
 

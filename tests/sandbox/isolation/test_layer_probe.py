@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
+from domain.paths import ROOT
 from domain.settings import SANDBOX_LAYERS
 from sandbox.isolation import landlock, layer_probe, seccomp
 from sandbox.isolation.file_access import out_of_reach
 from sandbox.isolation.layer_probe import Layer
-
-ROOT = Path(__file__).resolve().parents[3]
 
 AS_A_USER = """
 import os, sys

@@ -16,6 +16,7 @@ import pytest
 from backends.base import Target
 from domain.fault import KernelFault
 from domain.kernel import Kernel, KernelType
+from domain.paths import ROOT
 from sandbox.isolation import layer_probe, namespaces
 from sandbox.isolation.file_access import below
 from sandbox.isolation.scratch_dir import remove
@@ -24,7 +25,6 @@ from sandbox.supervisor.zygote_client import Zygote
 from tests.conftest import die_with_parent
 from tests.sandbox.interpreter import Interpreter, readable_by_all
 
-ROOT = Path(__file__).resolve().parents[3]
 PERSISTENT = Path("/var/tmp")
 READABLE = readable_by_all()
 MODES = {"root": Interpreter(sys.executable), "user": READABLE, "container": READABLE}

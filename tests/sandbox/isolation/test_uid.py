@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from domain.paths import ROOT
 from sandbox.isolation import uid
-
-ROOT = Path(__file__).resolve().parents[3]
 
 LOOKS = """
 import ctypes, os

@@ -11,9 +11,9 @@ import pytest
 
 from domain.fault import InfrastructureFault
 from domain.kernel import Kernel, KernelType
+from domain.paths import ROOT
 from tasks.runtime.kernel_run import Contender
 
-ROOT = Path(__file__).resolve().parents[3]
 UNPRIVILEGED = 54_321
 SEALED = """
 import sys

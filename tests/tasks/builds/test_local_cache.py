@@ -20,6 +20,7 @@ import pytest
 
 from backends.base import Artifact
 from domain.fault import JobCancelled, KernelFault
+from domain.paths import ROOT
 from domain.result import Status
 from tasks.builds import archive as build_archive
 from tasks.builds import local_cache
@@ -28,7 +29,6 @@ from tasks.builds.folder_digest import digest
 from tasks.builds.local_cache import BuildCache, key_of
 
 KEY = key_of(["a source"])
-ROOT = Path(__file__).resolve().parents[3]
 MIB = 1 << 20
 
 HOLDER = """

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from domain.fault import InfrastructureFault, KernelFault
+from domain.paths import ROOT
 from domain.result import Status
 from sandbox.isolation import scratch_dir
 from tasks.builds.relocate import move
 
-ROOT = Path(__file__).resolve().parents[3]
 AS_DEPLOYED = """
 import sys
 from pathlib import Path

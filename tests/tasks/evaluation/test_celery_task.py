@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -15,6 +14,7 @@ from redis import Redis
 
 from domain.fault import InfrastructureFault, JobCancelled
 from domain.job import Stage, State
+from domain.paths import ROOT
 from domain.request import Request
 from domain.result import Report
 from tasks.evaluation.attempt_monitor import STUCK_EXIT
@@ -28,7 +28,6 @@ from tests.tasks.example_jobs import EVALUATE, report, seen, until
 Progress = Callable[[Stage], None]
 Cancelled = Callable[[], bool]
 SoFar = Callable[[bool], None]
-ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture

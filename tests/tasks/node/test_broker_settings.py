@@ -11,7 +11,7 @@ import pytest
 from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from stack.environment import ROOT
+from domain.paths import ROOT
 from stack.redis_server import RedisServer
 from tasks.node import broker_settings
 from tasks.node.broker_settings import CODES, BrokerLook, _is_of_this_machine, broker_warnings

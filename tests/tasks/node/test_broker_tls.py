@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stack.environment import ROOT
+from domain.paths import ROOT
 from tests.conftest import free_port, start_redis
 from tests.tls import Front, tls_front
 

@@ -18,6 +18,7 @@ import pytest
 from domain.budget import Budget
 from domain.fault import InfrastructureFault, JobCancelled
 from domain.kernel import Kernel, KernelType
+from domain.paths import ROOT
 from domain.request import Request
 from domain.settings import settings
 from tasks.node import device_lease as lease
@@ -25,8 +26,6 @@ from tasks.node.device_lease import device_lease, quiet, stays_free
 from tasks.node.private_dir import UnsafeFolder
 from tests.conftest import die_with_parent
 from tests.tasks.example_jobs import until
-
-ROOT = Path(__file__).resolve().parents[3]
 
 HOLDER = """
 import sys, time

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from domain.paths import ROOT
 from domain.settings import settings
-from tasks.node.path_redaction import ROOT, without_machine_paths
+from tasks.node.path_redaction import without_machine_paths
 
 
 def test_folders_of_this_machine_are_cut_off() -> None:

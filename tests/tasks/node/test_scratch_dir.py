@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from domain.paths import ROOT
 from tasks.node.private_dir import UnsafeFolder, make_private
 from tasks.node.scratch_dir import BenchFolder
 from tests.conftest import die_with_parent
 from tests.tasks.example_jobs import until
 
-ROOT = Path(__file__).resolve().parents[3]
 OWNER = """
 import sys, time
 from pathlib import Path

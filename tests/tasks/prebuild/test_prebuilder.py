@@ -21,6 +21,7 @@ from redis import Redis
 from domain.contract import IOContract
 from domain.fault import JobCancelled, KernelFault
 from domain.kernel import Kernel, KernelType
+from domain.paths import ROOT
 from domain.request import Request
 from domain.result import Outcome, Status
 from domain.settings import settings
@@ -38,7 +39,6 @@ from tasks.runtime.worker_context import Workbench
 from tests.conftest import die_with_parent
 from tests.tasks.example_jobs import RELU, seen, until
 
-ROOT = Path(__file__).resolve().parents[3]
 START_S = 60.0
 WRONG = "print('looked at')\nimport torch\nundefined_name\n"
 SLOW = f"import time\ntime.sleep(0.5)\n{RELU}"

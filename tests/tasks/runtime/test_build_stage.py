@@ -8,12 +8,12 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from domain.fault import Unproven
+from domain.paths import ROOT
 from domain.request import Request
 from domain.result import Outcome, Status
 from tasks.evaluation.pipeline import run
@@ -22,7 +22,6 @@ from tests.bench import own_workbench
 from tests.sandbox.killed_compilers import compilers_killed
 from tests.tasks.example_jobs import RELU
 
-ROOT = Path(__file__).resolve().parents[3]
 SLOW = f"import time\ntime.sleep(1.0)\n{RELU}"
 WRONG = "print('looked at')\nimport torch\nundefined_name\n"
 CRASHING = "import os\nos.abort()\n"

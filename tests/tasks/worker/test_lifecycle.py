@@ -22,6 +22,7 @@ from api import create_app
 from api.http.context import KEY, Desk
 from domain.job import Stage, State
 from domain.kernel import Kernel, KernelType
+from domain.paths import ROOT
 from domain.request import Request
 from domain.settings import SANDBOX_LAYERS
 from tasks.fleet.heartbeat import workers
@@ -31,7 +32,6 @@ from tests.conftest import die_with_parent, free_port, start_redis
 from tests.tasks.broker import published_to
 from tests.tasks.example_jobs import seen, until
 
-ROOT = Path(__file__).resolve().parents[3]
 START_S = 60.0
 BUSY_S = 0.3
 """CPU time that a runner without a submission has not used."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,13 +12,12 @@ import torch
 from domain.contract import Argument, IOContract, TensorInit, TensorSpec
 from domain.dtype import COMPLEX, FLOATS
 from domain.fault import KernelFault
+from domain.paths import ROOT
 from domain.result import Status
 from validation.compare.bitwise import identical
 from validation.inputs import poison_fill
 from validation.inputs.contract_inputs import GROUP, GROUP_BYTES, ContractInputs, arguments_for
 from validation.inputs.tensor_source import FreshTensor
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 def tensor(
