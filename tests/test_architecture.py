@@ -23,6 +23,7 @@ CLIENT = sorted((ROOT / "client").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
 MAX_LINES = 500
+MAX_MODULES = 24
 VAGUE = re.compile(r"tmp_.*|.*_(old|new|backup|refactored)|utils?|helpers?|common|misc")
 
 
@@ -45,6 +46,11 @@ def test_a_file_is_short_and_says_what_it_is_for(path: Path) -> None:
     docstring = ast.get_docstring(ast.parse(text))
     assert docstring, "begins with a docstring of one sentence"
     assert docstring.split("\n\n")[0].endswith("."), "the docstring's first paragraph is a sentence"
+
+
+@pytest.mark.parametrize("folder", sorted({path.parent for path in SOURCES if "benchmarks" not in path.parts}), ids=relative)
+def test_a_folder_has_few_modules(folder: Path) -> None:
+    assert len(list(folder.glob("*.py"))) <= MAX_MODULES, "give what belongs together a folder of its own"
 
 
 @pytest.mark.parametrize("path", SOURCES + CLIENT + TESTS, ids=relative)

@@ -179,7 +179,7 @@ def test_named_settings_and_constants_exist(document: Path) -> None:
     files = [ROOT / "Makefile", ROOT / "docker-compose.yml", ROOT / ".ci" / "run"]
     sources = [*(ROOT / package for package in PACKAGES), ROOT / "client" / "kernel_eval_client", *files]
     known = "\n".join(
-        text_of(path) for source in sources for path in ([source] if source.is_file() else source.glob("*.py"))
+        text_of(path) for source in sources for path in ([source] if source.is_file() else source.rglob("*.py"))
     )
     known += "\n".join(f"CAP_{name}" for name in CAPABILITIES)
     named = {span.partition("=")[0] for span in code_spans(document)}
