@@ -48,7 +48,9 @@ def test_a_file_is_short_and_says_what_it_is_for(path: Path) -> None:
     assert docstring.split("\n\n")[0].endswith("."), "the docstring's first paragraph is a sentence"
 
 
-@pytest.mark.parametrize("folder", sorted({path.parent for path in SOURCES if "benchmarks" not in path.parts}), ids=relative)
+@pytest.mark.parametrize(
+    "folder", sorted({path.parent for path in SOURCES if "benchmarks" not in path.parts}), ids=relative
+)
 def test_a_folder_has_few_modules(folder: Path) -> None:
     assert len(list(folder.glob("*.py"))) <= MAX_MODULES, "give what belongs together a folder of its own"
 
