@@ -16,8 +16,8 @@ NEXT = {
     "timeout": "It did not end: look for a loop or a wait without an end, or raise `timeout`.",
     "crashed": "Its process died: look for writes out of bounds, or for code that ends the process.",
     "out_of_memory": "Make intermediate results smaller, or work block by block.",
-    "unsupported": "It was not run here: this worker has no device for it, what `get_inputs()` draws changes shape "
-    "between calls, or, without a reference, its output has a form that cannot be read or that changes.",
+    "unsupported": "The worker could not run it: it has no device for it, or the shapes of `get_inputs()` change between "
+    "calls. Without a reference also: the output's form cannot be read, or changes.",
     "contract_mismatch": "The IO contract does not fit the kernel: names, order and types of its arguments are compared"
     " with the signature. The examples have contracts that fit.",
     "reference_failed": "Nothing was said about the candidate: the reference failed. Mend that, or choose another.",
