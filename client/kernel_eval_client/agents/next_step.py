@@ -152,7 +152,7 @@ def _timed_out(found: Result, timeout: int | None) -> str:
 def _wrong(error: str, comparison: Comparison | None) -> str | None:
     if told := _first(_OF_COMPARISON, error):
         return told
-    where = comparison.where if comparison is not None else None
+    where = comparison.mismatch_map if comparison is not None else None
     if comparison is None or where is None:
         return None
     if comparison.max_rel_diff is not None and comparison.max_rel_diff <= (comparison.rtol or 0.0):
@@ -171,7 +171,7 @@ def _has_no_number(first: Mapping[str, object]) -> bool:
 
 def _by_little(comparison: Comparison) -> bool:
     """Every difference is small against its own element, and the largest also against the whole output."""
-    largest = number(member(comparison.precision, "candidate_max_error"))
+    largest = number(member(comparison.precision_check, "candidate_max_error"))
     near = comparison.max_rel_diff is not None and comparison.max_rel_diff < 0.05
     return near and (largest is None or largest < MOST_OF_SCALE)
 
