@@ -91,18 +91,18 @@ class Seen:
         for step in steps[self.steps :]:
             # What is known before the timing is told before it, also to who hears of both at once.
             if step["stage"] == Stage.TIME and step["attempt"] == view.attempt:
-                yield from self._verdict(view, view.right_so_far)
+                yield from self._verdict(view, view.interim_correct)
             self.steps += 1
             yield self._event("stage", {"job_id": view.job_id, **step})
-        yield from self._verdict(view, _compared(view) if view.state.terminal else view.right_so_far)
+        yield from self._verdict(view, _compared(view) if view.state.terminal else view.interim_correct)
         if view.state.terminal:
             self.done = True
             yield self._event("done", _end(view))
 
-    def _verdict(self, view: JobView, right: bool | None) -> Iterator[str]:
-        if right is not None and not self.verdict:
+    def _verdict(self, view: JobView, correct: bool | None) -> Iterator[str]:
+        if correct is not None and not self.verdict:
             self.verdict = True
-            yield self._event("verdict", {"job_id": view.job_id, "right": right, "final": view.state.terminal})
+            yield self._event("verdict", {"job_id": view.job_id, "correct": correct, "final": view.state.terminal})
 
     def _event(self, name: str, data: dict[str, Any]) -> str:
         # JSON has no line breaks of its own, so that it is one line whatever is in it.
@@ -129,7 +129,7 @@ def _end(view: JobView) -> dict[str, Any]:
     return {
         "job_id": view.job_id,
         "state": view.state.value,
-        "told": verdict(view).sentence,
+        "explanation": verdict(view).sentence,
         "summary": view.summary,
         "job": location(view.job_id),
         "report": f"{location(view.job_id)}/report",

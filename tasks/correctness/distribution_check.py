@@ -59,12 +59,12 @@ class OtherDistributions:
         self._has_failed = False
         self._belong: bool | None = None
         self._agreed: list[str] = []
-        self._left_out: dict[str, str] = {}
+        self._skipped: dict[str, str] = {}
 
     @property
     def summary(self) -> dict[str, Any]:
         """Which distributions were judged, which were not and why, and which inputs stayed as they were drawn."""
-        return {"judged": self._agreed, "left_out": self._left_out, "inputs_left_alone": self._inputs.left_alone}
+        return {"checked": self._agreed, "skipped": self._skipped, "unmodified_inputs": self._inputs.left_alone}
 
     def judge(self) -> None:
         """Compares on every distribution; ends at the first wrong answer or failure."""
@@ -72,10 +72,10 @@ class OtherDistributions:
         too_large = self._too_large()
         why = too_large or (None if self._inputs.some_move else NOTHING_MOVES)
         if self._own_atols is not None:
-            self._left_out |= self._tried(DRAWN, why or self._stopped())
+            self._skipped |= self._tried(DRAWN, why or self._stopped())
         for distribution in (*([SPARSE] if self._inputs.some_may_change(SPARSE) else []), *DISTRIBUTIONS):
             why = too_large or (None if self._inputs.some_may_change(distribution) else NOTHING_CHANGES)
-            self._left_out |= self._tried(distribution, why or self._stopped())
+            self._skipped |= self._tried(distribution, why or self._stopped())
 
     def _too_large(self) -> str | None:
         # Of the reference's alone: a candidate with a large contract has to answer on the others all the same.
@@ -255,8 +255,8 @@ class OtherDistributions:
 
 def untried(why: str) -> dict[str, Any]:
     """The summary where nothing could be tried."""
-    left_out = {distribution.name: why for distribution in DISTRIBUTIONS}
-    return {"judged": [], "left_out": left_out, "inputs_left_alone": {}}
+    skipped = {distribution.name: why for distribution in DISTRIBUTIONS}
+    return {"checked": [], "skipped": skipped, "unmodified_inputs": {}}
 
 
 def _doubt(found: Finding) -> str:

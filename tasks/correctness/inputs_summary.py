@@ -27,4 +27,4 @@ def inputs_summary(
         told["weights"] = weights.summary
     if distributions is not None:
         told["distributions"] = distributions
-    return told | {"replay_seed": f"{secret:x}", "known_beforehand": replayed}
+    return told | {"replay_seed": f"{secret:x}", "inputs_replayed": replayed}

@@ -88,7 +88,7 @@ class Rounds:
         self._changes_otherwise = False
         self._precision: dict[str, Any] | None = None
         self._hint: str | None = None
-        self._where: dict[str, Any] | None = None
+        self._mismatch_map: dict[str, Any] | None = None
         self._filled = 0
         self._compared = Tally()
         self._first_outputs: dict[str, list[Outputs]] = {}
@@ -198,9 +198,9 @@ class Rounds:
         found = self._edges.without(found, slots[reference.role], expected, actual, self.deadline)
         self._compared.add(found)
         first = next((call for call, said in enumerate(found) if not said.passed), None)
-        if first is not None and self._where is None:
+        if first is not None and self._mismatch_map is None:
             wanted, given = ([stack[first] for stack in outputs] for outputs in (expected, actual))
-            self._where = mismatch_map(wanted, given, self.tolerance)
+            self._mismatch_map = mismatch_map(wanted, given, self.tolerance)
             self._hint = (
                 self._hint
                 or never_written(candidate, given)
@@ -292,9 +292,9 @@ class Rounds:
             found,
             message=message,
             weak_reference=self.weak,
-            precision=self._precision,
+            precision_check=self._precision,
             layout=self._layout(),
-            where=self._where,
+            mismatch_map=self._mismatch_map,
         )
 
     def _layout(self) -> list[str]:

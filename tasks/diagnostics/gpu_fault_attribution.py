@@ -49,7 +49,7 @@ def reported(contenders: Iterable[Contender], bench: Workbench) -> list[CardErro
 
 def blame_reported(errors: list[CardError] | CardUnavailable | None) -> None:
     """Raises InfrastructureFault where the card itself has failed: nothing that it did is a kernel's fault."""
-    if isinstance(errors, list) and (own := [error for error in errors if error.of_card]):
+    if isinstance(errors, list) and (own := [error for error in errors if error.is_hardware_fault]):
         raise InfrastructureFault("; ".join(f"the driver reported Xid {each.xid}: {each.meaning}" for each in own))
 
 

@@ -44,7 +44,7 @@ def look_at_counters(inspection: Inspection, asked: CountersAsked) -> dict[str, 
             side, flat[contender.role] = _measured(inspection, contender, tool, asked)
             side = {"status": "measured", **side}
         except NotInspected as why:
-            side = {"status": "unavailable", "reason": str(why), "kernels": [], "kernels_left_out": 0, "advice": []}
+            side = {"status": "unavailable", "reason": str(why), "kernels": [], "kernels_omitted": 0, "advice": []}
             contender.profile = contender.profile or NoListing(PROFILE, str(why))
         told[contender.role] = {**side, "seconds": spent(started)}
     candidate = told[CANDIDATE]
@@ -85,7 +85,7 @@ def _measured(
         raise NotInspected(f"the profiler's report cannot be read: {_complaint(said) or error}") from error
     most = LAUNCHES[asked.level]
     told = f"of a call's launches the first {most} were counted" if side["launches"] >= most else None
-    return {**side, "reason": told, "metrics_refused": list(unknown)}, flat
+    return {**side, "reason": told, "rejected_metrics": list(unknown)}, flat
 
 
 def _counted(

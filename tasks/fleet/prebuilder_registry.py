@@ -24,8 +24,8 @@ NAMES = "builders"
 class BuilderView:
     """One living builder: the architectures that it `builds_for`, by which `toolchain` (`tasks.node.toolchain`).
 
-    `left_out` says what it does not build, and why. `building` is the job for which it builds at the moment, `built`
-    how many builds it has made and `shipped` how many it has handed on since it started. `failing` is as a
+    `limitation` says what it does not build, and why. `building` is the job for which it builds at the moment, `built`
+    how many builds it has made and `shared` how many it has handed on since it started. `failing` is as a
     worker's. Times are epoch seconds of its own clock.
     """
 
@@ -36,10 +36,10 @@ class BuilderView:
     seen_at: float
     builds_for: list[str]
     toolchain: str
-    left_out: str | None = None
+    limitation: str | None = None
     building: str | None = None
     built: int = 0
-    shipped: int = 0
+    shared: int = 0
     sandbox: dict[str, dict[str, Any]] = field(default_factory=dict)
     failing: list[str] = field(default_factory=list)
 

@@ -27,8 +27,8 @@ class JobView:
     `stage`, `at`, `reason`. `result` is the HTTP body of a completed job, `error` says why a job failed.
     `cause` is the verdict of a completed job, else why it ended so (None before it has).
     `key_id` is the API key that the job belongs to, None when it was handed in without. `expired` jobs were cancelled
-    because nobody began them within their `queue_timeout`. `right_so_far`: of a comparison that runs, whether what was
-    compared of it is right; later calls are compared too, and the result has the last word. `place` is where it stands
+    because nobody began them within their `queue_timeout`. `interim_correct`: of a comparison that runs, whether all
+    compared outputs are right; later calls are compared too, and the result has the last word. `place`: where it stands
     among the queued ones, `gpu` the model that it asks for. `summary` says in short what a completed one found,
     `webhook` whether its end has been told where that was asked for: `state`, `attempts`, `last_error`. `batch_index`
     is its place among the bodies of its batch.
@@ -58,7 +58,7 @@ class JobView:
     queue_timeout: int | None = None
     expired: bool = False
     cause: str | None = None
-    right_so_far: bool | None = None
+    interim_correct: bool | None = None
     priority: int = DEFAULT_PRIORITY
     gpu: str | None = None
     place: str | None = None
@@ -108,7 +108,7 @@ class JobView:
             queue_timeout=_seconds(fields.get("queue_timeout")),
             expired=fields.get("error_type") == "queue_timeout",
             cause=fields.get("cause"),
-            right_so_far=None if state.terminal or "right" not in fields else fields["right"] == "1",
+            interim_correct=None if state.terminal or "right" not in fields else fields["right"] == "1",
             priority=int(fields.get("priority", DEFAULT_PRIORITY)),
             gpu=fields.get("gpu"),
             place=fields.get("place"),

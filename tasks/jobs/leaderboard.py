@@ -49,21 +49,21 @@ end
 class Summary:
     """What is said of a completed job in a list. `kernel` is the entry that was called; digests as in the result.
 
-    `precision` is that of the time; `error` the first line of why the kernel did not pass, None where it did.
+    `relative_ci` is that of the time; `error` the first line of why the kernel did not pass, None where it did.
     """
 
     verdict: str
     kernel: str | None
     device: str | None
-    time_ms: float | None
+    latency_ms: float | None
     ratio: float | None
-    low: float | None
-    high: float | None
+    ci_low: float | None
+    ci_high: float | None
     flags: int
     candidate: str | None
     reference: str | None
-    known_beforehand: bool = False
-    precision: float | None = None
+    inputs_replayed: bool = False
+    relative_ci: float | None = None
     error: str | None = None
 
     @classmethod
@@ -76,15 +76,15 @@ class Summary:
             verdict=body["verdict"],
             kernel=metadata.get("kernel_name"),
             device=environment.get("gpu_name") or environment.get("device"),
-            time_ms=timing.get("trusted_ms"),
+            latency_ms=timing.get("latency_ms"),
             ratio=speedup.get("ratio"),
-            low=speedup.get("low"),
-            high=speedup.get("high"),
+            ci_low=speedup.get("ci_low"),
+            ci_high=speedup.get("ci_high"),
             flags=len(timing.get("flags") or ()),
             candidate=metadata.get("digest"),
             reference=reference.get("digest"),
-            known_beforehand=bool((kernel.get("inputs") or {}).get("known_beforehand")),
-            precision=timing.get("precision"),
+            inputs_replayed=bool((kernel.get("inputs") or {}).get("inputs_replayed")),
+            relative_ci=timing.get("relative_ci"),
             error=first_line(kernel.get("compilation_error") or kernel.get("validation_error")) or None,
         )
 
@@ -97,9 +97,9 @@ class Summary:
     @property
     def board(self) -> str:
         """The board on which the job belongs; empty where it belongs on none."""
-        measured = self.verdict == Status.PASSED and self.ratio is not None and self.high is not None
+        measured = self.verdict == Status.PASSED and self.ratio is not None and self.ci_high is not None
         known = bool(self.reference and self.candidate)
-        return f"{self.device}:{self.reference}" if measured and known and not self.known_beforehand else ""
+        return f"{self.device}:{self.reference}" if measured and known and not self.inputs_replayed else ""
 
 
 @dataclass(frozen=True)

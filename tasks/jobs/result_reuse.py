@@ -33,5 +33,5 @@ def _cut_short(side: Mapping[str, Any]) -> bool:
     """Whether the request's `timeout` ended something of a kernel's judging: another request may give more."""
     timing = side.get("timing") or {}
     tried = (side.get("inputs") or {}).get("distributions") or {}
-    said = [*timing.get("flags", ()), *(tried.get("left_out") or {}).values()]
-    return timing.get("stopped_by") == STOPPED or any(TIMEOUT_NEAR in each for each in said)
+    said = [*timing.get("flags", ()), *(tried.get("skipped") or {}).values()]
+    return timing.get("stop_reason") == STOPPED or any(TIMEOUT_NEAR in each for each in said)

@@ -156,7 +156,7 @@ class Webhooks:
         """To be tried again after a pause, or given up: `final`, or all tries made."""
         again = not final and due.attempts < len(PAUSES_S)
         pause = PAUSES_S[due.attempts] if again else None
-        self._note(due, "pending" if again else "given_up", error, pause)
+        self._note(due, "pending" if again else "failed", error, pause)
 
     def _note(self, due: Due, state: str, error: str | None, pause_s: int | None) -> None:
         told = {"state": state, "attempts": due.attempts + 1, "last_error": error[:ERROR_CHARS] if error else None}

@@ -137,11 +137,11 @@ class Builder:
             for arch in archs:
                 self._bench(arch).start_zygote()
             self._builds_for = archs
-            left_out = without_driver() if archs and archs != [CPU_ONLY] else None
-            if left_out is not None:
-                left_out = f"triton: {left_out}"
-                log.warning("builder %s: leaves out %s (docs/operations.md says what helps)", self._name, left_out)
-            self._heartbeat.tell(builds_for=archs, left_out=left_out)
+            limitation = without_driver() if archs and archs != [CPU_ONLY] else None
+            if limitation is not None:
+                limitation = f"triton: {limitation}"
+                log.warning("builder %s: leaves out %s (docs/operations.md says what helps)", self._name, limitation)
+            self._heartbeat.tell(builds_for=archs, limitation=limitation)
         return archs
 
     def _make(self, one: Wanted) -> bool:
@@ -161,8 +161,8 @@ class Builder:
                     del self._recent[one.key]
                     raise
                 finally:
-                    shipped = sum(each.shipped.count for each in self._benches.values() if each.shipped is not None)
-                    self._heartbeat.tell(building=None, built=self._built, shipped=shipped)
+                    shared = sum(each.shipped.count for each in self._benches.values() if each.shipped is not None)
+                    self._heartbeat.tell(building=None, built=self._built, shared=shared)
             return turn.mine
 
     def _build(self, bench: BuildBench, request: Request, kernel: Kernel, one: Wanted) -> None:

@@ -59,7 +59,7 @@ def test_the_verdict_so_far_is_shown_while_the_job_is_timed(records: JobRecords)
     shown: list[tuple[Stage, bool | None]] = []
 
     def look(until_right: bool | None) -> None:
-        until(lambda: seen(records, "a").right_so_far is until_right)
+        until(lambda: seen(records, "a").interim_correct is until_right)
         shown.append((seen(records, "a").stage, until_right))
 
     def told(request: Request, progress: Progress, cancelled: Cancelled, so_far: SoFar) -> Report:
@@ -78,16 +78,16 @@ def test_the_verdict_so_far_is_shown_while_the_job_is_timed(records: JobRecords)
     run(records, told)
     stages = [Stage.VALIDATE, Stage.TIME, Stage.TIME]
     assert shown[1:] == list(zip(stages, [True, True, False], strict=True))
-    assert seen(records, "a").right_so_far is None, "the result has the last word"
+    assert seen(records, "a").interim_correct is None, "the result has the last word"
 
 
 def test_another_attempt_knows_no_verdict_yet(records: JobRecords) -> None:
     records.create("a", EVALUATE)
     assert records.claim("w") is not None
     assert records.advance("a", 1, Stage.TIME, right=True)
-    assert seen(records, "a").right_so_far is True
+    assert seen(records, "a").interim_correct is True
     assert records.requeue("a", 1, "its worker died")
-    assert seen(records, "a").right_so_far is None
+    assert seen(records, "a").interim_correct is None
 
 
 def test_a_message_that_came_twice_runs_once(records: JobRecords) -> None:
