@@ -37,7 +37,7 @@ class Listing:
 
     name: str
     kernel: str
-    form: Form
+    format: Form
     size: int
     packed: bytes
     truncated: bool = False
@@ -47,7 +47,7 @@ class Listing:
         """What a result says of it; JSON-ready."""
         return {
             "name": self.name,
-            "form": self.form.value,
+            "format": self.format.value,
             "kernel": self.kernel,
             "variant": self.variant,
             "bytes": self.size,
@@ -59,16 +59,16 @@ class Listing:
 class NoListing:
     """A form that was asked for and cannot be had, of one kernel or at all; `reason` says why and what to do.
 
-    `form` is a Form, or PROFILE.
+    `format` is a Form, or PROFILE.
     """
 
-    form: str
+    format: str
     reason: str
     kernel: str | None = None
 
     def told(self) -> dict[str, Any]:
         """What a result says of it; JSON-ready."""
-        return {"name": None, "form": str(self.form), "kernel": self.kernel, "unavailable": self.reason}
+        return {"name": None, "format": str(self.format), "kernel": self.kernel, "unavailable": self.reason}
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class ProfilerReport:
 
     def told(self) -> dict[str, Any]:
         """What a result says of it; JSON-ready."""
-        return {"name": self.name, "form": PROFILE, "kernel": None, "bytes": self.size}
+        return {"name": self.name, "format": PROFILE, "kernel": None, "bytes": self.size}
 
 
 def _too_large(size: str, most: int) -> NoListing:

@@ -152,7 +152,7 @@ class Outcome:
         listings, profile = self.listings, self.profile
         if listings is not None:
             listings = [
-                NoListing(one.form, reason, one.kernel) if isinstance(one, Listing) else one for one in listings
+                NoListing(one.format, reason, one.kernel) if isinstance(one, Listing) else one for one in listings
             ]
         if isinstance(profile, ProfilerReport):
             profile = NoListing(PROFILE, reason)

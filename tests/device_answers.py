@@ -27,7 +27,7 @@ def kernel(name: str = "softmax_rows", **more: Any) -> Json:
         },
         "occupancy": {
             "achieved_percent": 71.5, "theoretical_percent": 75.0,
-            "blocks_by": {"registers": 6, "shared_memory": 14, "warps": 8, "blocks": 32}, "limited_by": "registers",
+            "block_limits": {"registers": 6, "shared_memory": 14, "warps": 8, "blocks": 32}, "limited_by": "registers",
         },
         "stalls": [{"reason": "long_scoreboard", "percent": 61.0}, {"reason": "barrier", "percent": 12.5}],
         "instructions": {

@@ -120,7 +120,7 @@ _BY_SCHEMA: dict[str, Any] = {
     "ArtifactList": {
         "job_id": JOB,
         "artifacts": [
-            {"side": "candidate", "name": "vector_add.ptx", "form": "ptx", "kernel": "vector_add", "bytes": 4096}
+            {"side": "candidate", "name": "vector_add.ptx", "format": "ptx", "kernel": "vector_add", "bytes": 4096}
             | {"truncated": False, "path": f"{location(JOB)}/artifacts/candidate/vector_add.ptx"}
         ],
     },

@@ -20,7 +20,7 @@ def measuring(timing: Result) -> Facts:
         ("Half the 95 % interval", words.share(timing.get("relative_ci"))),
         ("Resolution", words.duration(_us(timing.get("resolution_us")))),
         ("Cache", str(timing.get("cache") or words.NONE)),
-        ("Stopped by", words.name(timing.get("stop_reason") or words.NONE)),
+        ("Stop reason", words.name(timing.get("stop_reason") or words.NONE)),
     ]
     if each := timing.get("per_process_ms"):
         span = f"{words.duration(min(each))} to {words.duration(max(each))}"
@@ -30,7 +30,7 @@ def measuring(timing: Result) -> Facts:
     if timing.get("launches") is not None:
         told.append(("Launches a call", words.count(timing["launches"])))
     if timing.get("launch_overhead_correction_us"):
-        told.append(("Taken off for launches", words.duration(_us(timing["launch_overhead_correction_us"]))))
+        told.append(("Launch overhead correction", words.duration(_us(timing["launch_overhead_correction_us"]))))
     return told
 
 
@@ -48,7 +48,7 @@ def card(state: Result | None) -> Facts:
     if used:
         told.append(("Memory used", f"{words.size(used['min'])} to {words.size(used['max'])}"))
     reasons = [words.name(reason) for reason in state.get("throttle_reasons") or ()]
-    told.append(("Clocks held down by", ", ".join(reasons) or "nothing"))
+    told.append(("Clocks throttled by", ", ".join(reasons) or "nothing"))
     for reason, ms in (state.get("throttled_ms") or {}).items():
         told.append((f"… {words.name(reason)}", words.duration(ms)))
     told.append(("New uncorrected memory errors", words.count(state.get("new_ecc_errors"))))
@@ -91,8 +91,8 @@ def inputs(kernel: Result) -> Facts:
         told.append(("Weights", str(given["weights"])))
     others = given.get("distributions") or {}
     if others.get("checked"):
-        told.append(("Also right on inputs that are", ", ".join(map(str, others["checked"]))))
-    told += [(f"Not tried: {name}", str(why)) for name, why in (others.get("skipped") or {}).items()]
+        told.append(("Also right on distributions", ", ".join(map(str, others["checked"]))))
+    told += [(f"Skipped distribution: {name}", str(why)) for name, why in (others.get("skipped") or {}).items()]
     return told
 
 
@@ -108,7 +108,7 @@ def build(kernel: Result) -> Facts:
     if made.get("deferred"):
         told.append(("Built on the device, since", str(made["deferred"])))
     if made.get("compiled_at_run_time"):
-        told.append(("Not built beforehand", str(made["compiled_at_run_time"])))
+        told.append(("Compiled at run time", str(made["compiled_at_run_time"])))
     notes = made.get("notes") or []
     told += [("Note", str(note)) for note in (notes if isinstance(notes, list) else [notes])]
     digest = kernel.get("metadata", {}).get("digest")

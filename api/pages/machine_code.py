@@ -59,7 +59,7 @@ def codes(result: Result) -> list[Code]:
 
 
 def _of(entry: Entry) -> str:
-    return " of ".join(str(part) for part in (entry.told["form"], entry.told.get("kernel")) if part)
+    return " of ".join(str(part) for part in (entry.told["format"], entry.told.get("kernel")) if part)
 
 
 def _rows(made: Made, named: str) -> list[Row]:

@@ -15,7 +15,7 @@ class ArtifactSchema(Schema):
 
     side = fields.String(required=True, validate=one_of((CANDIDATE, REFERENCE)))
     name = fields.String(required=True, allow_none=True, metadata={"description": "null: unavailable."})
-    form = fields.String(
+    format = fields.String(
         required=True,
         validate=one_of((*Form, PROFILE)),
         metadata={"description": f"`{PROFILE}` is a report of Nsight Compute, which its own window opens; no text."},

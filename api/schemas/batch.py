@@ -37,7 +37,7 @@ def line(view: JobView) -> dict[str, Any]:
         "latency_ms": found.get("latency_ms"),
         "relative_ci": found.get("relative_ci"),
         "speedup": {name: found[name] for name in ("ratio", "ci_low", "ci_high")} if measured else None,
-        "flags": found.get("flags"),
+        "flag_count": found.get("flag_count"),
         "error": found.get("error") or summary(view)["error"],
     }
 
@@ -49,7 +49,7 @@ class FoundSchema(Schema):
     latency_ms = fields.Float(allow_none=True, metadata={"description": "`timing.latency_ms`: ms a call."})
     relative_ci = fields.Float(allow_none=True, metadata={"description": "Half its 95 % interval, relative to it."})
     speedup = fields.Dict(allow_none=True, metadata={"description": "`ratio`, `ci_low` and `ci_high`."})
-    flags = fields.Integer(allow_none=True, metadata={"description": "How many sentences qualify the time."})
+    flag_count = fields.Integer(allow_none=True, metadata={"description": "How many sentences qualify the time."})
     error = fields.String(
         allow_none=True, metadata={"description": "Why the kernel did not pass, or the job has no verdict; one line."}
     )

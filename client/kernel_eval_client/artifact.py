@@ -17,12 +17,12 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 class Artifact:
     """One text, of `bytes` in UTF-8, or a report; where there is none, `name` is None and `unavailable` says why.
 
-    `side` is candidate (also of a kernel that is judged alone) or reference, `form` sass, ptx, ttir, ttgir or llir; of
-    a report of Nsight Compute, which its own window opens, ncu-rep.
+    `side` is candidate (also of a kernel that is judged alone) or reference, `format` sass, ptx, ttir, ttgir or llir;
+    ncu-rep of a report of Nsight Compute, which its own window opens.
     """
 
     side: str
-    form: str
+    format: str
     name: str | None
     kernel: str | None = None
     variant: str | None = None
@@ -33,7 +33,7 @@ class Artifact:
     @property
     def is_text(self) -> bool:
         """Whether `Client.artifact` can give it; `Client.artifact_bytes` gives all."""
-        return self.form != PROFILE
+        return self.format != PROFILE
 
     def path(self, job_id: str) -> str:
         """Where the service has it. Raises ValueError where there is none."""
@@ -48,7 +48,7 @@ class Artifact:
         return [
             cls(
                 side=side,
-                form=str(told.get("form")),
+                format=str(told.get("format")),
                 name=told.get("name"),
                 kernel=told.get("kernel"),
                 variant=told.get("variant"),

@@ -246,7 +246,7 @@ class Result:
             "method": timing.method if timing else None,
             "calls": timing.calls if timing else None,
             "time_bounded": timing.bounded if timing else None,
-            "flags": len(self.flags),
+            "flag_count": len(self.flags),
             "ref_runtime_ms": reference.stats.mean if reference else None,
             "ref_time_bounded": reference.bounded if reference else None,
             "speedup": self.speedup.measured if self.speedup else None,

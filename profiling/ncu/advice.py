@@ -125,7 +125,7 @@ def _spilling(kernel: KernelCounters) -> Found:
     percent, requests = kernel.spills["percent"], kernel.spills["requests"]
     if percent is None or requests is None or percent < SPILL_PERCENT:
         return None
-    sure = kernel.spills["of"] == "register_spills"
+    sure = kernel.spills["counter"] == "register_spills"
     what = "move registers to and from" if sure else "access"
     maybe = "" if sure else " (or of arrays indexed by a variable: `spill_store_bytes` of the build tells them apart)"
     says = (
@@ -184,7 +184,7 @@ def _low_occupancy(kernel: KernelCounters) -> Found:
         f"and neither arithmetic nor memory is busy; {_LOWER[limit]}"
     )
     figures = _known(theoretical_percent=percent, achieved_percent=kernel.occupancy["achieved_percent"])
-    return "low_occupancy", says, {**figures, f"blocks_by_{limit}": kernel.occupancy["blocks_by"][limit]}
+    return "low_occupancy", says, {**figures, f"block_limit_{limit}": kernel.occupancy["block_limits"][limit]}
 
 
 def _memory_ceiling(kernel: KernelCounters) -> Found:

@@ -186,7 +186,7 @@ def _occupancy(of: CounterTotals) -> dict[str, Any]:
     return {
         "achieved_percent": of.mean("sm__warps_active.avg.pct_of_peak_sustained_active"),
         "theoretical_percent": of.mean("sm__maximum_warps_per_active_cycle_pct"),
-        "blocks_by": blocks,
+        "block_limits": blocks,
         "limited_by": min(known, key=lambda what: known[what]) if len(known) == len(blocks) else None,
     }
 
@@ -204,14 +204,14 @@ def stall_percent(of: CounterTotals, reason: str) -> Figure:
 
 
 def _spills(of: CounterTotals, executed: Figure) -> dict[str, Any]:
-    """Instructions that spill, or, where ncu was not asked for its sections, all on local memory, and `of` says which:
+    """Instructions that spill, or, where ncu was not asked for its sections, all on local memory; `counter` says which:
     arrays with an index that the compiler does not know are there too."""
     kinds = {
         "register_spills": of.total("sass__inst_executed_register_spilling"),
         "local_memory": of.summed(f"smsp__sass_inst_executed_op_local_{op}.sum" for op in ("ld", "st")),
     }
     kind, requests = next(((kind, count) for kind, count in kinds.items() if count is not None), (None, None))
-    return {"requests": requests, "percent": ratio(requests, executed, 100.0), "of": kind}
+    return {"requests": requests, "percent": ratio(requests, executed, 100.0), "counter": kind}
 
 
 def _bank_conflicts(of: CounterTotals) -> dict[str, Figure]:

@@ -98,7 +98,7 @@ def _kept(contender: Contender, wanted: list[Form], told: list[Found | Lacking])
         variant = _plain(contender, one.variant) if one.variant is not None else None
         size = len(text.encode(errors="replace"))
         kept.append(Listing(name, kernel, one.form, size, packed, one.truncated, variant))
-    there = {one.form for one in kept}
+    there = {one.format for one in kept}
     return kept + [NoListing(form, _why_none(contender, form)) for form in wanted if form not in there]
 
 

@@ -40,7 +40,7 @@ class Entry:
 
     @property
     def is_text(self) -> bool:
-        return self.told.get("form") != PROFILE
+        return self.told.get("format") != PROFILE
 
 
 def entries(result: dict[str, Any] | None) -> list[Entry]:

@@ -59,7 +59,7 @@ class Summary:
     ratio: float | None
     ci_low: float | None
     ci_high: float | None
-    flags: int
+    flag_count: int
     candidate: str | None
     reference: str | None
     inputs_replayed: bool = False
@@ -80,7 +80,7 @@ class Summary:
             ratio=speedup.get("ratio"),
             ci_low=speedup.get("ci_low"),
             ci_high=speedup.get("ci_high"),
-            flags=len(timing.get("flags") or ()),
+            flag_count=len(timing.get("flags") or ()),
             candidate=metadata.get("digest"),
             reference=reference.get("digest"),
             inputs_replayed=bool((kernel.get("inputs") or {}).get("inputs_replayed")),

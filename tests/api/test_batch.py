@@ -121,7 +121,7 @@ def test_what_became_of_it(client: FlaskClient, records: JobRecords) -> None:
     ]
     first = body["jobs"][0]
     assert set(body) == set(BatchViewSchema().fields) and set(first) == set(BatchLineSchema().fields)
-    assert (first["latency_ms"], first["relative_ci"], first["flags"]) == (0.0124, 0.004, 1)
+    assert (first["latency_ms"], first["relative_ci"], first["flag_count"]) == (0.0124, 0.004, 1)
     assert first["speedup"] == {"ratio": 2.0, "ci_low": 1.8, "ci_high": 2.2}
     listed = client.get(f"/jobs?batch_id={body['batch_id']}").get_json()["jobs"]
     assert [(job["batch_index"], (job["summary"] or {}).get("verdict")) for job in listed] == [

@@ -16,7 +16,7 @@ HOSTILE = (
     "\x1b]0;title\x1b\\ \x1b]52;c;ZXZpbA==\x07 \x1b[2J\x1b[8mhidden \x9b2J \x90q\x9c \x00\x08\x7f\r \u202e\u2066\u200f"
     f" \u2028\u2029\x85 \ufeff\U000e0041 \ud800 \udfff {MARKUP}\n{FORGED}  passed  kernel.py"
 )
-AS_IT_IS = frozenset({"job_id", "state", "form", "side", "type"})
+AS_IT_IS = frozenset({"job_id", "state", "format", "side", "type"})
 """Members that decide what the client does next."""
 
 _OF_RICH = re.compile(r"\x1b\[[0-9;]*[mKAG]|\x1b\[\?25[lh]|\r")
@@ -70,8 +70,8 @@ def result(verdict: str = "wrong_result") -> Wire:
         "build": {"kernels": [{"name": "k", "registers": 8, "occupancy": 0.5, "limited_by": "warps"}], "log": "built"},
         "launches": {"launches": 1, "kernels": [{"name": "k", "share": 0.5, "library": "cublas"}]},
         "artifacts": [
-            {"form": "ptx", "name": "k", "kernel": "k", "variant": "v"},
-            {"form": "sass", "unavailable": "no"},
+            {"format": "ptx", "name": "k", "kernel": "k", "variant": "v"},
+            {"format": "sass", "unavailable": "no"},
         ],
         "metadata": {"kernel_name": "k"},
     }

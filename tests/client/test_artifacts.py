@@ -37,7 +37,7 @@ def judged(url: str) -> Iterator[Result]:
 def test_they_are_typed_and_each_is_a_text(judged: Result, url: str, ask: Asked) -> None:
     ptx, sass, ttir = found = ask(url, None, "artifacts", judged.job_id)
     assert found == list(judged.artifacts)
-    assert (ptx.side, ptx.form, ptx.name, ptx.truncated) == ("candidate", "ptx", "scale.ptx", False)
+    assert (ptx.side, ptx.format, ptx.name, ptx.truncated) == ("candidate", "ptx", "scale.ptx", False)
     text = ask(url, None, "artifact", judged.job_id, ptx)
     assert ".visible .entry" in text and len(text.encode()) == ptx.bytes
     assert "EXIT" in ask(url, None, "artifact", judged.job_id, sass)
@@ -143,7 +143,7 @@ def test_for_agents(judged: Result, url: str) -> None:
         server, ("artifact", job), ("artifact", {**job, "name": "scale.ptx"}), ("result", {**job, "part": "artifacts"})
     )
     assert "candidate: scale.ptx, " in listed and "candidate: no ttir: ttir is one of Triton's stages" in listed
-    assert ".visible .entry" in text and '"form": "sass"' in part
+    assert ".visible .entry" in text and '"format": "sass"' in part
     asked = {"source_code": SCALE, "kernel_type": "cuda", "io": IO, "artifacts": ["ptx"]}
     ((failed, told),) = call(server, ("evaluate", asked))
     assert not failed and told.startswith("unsupported")

@@ -199,7 +199,7 @@ def test_a_worker_without_a_gpu_says_so(url: str, tmp_path: Path, capsys: pytest
 
 
 def test_a_profilers_report_is_saved_byte_for_byte(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    kept = {"name": "profile.ncu-rep", "form": "ncu-rep", "kernel": None, "bytes": 6}
+    kept = {"name": "profile.ncu-rep", "format": "ncu-rep", "kernel": None, "bytes": 6}
     wire = failing.result()
     wire["kernel_exec_result"]["artifacts"] = [kept]
     content = b"NVR\0\xff\n"

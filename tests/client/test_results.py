@@ -27,7 +27,7 @@ def answer(**more: Any) -> Result:
 def test_flags_are_all_of_the_answer_s_and_the_kernel_s_own_are_still_there() -> None:
     told = [f"the kernel: {SHORT}", "the reference: 1 of 14 windows were disturbed", "the task: zeros would pass"]
     found = answer(flags=told)
-    assert list(found.flags) == told and found.to_dict()["flags"] == 3
+    assert list(found.flags) == told and found.to_dict()["flag_count"] == 3
     assert list(found.kernel.flags) == [SHORT]
     assert list(answer().flags) == [SHORT], "a service that has no such list"
     assert result_of("compile_error", None).flags == ()

@@ -85,7 +85,7 @@ def of_artifacts(found: list[Artifact]) -> str:
 def _told(one: Artifact) -> str:
     if one.name is None:
         of = f" of {named(one.kernel)}" if one.kernel else ""
-        return f"{one.side}: no {one.form}{of}: {plain(one.unavailable or '')}"
+        return f"{one.side}: no {one.format}{of}: {plain(one.unavailable or '')}"
     variant = f" ({named(one.variant)})" if one.variant else ""
     return f"{one.side}: {named(one.name)}{variant}, {one.bytes} bytes{', its end left out' if one.truncated else ''}"
 

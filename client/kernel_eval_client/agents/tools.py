@@ -179,7 +179,7 @@ class Tools:
             if not one.is_text:
                 return _text(f"{one.name} is no text but a file of Nsight Compute; part=device_metrics has its figures")
             text = await client.artifact(job_id, one)
-            return _text(parts.marked(text, offset, f"{one.form} made of the {side}"))
+            return _text(parts.marked(text, offset, f"{one.format} made of the {side}"))
 
         return await self._asked(context, ask)
 

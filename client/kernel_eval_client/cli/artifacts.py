@@ -41,12 +41,12 @@ def _wire(one: Artifact, saved: str | None) -> dict[str, Any]:
 
 
 def _table(found: list[Artifact], saved: dict[tuple[str, str], str]) -> Grid:
-    table = Grid("side", "form", "kernel", "bytes", "name, or why there is none")
+    table = Grid("side", "format", "kernel", "bytes", "name, or why there is none")
     table.columns[3].justify = "right"
     for one in found:
         kernel = " ".join(part for part in (one.kernel, one.variant) if part) or "–"
         place = saved.get((one.side, one.name or ""), one.name or f"unavailable: {one.unavailable}")
         cut = ", its end left out" if one.truncated else ""
         size = str(one.bytes) if one.name is not None else "–"
-        table.add_row(one.side, one.form, kernel, size, place + cut)
+        table.add_row(one.side, one.format, kernel, size, place + cut)
     return table

@@ -31,7 +31,7 @@ RENAMED = {
     "precision", "no_speedup", "where", "resembles", "judged", "inputs_left_alone", "known_beforehand",
     "fresh_sets_equal", "compiled_late", "kernels_left_out", "findings_left_out", "errors_left_out", "says", "asked",
     "card", "card_errors", "of_card", "lowered_ms", "stopping", "ended", "streams_apart", "shipped", "cache_shipped",
-    "time_ms", "metrics_refused", "given_up",
+    "time_ms", "metrics_refused", "given_up", "form", "blocks_by",
 }  # fmt: skip
 """Former names of fields and of their values, none of which a schema, an example or a description has any more."""
 

@@ -30,11 +30,11 @@ def test_the_list_says_where_each_is_and_why_one_is_not(client: FlaskClient, rec
     assert answer["job_id"] == job_id
     ptx, sass, ttir, reference = answer["artifacts"]
     assert (ptx["side"], ptx["path"]) == ("candidate", f"/job/{job_id}/artifacts/candidate/add.ptx")
-    assert (sass["form"], sass["kernel"], sass["bytes"], sass["truncated"]) == ("sass", "add", 6, False)
+    assert (sass["format"], sass["kernel"], sass["bytes"], sass["truncated"]) == ("sass", "add", 6, False)
     assert (ttir["unavailable"], ttir["name"], "path" in ttir) == (WHY_NOT, None, False)
     assert client.get(reference["path"]).get_data() == b"of the reference"
     in_the_result = client.get(f"/job/{job_id}").get_json()["result"]["kernel_exec_result"]["artifacts"]
-    assert [one["form"] for one in in_the_result] == ["ptx", "sass", "ttir"]
+    assert [one["format"] for one in in_the_result] == ["ptx", "sass", "ttir"]
 
 
 def test_a_text_is_plain_and_nothing_that_a_browser_runs(client: FlaskClient, records: JobRecords) -> None:
@@ -49,7 +49,7 @@ def test_a_profilers_report_is_a_file_to_save(client: FlaskClient, records: JobR
     job_id, attempt = claimed(client, records)
     assert records.complete(job_id, attempt, profiled().body(job_id), profiled().texts)
     ours, theirs = client.get(f"/job/{job_id}/artifacts").get_json()["artifacts"]
-    assert (ours["form"], ours["bytes"], theirs["unavailable"]) == ("ncu-rep", len(REPORT), WHY_NO_REPORT)
+    assert (ours["format"], ours["bytes"], theirs["unavailable"]) == ("ncu-rep", len(REPORT), WHY_NO_REPORT)
     answer = client.get(ours["path"])
     assert (answer.status_code, answer.content_type) == (200, "application/octet-stream")
     assert answer.get_data() == REPORT

@@ -277,9 +277,9 @@ def test_texts_of_the_code_are_linked_and_what_is_not_there_has_a_reason(
     client: FlaskClient, records: JobRecords
 ) -> None:
     body = results.passed()
-    text = {"name": "relu.ptx", "form": "ptx", "kernel": EVIL, "variant": EVIL, "bytes": 2048, "truncated": True}
+    text = {"name": "relu.ptx", "format": "ptx", "kernel": EVIL, "variant": EVIL, "bytes": 2048, "truncated": True}
     body["kernel_exec_result"]["artifacts"] = [text]
-    body["ref_result"]["artifacts"] = [{"name": None, "form": "sass", "kernel": EVIL, "unavailable": f"it is {EVIL}"}]
+    body["ref_result"]["artifacts"] = [{"name": None, "format": "sass", "kernel": EVIL, "unavailable": f"it is {EVIL}"}]
     job_id = completed(client, records, body)
     page = report(client, job_id)
     assert f"/job/{job_id}/artifacts/candidate/relu.ptx" in [link["href"] for link in page.those("a")]
@@ -293,7 +293,7 @@ def test_device_metrics_are_a_table_with_advice(client: FlaskClient, records: Jo
     metrics = device_answers.measured(reference=device_answers.side(device_answers.kernel("gemm", memory=None)))
     metrics["candidate"]["reason"] = "of a call's launches the first 64 were counted"
     body["kernel_exec_result"]["metadata"]["device_metrics"] = metrics
-    kept = {"name": "profile.ncu-rep", "form": "ncu-rep", "kernel": None, "bytes": 2048}
+    kept = {"name": "profile.ncu-rep", "format": "ncu-rep", "kernel": None, "bytes": 2048}
     body["kernel_exec_result"]["artifacts"] = [kept]
     body["ref_result"]["artifacts"] = [{**kept, "name": None, "unavailable": "it is too large"}]
     job_id = completed(client, records, body)

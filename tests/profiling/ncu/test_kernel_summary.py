@@ -58,7 +58,7 @@ def test_occupancy_is_limited_by_what_is_least() -> None:
     assert _kernel("lowsmem").occupancy["limited_by"] == "shared_memory"
     assert _kernel("lowregs").occupancy["limited_by"] == "registers"
     banks = _kernel("banks").occupancy
-    assert banks["blocks_by"]["registers"] == banks["blocks_by"]["warps"] == 2.0
+    assert banks["block_limits"]["registers"] == banks["block_limits"]["warps"] == 2.0
     assert banks["limited_by"] == "warps", "it is full, and registers are not to blame"
 
 
@@ -66,14 +66,14 @@ def test_bank_conflicts_and_spills() -> None:
     assert _kernel("banks").bank_conflicts == {"n_way": 32.0, "excess_percent": 96.875}
     assert _kernel("copy").bank_conflicts == {"n_way": None, "excess_percent": None}
     assert _kernel("spilling").spills["percent"] == pytest.approx(54.9, abs=0.1)
-    assert _kernel("copy").spills == {"requests": 0.0, "percent": 0.0, "of": "register_spills"}
+    assert _kernel("copy").spills == {"requests": 0.0, "percent": 0.0, "counter": "register_spills"}
 
 
 def test_without_the_count_of_spills_local_memory_is_told_and_called_that() -> None:
     spilling = next(launch for launch in LAUNCHES if launch.kernel == "spilling")
     values = {name: value for name, value in spilling.values.items() if "register_spilling" not in name}
     (kernel,) = kernel_counters([replace(spilling, values=values)])
-    assert kernel.spills == {"requests": 92045312.0, "percent": pytest.approx(54.9, abs=0.1), "of": "local_memory"}
+    assert kernel.spills == {"requests": 92045312.0, "percent": pytest.approx(54.9, abs=0.1), "counter": "local_memory"}
 
 
 def test_launches_of_one_name_are_one_kernel() -> None:

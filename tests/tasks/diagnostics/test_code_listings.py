@@ -46,7 +46,7 @@ def texts(outcome: Outcome) -> dict[str, str]:
 
 
 def reasons(outcome: Outcome) -> dict[Form, str]:
-    return {one.form: one.reason for one in outcome.listings or [] if isinstance(one, NoListing)}
+    return {one.format: one.reason for one in outcome.listings or [] if isinstance(one, NoListing)}
 
 
 def test_a_raw_kernel_and_the_same_out_of_the_cache(bench: Workbench) -> None:
@@ -58,7 +58,7 @@ def test_a_raw_kernel_and_the_same_out_of_the_cache(bench: Workbench) -> None:
     assert set(reasons(again)) == {Form.TTIR} and "type cuda" in reasons(again)[Form.TTIR]
     assert set(first.texts) == {"candidate/scale.ptx", "candidate/scale.sass"}
     body = first.body("j")["kernel_exec_result"]["artifacts"]
-    assert [one["form"] for one in body] == ["ptx", "sass", "ttir"] and body[0]["bytes"] > 500
+    assert [one["format"] for one in body] == ["ptx", "sass", "ttir"] and body[0]["bytes"] > 500
     # Of a job that was not asked, nothing is read: its build took them along all the same.
     assert judged(bench, RAW).outcome.listings is None
 

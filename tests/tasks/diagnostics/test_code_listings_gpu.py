@@ -32,7 +32,7 @@ def judged(bench: Any, name: str, **more: Any) -> Outcome:
 
 
 def texts(outcome: Outcome) -> dict[Form, str]:
-    return {one.form: unpack(one.packed).decode() for one in outcome.listings or [] if isinstance(one, Listing)}
+    return {one.format: unpack(one.packed).decode() for one in outcome.listings or [] if isinstance(one, Listing)}
 
 
 @pytest.mark.parametrize("name", ["cuda", "torch_cuda", "triton", "multi_kernel"])

@@ -41,7 +41,7 @@ def test_texts_are_kept_beside_the_result(records: JobRecords, redis: Redis) -> 
     assert [(one.side, one.name) for one in found] == [
         ("candidate", "add.ptx"), ("candidate", "add.sass"), ("candidate", None), ("reference", "mul.ptx"),
     ]  # fmt: skip
-    assert found[2].told == {"name": None, "form": "ttir", "kernel": None, "unavailable": WHY_NOT}
+    assert found[2].told == {"name": None, "format": "ttir", "kernel": None, "unavailable": WHY_NOT}
     assert found[0].told["bytes"] == len(TEXT.encode()) and found[0].told["truncated"] is False
     assert content(redis, "a", "candidate", "add.ptx") == TEXT.encode()
     assert content(redis, "a", "reference", "mul.ptx") == b"of the reference"
@@ -82,7 +82,7 @@ def test_where_there_is_no_room_the_result_says_so() -> None:
     assert fitting(found, size) is found
     without = fitting(found, size - 1)
     assert without.texts == {}
-    told = [(one.side, one.told["form"], one.told["unavailable"]) for one in entries(without.body("a"))]
+    told = [(one.side, one.told["format"], one.told["unavailable"]) for one in entries(without.body("a"))]
     assert told == [
         ("candidate", "ptx", NO_ROOM), ("candidate", "sass", NO_ROOM), ("candidate", "ttir", WHY_NOT),
         ("reference", "ptx", NO_ROOM),
@@ -97,7 +97,7 @@ def test_a_profilers_report_is_kept_as_the_texts_are(records: JobRecords, redis:
     assert claim is not None and records.complete("a", claim.attempt, found.body("a"), found.texts)
     ours, theirs = entries(seen(records, "a").result)
     assert (ours.side, ours.told) == (
-        "candidate", {"name": "profile.ncu-rep", "form": "ncu-rep", "kernel": None, "bytes": len(REPORT)},
+        "candidate", {"name": "profile.ncu-rep", "format": "ncu-rep", "kernel": None, "bytes": len(REPORT)},
     )  # fmt: skip
     assert (theirs.side, theirs.name, theirs.told["unavailable"]) == ("reference", None, WHY_NO_REPORT)
     assert content(redis, "a", "candidate", "profile.ncu-rep") == REPORT
