@@ -49,7 +49,7 @@ class FoundSchema(Schema):
     time_ms = fields.Float(allow_none=True, metadata={"description": "`timing.trusted_ms`: ms a call."})
     precision = fields.Float(allow_none=True, metadata={"description": "Half its 95 % interval, relative to it."})
     speedup = fields.Dict(allow_none=True, metadata={"description": "`ratio`, `low` and `high`."})
-    flags = fields.Integer(allow_none=True, metadata={"description": "How many sentences qualify the time."})
+    flags = fields.Integer(allow_none=True, metadata={"description": "How many flags the time has."})
     error = fields.String(
         allow_none=True, metadata={"description": "Why the kernel did not pass, or the job has no verdict; one line."}
     )
