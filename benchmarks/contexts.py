@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 
 from benchmarks.timing import Rows, judged
 from benchmarks.timing_cases import spin
+from domain.flags import FlagCode
 from domain.result import Report
 from sandbox.isolation.rlimits import die_with_parent
 from stack.terminal import Terminal
@@ -30,7 +31,7 @@ STEPS = (200, 400, 5_000)
 """Of about 4, 6 and 45 µs on an H200."""
 TURNS = 2
 MADE = "made"
-DISTURBED = "disturbed from outside"
+DISTURBED = frozenset({FlagCode.WINDOWS_EXCLUDED, FlagCode.GPU_DISTURBED})
 CREATION = ("opened", "libraries", "launches")
 """Of a context, in quiet each by itself (`tasks.runtime.runner_pool.Standbys.make`)."""
 ENDED = "ended"
@@ -68,7 +69,7 @@ class Seen:
         self.ratios.append(speedup.ratio)
         self.device_s.append(report.environment["device_seconds"])
         self.told_apart += speedup.verdict != "not_distinguishable"
-        self.disturbed += any(DISTURBED in flag for flag in timing.flags)
+        self.disturbed += any(flag.code in DISTURBED for flag in timing.flags)
 
     def figures(self) -> list[str]:
         """A row's cells behind the number of jobs."""

@@ -6,6 +6,11 @@ import traceback
 
 from domain.result import Status
 
+NO_TEMPORARY = (
+    "submissions have no /tmp of their own on this worker: use `tempfile`, whose folder is the submission's, or a "
+    "relative path"
+)
+"""The hint for a source that was refused a path below /tmp. Another worker may allow it one."""
 LOST_EXIT = 71
 """Of a process that can no longer use its device: no other job can be judged in it."""
 

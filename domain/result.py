@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from domain.flags import Flag
 from domain.listing import PROFILE, Listing, NoListing, ProfilerReport
 
 CANDIDATE, REFERENCE = "candidate", "reference"
@@ -69,7 +70,7 @@ class Timing:
     resolution_us: float
     distribution: str
     cache: str
-    flags: list[str] = field(default_factory=list)
+    flags: list[Flag] = field(default_factory=list)
     single_call_ms: float | None = None
     launch_overhead_correction_us: float = 0.0
     launches: int | None = None
@@ -87,10 +88,9 @@ class Comparison:
     """Candidate against reference over every output of every compared call.
 
     `weak_reference` names trivial answers that the reference could not tell from right ones at this tolerance;
-    `precision_check` holds both errors against the reference in float64, where that could be run. `layout` has a
-    sentence for each returned output whose strides are not the reference's. `mismatch_map` is a map of the wrong
-    elements of the first wrong call (`validation.compare.mismatch_map`); None where nothing is wrong, or not element by
-    element.
+    `precision_check` holds both errors against the reference in float64, where that could be run. `layout` has a flag
+    for each returned output whose strides are not the reference's. `mismatch_map` is a map of the wrong elements of the
+    first wrong call (`validation.compare.mismatch_map`); None where nothing is wrong, or not element by element.
     """
 
     passed: bool
@@ -105,10 +105,10 @@ class Comparison:
     rtol: float
     message: str | None = None
     first_mismatch: dict[str, Any] | None = None
-    weak_reference: list[str] = field(default_factory=list)
+    weak_reference: list[Flag] = field(default_factory=list)
     precision_check: dict[str, Any] | None = None
     strict: dict[str, Any] | None = None
-    layout: list[str] = field(default_factory=list)
+    layout: list[Flag] = field(default_factory=list)
     mismatch_map: dict[str, Any] | None = None
 
 

@@ -1,57 +1,76 @@
-"""Everything that qualifies a verdict, in one list: what was found, and about whom."""
+"""Everything that qualifies a verdict, in one list of flags, each with the kernel that it is about."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from api.pages import sanitizer, words
+from domain.flags import Flag, FlagCode
+from domain.result import CANDIDATE, REFERENCE
 
 Result = Mapping[str, Any]
-KERNEL, REFERENCE, TASK, CARD = "the kernel", "the reference", "the task", "the card"
+SUBJECTS = {CANDIDATE: "the kernel", REFERENCE: "the reference"}
 
 
-def flags(result: Result) -> list[tuple[str, str]]:
-    """Pairs of whose it is and what was found, each once."""
+def flags(result: Result) -> list[dict[str, Any]]:
+    """Each once: `code`, `message`, `data`, and in `kernel` the side that it is about, None for neither."""
     kernel, reference = result["kernel_exec_result"], result.get("ref_result") or {}
-    found: dict[str, str] = {}
-    for whose, text in _all(result, kernel, reference):
-        found.setdefault(text, whose)
-    return [(whose, text) for text, whose in found.items()]
+    by_message: dict[str, dict[str, Any]] = {}
+    for side, flag in _all(result, kernel, reference):
+        by_message.setdefault(flag["message"], {"kernel": side, **flag})
+    return list(by_message.values())
 
 
-def _all(result: Result, kernel: Result, reference: Result) -> Iterator[tuple[str, str]]:
+def subject(flag: Mapping[str, Any]) -> str:
+    """The subject of a flag of that list, in words."""
+    about_gpu = flag["code"] == FlagCode.GPU_ERROR
+    return SUBJECTS.get(flag["kernel"], "the card" if about_gpu else "the task")
+
+
+Sided = tuple[str | None, Mapping[str, Any]]
+
+
+def _all(result: Result, kernel: Result, reference: Result) -> Iterator[Sided]:
     comparison = kernel.get("comparison") or {}
     yield from _of_request(result)
-    for text in comparison.get("weak_reference") or ():
-        yield TASK, text
-    for whose, side in ((KERNEL, kernel), (REFERENCE, reference)):
+    for flag in comparison.get("weak_reference") or ():
+        yield None, flag
+    for side, one in ((CANDIDATE, kernel), (REFERENCE, reference)):
         for source in ("timing", "launches"):
-            for text in (side.get(source) or {}).get("flags") or ():
-                yield whose, text
-    for finding in (sanitizer.found(kernel), (comparison.get("precision_check") or {}).get("finding")):
-        if finding:
-            yield KERNEL, finding
-    for text in comparison.get("layout") or ():
-        yield KERNEL, text
+            for flag in (one.get(source) or {}).get("flags") or ():
+                yield side, flag
+    if errors := sanitizer.found(kernel):
+        yield CANDIDATE, asdict(Flag(FlagCode.SANITIZER_ERRORS, errors))
+    if finding := (comparison.get("precision_check") or {}).get("finding"):
+        yield CANDIDATE, finding
+    for flag in comparison.get("layout") or ():
+        yield CANDIDATE, flag
     yield from _of_inputs(kernel.get("inputs") or {})
-    errors = (result.get("environment") or {}).get("gpu_errors")
-    for error in errors if isinstance(errors, list) else ():
-        yield CARD, f"the driver reported Xid {error.get('xid')}: {error.get('meaning')}"
+    xids = (result.get("environment") or {}).get("gpu_errors")
+    for error in xids if isinstance(xids, list) else ():
+        message = f"the driver reported Xid {error.get('xid')}: {error.get('meaning')}"
+        yield None, asdict(Flag(FlagCode.GPU_ERROR, message, {"xid": error.get("xid")}))
 
 
-def _of_request(result: Result) -> Iterator[tuple[str, str]]:
+def _of_request(result: Result) -> Iterator[Sided]:
     earlier, budget = result.get("reused_from"), result.get("budget") or {}
     if earlier:
-        yield TASK, f"nothing was run for this job: the same work was answered before, as job {earlier.get('job_id')}"
+        job_id = earlier.get("job_id")
+        message = f"nothing was run for this job: the same work was judged before, as job {job_id}"
+        yield None, asdict(Flag(FlagCode.RESULT_REUSED, message, {"job_id": job_id}))
     if budget.get("skipped_checks"):
         skipped = ", ".join(words.name(each) for each in budget["skipped_checks"])
-        yield TASK, f"the budget {budget.get('name')} leaves out: {skipped}"
+        message = f"the budget {budget.get('name')} leaves out: {skipped}"
+        yield None, asdict(Flag(FlagCode.CHECKS_SKIPPED, message, {"budget": budget.get("name")}))
 
 
-def _of_inputs(inputs: Result) -> Iterator[tuple[str, str]]:
+def _of_inputs(inputs: Result) -> Iterator[Sided]:
     if inputs.get("inputs_not_random"):
-        yield TASK, "the fresh input sets are all equal: nothing in them is random, so that answers could be remembered"
+        message = "the fresh input sets are all equal: nothing in them is random, so that outputs could be remembered"
+        yield None, asdict(Flag(FlagCode.INPUTS_NOT_RANDOM, message))
     reused = inputs.get("reused_sets")
     if reused:
-        yield TASK, f"{words.counted(reused, 'call')} got inputs that were used before, since drawing took too long"
+        message = f"{words.counted(reused, 'call')} got inputs that were used before, since drawing took too long"
+        yield None, asdict(Flag(FlagCode.INPUTS_REUSED, message, {"calls": reused}))

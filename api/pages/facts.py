@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from api.pages import words
@@ -88,12 +88,16 @@ def inputs(kernel: Result) -> Facts:
         ("Calls on a set used before", words.count(given.get("reused_sets"))),
     ]
     if given.get("weights"):
-        told.append(("Weights", str(given["weights"])))
+        told.append(("Weights", "; ".join([given["weights"], *_messages(given.get("weight_findings") or ())])))
     others = given.get("distributions") or {}
     if others.get("checked"):
         told.append(("Also right on distributions", ", ".join(map(str, others["checked"]))))
-    told += [(f"Skipped distribution: {name}", str(why)) for name, why in (others.get("skipped") or {}).items()]
+    told += [(f"Skipped distribution: {name}", flag["message"]) for name, flag in (others.get("skipped") or {}).items()]
     return told
+
+
+def _messages(flags: Iterable[Result]) -> list[str]:
+    return [flag["message"] for flag in flags]
 
 
 def build(kernel: Result) -> Facts:

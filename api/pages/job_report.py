@@ -66,7 +66,7 @@ def _of_result(result: Result) -> dict[str, Any]:
         "measuring": [(side, facts.measuring(one)) for side, one in sides.items() if one],
         "heat": heat,
         "heat_told": _heat_told(heat) if heat else "",
-        "flags": evidence.flags(result),
+        "flags": [(evidence.subject(flag), flag) for flag in evidence.flags(result)],
         "card": facts.card((timing or reference_timing or {}).get("gpu_state")),
         "no_card": ((timing or reference_timing or {}).get("gpu_state") or {}).get("unavailable"),
         "environment": facts.environment(result),

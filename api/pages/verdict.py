@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.pages import evidence, sanitizer, words
-from domain.flags import UPPER_BOUND
+from domain.flags import FlagCode
 from domain.job import State
 from domain.result import Status, first_line
 from tasks.jobs.job_view import JobView
@@ -102,7 +102,7 @@ def _compared(speedup: Result) -> str:
 def _alone(timing: Result) -> str:
     relative_ci = timing.get("relative_ci")
     sure = f" (± {words.share(relative_ci)})" if relative_ci is not None else ""
-    bounded = any(UPPER_BOUND in flag for flag in timing.get("flags") or ())
+    bounded = any(flag["code"] == FlagCode.UPPER_BOUND for flag in timing.get("flags") or ())
     return f"A call takes {'at most ' if bounded else ''}{words.duration(timing['latency_ms'])}{sure}."
 
 

@@ -49,7 +49,7 @@ class FoundSchema(Schema):
     latency_ms = fields.Float(allow_none=True, metadata={"description": "`timing.latency_ms`: ms a call."})
     relative_ci = fields.Float(allow_none=True, metadata={"description": "Half its 95 % interval, relative to it."})
     speedup = fields.Dict(allow_none=True, metadata={"description": "`ratio`, `ci_low` and `ci_high`."})
-    flag_count = fields.Integer(allow_none=True, metadata={"description": "How many sentences qualify the time."})
+    flag_count = fields.Integer(allow_none=True, metadata={"description": "How many flags the time has."})
     error = fields.String(
         allow_none=True, metadata={"description": "Why the kernel did not pass, or the job has no verdict; one line."}
     )

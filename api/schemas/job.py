@@ -10,7 +10,9 @@ from marshmallow import fields
 from api.pages import evidence
 from api.pages.verdict import verdict
 from api.schemas.fields import one_of
+from domain.flags import FlagCode
 from domain.job import Stage, State
+from domain.result import CANDIDATE, REFERENCE
 from tasks.jobs.job_view import JobView
 
 _LEGACY_STATUS: dict[State | Stage, str] = {
@@ -77,7 +79,7 @@ def result(view: JobView) -> dict[str, Any] | None:
     if view.result is None:
         return None
     tried = {"failed_attempts": view.failed_attempts} if view.failed_attempts else {}
-    flags = [f"{whose}: {text}" for whose, text in evidence.flags(view.result)]
+    flags = evidence.flags(view.result)
     return {**view.result, **_in_words(view), "flags": flags, "summary": view.summary, **tried}
 
 
@@ -224,6 +226,20 @@ class JobListSchema(Schema):
     )
 
 
+class FlagSchema(Schema):
+    """One flag: it changes no verdict. Match `code`; `message` is for people and may change."""
+
+    code = fields.String(required=True, validate=one_of(FlagCode))
+    message = fields.String(required=True)
+    data = fields.Dict(required=True, metadata={"description": "The message's figures, with units in their names."})
+    kernel = fields.String(
+        required=True,
+        allow_none=True,
+        validate=one_of((CANDIDATE, REFERENCE)),
+        metadata={"description": "The side that it is about; null: the task or the GPU."},
+    )
+
+
 class ResultSchema(Schema):
     """The original service's answer, with ours added; `kernel_exec_result` is about the (custom) kernel."""
 
@@ -233,7 +249,8 @@ class ResultSchema(Schema):
     explanation = explanation_field()
     summary = summary_field()
     flags = fields.List(
-        fields.String(), metadata={"description": "All that qualifies the verdict, each with whose it is."}
+        fields.Nested(FlagSchema),
+        metadata={"description": "All that qualifies the verdict. docs/errors.md has the codes."},
     )
     report = report_field()
     ignored = ignored_field()

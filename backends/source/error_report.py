@@ -15,8 +15,7 @@ import torch
 
 from backends.base import Target
 from backends.source.module_loader import FILE_NAME
-from domain.fault import KernelFault
-from domain.flags import NO_TEMPORARY
+from domain.fault import NO_TEMPORARY, KernelFault
 from domain.paths import ROOT
 from domain.result import Status
 from domain.value import CodecError

@@ -17,6 +17,7 @@ from kernel_eval_client.client import Client
 from kernel_eval_client.contract import ArgSpec, IOContract, LaunchConfig, LaunchDim, TensorData, TensorInit, TensorSpec
 from kernel_eval_client.device_metrics import DeviceMetrics
 from kernel_eval_client.events import Event
+from kernel_eval_client.flag import Flag
 from kernel_eval_client.flow import Retry
 from kernel_eval_client.job import Job
 from kernel_eval_client.kernel import Kernel, KernelType, cuda, guess_type, multi_kernel, torch, torch_cuda, triton
@@ -37,6 +38,7 @@ __all__ = [
     "DeviceMetrics",
     "Event",
     "Finished",
+    "Flag",
     "IOContract",
     "IOContractBuilder",
     "Job",

@@ -11,9 +11,11 @@ from typing import Any, Literal
 
 from kernel_eval_client.artifact import Artifact
 from kernel_eval_client.device_metrics import DeviceMetrics
+from kernel_eval_client.flag import Flag
 from kernel_eval_client.machine_code import MachineCode
 from kernel_eval_client.sanitizer import Sanitizer
 from kernel_eval_client.timing import RuntimeStats, Speedup, Timing, known
+from kernel_eval_client.untyped import member
 
 PASSED = "passed"
 Verdict = Literal[
@@ -51,11 +53,17 @@ class Comparison:
     rtol: float | None = None
     message: str | None = None
     first_mismatch: Mapping[str, Any] | None = None
-    weak_reference: Sequence[str] = ()
+    weak_reference: Sequence[Flag] = ()
     precision_check: Mapping[str, Any] | None = None
     strict: Mapping[str, Any] | None = None
-    layout: Sequence[str] = ()
+    layout: Sequence[Flag] = ()
     mismatch_map: Mapping[str, Any] | None = None
+
+    @property
+    def precision_finding(self) -> Flag | None:
+        """What speaks for a lower precision than the output's dtype; None where nothing does."""
+        finding = member(self.precision_check, "finding")
+        return Flag.from_dict(finding) if isinstance(finding, Mapping) else None
 
 
 @dataclass(frozen=True)
@@ -85,7 +93,7 @@ class KernelResult:
         return MachineCode.all_of(self.build, str(self.metadata.get("kernel_name") or "its kernel"))
 
     @property
-    def flags(self) -> Sequence[str]:
+    def flags(self) -> Sequence[Flag]:
         """What qualifies its own time; `Result.flags` has all."""
         return self.timing.flags if self.timing else ()
 
@@ -100,14 +108,18 @@ class KernelResult:
         timing, comparison = wire.get("timing"), wire.get("comparison")
         if timing is not None:
             stats = RuntimeStats(**known(RuntimeStats, timing.get("stats") or {}))
-            timing = Timing(**{**known(Timing, timing), "stats": stats})
+            flags = Flag.all_of(timing.get("flags"))
+            timing = Timing(**{**known(Timing, timing), "stats": stats, "flags": flags})
+        if comparison is not None:
+            listed = {name: Flag.all_of(comparison.get(name)) for name in ("weak_reference", "layout")}
+            comparison = Comparison(**{**known(Comparison, comparison), **listed})
         return cls(
             status=wire["status"],
             compiled=wire["compiled"],
             correctness=wire["correctness"],
             runtime=timing.stats.mean if timing is not None else None,
             timing=timing,
-            comparison=None if comparison is None else Comparison(**known(Comparison, comparison)),
+            comparison=comparison,
             compilation_error=wire.get("compilation_error"),
             validation_error=wire.get("validation_error"),
             profiling_error=wire.get("profiling_error"),
@@ -175,14 +187,13 @@ class Result:
         return Sanitizer.of(self.raw["kernel_exec_result"].get("sanitizer"))
 
     @property
-    def flags(self) -> Sequence[str]:
-        """All that qualifies the verdict and the times, each sentence with whose it is: `the reference: …`.
+    def flags(self) -> Sequence[Flag]:
+        """All that qualifies the verdict and the times, each with the `kernel` that it is about.
 
         A service without that list gives those of the kernel's time, which are always in `kernel.flags`.
         """
-        if isinstance(told := self.raw.get("flags"), list):
-            return tuple(map(str, told))
-        return self.kernel.flags
+        listed = self.raw.get("flags")
+        return Flag.all_of(listed) if isinstance(listed, list) else self.kernel.flags
 
     @classmethod
     def from_dict(cls, wire: Mapping[str, Any]) -> Result:

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-BOUNDED = "the time is an upper bound"
-"""What a flag says of such a time."""
+from kernel_eval_client.flag import UPPER_BOUND, Flag
 
 
 def known(cls: type[Any], wire: Mapping[str, Any]) -> dict[str, Any]:
@@ -41,7 +40,7 @@ class Timing:
     resolution_us: float | None = None
     distribution: str = ""
     cache: str = ""
-    flags: Sequence[str] = ()
+    flags: Sequence[Flag] = ()
     single_call_ms: float | None = None
     launch_overhead_correction_us: float | None = None
     launches: int | None = None
@@ -56,7 +55,7 @@ class Timing:
     @property
     def bounded(self) -> bool:
         """The kernel was too short to be measured: its times are upper bounds."""
-        return any(BOUNDED in flag for flag in self.flags)
+        return any(flag.code == UPPER_BOUND for flag in self.flags)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 
+from domain.flags import FlagCode
 from profiling.integrity.disagreement import (
     BY_HOST_SHARE,
     FEWEST,
@@ -26,6 +27,7 @@ HELD_BACK_MS = {"gated": 0.1, "streamed": 0.2, "host": math.inf}
 but for one that does nothing (docs/measurements.md)."""
 
 HELD_BACK = Disagreement(
+    FlagCode.DEFERRED_OUTPUTS_SLOWER,
     "a call takes {longer} in windows whose answers are asked for only when all calls are over, otherwise {usual}",
     "answers are made there by other means than copying them, so the time is that of the former",
 )

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from domain.flags import OF_THE_HOST
+from domain.flags import Flag, FlagCode
 from profiling.integrity.interference import FLOOR_MS
 from profiling.stats.flags import CERTAIN_MS, ERRORS_APART, duration, most_ready_ms
 from profiling.stats.statistics import Sample, error_below, standard_error
@@ -56,13 +56,14 @@ NOT_BY_HOST = ByHost()
 
 
 class Disagreement(NamedTuple):
-    """What windows of another kind show, with both times, and what that means of a kernel."""
+    """What windows of another kind show, with both times, what that means of a kernel, and the code for it."""
 
+    code: FlagCode
     shown: str
     meant: str
 
 
-BY_HOST = f"{OF_THE_HOST}, as it launches each of these calls: the time is the longer one"
+BY_HOST = "so much more a busy host may take as well, as it launches each of these calls: the time is the longer one"
 
 
 @dataclass(frozen=True)
@@ -168,7 +169,7 @@ class Believed:
     """
 
     time_ms: float
-    flag: str | None = None
+    flag: Flag | None = None
     unsure: bool = False
     error_ms: float = 0.0
     span_ms: tuple[float, float] | None = None
@@ -192,7 +193,7 @@ def believed(
     by_host: ByHost = NOT_BY_HOST,
     share: float = SHARE_APART,
 ) -> Believed:
-    """The slower of the two where they disagree, with a sentence about it; at most so far apart, or by such a share of
+    """The slower of the two where they disagree, with a flag about it; at most so far apart, or by such a share of
     the longer one, none is said to.
 
     Beyond doubt: by both their errors, and in most of the other windows, as more than half of them may be late by
@@ -205,9 +206,23 @@ def believed(
     longer_ms = other.time_ms - usual.time_ms
     if not (longer_ms > by_chance and _apart(usual.time_ms, most, most_apart_ms, share)):
         return Believed(usual.time_ms, unsure=True)
-    meant, least_ms = (BY_HOST, usual.time_ms) if longer_ms <= by_host.longer_ms else (found.meant, other.time_ms)
-    told = f"{found.shown.format(longer=other, usual=usual)}: {meant}"
-    return Believed(other.time_ms, told, other.few, other.error_ms, (least_ms, other.time_ms + by_host.hidden_ms))
+    code, meant, least_ms = (
+        (FlagCode.HOST_JITTER, BY_HOST, usual.time_ms)
+        if longer_ms <= by_host.longer_ms
+        else (found.code, found.meant, other.time_ms)
+    )
+    flag = Flag(code, f"{found.shown.format(longer=other, usual=usual)}: {meant}", figures(usual, other))
+    return Believed(other.time_ms, flag, other.few, other.error_ms, (least_ms, other.time_ms + by_host.hidden_ms))
+
+
+def figures(usual: Measured, other: Measured) -> dict[str, str | float | None]:
+    """Both times, as `Flag.data` has them."""
+    return {
+        "window_call_ms": usual.time_ms,
+        "window_call_error_ms": usual.error_ms,
+        "longer_ms": other.time_ms,
+        "longer_error_ms": other.error_ms,
+    }
 
 
 def shortest(windows_ms: Sample) -> Measured:

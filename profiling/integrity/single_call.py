@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from domain.flags import Flag, FlagCode
 from profiling.integrity.disagreement import (
     BY_HOST_SHARE,
     DRIFT_MS,
@@ -23,6 +24,7 @@ from profiling.integrity.disagreement import (
     OtherWindows,
     believed,
     believed_of,
+    figures,
     middle,
     slowest,
 )
@@ -55,8 +57,11 @@ BY_HOST_MS = 0.2
 window of many honest ones have taken (docs/measurements.md): it is no evidence, but the longer time all the same."""
 
 SHARED = "calls share work or are done ahead, so the time is that of the single call"
-SINGLE_CALL = Disagreement("a call by itself takes {longer}, in a window of many only {usual}", SHARED)
+SINGLE_CALL = Disagreement(
+    FlagCode.SINGLE_CALL_SLOWER, "a call by itself takes {longer}, in a window of many only {usual}", SHARED
+)
 SINGLE_CALL_BESIDE = Disagreement(
+    FlagCode.SINGLE_CALL_SLOWER,
     "a call by itself takes {longer}, less what the reference's takes longer than in a window of many, and in such a "
     "window only {usual}",
     SHARED,
@@ -146,7 +151,8 @@ def believed_alone(
     # Without a launch its time is none, of which noise may be less.
     if launches and usual.time_ms + ERRORS_APART * usual.error_ms + host.short_ms < launches * FASTEST_LAUNCH_MS:
         single = replace(single, time_ms=max(single.time_ms, launches * LEAST_LAUNCH_MS))
-        flag = LESS_THAN_LAUNCHES.format(longer=single, usual=usual, launches=_launches(launches))
+        message = LESS_THAN_LAUNCHES.format(longer=single, usual=usual, launches=_launches(launches))
+        flag = Flag(FlagCode.FASTER_THAN_LAUNCHES, message, figures(usual, single) | {"launches": launches})
         found = slowest(found, Believed(single.time_ms, flag, single.few, single.error_ms))
     return found
 

@@ -7,10 +7,11 @@ verdict or a time.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+from domain.flags import Flag, FlagCode
 from domain.kernel import Kernel, KernelType
 from profiling.launches.library_names import INDUCTOR, MEMORY, bare_name, library_of, mangled_part, qualified_name
 from profiling.launches.source_kernels import defined_kernels, words
@@ -80,7 +81,7 @@ def described(
         "custom_share": _share(rows, Origin.CUSTOM) if on_device and rows else None,
         "kernels": [row.told() for row in rows],
         "kernels_omitted": trace.distinct - len(rows),
-        "flags": _flags(trace, kernel, rows) if on_device else [],
+        "flags": [asdict(flag) for flag in _flags(trace, kernel, rows)] if on_device else [],
     }
 
 
@@ -117,42 +118,49 @@ def _share(rows: list[_Row], *origins: Origin) -> float:
     return min(sum(row.share for row in rows if row.origin in origins), 1.0)
 
 
-def _flags(trace: LaunchTrace, kernel: Kernel, rows: list[_Row]) -> list[str]:
+def _flags(trace: LaunchTrace, kernel: Kernel, rows: list[_Row]) -> list[Flag]:
     found = [_stray(trace), _never_launched(trace, kernel, rows) or _fig_leaf(trace, kernel, rows)]
     return [flag for flag in found if flag is not None]
 
 
-def _stray(trace: LaunchTrace) -> str | None:
+def _stray(trace: LaunchTrace) -> Flag | None:
     """Work on other streams that is joined with the calls' own is honest, and gets no word."""
     if not trace.stray_us or trace.stray_us < STRAY * trace.time_us:
         return None
-    return (
-        f"work left on other streams: {_percent(trace.stray_us / max(trace.time_us, trace.stray_us))} of the device "
+    share = trace.stray_us / max(trace.time_us, trace.stray_us)
+    return Flag(
+        FlagCode.WORK_ON_OTHER_STREAMS,
+        f"work left on other streams: {_percent(share)} of the device "
         "time in a profiled call ran on streams other than the one that the calls were queued on, and began before "
-        "that one's work or ended after it; wait for it there (`torch.cuda.current_stream().wait_stream(...)`)"
+        "that one's work or ended after it; wait for it there (`torch.cuda.current_stream().wait_stream(...)`)",
+        {"device_time_share": share},
     )
 
 
-def _never_launched(trace: LaunchTrace, kernel: Kernel, rows: list[_Row]) -> str | None:
+def _never_launched(trace: LaunchTrace, kernel: Kernel, rows: list[_Row]) -> Flag | None:
     defined = defined_kernels(kernel)
     if not defined or trace.distinct > len(rows) or not defined.isdisjoint(row.bare for row in rows):
         return None
     instead = f"its device time is in {_biggest(rows)}" if rows else "it launches nothing at all"
-    return (
-        f"a profiled call launched none of the kernels that the source defines ({_listed(sorted(defined))}): {instead}"
+    return Flag(
+        FlagCode.OWN_KERNELS_NOT_LAUNCHED,
+        f"a profiled call launched none of the kernels that the source defines ({_listed(sorted(defined))}): {instead}",
+        {"defined_kernels": len(defined)},
     )
 
 
-def _fig_leaf(trace: LaunchTrace, kernel: Kernel, rows: list[_Row]) -> str | None:
+def _fig_leaf(trace: LaunchTrace, kernel: Kernel, rows: list[_Row]) -> Flag | None:
     if kernel.kernel_type not in WRITTEN_IN or not rows or not trace.time_us:
         return None
     others = (Origin.LIBRARY, Origin.COMPILER, Origin.MEMORY)
     share = _share(rows, *others)
     if share < 1 - FIG_LEAF:
         return None
-    return (
+    return Flag(
+        FlagCode.LIBRARY_KERNELS_ONLY,
         f"{_percent(share)} of the device time in a profiled call is in kernels of libraries, in a submission of type "
-        f"{kernel.kernel_type.value}: {_biggest([row for row in rows if row.origin in others])}"
+        f"{kernel.kernel_type.value}: {_biggest([row for row in rows if row.origin in others])}",
+        {"device_time_share": share, "kernel_type": kernel.kernel_type.value},
     )
 
 

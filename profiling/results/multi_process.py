@@ -6,14 +6,14 @@ The processes are the sample: what a kernel differs by from one to the next no n
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from domain.flags import OF_THE_HOST
+from domain.flags import Flag, FlagCode
 from domain.result import RuntimeStats, Speedup, Timing
 from profiling.gpu.state_summary import joined
 from profiling.stats.downsample import places, rounded
@@ -23,7 +23,6 @@ from profiling.stats.stopping_rule import Stop
 
 DISTRIBUTIONS = ("none", "windows", "events")
 """Where a distribution comes from, what says the least first."""
-FIGURES = re.compile(r"-?[\d.]+(e[-+]?\d+)?\s?(ns|µs|ms|s|%)?")
 JOBS_APART = 1.4
 """So many times as much jobs' times differ as their processes say, which stand close to each other in time: those of
 thirty with twelve processes by 1.3, of seventeen with twenty by 1.5 (docs/measurements.md)."""
@@ -91,15 +90,25 @@ def pooled_method(each: Sequence[str]) -> str:
     )
 
 
-def pooled_flags(each: Sequence[Sequence[str]]) -> list[str]:
-    """What was said in any process, once where it was said in others with other figures, and in how many."""
-    first: dict[str, str] = {}
-    said: Counter[str] = Counter()
+def pooled_flags(each: Sequence[Sequence[Flag]]) -> list[Flag]:
+    """The flags of all processes: each code once, with the first process's message and the number of processes.
+
+    A flag about one output is merged only with those about the same output.
+    """
+    first: dict[tuple[Any, ...], Flag] = {}
+    processes: Counter[tuple[Any, ...]] = Counter()
     for flags in each:
-        forms = {FIGURES.sub("", flag): flag for flag in flags}
-        said.update(forms.keys())
-        first = forms | first
-    return [f"{flag} ({IN_SO_MANY.format(said[form], len(each))})" for form, flag in first.items()]
+        by_code = {(flag.code, flag.data.get("output")): flag for flag in flags}
+        processes.update(by_code.keys())
+        first |= {key: flag for key, flag in by_code.items() if key not in first}
+    return [
+        Flag(
+            flag.code,
+            f"{flag.message} ({IN_SO_MANY.format(processes[key], len(each))})",
+            {**flag.data, "in_processes": processes[key], "of_processes": len(each)},
+        )
+        for key, flag in first.items()
+    ]
 
 
 def pooled_speedup(
@@ -120,7 +129,7 @@ def pooled_speedup(
     times = [np.log([timing.latency_ms for timing in side]) for side in (references, candidates)]
     known = [_process_variance(side) for side in (references, candidates)]
     margin = _ratio_margin(ratios, times[0] + times[1], known[0] + known[1])
-    doubtful = [any(OF_THE_HOST in flag for flag in timing.flags) for timing in candidates]
+    doubtful = [any(flag.code is FlagCode.HOST_JITTER for flag in timing.flags) for timing in candidates]
     low, high = (
         float(np.where(doubtful, np.log(ends), ratios).mean())
         for ends in ([one.ci_low for one in found], [one.ci_high for one in found])

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from domain.flags import UPPER_BOUND
+from domain.flags import Flag, FlagCode
 from domain.result import Timing
 from profiling.integrity.deferred_readback import believed_held_back
 from profiling.integrity.disagreement import Believed, Measured, OtherWindows, slowest
@@ -79,7 +79,7 @@ class TimeRecord:
     null_ready_ms: list[float] = field(default_factory=list)
     single: OtherWindows = field(default_factory=partial(OtherWindows, paired=False))
     held_back: OtherWindows = field(default_factory=OtherWindows)
-    flags: list[str] = field(default_factory=list)
+    flags: list[Flag] = field(default_factory=list)
     gpu_state: dict[str, Any] | None = None
     stopped: Stop | None = None
     slowed: float = 1.0
@@ -210,7 +210,13 @@ class TimeRecord:
         shape = np.concatenate(shapes) if shapes and not misfits and not bounded else None
         flags = list(self.flags)
         if bounded:
-            flags.append(f"too short for what a window can resolve here: {UPPER_BOUND}, not a measurement")
+            flags.append(
+                Flag(
+                    FlagCode.UPPER_BOUND,
+                    "too short for what a window can resolve here: the time is an upper bound, not a measurement",
+                    {"call_ms": level},
+                )
+            )
         if (misfit := events_misfit(misfits, len(self._marked))) is not None:
             flags.append(misfit)
         if (flag := self._head_start.flag) is not None:
@@ -220,7 +226,13 @@ class TimeRecord:
             windows = np.full(1, level)
             flags.append(longer.flag)
         if counted < len(net):
-            flags.append(f"{len(net) - counted} of {len(net)} windows were disturbed from outside and left out")
+            flags.append(
+                Flag(
+                    FlagCode.WINDOWS_EXCLUDED,
+                    f"{len(net) - counted} of {len(net)} windows were disturbed from outside and left out",
+                    {"excluded_windows": len(net) - counted, "windows": len(net)},
+                )
+            )
         # A distribution that reaches below zero would be one of noise.
         alone = windows if not bounded and windows.min() > 0 else np.full(1, level)
         source = "events" if shape is not None else "windows" if len(alone) > 1 else "none"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from domain.flags import Flag, FlagCode
 from profiling.gpu.measured_peaks import Ceilings
 from profiling.stats.flags import duration
 
@@ -24,9 +25,10 @@ saves an eighth a level. Narrower arithmetic than the reference's (bfloat16 for 
 What saves more (a product that was never needed, one with a diagonal or sparse matrix, an FFT for a large convolution)
 gets the flag, which says so and changes nothing."""
 
-RATES_UNKNOWN = (
+RATES_UNKNOWN = Flag(
+    FlagCode.GPU_RATES_UNKNOWN,
     "what this card can do at best could not be measured (the worker's log says why): "
-    "no time was looked at for being too short"
+    "no time was looked at for being too short",
 )
 """The flag of every time on such a card."""
 
@@ -56,7 +58,7 @@ def memory_floor_ms(moved_bytes: float, ceilings: Ceilings, *, calls: int = 1) -
 
 def impossible(
     time_ms: float, written_bytes: float, ceilings: Ceilings, *, calls: int = 1, resolution_ms: float = 0.0
-) -> str | None:
+) -> Flag | None:
     """The flag of a trusted time that is too short for the bytes that a call surely wrote; None when it may be true.
 
     `resolution_ms` is what the time per call may be off by its measurement.
@@ -69,9 +71,11 @@ def impossible(
         for rate, where in ((ceilings.l2_bytes_per_s, "in its L2"), (ceilings.memory_bytes_per_s, "in its memory"))
         if rate
     ]
-    return (
+    return Flag(
+        FlagCode.TOO_FAST_FOR_MEMORY,
         f"{duration(time_ms)} a call is too short for the {written_bytes / 1e6:.3g} MB that each call writes: "
-        f"{duration(floor)} is the least on this card, at {HEADROOM:g} times its measured rates ({', '.join(rates)})"
+        f"{duration(floor)} is the least on this card, at {HEADROOM:g} times its measured rates ({', '.join(rates)})",
+        {"call_ms": time_ms, "written_bytes": written_bytes, "minimum_ms": floor},
     )
 
 
@@ -85,7 +89,7 @@ def arithmetic_floor_ms(flops: Mapping[str, float], ceilings: Ceilings) -> float
 
 def too_few_operations(
     time_ms: float, flops: Mapping[str, float], ceilings: Ceilings, *, whose: str, resolution_ms: float = 0.0
-) -> str | None:
+) -> Flag | None:
     """The flag of a trusted time in which the card cannot do an eighth of the operations; None when it may be true.
 
     `flops` are those of one call of `whose` torch operators, by dtype.
@@ -96,11 +100,13 @@ def too_few_operations(
         return None
     most = max(flops, key=lambda dtype: flops[dtype])
     rate = (_rate(most, ceilings) or 0.0) / 1e12
-    return (
+    return Flag(
+        FlagCode.TOO_FAST_FOR_ARITHMETIC,
         f"{duration(time_ms)} a call is too short for {whose} {sum(flops.values()) / 1e9:.3g} GFLOP, most of it in "
         f"{most}: at the {rate:.3g} TFLOP/s measured on this card they take {duration(full)}, and an eighth of them "
         f"{duration(floor)} even at {HEADROOM:g} times that; the kernel gets its answer with far less arithmetic, or "
-        "not in this time"
+        "not in this time",
+        {"call_ms": time_ms, "operations_flop": sum(flops.values()), "dtype": most, "minimum_ms": floor},
     )
 
 

@@ -1,4 +1,4 @@
-"""What a reader should know before believing a time: each a sentence with its evidence, or None where there is none.
+"""What a reader should know before believing a time: each a flag with its evidence, or None where there is none.
 
 A flag never fails a kernel, and honest noise gets none.
 """
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from domain.flags import Flag, FlagCode
 from profiling.gpu.state_summary import CardState
 from profiling.stats.statistics import OUTLIERS_AT_MOST, Sample, standard_error
 
@@ -38,7 +39,7 @@ class Misfit:
     events_ms: float
 
 
-def events_misfit(misfits: Sequence[Misfit], windows: int) -> str | None:
+def events_misfit(misfits: Sequence[Misfit], windows: int) -> Flag | None:
     """Windows in which the runner's events claim another time than the referee's clock gives."""
     if not misfits:
         return None
@@ -48,28 +49,37 @@ def events_misfit(misfits: Sequence[Misfit], windows: int) -> str | None:
         if math.isfinite(worst.events_ms) and worst.events_ms > 0
         else "its events give no usable time"
     )
-    return (
+    return Flag(
+        FlagCode.EVENTS_MISMATCH,
         f"in {len(misfits)} of {windows} windows the kernel's own event times do not fit the referee's clock (at worst "
-        f"{claim} where the clock gives {duration(worst.window_ms)}); there the window alone is the time"
+        f"{claim} where the clock gives {duration(worst.window_ms)}); there the window alone is the time",
+        {
+            "mismatched_windows": len(misfits),
+            "windows": windows,
+            "worst_events_ms": worst.events_ms if math.isfinite(worst.events_ms) else None,
+            "worst_window_ms": worst.window_ms,
+        },
     )
 
 
-def inputs_came_again(calls: int) -> str | None:
+def inputs_came_again(calls: int) -> Flag | None:
     """So many calls' inputs were no new ones: drawing had taken too long, and what they hold cannot be mixed."""
     if not calls:
         return None
-    return (
+    return Flag(
+        FlagCode.INPUTS_REUSED,
         f"{calls} calls had inputs that had come before, as drawing them takes long: a kernel that remembers its "
-        "answers would be as fast as that"
+        "outputs would be as fast as that",
+        {"calls": calls},
     )
 
 
 @dataclass(frozen=True)
 class HeadStart:
-    """What to add to each window in ms, 0 where it is noise, and the sentence about it."""
+    """What to add to each window in ms, 0 where it is noise, and the flag about it."""
 
     added_ms: Sample
-    flag: str | None = None
+    flag: Flag | None = None
 
 
 def head_start(early_ms: Sequence[float] | Sample) -> HeadStart:
@@ -94,8 +104,12 @@ def head_start(early_ms: Sequence[float] | Sample) -> HeadStart:
     windows = "a window" if (added > 0).all() else f"{_windows(int(certain.sum()))} of {early.size}"
     return HeadStart(
         added,
-        f"making {windows} ready took {duration(typical)} longer beside this kernel's process than beside an idle one: "
-        "it computes on inputs before the clock runs, or leaves work on the device; that is added to the time",
+        Flag(
+            FlagCode.WORK_BEFORE_CLOCK,
+            f"making {windows} ready took {duration(typical)} longer beside this kernel's process than beside an idle "
+            "one: it computes on inputs before the clock runs, or leaves work on the device; that is added to the time",
+            {"typical_ms": typical, "late_windows": int((added > 0).sum()), "windows": early.size},
+        ),
     )
 
 
@@ -104,20 +118,30 @@ def most_ready_ms(alone_ms: Sequence[float], slack_ms: float = CERTAIN_MS) -> fl
     return READY_SLACK * float(np.median(alone_ms)) + slack_ms
 
 
-def windows_taken_again(repeated: Sequence[str], kept: Sequence[str], windows: int) -> list[str]:
+def windows_taken_again(repeated: Sequence[str], kept: Sequence[str], windows: int) -> list[Flag]:
     """Windows taken again, because of the card or as they were late; those kept although it never recovered."""
     flags = []
     if repeated:
-        flags.append(f"{_windows(len(repeated))} taken again because {_most(repeated)}")
+        flags.append(
+            Flag(
+                FlagCode.WINDOWS_RETAKEN,
+                f"{_windows(len(repeated))} taken again because {_most(repeated)}",
+                {"retaken_windows": len(repeated), "reason": _most(repeated)},
+            )
+        )
     if kept:
         flags.append(
-            f"{len(kept)} of {windows} windows are kept although {_most(kept)}, as repeating them did not help: the "
-            "kernel may be faster than this"
+            Flag(
+                FlagCode.WINDOWS_THROTTLED,
+                f"{len(kept)} of {windows} windows are kept although {_most(kept)}, as repeating them did not help: "
+                "the kernel may be faster than this",
+                {"throttled_windows": len(kept), "windows": windows, "reason": _most(kept)},
+            )
         )
     return flags
 
 
-def others_on_the_card(state: CardState) -> str | None:
+def others_on_the_card(state: CardState) -> Flag | None:
     """Processes of strangers on the card while the windows ran."""
     others = state.other_processes
     if not others:
@@ -128,7 +152,11 @@ def others_on_the_card(state: CardState) -> str | None:
     )
     more = f" and {len(others) - LISTED} more" if len(others) > LISTED else ""
     who = "a process that is" if len(others) == 1 else f"{len(others)} processes that are"
-    return f"{who} not part of this service had memory on the card ({shown}{more}) and may have slowed the kernel down"
+    return Flag(
+        FlagCode.OTHER_GPU_PROCESSES,
+        f"{who} not part of this service had memory on the card ({shown}{more}) and may have slowed the kernel down",
+        {"other_processes": len(others), "memory_bytes": sum(process.memory_bytes or 0 for process in others)},
+    )
 
 
 def duration(ms: float) -> str:

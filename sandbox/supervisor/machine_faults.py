@@ -10,7 +10,7 @@ import os
 import re
 from pathlib import Path
 
-from domain.flags import NO_TEMPORARY
+from domain.fault import NO_TEMPORARY
 
 LEAST_FREE_BYTES = 16 << 20
 """A volume with less left is full: one object file of an extension takes 1 to 20 MiB."""

@@ -11,6 +11,7 @@ import torch
 
 from domain import value as values
 from domain.fault import KernelFault
+from domain.flags import Flag, FlagCode
 from domain.kernel import KernelType
 from profiling.window.call_buffers import Slots
 from tasks.correctness.input_batches import Arguments
@@ -52,9 +53,12 @@ class Edges:
         self.failed = False
 
     @property
-    def said(self) -> str | None:
+    def said(self) -> Flag | None:
         """What the reader is told of them."""
-        return SAID.format(elements=self._elements, calls=self._calls) if self._calls else None
+        if not self._calls:
+            return None
+        counts = {"elements": self._elements, "calls": self._calls}
+        return Flag(FlagCode.ROUNDING_DECIDES, SAID.format(**counts), counts)
 
     def without(
         self, found: list[CallComparison], slots: Slots, expected: Outputs, actual: Outputs, deadline: float

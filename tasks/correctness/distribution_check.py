@@ -10,11 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from domain.fault import KernelFault
-from domain.flags import TIMEOUT_NEAR
+from domain.flags import TIMEOUT_NEAR, Flag, FlagCode
 from domain.kernel import KernelType
 from domain.result import Status
 from profiling.window.call_buffers import Slots, bytes_per_call
@@ -35,12 +35,20 @@ CALL_S, CALL_FACTOR = 2.0, 20.0
 """What one call or one float64 run may take here, beside that many times what a call takes otherwise."""
 BUDGET_S = 5.0
 FURTHER = [(turn, times) for turn, times in EDGE_TURNS if turn not in TURNS]
-NOTHING_CHANGES = "no input looks like plain random numbers"
-BELONG_TOGETHER = (
+NOTHING_CHANGES = Flag(FlagCode.DISTRIBUTION_INPUTS_UNCHANGED, "no input looks like plain random numbers")
+BELONG_TOGETHER = Flag(
+    FlagCode.DISTRIBUTION_INPUTS_RELATED,
     "the kernels differ there, but so they do where each input is of another set of those that are drawn: one seems to "
-    "be computed of another, and changed by itself it means nothing"
+    "be computed of another, and changed by itself it means nothing",
 )
-NOTHING_MOVES = "every input looks as if rounding would make it another one"
+NOTHING_MOVES = Flag(
+    FlagCode.DISTRIBUTION_INPUTS_UNCHANGED, "every input looks as if rounding would make it another one"
+)
+NO_TIME = Flag(FlagCode.DISTRIBUTION_TIMEOUT, TIMEOUT_NEAR)
+TOO_LARGE = Flag(
+    FlagCode.DISTRIBUTION_INPUTS_TOO_LARGE,
+    "the inputs are too large: changing and moving them takes a dozen copies",
+)
 
 
 class OtherDistributions:
@@ -59,12 +67,13 @@ class OtherDistributions:
         self._has_failed = False
         self._belong: bool | None = None
         self._agreed: list[str] = []
-        self._skipped: dict[str, str] = {}
+        self._skipped: dict[str, Flag] = {}
 
     @property
     def summary(self) -> dict[str, Any]:
         """Which distributions were judged, which were not and why, and which inputs stayed as they were drawn."""
-        return {"checked": self._agreed, "skipped": self._skipped, "unmodified_inputs": self._inputs.left_alone}
+        skipped = {name: asdict(flag) for name, flag in self._skipped.items()}
+        return {"checked": self._agreed, "skipped": skipped, "unmodified_inputs": self._inputs.left_alone}
 
     def judge(self) -> None:
         """Compares on every distribution; ends at the first wrong answer or failure."""
@@ -77,32 +86,34 @@ class OtherDistributions:
             why = too_large or (None if self._inputs.some_may_change(distribution) else NOTHING_CHANGES)
             self._skipped |= self._tried(distribution, why or self._stopped())
 
-    def _too_large(self) -> str | None:
+    def _too_large(self) -> Flag | None:
         # Of the reference's alone: a candidate with a large contract has to answer on the others all the same.
         too_large = bytes_per_call(self._rounds.example[self._reference.role], []) > self._rounds.memory()
-        return "the inputs are too large: changing and moving them takes a dozen copies" if too_large else None
+        return TOO_LARGE if too_large else None
 
-    def _stopped(self) -> str | None:
+    def _stopped(self) -> Flag | None:
         """Why no further distribution can be tried."""
         now = time.monotonic()
         if not self._rounds.right:
-            return "the kernel was wrong before"
+            return Flag(FlagCode.DISTRIBUTION_KERNEL_FAILED, "the kernel was wrong before")
         if self._has_failed:
-            return "the kernel had failed before"
+            return Flag(FlagCode.DISTRIBUTION_KERNEL_FAILED, "the kernel had failed before")
         if now + 2 * self._call_s > self._rounds.deadline:
-            return TIMEOUT_NEAR
-        return f"the others had taken {BUDGET_S:g} s" if now > self._until else None
+            return NO_TIME
+        spent = Flag(FlagCode.DISTRIBUTION_TIME_LIMIT, f"the others had taken {BUDGET_S:g} s", {"limit_s": BUDGET_S})
+        return spent if now > self._until else None
 
-    def _tried(self, distribution: Distribution, why: str | None) -> dict[str, str]:
+    def _tried(self, distribution: Distribution, why: Flag | None) -> dict[str, Flag]:
         """Judges one, unless there is a reason not to; why it was not, by its name."""
         return {distribution.name: why} if why is not None else self._try(distribution)
 
-    def _try(self, distribution: Distribution) -> dict[str, str]:
+    def _try(self, distribution: Distribution) -> dict[str, Flag]:
         self._fill(self._inputs.of(distribution))
         try:
             expected = self._outputs(self._reference)
         except KernelFault as fault:
-            return {distribution.name: f"the reference failed on it: {fault.message}"}
+            message = f"the reference failed on it: {fault.message}"
+            return {distribution.name: Flag(FlagCode.DISTRIBUTION_REFERENCE_UNSOUND, message)}
         failure, actual = None, None
         began = time.monotonic()
         try:
@@ -120,8 +131,9 @@ class OtherDistributions:
             if found.unsound is None and (exact_known or not distribution.harsh):
                 self._candidate.accuse(_on(distribution, failure))
             self._has_failed = True
-            return {distribution.name: f"the kernel failed on it ({failure.message}); {_doubt(found)}"}
-        why = found.unsound or self._no_evidence(distribution, found, exact_known=exact_known)
+            message = f"the kernel failed on it ({failure.message}); {_doubt(found)}"
+            return {distribution.name: Flag(FlagCode.DISTRIBUTION_KERNEL_FAILED, message)}
+        why = self._no_evidence(distribution, found, exact_known=exact_known)
         if why is not None:
             return {distribution.name: why}
         self._agreed.append(distribution.name)
@@ -131,17 +143,18 @@ class OtherDistributions:
             self._rounds.note(_wrong(distribution, found, expected, self._rounds.tolerance))
         return {}
 
-    def _no_evidence(self, distribution: Distribution, found: Finding, *, exact_known: bool) -> str | None:
+    def _no_evidence(self, distribution: Distribution, found: Finding, *, exact_known: bool) -> Flag | None:
         """Why what differs says nothing against the candidate, where it does not."""
+        if found.unsound is not None:
+            return Flag(FlagCode.DISTRIBUTION_REFERENCE_UNSOUND, found.unsound)
         if found.wrong and self._belong_together():
             return BELONG_TOGETHER
         # No number where all runs of the reference have one needs no float64.
         needs_exact = distribution.harsh and (distribution.tied or not found.not_finite)
-        return (
-            f"{found.wrong} elements differ; {_doubt(found)}"
-            if found.wrong and needs_exact and not exact_known
-            else None
-        )
+        if not (found.wrong and needs_exact) or exact_known:
+            return None
+        message = f"{found.wrong} elements differ; {_doubt(found)}"
+        return Flag(FlagCode.DISTRIBUTION_NO_FLOAT64, message, {"elements": found.wrong})
 
     def _belong_together(self) -> bool:
         """Whether the kernels differ where each input is of another set; asked once, where they differ elsewhere.
@@ -253,9 +266,9 @@ class OtherDistributions:
         return min(self._rounds.deadline, time.monotonic() + self._call_s)
 
 
-def untried(why: str) -> dict[str, Any]:
+def untried(why: Flag) -> dict[str, Any]:
     """The summary where nothing could be tried."""
-    skipped = {distribution.name: why for distribution in DISTRIBUTIONS}
+    skipped = {distribution.name: asdict(why) for distribution in DISTRIBUTIONS}
     return {"checked": [], "skipped": skipped, "unmodified_inputs": {}}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from tasks.correctness.input_source import TrialInputs
@@ -25,6 +26,7 @@ def inputs_summary(
     told = inputs.summary
     if weights is not None and weights.summary is not None:
         told["weights"] = weights.summary
+        told["weight_findings"] = [asdict(flag) for flag in weights.findings]
     if distributions is not None:
         told["distributions"] = distributions
     return told | {"replay_seed": f"{secret:x}", "inputs_replayed": replayed}

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import torch
 
 from domain.fault import KernelFault, NotStill
-from domain.flags import TIMEOUT_NEAR
+from domain.flags import TIMEOUT_NEAR, Flag, FlagCode
 from domain.result import Status
 from profiling.window.call_buffers import Slots
 from sandbox.runner.parameter_noise import noised
@@ -37,12 +37,16 @@ RUNNING_MEAN, RUNNING_VAR = "running_mean", "running_var"
 """What torch's norm layers call the buffers that they compute with in eval mode."""
 SINGLY = 64
 """So many are tried one by one, to name what is left out."""
-COPIED = "it copied them when it was made, as it does agree when it is made with such"
+COPIED = (
+    FlagCode.WEIGHTS_COPIED,
+    "it copied them when it was made, as it does agree when it is made with such",
+)
 LEAVES_OUT = "it leaves {which} out, or copied that when it was made, which was not found out: {why}"
 USES_OTHERWISE = "it uses them otherwise, or copied some when it was made, which was not found out: {why}"
-UNTRIED = (
+UNTRIED = Flag(
+    FlagCode.CONSTANT_WEIGHTS_UNTESTED,
     f"weights of one value were not tried with others, as {TIMEOUT_NEAR}: a kernel that ignores them is not told from "
-    "one that uses them"
+    "one that uses them",
 )
 USE_THEM = "Its answers are those of the first values: use the weights"
 USE_RIGHT = "So it does when it is made with such: each of the weights has its place in what the reference computes"
@@ -59,9 +63,11 @@ CHANCE, CHANCE_AT_MOST = 0.05, 0.25
 """Where answers differ by less than that share of what the other weights change, on average and at most, deep layers
 may have made it of rounding."""
 
+Finding = tuple[FlagCode, str]
+
 
 class OtherWeights:
-    """Of one job, whose `weights` are shared. What was found is added to their summary, and to `rounds` a wrong answer.
+    """Of one job, whose `weights` are shared. What is found is added to their findings, and to `rounds` a wrong answer.
 
     `seed` is what both were made under.
     """
@@ -85,26 +91,27 @@ class OtherWeights:
             return
         if not self._weights.shared:
             which = listed([f"{name} {_value(self._first[name])}" for name in self._names])
-            self._say(
+            message = (
                 f"the reference's of one value ({which}) could not be tried with others, as not all of its weights fit "
                 "the candidate: one that ignores them is not told from one that uses them"
             )
+            self._note(FlagCode.WEIGHTS_UNTESTED, message)
         elif time.monotonic() + TRY_S > self._rounds.deadline:
-            self._say(UNTRIED)
+            self._weights.findings.append(UNTRIED)
             if self._candidate.timing is not None:
                 self._candidate.timing.flags.append(UNTRIED)
         else:
             which = f"other values for those of one value ({listed(self._names)})"
             self._until = min(self._rounds.deadline, time.monotonic() + 2 * TRY_S)
             try:
-                self._say(self._tried(which))
+                self._note(*self._tried(which))
             except KernelFault as fault:
-                self._say(f"{which} could not be tried: {fault.message}")
+                self._note(FlagCode.WEIGHTS_UNTESTED, f"{which} could not be tried: {fault.message}")
 
-    def _say(self, what: str) -> None:
-        self._weights.summary = f"{self._weights.summary}; {what}"
+    def _note(self, code: FlagCode, message: str) -> None:
+        self._weights.findings.append(Flag(code, message, {"constant_weights": len(self._names)}))
 
-    def _tried(self, which: str) -> str:
+    def _tried(self, which: str) -> Finding:
         self._slots, plain = self._rounds.slots(1), self._inputs.plain()
         for role, layout in self._slots.items():
             layout.fill(0, [plain[role]])
@@ -118,15 +125,16 @@ class OtherWeights:
         except KernelFault as fault:
             self._accuse(fault, which)
         if expected is None or actual is None:
-            return f"{which} could not be given to both"
+            return FlagCode.WEIGHTS_UNTESTED, f"{which} could not be given to both"
         if self._agree(expected, actual):
-            return f"with {which} both still agree"
+            return FlagCode.WEIGHTS_AGREE, f"with {which} both still agree"
         told = f"with {which} the candidate no longer agrees: "
         left_out = self._left_out(others)
         kept = {name: value for name, value in others.items() if name not in left_out}
         explained = left_out and self._agree(self._answer(self._reference, kept), actual)
         try:
-            return told + (self._made_anew(left_out) if explained else self._made_anew_otherwise())
+            code, why = self._made_anew(left_out) if explained else self._made_anew_otherwise()
+            return code, told + why
         finally:
             if self._rounds.request.profile:  # Of what was timed, and not of what has noise.
                 with suppress(KernelFault):
@@ -153,7 +161,7 @@ class OtherWeights:
                 found.append(name)
         return found
 
-    def _made_anew(self, names: Sequence[str]) -> str:
+    def _made_anew(self, names: Sequence[str]) -> Finding:
         """What is found of a candidate that is made with other values: where both agree under those, it is right.
 
         If it answers as the reference would with the first ones, it leaves them out; made once more with noise on all
@@ -164,7 +172,7 @@ class OtherWeights:
         for widely in (False, True):
             anew = self._anew(names, widely=widely)
             if isinstance(anew, str):
-                return LEAVES_OUT.format(which=listed(names), why=anew)
+                return FlagCode.WEIGHTS_INCONCLUSIVE, LEAVES_OUT.format(which=listed(names), why=anew)
             made, actual = anew
             expected = self._answer(self._reference, made)
             without = self._answer(self._reference, made | {name: self._first[name] for name in names})
@@ -177,26 +185,26 @@ class OtherWeights:
             wrong = wrong or _wrong(names, compare(expected, actual, self._rounds.tolerance))
         if wrong is not None:
             self._rounds.note(wrong)
-        return f"it leaves {listed(names)} out"
+        return FlagCode.WEIGHTS_IGNORED, f"it leaves {listed(names)} out"
 
-    def _made_anew_otherwise(self) -> str:
+    def _made_anew_otherwise(self) -> Finding:
         """The same of one that answers neither as the reference does nor without some of them: wrong where it differs
         by much of what they change, both times, whatever it does with them."""
         wrong: CallComparison | None = None
         for widely in (False, True):
             anew = self._anew(self._names, widely=widely)
             if isinstance(anew, str):
-                return USES_OTHERWISE.format(why=anew)
+                return FlagCode.WEIGHTS_INCONCLUSIVE, USES_OTHERWISE.format(why=anew)
             made, actual = anew
             expected, before = self._answer(self._reference, made), self._answer(self._reference)
             if self._agree(expected, actual):
                 return COPIED
             if expected is None or before is None or not _much(expected, actual, before):
-                return USES_OTHERWISE.format(why=BY_CHANCE)
+                return FlagCode.WEIGHTS_INCONCLUSIVE, USES_OTHERWISE.format(why=BY_CHANCE)
             wrong = wrong or _wrong(self._names, compare(expected, actual, self._rounds.tolerance), USE_RIGHT)
         if wrong is not None:
             self._rounds.note(wrong)
-        return "it uses them otherwise"
+        return FlagCode.WEIGHTS_USED_DIFFERENTLY, "it uses them otherwise"
 
     def _anew(self, names: Sequence[str], *, widely: bool) -> tuple[dict[str, Any], Outputs] | str:
         """What the candidate has and answers when it is made with others for those; or why that tells nothing."""

@@ -10,6 +10,7 @@ from typing import Any, Unpack
 import torch
 
 from domain.fault import KernelFault
+from domain.flags import Flag, FlagCode
 from domain.kernel import KernelType
 from domain.request import Request
 from domain.value import leaves
@@ -45,9 +46,10 @@ RANDOM_REFERENCE = (
     "the reference itself answers the same inputs differently from call to call (dropout in training mode, other "
     "random numbers, or a state that it keeps): seed it in forward, or call eval() in its constructor"
 )
-CHANGES_OTHERWISE = (
+CHANGES_OTHERWISE = Flag(
+    FlagCode.INPUTS_CHANGED_DIFFERENTLY,
     "the reference changes its inputs in place, and this kernel leaves them with other content: where that change is "
-    "wanted, the kernel does less than was asked; return the changed tensor too, and it is compared"
+    "wanted, the kernel does less than was asked; return the changed tensor too, and it is compared",
 )
 LAID_OUT_ANEW = (
     "its contract asks for another memory layout of {names} than the reference is given: the copy is made before the "
@@ -83,7 +85,7 @@ class Rounds:
         self.request = request
         self.deadline = deadline
         self.tolerance = requested(request.atol, request.rtol)
-        self.weak: list[str] = []
+        self.weak: list[Flag] = []
         self._advice = advice
         self._changes_otherwise = False
         self._precision: dict[str, Any] | None = None
@@ -97,14 +99,18 @@ class Rounds:
         self._edges = Edges(contenders[0], self.candidate, bench, self.tolerance)
 
     @property
-    def doubts(self) -> list[str]:
-        """What the candidate's time is to be read with: sentences about what was asked and what was done."""
-        names = self.inputs.handed_out.laid_out_anew
+    def doubts(self) -> list[Flag]:
+        """What the candidate's time is to be read with: flags about what was asked and what was done."""
+        names = ", ".join(self.inputs.handed_out.laid_out_anew)
         return [
             *self.weak,
             *filter(None, [self._edges.said]),
             *([CHANGES_OTHERWISE] if self._changes_otherwise else []),
-            *([LAID_OUT_ANEW.format(names=", ".join(names))] if names else []),
+            *(
+                [Flag(FlagCode.INPUT_LAYOUT_COPIED, LAID_OUT_ANEW.format(names=names), {"inputs": names})]
+                if names
+                else []
+            ),
         ]
 
     @property
@@ -297,11 +303,15 @@ class Rounds:
             mismatch_map=self._mismatch_map,
         )
 
-    def _layout(self) -> list[str]:
+    def _layout(self) -> list[Flag]:
         """Where the candidate returns its answer in another memory layout: right, but its reader should know."""
         expected, actual = (contender.returned for contender in self.contenders)
         return [
-            f"output {index} has strides {list(got.stride())}, the reference's {list(want.stride())}"
+            Flag(
+                FlagCode.OUTPUT_LAYOUT_DIFFERS,
+                f"output {index} has strides {list(got.stride())}, the reference's {list(want.stride())}",
+                {"output": index},
+            )
             for index, (want, got) in enumerate(zip(expected, actual, strict=False))
             if want.shape == got.shape and want.stride() != got.stride()
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from domain.flags import Flag, FlagCode
 from tasks.runtime.kernel_run import Contender
 
 VIEWS = (
@@ -12,7 +13,7 @@ VIEWS = (
 )
 
 
-def left_to_readers(contenders: Sequence[Contender]) -> str | None:
+def left_to_readers(contenders: Sequence[Contender]) -> Flag | None:
     """What a reader has to know of a candidate's time, by both runners' word; a reference comes first."""
     probes = [contender.probe for contender in contenders if contender.probe is not None and contender.probe.returned]
     if len(probes) < 2:
@@ -23,4 +24,7 @@ def left_to_readers(contenders: Sequence[Contender]) -> str | None:
         for number, (want, got) in enumerate(zip(made, answered, strict=False))
         if want is None and got is not None
     ]
-    return VIEWS.format(numbers=", ".join(numbers)) if numbers else None
+    if not numbers:
+        return None
+    outputs = ", ".join(numbers)
+    return Flag(FlagCode.OUTPUT_IS_INPUT_VIEW, VIEWS.format(numbers=outputs), {"outputs": outputs})

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from domain.fault import KernelFault
+from domain.flags import Flag, FlagCode
 from sandbox.supervisor.messages import State
 from tasks.runtime.kernel_run import Contender
 from validation.compare.bitwise import identical
@@ -21,13 +22,17 @@ EACH_ITS_OWN = "each its own, made under the same seed"
 
 
 class Weights:
-    """By way of the referee: neither process reads the other. `summary` is the answer's `inputs.weights`."""
+    """By way of the referee: neither process reads the other.
+
+    `summary` is the result's `inputs.weights`, `findings` are its `inputs.weight_findings`.
+    """
 
     def __init__(self, reference: Contender, candidate: Contender) -> None:
         self._reference = reference
         self._candidate = candidate
         self._state = State({}, frozenset())
         self.summary: str | None = None
+        self.findings: list[Flag] = []
 
     def share(self) -> None:
         """Gives the candidate what the reference has, where it has each by name, shape and kind of dtype."""
@@ -63,7 +68,7 @@ class Weights:
     @property
     def shared(self) -> dict[str, Any]:
         """What the candidate was given of the reference's; empty where each has its own."""
-        return self._state.weights if self.summary is not None and self.summary.startswith(COPIED) else {}
+        return self._state.weights if self.summary == COPIED else {}
 
     def look_at_buffers(self, deadline: float) -> None:
         """Says where calls change what the reference keeps (running statistics), and not what the candidate does.
@@ -81,7 +86,8 @@ class Weights:
             try:
                 ends.append(session.state().weights)
             except KernelFault as fault:
-                self.summary = f"{self.summary}; what calls change of them could not be read: {fault.message}"
+                message = f"what calls change of the weights could not be read: {fault.message}"
+                self.findings.append(Flag(FlagCode.BUFFERS_UNREADABLE, message))
                 return
         theirs, ours = (
             {
@@ -92,10 +98,10 @@ class Weights:
             for end in ends
         )
         if left := sorted(theirs - ours):
-            self.summary = (
-                f"{self.summary}; calls of the reference change {listed(left)}, those of the candidate do not: that "
-                "work it leaves out"
+            message = (
+                f"calls of the reference change {listed(left)}, those of the candidate do not: that work it leaves out"
             )
+            self.findings.append(Flag(FlagCode.BUFFERS_NOT_UPDATED, message, {"buffers": len(left)}))
 
 
 def listed(names: Sequence[str]) -> str:

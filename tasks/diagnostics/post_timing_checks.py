@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 from domain.fault import KernelFault
+from domain.flags import Flag, FlagCode
 from domain.kernel import KernelType
 from domain.result import Status, Timing, first_line
 from profiling.gpu.measured_peaks import UNKNOWN, Ceilings
@@ -68,7 +69,9 @@ def _operations(
     for contender, timing in timed:
         whose = "its own" if contender is owner else "the reference's"
         if flops is None:
-            timing.flags.append(NOT_COUNTED.format(whose=whose, why=failed))
+            timing.flags.append(
+                Flag(FlagCode.OPERATIONS_NOT_COUNTED, NOT_COUNTED.format(whose=whose, why=failed), {"reason": failed})
+            )
             continue
         flag = too_few_operations(
             timing.latency_ms, flops, ceilings, whose=whose, resolution_ms=timing.resolution_us / 1e3
@@ -92,7 +95,7 @@ def look_at_launches(contenders: list[Contender], example: dict[str, Arguments],
             contender.close()  # Nobody is left who could change its files while they are read.
         contender.launches = described(trace, contender.kernel, _built_into(contender.folder))
         if contender.timing is not None:
-            contender.timing.flags.extend(contender.launches["flags"])
+            contender.timing.flags.extend(map(Flag.from_dict, contender.launches["flags"]))
 
 
 def _hurried(session: Session, seconds: float, deadline: float) -> Session:

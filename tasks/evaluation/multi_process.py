@@ -12,7 +12,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from domain.flags import TIMEOUT_NEAR
+from domain.flags import TIMEOUT_NEAR, Flag, FlagCode
 from domain.request import Request
 from domain.result import Comparison, Outcome, Report, Status, Timing
 from profiling.results.multi_process import pooled_speedup, pooled_timing
@@ -47,7 +47,7 @@ def judged_in_processes(run: Callable[[Request, Queues], Report], request: Reque
     tries_again = 1 + secrets.randbelow(max(fewest - 1, 1))
     while len(reports) < request.processes and _timed(report):
         if not _in_time(reports, request):
-            return _with_flag(_together(reports), IN_FEWER.format(done=len(reports), asked=request.processes))
+            return _with_flag(_together(reports), _in_fewer(len(reports), request.processes))
         if request.reference is not None and _has_cost_enough(reports):
             return _stopped_by_device_time(_together(reports))
         held_s = report.environment["device_seconds"]
@@ -161,7 +161,7 @@ def _all_calls(comparisons: Sequence[Comparison]) -> Comparison:
         mean_abs_diff=weighted / elements if elements else 0.0,
         mismatch_count=sum(one.mismatch_count for one in comparisons),
         element_count=elements,
-        weak_reference=list(dict.fromkeys(said for one in comparisons for said in one.weak_reference)),
+        weak_reference=list(dict.fromkeys(flag for one in comparisons for flag in one.weak_reference)),
     )
 
 
@@ -178,7 +178,12 @@ def _stopped(outcome: Outcome) -> Outcome:
     return replace(outcome, timing=replace(timing, stop_reason=Stop.DEVICE_TIME.value))
 
 
-def _with_flag(report: Report, flag: str) -> Report:
+def _in_fewer(done: int, asked: int) -> Flag:
+    message = IN_FEWER.format(done=done, asked=asked)
+    return Flag(FlagCode.FEWER_PROCESSES, message, {"processes": done, "requested_processes": asked})
+
+
+def _with_flag(report: Report, flag: Flag) -> Report:
     timing = report.outcome.timing
     if timing is None:
         return report

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from domain.fault import KernelFault
+from domain.flags import Flag, FlagCode
 from domain.job import Stage
 from domain.request import Request
 from domain.result import Report, Speedup
@@ -257,7 +258,8 @@ class _Job:
         """What fresh sets of the drawn distribution under the first weights cannot show, once the times are known."""
         if not self.request.thorough:
             by_budget = f"the {self.request.budget} budget leaves them out"
-            self.distributions = untried("left to other processes of the job" if self.request.tried else by_budget)
+            why = "left to other processes of the job" if self.request.tried else by_budget
+            self.distributions = untried(Flag(FlagCode.DISTRIBUTION_SKIPPED, why))
             return
         if (owner := self.contenders[0]).session is not None:
             owner.session.until(rounds.deadline)  # Not the one that it was last asked under.
@@ -265,7 +267,8 @@ class _Job:
             varied = VariedInputs(rounds.inputs, self.secret)
         except KernelFault as fault:
             # Its answers and times stand: that it can make no more inputs now, maybe as it was stopped, changes none.
-            self.distributions = untried(f"the {owner.role} made no more inputs: {fault.message}")
+            why = f"the {owner.role} made no more inputs: {fault.message}"
+            self.distributions = untried(Flag(FlagCode.DISTRIBUTION_NO_INPUTS, why))
             return
         distributions = OtherDistributions(rounds, varied)
         try:

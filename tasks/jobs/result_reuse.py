@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from domain.flags import TIMEOUT_NEAR
+from domain.flags import CUT_SHORT
 from domain.result import Status
 from sandbox.supervisor.machine_faults import may_pass_again
 
@@ -33,5 +33,5 @@ def _cut_short(side: Mapping[str, Any]) -> bool:
     """Whether the request's `timeout` ended something of a kernel's judging: another request may give more."""
     timing = side.get("timing") or {}
     tried = (side.get("inputs") or {}).get("distributions") or {}
-    said = [*timing.get("flags", ()), *(tried.get("skipped") or {}).values()]
-    return timing.get("stop_reason") == STOPPED or any(TIMEOUT_NEAR in each for each in said)
+    flags = [*timing.get("flags", ()), *(tried.get("skipped") or {}).values()]
+    return timing.get("stop_reason") == STOPPED or any(flag["code"] in CUT_SHORT for flag in flags)

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from domain.fault import NotStill
+from domain.flags import Flag, FlagCode
 from domain.kernel import Kernel
 from domain.result import CANDIDATE, REFERENCE, Report
 from tasks.runtime.kernel_run import Contender, Stopped
@@ -27,9 +28,10 @@ TIMES_AS_LONG = 3.0
 """As a job has taken, its builds with it, has to have been left of its time: so much is spent once more, and then some.
 """
 ONE_QUEUE = "its streams shared one queue: what it launched in one may have waited for what it had launched in another"
-NOT_CHOSEN = (
+NOT_CHOSEN = Flag(
+    FlagCode.SHARED_HARDWARE_QUEUE,
     "its streams shared one hardware queue, and the job's time did not allow it to begin anew: it may take less in "
-    "queues of their own; name its streams in the source, or raise `timeout`"
+    "queues of their own; name its streams in the source, or raise `timeout`",
 )
 ALL = frozenset((CANDIDATE, REFERENCE))
 

@@ -13,7 +13,7 @@ from functools import partial
 
 import torch
 
-from domain.flags import TIMEOUT_NEAR
+from domain.flags import TIMEOUT_NEAR, Flag, FlagCode
 from profiling.integrity.deferred_readback import HELD_BACK_MS
 from profiling.integrity.disagreement import NULL_DRIFT_MS, SHARE_APART, OtherWindows
 from profiling.integrity.single_call import SETTLED_STREAMED
@@ -33,16 +33,23 @@ FEWEST, MOST = 4, 24
 IN_A_ROW = 8
 """Calls by themselves without the gate, one right behind the other: code that a host has not run for milliseconds takes
 it up to 300 µs more to run, and none has to be called late for that (docs/measurements.md)."""
-OTHER_ANSWERS = (
-    "asked for its answers only when its calls were over and their inputs gone, it handed in others than otherwise: "
-    "its time may be without what it takes to make them"
+OTHER_ANSWERS = Flag(
+    FlagCode.DEFERRED_OUTPUTS_DIFFER,
+    "asked for its outputs only when its calls were over and their inputs gone, it handed in others than otherwise: "
+    "its time may be without what it takes to make them",
 )
 NOT_KEPT = (
     "nothing was handed in where answers are asked for only when all calls are over: what a call returns has to be a "
     "tensor that holds its answer then"
 )
-NO_TIME = f"no window was held back, as {TIMEOUT_NEAR}: that answers are copied is taken on trust"
-NO_TIME_FOR_ONE = f"no call by itself was timed, as {TIMEOUT_NEAR}: that none does others' work is taken on trust"
+NO_TIME = Flag(
+    FlagCode.DEFERRED_OUTPUTS_UNTESTED,
+    f"no window was held back, as {TIMEOUT_NEAR}: that outputs are copied is taken on trust",
+)
+NO_TIME_FOR_ONE = Flag(
+    FlagCode.SINGLE_CALL_UNTESTED,
+    f"no call by itself was timed, as {TIMEOUT_NEAR}: that none does others' work is taken on trust",
+)
 PARTS = (torch.float16, torch.float32, torch.float64)
 """Types of a complex number's parts."""
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from domain.fault import KernelFault
-from domain.flags import TIMEOUT_NEAR
+from domain.flags import TIMEOUT_NEAR, Flag, FlagCode
 from domain.result import Timing
 from profiling.integrity.disagreement import OtherWindows
 from profiling.integrity.interference import TOLD, alike, limited, slowed_by, unsure
@@ -30,8 +30,24 @@ CARD_DISTURBED = (
     "null windows took {now} without this kernel's process, where {usual} is usual on this card: it was disturbed from "
     "outside, and the times may be too long"
 )
-NOT_ALONE = "the reference could not be run once more without this kernel, which may have slowed it"
-NO_TIME_ALONE = f"the reference was not run once more without this kernel, which may have slowed it, as {TIMEOUT_NEAR}"
+NOT_ALONE = Flag(
+    FlagCode.REFERENCE_NOT_RERUN,
+    "the reference could not be run once more without this kernel, which may have slowed it",
+)
+NO_TIME_ALONE = Flag(
+    FlagCode.REFERENCE_RERUN_TIMEOUT,
+    f"the reference was not run once more without this kernel, which may have slowed it, as {TIMEOUT_NEAR}",
+)
+PREPARED_LATE = Flag(
+    FlagCode.NULL_WINDOWS_PREPARED_LATE,
+    "null windows were made ready later beside this kernel's process than without it, in rounds in which its own were "
+    "late too: what that hid is added to its time",
+)
+CHECKS_SLOWED = Flag(
+    FlagCode.CHECK_WINDOWS_SLOWED,
+    "null windows by which its time was checked took longer beside this kernel's process than without it: what that "
+    "hid is added to its time",
+)
 WITHOUT_IT = (
     "null windows count for what they take without the candidate's process, which is less by no more than is honest"
 )
@@ -84,7 +100,7 @@ class Alone:
         self._reference_alone = TimeRecord(
             like.calls, like.is_cuda, gated=like.gated, launch_shift_ms=like.launch_shift_ms, charged=False
         )
-        self.flags: list[str] = []
+        self.flags: list[Flag] = []
         self._without_it: set[str] = set()
         self.corrected = False
 
@@ -116,7 +132,9 @@ class Alone:
         now, usual_ms = self._null[self._own_role], known.usual_ms(self._kind)
         known.note(self._kind, now)
         if usual_ms is not None and (now_ms := statistics.median(_elapsed_ms(now))) > _disturbed_ms(usual_ms):
-            self.flags.append(CARD_DISTURBED.format(now=duration(now_ms), usual=duration(usual_ms)))
+            message = CARD_DISTURBED.format(now=duration(now_ms), usual=duration(usual_ms))
+            data = {"null_window_ms": now_ms, "usual_null_window_ms": usual_ms}
+            self.flags.append(Flag(FlagCode.GPU_DISTURBED, message, data))
             return
         if any(contender.session is not None for contender in self._contenders):
             return
@@ -147,19 +165,13 @@ class Alone:
         for role, record in self._records.items():
             self._correct_null(role, record, own_ms)
             if record.correct_ready([taken.ready_ms for taken in self._null[role]]):
-                self.flags.append(
-                    "null windows were made ready later beside this kernel's process than without it, in rounds in "
-                    "which its own were late too: what that hid is added to its time"
-                )
+                self.flags.append(PREPARED_LATE)
         for other, clocks in zip(self._others, self._others_null, strict=True):
             believed_ms = other.record.correction.added_ms
             for windows in (other.windows, *other.alike):
                 windows.correct_null(clocks, other.most_apart_ms)
             if other.record.correction.added_ms > believed_ms:
-                self.flags.append(
-                    "null windows by which its time was checked took longer beside this kernel's process than without "
-                    "it: what that hid is added to its time"
-                )
+                self.flags.append(CHECKS_SLOWED)
         if self._reference is not None and self._reference_is_known:
             self._correct_reference(self._records[self._reference.role], own_ms)
         self.corrected |= bool(self.flags)
@@ -173,7 +185,7 @@ class Alone:
         slowed = slowed_by(record.null_ms, alone_ms, record.kind, own_ms, float(record.net_ms.mean()))
         if slowed is not None:
             if slowed > TOLD[record.kind]:
-                self._tell("null windows", record.null_ms, alone_ms)
+                self._tell(FlagCode.NULL_WINDOWS_SLOWED, "null windows", record.null_ms, alone_ms)
             else:
                 self._without_it.add(role)
             record.correct_null(alone_ms)
@@ -186,7 +198,7 @@ class Alone:
         beside_ms, alone_ms = list(record.net_ms), list(self._reference_alone.net_ms)
         slowed = slowed_by(beside_ms, alone_ms, record.kind, list(self._own.net_ms))
         if slowed is not None:
-            self._tell("windows of the reference", beside_ms, alone_ms)
+            self._tell(FlagCode.REFERENCE_SLOWED, "windows of the reference", beside_ms, alone_ms)
             record.slowed = slowed
         else:
             alone_ms = self._reference_alone.elapsed_ms
@@ -254,14 +266,15 @@ class Alone:
         self._reference_alone.add(window, null[reference.role])
         return True
 
-    def _tell(self, what: str, beside_ms: Sequence[float], alone_ms: Sequence[float]) -> None:
+    def _tell(self, code: FlagCode, what: str, beside_ms: Sequence[float], alone_ms: Sequence[float]) -> None:
         # Means, as slowed_by compares: of windows that were slowed now and then the median says nothing.
-        told = (
-            f"{what} took {duration(statistics.mean(beside_ms))} beside this kernel's process and "
-            f"{duration(statistics.mean(alone_ms))} without it: what it slowed is taken out of the times"
+        beside, alone = statistics.mean(beside_ms), statistics.mean(alone_ms)
+        message = (
+            f"{what} took {duration(beside)} beside this kernel's process and {duration(alone)} without it: what it "
+            "slowed is taken out of the times"
         )
-        if told not in self.flags:
-            self.flags.append(told)
+        if message not in (flag.message for flag in self.flags):
+            self.flags.append(Flag(code, message, {"concurrent_ms": beside, "isolated_ms": alone}))
 
 
 def _disturbed_ms(usual_ms: float) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 
-from domain.flags import TIMEOUT_NEAR
+from domain.flags import TIMEOUT_NEAR, Flag, FlagCode
 from domain.result import Speedup
 from profiling.gpu.measured_peaks import UNKNOWN
 from profiling.gpu.state_summary import throttled
@@ -33,17 +33,22 @@ from tasks.timing.window_sizing import WindowSize
 RESERVE_S = 1.0
 LATE_AT_MOST = 2
 """Takes behind the gate of a kernel of one stream whose windows are ready late in each: then that is its own doing."""
-REPLAYED = "a replay: the request named the seed, so its inputs were known beforehand; for finding bugs, no ranking"
+REPLAYED = Flag(
+    FlagCode.INPUTS_REPLAYED,
+    "a replay: the request named the seed, so its inputs were known beforehand; for finding bugs, no ranking",
+)
 COPIED_EACH = "calls answer in the same memory: each answer is copied before the next call, on the kernel's time"
-INTERPRETED = (
-    "run by Triton's interpreter on the CPU, and never compiled: the time says nothing about the speed on a GPU"
+INTERPRETED = Flag(
+    FlagCode.INTERPRETED,
+    "run by Triton's interpreter on the CPU, and never compiled: the time says nothing about the speed on a GPU",
 )
 FEW_CALLS = (
     "its windows hold {calls} of its calls, as it keeps them few, and taking them anew did not help or "
     f"{TIMEOUT_NEAR}: what a window is off by unseen is a large part of its time"
 )
-LAUNCHES_UNKNOWN = (
-    "what a launch costs in this process could not be measured: nothing is taken off, and a call may be off by 0.2 µs"
+LAUNCHES_UNKNOWN = Flag(
+    FlagCode.LAUNCH_COST_UNKNOWN,
+    "what a launch costs in this process could not be measured: nothing is taken off, and a call may be off by 0.2 µs",
 )
 
 
@@ -162,7 +167,9 @@ class Timekeeper:
         if self._time_for_as_long(began) and size.enlarge(records[own]):
             self.shooting.streamed.add(own)
             raise GateClosed
-        records[own].flags.append(FEW_CALLS.format(calls=records[own].calls))
+        calls = records[own].calls
+        few = Flag(FlagCode.FEW_CALLS_PER_WINDOW, FEW_CALLS.format(calls=calls), {"calls_per_window": calls})
+        records[own].flags.append(few)
 
     def _time_for_as_long(self, began: float) -> bool:
         """Whether as long again as since then is left of the job's time."""
@@ -227,7 +234,8 @@ class Timekeeper:
         for record in records.values():
             record.stopped = stop
             if stop is Stop.TIMEOUT:
-                record.flags.append(f"stopped after window {done}: {TIMEOUT_NEAR}")
+                message = f"stopped after window {done}: {TIMEOUT_NEAR}"
+                record.flags.append(Flag(FlagCode.STOPPED_BY_TIMEOUT, message, {"windows": done}))
         return slowest
 
     def _round(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from domain.flags import Flag
 from domain.result import Comparison, Outcome, Report, RuntimeStats, Speedup, Status, Timing
 
 STATS = RuntimeStats(0.0124, 0.0003, 0.012, 0.0131, 0.0123, 0.0129, 0.013)
@@ -25,7 +26,7 @@ INPUTS = {"source": "get_inputs", "shapes": [[256, 512]], "dtypes": ["float32"],
           "replay_seed": "5b1f", "inputs_replayed": False}  # fmt: skip
 
 
-def timing(ms: float, *flags: str, windows: int = 12) -> Timing:
+def timing(ms: float, *flags: Flag, windows: int = 12) -> Timing:
     return Timing(
         "gated_window", STATS, ms, 240, windows, 240 * windows, 0.02, "events", "cold", list(flags),
         single_call_ms=ms * 1.1, launches=2, relative_ci=0.004, stop_reason="target_precision", gpu_state=CARD,
@@ -49,7 +50,7 @@ def comparison(**more: Any) -> Comparison:
     )  # fmt: skip
 
 
-def passed(ratio: float = 2.0, *flags: str, candidate: str = "c" * 64, **report: Any) -> dict[str, Any]:
+def passed(ratio: float = 2.0, *flags: Flag, candidate: str = "c" * 64, **report: Any) -> dict[str, Any]:
     """A comparison that passed, that many times as fast, within 10 % each way."""
     kernel = Outcome(
         Status.PASSED, "triton", compiled=True, entry="kernel relu", inputs=INPUTS, build={"seconds": 0.4},

@@ -9,6 +9,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from api.schemas.batch import BatchEntrySchema, BatchLineSchema, BatchResponseSchema, BatchViewSchema
+from domain.flags import Flag, FlagCode
 from tasks.jobs.job_store import JobRecords
 from tests.api import results
 from tests.api.payloads import LEGACY, RELU, TEST_DATA, TRITON_ADD, Json, kernel
@@ -102,7 +103,7 @@ def test_what_became_of_it(client: FlaskClient, records: JobRecords) -> None:
     at = answer.headers["Location"]
     jobs = [entry.get("job_id") for entry in answer.get_json()["jobs"]]
     assert at == f"/batch/{answer.get_json()['batch_id']}"
-    assert judge(records, results.passed(2.0, "odd")) == jobs[1]
+    assert judge(records, results.passed(2.0, Flag(FlagCode.WORK_BEFORE_CLOCK, "odd"))) == jobs[1]
     broken = results.evaluated()
     broken["verdict"], broken["kernel_exec_result"]["compilation_error"] = "compile_error", "\n  SyntaxError: x\nmore"
     assert judge(records, broken) == jobs[2]

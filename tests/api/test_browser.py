@@ -13,6 +13,7 @@ from flask.testing import FlaskClient
 from redis import Redis
 from werkzeug.serving import make_server
 
+from domain.flags import Flag, FlagCode
 from domain.job import Stage
 from domain.listing import Form, NoListing
 from domain.result import Status
@@ -63,7 +64,7 @@ def pages(client: FlaskClient, records: JobRecords, redis: Redis) -> dict[str, s
     """Paths of every kind of page, and a word on each."""
     Heartbeat(redis, "gpu0@node", Device("GPU-1", 0, "NVIDIA H200", "h200"), 4, {}).beat()
     bodies = [
-        results.passed(2.0, "too short for what a window can resolve"),
+        results.passed(2.0, Flag(FlagCode.UPPER_BOUND, "too short for what a window can resolve")),
         results.passed(1.9, candidate="e" * 64),
         results.evaluated(launches={
             "source": "cupti", "device_time_us": 11.5, "launches": 2.0, "custom_share": 0.75, "kernels_omitted": 0,

@@ -42,10 +42,14 @@ def poisoned(value: Any, kept: frozenset[str] = AS_IT_IS) -> Any:
     return value + HOSTILE if isinstance(value, str) else value
 
 
+def flag(message: str) -> Wire:
+    return {"code": "code", "message": message, "data": {"figure": "x"}, "kernel": "candidate"}
+
+
 def result(verdict: str = "wrong_result") -> Wire:
     """A result with everything that one may have."""
     stats = {"mean": 1.0, "std": 0.1, "min": 0.9, "max": 1.1, "median": 1.0, "percentile_95": 1.1, "percentile_99": 1.1}
-    timing = {"stats": stats, "calls": 10, "method": "events", "flags": ["noisy"], "latency_ms": 1.0}
+    timing = {"stats": stats, "calls": 10, "method": "events", "flags": [flag("noisy")], "latency_ms": 1.0}
     counted = {"status", "unit"}
     metrics = device_answers.measured(reference=device_answers.unavailable())
     checked = device_answers.sanitizer(device_answers.finding(), device_answers.finding(line=None))
@@ -60,7 +64,7 @@ def result(verdict: str = "wrong_result") -> Wire:
                 "rtol": 0.1,
                 "message": "one of four",
             },
-            "weak_reference": ["anything would pass"],
+            "weak_reference": [flag("anything would pass")],
         },
         "compilation_error": 'boom\n  File "kernel.py", line 1\n  File "kernel.py", line 2\nError: no',
         "validation_error": "wrong",
@@ -76,7 +80,13 @@ def result(verdict: str = "wrong_result") -> Wire:
         "metadata": {"kernel_name": "k"},
     }
     told = {
-        **{"job_id": "j1", "verdict": verdict, "kernel_exec_result": kernel, "ref_result": kernel, "flags": ["odd"]},
+        **{
+            "job_id": "j1",
+            "verdict": verdict,
+            "kernel_exec_result": kernel,
+            "ref_result": kernel,
+            "flags": [flag("odd")],
+        },
         **{
             "speedup_unavailable_reason": "wrong",
             "explanation": "It is wrong.",

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
 
+from domain.flags import FlagCode
 from domain.result import Status
-from kernel_eval_client import Result, Speedup, Verdict
+from kernel_eval_client import Flag, Result, Speedup, Verdict
+from kernel_eval_client import flag as flags
 from kernel_eval_client.cli import show
-from kernel_eval_client.timing import BOUNDED
 from profiling.results.samples import TimeRecord
 from tests.client.suite_files import result_of
 
-SHORT = f"too short for what a window can resolve here: {BOUNDED}, not a measurement"
+SHORT = {"code": "upper_bound", "message": "too short for what a window can resolve", "data": {"call_ms": 0.5}}
 
 
 def answer(**more: Any) -> Result:
@@ -25,11 +27,20 @@ def answer(**more: Any) -> Result:
 
 
 def test_flags_are_all_of_the_answer_s_and_the_kernel_s_own_are_still_there() -> None:
-    told = [f"the kernel: {SHORT}", "the reference: 1 of 14 windows were disturbed", "the task: zeros would pass"]
+    short = Flag("upper_bound", "too short for what a window can resolve", {"call_ms": 0.5})
+    disturbed = {"code": "windows_excluded", "message": "1 of 14 windows", "data": {"windows": 14}}
+    weak = {"code": "trivial_output_passes", "message": "zeros would pass", "data": {}}
+    told = [{**SHORT, "kernel": "candidate"}, {**disturbed, "kernel": "reference"}, {**weak, "kernel": None}]
     found = answer(flags=told)
-    assert list(found.flags) == told and found.to_dict()["flag_count"] == 3
-    assert list(found.kernel.flags) == [SHORT]
-    assert list(answer().flags) == [SHORT], "a service that has no such list"
+    assert list(found.flags) == [
+        replace(short, kernel="candidate"),
+        Flag("windows_excluded", "1 of 14 windows", {"windows": 14}, "reference"),
+        Flag("trivial_output_passes", "zeros would pass"),
+    ]
+    assert found.to_dict()["flag_count"] == 3
+    assert list(map(str, found.flags))[1:] == ["reference: 1 of 14 windows", "zeros would pass"]
+    assert list(found.kernel.flags) == [short]
+    assert list(answer().flags) == [short], "a service that has no such list"
     assert result_of("compile_error", None).flags == ()
 
 
@@ -58,10 +69,23 @@ def test_a_time_that_is_an_upper_bound_is_shown_as_one() -> None:
     assert found.to_dict()["time_bounded"] is True and found.to_dict()["ref_time_bounded"] is False
 
 
-def test_the_service_flags_a_bound_in_those_words() -> None:
+@pytest.mark.parametrize("wire", [None, "odd", ["odd", 1, None], {"code": "x"}])
+def test_what_is_no_list_of_flags_has_none(wire: Any) -> None:
+    assert Flag.all_of(wire) == ()
+
+
+def test_members_of_another_type_leave_a_flag_empty() -> None:
+    assert Flag.all_of([{"code": 1, "message": None, "data": [], "kernel": 2}]) == (Flag("", ""),)
+
+
+def test_the_codes_that_the_client_knows_are_the_service_s() -> None:
+    assert {flags.UPPER_BOUND, flags.INTERPRETED, flags.LOWER_PRECISION} <= {str(code) for code in FlagCode}
+
+
+def test_the_service_flags_a_bound_with_that_code() -> None:
     ready = {"ready_ms": [0.0] * 3, "null_ready_ms": [0.0] * 3}
     record = TimeRecord(1, is_cuda=False, gated=False, elapsed_ms=[1.0, 1.2, 0.9], null_ms=[1.1, 1.0, 1.0], **ready)
-    assert SHORT in record.timing("").flags
+    assert SHORT["code"] in [flag.code for flag in record.timing("").flags]
 
 
 def test_the_verdicts_are_the_service_s() -> None:

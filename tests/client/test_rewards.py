@@ -56,6 +56,10 @@ def judged(
 
 
 FAST = (4.2, 4.0, 4.4, "faster")
+TOO_FAST = {"code": "too_fast_for_memory", "message": "the time is too short for the bytes", "data": {}}
+LOW = {"code": "lower_precision", "message": "it seems to compute in bfloat16", "data": {}}
+WEAK = {"code": "trivial_output_passes", "message": "zeros would pass", "data": {}}
+LARGE = {"code": "unexplained_error", "message": "larger than that", "data": {}}
 
 
 def test_a_right_answer_earns_one_and_half_a_point_for_each_doubling() -> None:
@@ -74,12 +78,12 @@ def test_a_failure_earns_nothing_however_fast(verdict: str) -> None:
 @pytest.mark.parametrize(
     "more",
     [
-        {"flags": ["the time is too short for the bytes that a call surely writes"]},
+        {"flags": [TOO_FAST]},
         {"inputs": {"inputs_replayed": True}},
         {"inputs": {"reused_sets": 3}},
         {"inputs": {"inputs_not_random": True}},
         {"budget": {"name": "quick", "skipped_checks": ["float64_precision"]}},
-        {"comparison": {"precision_check": {"finding": "it seems to compute in bfloat16"}}},
+        {"comparison": {"precision_check": {"finding": LOW}}},
         {"speedup": (1.3, 0.9, 1.7, "not_distinguishable")},
         {"speedup": None},
     ],
@@ -90,23 +94,26 @@ def test_a_doubtful_speed_up_earns_no_bonus(more: dict[str, Any]) -> None:
 
 
 def test_what_is_known_to_be_harmless_can_be_ignored() -> None:
-    windows = judged(speedup=FAST, flags=["in 3 of 14 windows the kernel's own event times do not fit"])
-    assert Shaping(ignored=("in ",)).of_result(windows).reward == 2.0
-    low = judged(
-        speedup=FAST, comparison={"precision_check": {"finding": "as bfloat16", "suspected_dtype": "bfloat16"}}
-    )
+    windows = judged(speedup=FAST, flags=[{"code": "events_mismatch", "message": "in 3 of 14 windows", "data": {}}])
+    assert Shaping().of_result(windows).held_back == ("in 3 of 14 windows",)
+    assert Shaping(ignored=("upper_bound",)).of_result(windows).reward == 1.0
+    assert Shaping(ignored=("upper_bound", "events_mismatch")).of_result(windows).reward == 2.0
+    low = judged(speedup=FAST, comparison={"precision_check": {"finding": LOW}})
     assert Shaping(lower_precision=True).of_result(low).reward == 2.0
 
 
+def test_a_sentence_is_no_code_to_ignore() -> None:
+    with pytest.raises(ValueError, match="codes of flags"):
+        Shaping(ignored=("in 3 of 14 windows",))
+
+
 def test_an_error_that_no_precision_explains_is_not_excused_by_one() -> None:
-    wrong = judged(
-        speedup=FAST, comparison={"precision_check": {"finding": "larger than that", "suspected_dtype": None}}
-    )
+    wrong = judged(speedup=FAST, comparison={"precision_check": {"finding": LARGE}})
     assert Shaping(lower_precision=True).of_result(wrong).reward == 1.0
 
 
 def test_an_answer_to_a_weak_reference_earns_nothing() -> None:
-    found = Shaping().of_result(judged(speedup=FAST, comparison={"weak_reference": ["zeros would pass"]}))
+    found = Shaping().of_result(judged(speedup=FAST, comparison={"weak_reference": [WEAK]}))
     assert found.reward == 0.0 and found.reason == "zeros would pass"
 
 

@@ -53,7 +53,9 @@ def test_a_comparison_is_typed(compared: Result) -> None:
     assert compared.kernel.comparison is not None and compared.kernel.comparison.mismatch_count == 0
     assert compared.speedup is not None and compared.speedup.ci_low <= compared.speedup.ratio
     assert compared.speedup.verdict == "faster"
-    assert list(compared.flags) == compared.raw["flags"] and compared.speedup_unavailable_reason is None
+    assert [vars(flag) for flag in compared.flags] == compared.raw[
+        "flags"
+    ] and compared.speedup_unavailable_reason is None
 
 
 def test_no_part_of_an_answer_is_lost(compared: Result) -> None:

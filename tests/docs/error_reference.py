@@ -11,6 +11,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "client"))
 
 from api.http.problems import Kind
+from domain.flags import FlagCode
 from domain.result import Status
 from kernel_eval_client import errors
 from kernel_eval_client.agents.brief import NEXT
@@ -51,6 +52,16 @@ def _lines() -> Iterator[str]:
     yield "| --- | --- |"
     for verdict in Status:
         yield f"| `{verdict}` | {NEXT.get(str(verdict), 'Nothing: it ran, and in a comparison it is right.')} |"
+    yield ""
+    yield "## Flags"
+    yield ""
+    yield "A flag never changes a verdict. Each has a `code`, a `message` for people, and its figures as `data`."
+    yield "Match the code: messages may change. [api.md](api.md#flags) says where flags appear."
+    yield ""
+    yield "| `code` | means | what to do |"
+    yield "| --- | --- | --- |"
+    for code in FlagCode:
+        yield f"| `{code}` | {code.meaning} | {code.advice} |"
     yield ""
     yield "## Exceptions of the Python client"
     yield ""

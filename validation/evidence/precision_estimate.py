@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 import torch
 
+from domain.flags import Figures, Flag, FlagCode
 from validation.evidence.reduced_precision import UNIT_ROUNDOFF, lower_precisions, plain_name, rounded
 
 FAR_ABOVE = 30.0
@@ -51,7 +52,7 @@ PIECE = 1 << 21
 class Precision:
     """Of the output with the largest kernel error: rms and largest error over the rms of the expected values.
 
-    `suspected_dtype` names the lower precision, `finding` says in a sentence what speaks for it, or, with
+    `suspected_dtype` names the lower precision, `finding` is a flag with what speaks for it, or, with
     `suspected_dtype` None, that the error is larger than any explains; both None for a kernel that keeps its dtype's
     precision.
     """
@@ -62,7 +63,7 @@ class Precision:
     candidate_max_error: float
     reference_max_error: float
     suspected_dtype: str | None = None
-    finding: str | None = None
+    finding: Flag | None = None
 
 
 Outputs = Sequence[torch.Tensor]
@@ -128,7 +129,15 @@ def _output(
         f"output {index} is {own}, but its error against float64 is {found.candidate_error:.2g} of the values (rms), "
         f"the reference's {found.reference_error:.2g}: {evidence}"
     )
-    return Precision(**{**vars(found), "suspected_dtype": suspected_dtype, "finding": sentence})
+    code = FlagCode.UNEXPLAINED_ERROR if suspected_dtype is None else FlagCode.LOWER_PRECISION
+    data: Figures = {
+        "output": index,
+        "dtype": own,
+        "error_rms": found.candidate_error,
+        "reference_error_rms": found.reference_error,
+        "suspected_dtype": suspected_dtype,
+    }
+    return Precision(**{**vars(found), "suspected_dtype": suspected_dtype, "finding": Flag(code, sentence, data)})
 
 
 def _named(

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
+from domain.flags import Figures, Flag, FlagCode
 from validation.compare.bitwise import pieces
 from validation.compare.comparison import PIECE, compare
 from validation.compare.tolerance import Tolerance
@@ -19,8 +20,8 @@ def weak_reference(
     inputs: list[torch.Tensor],
     tolerance: Tolerance,
     others: Sequence[list[torch.Tensor]] = (),
-) -> list[str]:
-    """One sentence for each output that a kernel doing no work would get right at that tolerance; empty if none.
+) -> list[Flag]:
+    """One flag for each output that a kernel doing no work would get right at that tolerance; empty if none.
 
     Tried are zeros, ones, a constant (the output's own mean), the answers to `others`, calls with other inputs, which
     would all have to pass, and a copy of each input of the same shape and dtype. A single number may be near zero or
@@ -39,9 +40,12 @@ def weak_reference(
             None,
         )
         if expected.numel() == 0:
-            findings.append(f"output {index} has no elements: every answer is right")
+            message = f"output {index} has no elements: every output is right"
+            findings.append(Flag(FlagCode.OUTPUT_EMPTY, message, {"output": index}))
         elif answer is not None:
-            findings.append(f"output {index}: {answer} would pass at {tolerance}")
+            data: Figures = {"output": index, "trivial_output": answer, "atol": tolerance.atol, "rtol": tolerance.rtol}
+            message = f"output {index}: {answer} would pass at {tolerance}"
+            findings.append(Flag(FlagCode.TRIVIAL_OUTPUT_PASSES, message, data))
     return findings
 
 
@@ -59,7 +63,7 @@ def _trivial(
         trivial = constant.to(expected.device, expected.dtype).expand(expected.shape)
         yield name, [(right, trivial) for right in (expected, *(elsewhere if is_number else ()))]
     if elsewhere and all(answer.shape == expected.shape for answer in elsewhere):
-        yield "the answer of any other call", [(expected, answer) for answer in elsewhere]
+        yield "the output of any other call", [(expected, answer) for answer in elsewhere]
     for position, given in enumerate(inputs):
         if given.shape == expected.shape and given.dtype == expected.dtype:
             yield f"a copy of input tensor {position}", [(expected, given)]

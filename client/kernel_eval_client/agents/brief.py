@@ -40,12 +40,12 @@ def of_result(found: Result, source: str = "", reference: str = "", timeout: int
     # What to do next goes last and is never cut off; neither is a flag that is short.
     checked = found.sanitizer
     flags = [f"flag: the sanitizer {cut(plain(checked.headline), 200)}"] if checked and checked.found else []
-    flags += [f"flag: {cut(plain(flag), 240)}" for flag in found.kernel.flags]
+    flags += [f"flag: {cut(plain(flag.message), 240)}" for flag in found.kernel.flags]
     if found.reference is not None:
         theirs = [flag for flag in found.reference.flags if flag not in found.kernel.flags]
-        flags += [f"flag of the reference: {cut(plain(flag), 240)}" for flag in theirs]
+        flags += [f"flag of the reference: {cut(plain(flag.message), 240)}" for flag in theirs]
     if found.kernel.comparison:
-        flags += [f"weak reference: {cut(plain(each), 160)}" for each in found.kernel.comparison.weak_reference]
+        flags += [f"weak reference: {cut(plain(each.message), 160)}" for each in found.kernel.comparison.weak_reference]
     tail = "\n".join(map(plain, [*flags[:_FLAGS], f"next: {next_step(found, timeout)}"]))
     return cut("\n".join(map(plain, lines)), MOST - len(tail) - 1) + "\n" + tail
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from kernel_eval_client import flag as flags
 from kernel_eval_client.result import Comparison, Result
 from kernel_eval_client.untyped import member, number
 
@@ -133,7 +134,7 @@ def next_step(found: Result, timeout: int | None = None) -> str:
 
 
 def _passed(found: Result) -> str:
-    if any("interpreter" in flag for flag in found.kernel.flags):
+    if any(flag.code == flags.INTERPRETED for flag in found.kernel.flags):
         return INTERPRETED if found.reference is not None else INTERPRETED.replace("Right. ", "It ran. ")
     if found.reference is None:
         return ALONE

@@ -47,7 +47,7 @@ def result(console: Terminal, name: str, source: str, found: Result, *, verbose:
     for title, text in _facts(found):
         console.say((f"  {title:<9} ", DIM), text)
     for flag in found.flags:
-        console.say(("  flag      ", "yellow"), flag)
+        console.say(("  flag      ", "yellow"), str(flag))
     if found.error:
         _failure(console, found.error, source, verbose=verbose)
     if (checked := found.sanitizer) is not None:
@@ -79,8 +79,8 @@ def _facts(found: Result) -> Iterator[tuple[str, str]]:
     if comparison is not None:
         wrong = f"{comparison.mismatch_count} of {comparison.element_count} elements out of tolerance"
         yield "outputs", f"{wrong} (atol {comparison.atol}, rtol {comparison.rtol})"
-    for sentence in comparison.weak_reference if comparison else ():
-        yield "weak", sentence
+    for flag in comparison.weak_reference if comparison else ():
+        yield "weak", flag.message
     if (launched := in_a_line(found.kernel.launches)) is not None:
         yield "launches", launched
     if found.kernel.inputs.get("inferred"):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kernel_eval_client.flag import LOWER_PRECISION
 from kernel_eval_client.result import Result
 
 NO_WORD = frozenset({"reference_failed"})
@@ -46,8 +47,8 @@ class Shaping:
     """What is rewarded: `failed`, or `correct` + `speed` × log2(lower end of the speed-up, `cap` at most).
 
     There is a bonus for speed only where the whole interval is above 1 and nothing is flagged: a flag is a reason to
-    look at a time, and a time to be looked at is none to learn from. `ignored` are flags that begin so and do not
-    count. A reference that trivial answers satisfy earns `failed`: it teaches nothing but such answers.
+    look at a time, and a time to be looked at is none to learn from. `ignored` are codes of flags that do not count.
+    A reference that trivial answers satisfy earns `failed`: it teaches nothing but such answers.
     """
 
     failed: float = 0.0
@@ -62,6 +63,10 @@ class Shaping:
         """Raises ValueError where failing would pay as much as being right."""
         if not max(self.failed, self.no_code) < self.correct or self.speed < 0 or self.cap < 1:
             raise ValueError("failed and no_code must be below correct, speed 0 or more, cap 1 or more")
+        if sentences := [each for each in self.ignored if not each.isidentifier()]:
+            raise ValueError(
+                f"`ignored` holds codes of flags, such as upper_bound (docs/errors.md), not {sentences[0]!r}"
+            )
 
     def of_nothing(self, reason: str) -> Scored:
         """Of a completion without a source."""
@@ -79,7 +84,11 @@ class Shaping:
             return Scored(self.failed, found.verdict, {"failed": self.failed}, reason=found.error, result=found)
         comparison = found.kernel.comparison
         if comparison is None or comparison.weak_reference:
-            why = "it was not compared" if comparison is None else "; ".join(comparison.weak_reference)
+            why = (
+                "it was not compared"
+                if comparison is None
+                else "; ".join(flag.message for flag in comparison.weak_reference)
+            )
             return Scored(self.failed, found.verdict, {"failed": self.failed}, (why,), why, found)
         held_back = tuple(self._doubts(found))
         bonus = 0.0
@@ -94,7 +103,7 @@ class Shaping:
             yield found.speedup_unavailable_reason or "no speed-up was measured"
         elif found.speedup.verdict != "faster" or found.speedup.ci_low <= 1.0:
             yield f"it is {found.speedup.verdict.replace('_', ' ')}"
-        yield from (flag for flag in found.kernel.flags if not flag.startswith(self.ignored or ("\0",)))
+        yield from (flag.message for flag in found.kernel.flags if flag.code not in self.ignored)
         inputs, comparison = found.kernel.inputs, found.kernel.comparison
         if inputs.get("inputs_replayed"):
             yield "its inputs were known beforehand"
@@ -102,7 +111,6 @@ class Shaping:
             yield "it was given inputs a second time, and may have kept its answers"
         if skipped_checks := found.budget.get("skipped_checks"):
             yield f"its budget did not look at {', '.join(map(str, skipped_checks))}"
-        precision = comparison.precision_check if comparison and comparison.precision_check else {}
-        # An error larger than any lower precision's is no such thing.
-        if precision.get("finding") and not (self.lower_precision and precision.get("suspected_dtype")):
-            yield str(precision["finding"])
+        finding = comparison.precision_finding if comparison else None
+        if finding is not None and not (self.lower_precision and finding.code == LOWER_PRECISION):
+            yield finding.message

@@ -11,6 +11,7 @@ from apiflask import APIFlask
 from flask.testing import FlaskClient
 
 from api.webhook_dispatcher import message
+from domain.flags import FlagCode
 from tasks.jobs.job_store import JobRecords
 from tests.api import results
 from tests.api.payloads import RELU, Json, kernel
@@ -56,6 +57,13 @@ def test_every_operation_is_there(client: FlaskClient) -> None:
     assert {"200", "202", "400", "413", "415", "409", "500", "503"} <= set(submit["responses"])
     assert "application/problem+json" in submit["responses"]["400"]["content"]
     assert [parameter["name"] for parameter in submit["parameters"]] == ["wait", "Idempotency-Key"]
+
+
+def test_flags_are_documented_with_every_code(client: FlaskClient) -> None:
+    schemas = document(client)["components"]["schemas"]
+    assert schemas["Result"]["properties"]["flags"]["items"] == {"$ref": "#/components/schemas/Flag"}
+    assert schemas["Flag"]["properties"]["code"]["enum"] == [str(code) for code in FlagCode]
+    assert set(schemas["Flag"]["required"]) == {"code", "message", "data", "kernel"}
 
 
 def test_every_reference_resolves_and_schemas_say_their_bounds(client: FlaskClient) -> None:

@@ -16,6 +16,7 @@ from redis import Redis
 
 from api.pages.facts import measuring
 from api.pages.stages import MEANS
+from domain.flags import Flag, FlagCode
 from domain.job import Stage
 from domain.result import Speedup, Status
 from tasks.jobs.job_store import JobRecords
@@ -128,7 +129,7 @@ def test_one_kernel_alone(client: FlaskClient, records: JobRecords) -> None:
 
 
 def test_a_time_too_short_to_be_measured_is_told_as_a_bound(client: FlaskClient, records: JobRecords) -> None:
-    flag = "too short for what a window can resolve here: the time is an upper bound, not a measurement"
+    flag = Flag(FlagCode.UPPER_BOUND, "too short for what a window can resolve here")
     page = report(client, completed(client, records, results.passed(2.0, flag, speedup=None)))
     assert "A call takes at most 12.4 µs" in page.text
 
@@ -159,7 +160,8 @@ def test_a_profiled_job(client: FlaskClient, records: JobRecords) -> None:
     launches = {
         "advisory": True, "source": "cupti", "calls": 2, "device_time_us": 11.5, "launches": 2.0, "streams": 1,
         "custom_share": 0.75, "kernels": [{"name": f"k{index}", "launches": 1.0, "share": 0.05, "origin": "custom"}
-        for index in range(20)], "kernels_omitted": 7, "flags": ["work was left on another stream"],
+        for index in range(20)], "kernels_omitted": 7,
+        "flags": [asdict(Flag(FlagCode.WORK_ON_OTHER_STREAMS, "work was left on another stream"))],
     }  # fmt: skip
     page = report(client, completed(client, records, results.evaluated(launches=launches)))
     assert "75.0 % of it in kernels of its own" in page.text and "11 more, shorter ones" in page.text
@@ -169,13 +171,27 @@ def test_a_profiled_job(client: FlaskClient, records: JobRecords) -> None:
     assert "Not known: the profiler is missing." in page.text
 
 
+def test_what_weights_and_distributions_showed_is_told_in_words(client: FlaskClient, records: JobRecords) -> None:
+    body = results.passed()
+    late, agree = Flag(FlagCode.DISTRIBUTION_TIMEOUT, "no time"), Flag(FlagCode.WEIGHTS_AGREE, "both still agree")
+    body["kernel_exec_result"]["inputs"] |= {"weights": "copied", "weight_findings": [asdict(agree)]} | {
+        "distributions": {"checked": ["small"], "skipped": {"tiny": asdict(late)}, "unmodified_inputs": {}}
+    }
+    page = report(client, completed(client, records, body))
+    assert "Weights copied; both still agree" in page.text and "Not tried: tiny no time" in page.text
+
+
 def test_nobodys_text_becomes_markup(client: FlaskClient, records: JobRecords, redis: Redis) -> None:
-    body = results.passed(2.0, EVIL)
+    flag = Flag(FlagCode.WORK_BEFORE_CLOCK, EVIL)
+    body = results.passed(2.0, flag)
     kernel_result = body["kernel_exec_result"]
     kernel_result["output"] = kernel_result["metadata"]["kernel_name"] = EVIL
     kernel_result["build"] |= {"log": EVIL, "entry": EVIL, "notes": [EVIL]}
-    kernel_result["comparison"] |= {"weak_reference": [EVIL], "layout": [EVIL], "message": EVIL}
-    kernel_result["inputs"] |= {"inferred": EVIL, "weights": EVIL}
+    kernel_result["comparison"] |= {"message": EVIL} | {
+        "weak_reference": [asdict(Flag(FlagCode.OUTPUT_EMPTY, f"0: {EVIL}"))],
+        "layout": [asdict(Flag(FlagCode.OUTPUT_LAYOUT_DIFFERS, f"1: {EVIL}"))],
+    }
+    kernel_result["inputs"] |= {"inferred": EVIL, "weights": EVIL, "weight_findings": [asdict(flag)]}
     body["environment"] = {**body["environment"], "gpu_name": EVIL}
     page = report(client, completed(client, records, body))
     assert page.text.count("<script>alert(1)</script>") >= 8 and "49" not in page.text.split("{{7*7}}")[0][-10:]
@@ -255,7 +271,7 @@ def test_commands_hold_no_more_than_an_address(client: FlaskClient, records: Job
 
 def test_an_answer_that_was_given_before(client: FlaskClient, records: JobRecords) -> None:
     body = {**results.passed(), "reused_from": {"job_id": "6b55be7b", "at": 1.0}}
-    assert "the same work was answered before, as job 6b55be7b" in report(client, completed(client, records, body)).text
+    assert "the same work was judged before, as job 6b55be7b" in report(client, completed(client, records, body)).text
 
 
 def test_what_was_left_out_and_what_the_machine_code_needs(client: FlaskClient, records: JobRecords) -> None:
@@ -334,7 +350,9 @@ def test_what_the_sanitizer_found_is_told_as_a_wrong_result_is(client: FlaskClie
     assert "line 3 of kernel.cu in scale block (3,0,0), thread (255,0,0) 3" in page.text and "2 more." in page.text
     job = client.get(f"/job/{job_id}").get_json()
     assert job["result"]["verdict"] == "passed" and job["result"]["kernel_exec_result"]["sanitizer"] == answer
-    assert job["result"]["flags"] == ["the kernel: compute-sanitizer found errors in it: 6 by memcheck"]
+    message = "compute-sanitizer found errors in it: 6 by memcheck"
+    flag = {"kernel": "candidate", "code": "sanitizer_errors", "message": message, "data": {}}
+    assert job["result"]["flags"] == [flag]
     assert "But compute-sanitizer found errors" in job["explanation"]
 
 

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from domain.flags import FlagCode
 from profiling.integrity.disagreement import DRIFT_MS, Believed, Measured, believed, middle
 from profiling.integrity.single_call import SINGLE_CALL
 from profiling.stats.flags import duration
@@ -34,7 +35,9 @@ def test_honest_noise_leaves_the_windows_time():
 def test_a_batch_over_all_calls_gets_the_single_calls_time(true_ms):
     found = single_call(Measured(true_ms / 10, 1e-5), Measured(true_ms, 0.0005))
     assert found.time_ms == true_ms
-    assert found.flag is not None and duration(true_ms) in found.flag and duration(true_ms / 10) in found.flag
+    assert found.flag is not None and found.flag.code is FlagCode.SINGLE_CALL_SLOWER
+    assert duration(true_ms) in found.flag.message and duration(true_ms / 10) in found.flag.message
+    assert (found.flag.data["longer_ms"], found.flag.data["window_call_ms"]) == (true_ms, true_ms / 10)
 
 
 def test_what_a_batch_can_gain_unseen_is_within_five_percent_and_the_drift_between_processes():

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from domain.flags import OF_THE_HOST
+from domain.flags import FlagCode
 from profiling.integrity.disagreement import DRIFT_MS, NOT_BY_HOST, NULL_DRIFT_MS, Measured, OtherWindows
 from profiling.integrity.single_call import (
     BESIDE_MS,
@@ -21,6 +21,7 @@ from profiling.integrity.single_call import (
 from profiling.results.samples import TimeRecord
 from profiling.results.speedup import paired_speedup
 from profiling.window.timed_window import Clock
+from tests.flag_codes import codes
 from tests.profiling.results.test_samples import window
 
 HANDED_IN_WARM_MS = -0.010
@@ -50,7 +51,7 @@ def test_what_the_reference_takes_longer_by_itself_shows_a_batch_that_nothing_el
         assert not batcher.timing("cold").flags  # By itself, where it might be a process that begins late.
     found = beside(reference, batcher).timing("cold")
     assert found.latency_ms == pytest.approx(true_ms, abs=0.001)
-    assert ["the reference's" in flag and "share work" in flag for flag in found.flags] == [True]
+    assert codes(found.flags) == [FlagCode.SINGLE_CALL_SLOWER] and "the reference's" in found.flags[0].message
 
 
 @pytest.mark.parametrize("longer_ms", [-0.018, -0.010, 0.0, 0.009])
@@ -101,7 +102,7 @@ def test_one_that_makes_them_uncertain_is_still_told_by_what_any_call_may_take_l
     for late_ms in np.linspace(-0.09, 0.3, 12):
         uncertain.single.add(window(0.1 + 0.16 + late_ms), Clock(0.16, 0.1))
     found = beside(uncertain, record(0.002, 0.1)).timing("cold")
-    assert found.latency_ms == pytest.approx(0.1, abs=0.002) and any("share work" in flag for flag in found.flags)
+    assert found.latency_ms == pytest.approx(0.1, abs=0.002) and FlagCode.SINGLE_CALL_SLOWER in codes(found.flags)
 
 
 @pytest.mark.parametrize("gated", [(True, False), (False, True), (False, False)])
@@ -134,7 +135,7 @@ def test_no_call_is_credited_with_less_than_its_launches(usual_ms: float, launch
     made = record(usual_ms, 0.0041, calls=240)
     made.launches = launches
     timing = made.timing("cold")
-    assert any("its work is done in another call" in flag for flag in timing.flags) is flagged
+    assert (FlagCode.FASTER_THAN_LAUNCHES in codes(timing.flags)) is flagged
     if flagged:
         assert timing.latency_ms >= max((launches or 1) * LEAST_LAUNCH_MS, 0.0035)
     else:
@@ -151,7 +152,7 @@ def test_where_four_calls_by_themselves_leave_it_open_more_are_wanted() -> None:
 def test_without_the_gate_the_shortest_has_more_chances_before_it_is_said() -> None:
     few, enough = (record(0.05, 0.3, singles=count, gated=False) for count in (SETTLED_STREAMED - 8, SETTLED_STREAMED))
     assert few.wants_singles and not enough.wants_singles
-    assert any("share work" in flag for flag in enough.timing("cold").flags)
+    assert FlagCode.SINGLE_CALL_SLOWER in codes(enough.timing("cold").flags)
     enough.single.add(window(0.16 + 0.05), Clock(0.16, 0.1))
     assert not enough.timing("cold").flags
 
@@ -163,11 +164,11 @@ def test_what_a_host_may_take_longer_without_the_gate_is_the_time_and_no_word_ag
     made = record(usual_ms, usual_ms + 0.07, singles=SETTLED_STREAMED, gated=False)
     timing = made.timing("cold")
     assert timing.latency_ms == pytest.approx(usual_ms + 0.07, abs=0.005)
-    assert [OF_THE_HOST in flag and "share work" not in flag for flag in timing.flags] == [True]
+    assert codes(timing.flags) == [FlagCode.HOST_JITTER]
     found = paired_speedup(record(usual_ms, usual_ms, gated=False), made)
     assert found is not None and found.verdict == "not_distinguishable" and found.ci_low < 1 <= found.ci_high
     queued = record(usual_ms, usual_ms + 0.07, singles=SETTLED_STREAMED).timing("cold")
-    assert any("share work" in flag for flag in queued.flags)
+    assert FlagCode.SINGLE_CALL_SLOWER in codes(queued.flags)
 
 
 @pytest.mark.parametrize(
@@ -274,7 +275,7 @@ def test_without_the_gate_a_call_is_not_shorter_than_its_launches_either() -> No
     made.launches = 10
     timing = made.timing("cold")
     assert timing.latency_ms == pytest.approx(0.02, abs=0.005)
-    assert any("its work is done in another call" in flag for flag in timing.flags)
+    assert FlagCode.FASTER_THAN_LAUNCHES in codes(timing.flags)
 
 
 def test_what_a_batch_can_gain_beside_a_reference_is_five_percent_and_what_honest_ones_differ_by() -> None:

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from domain.flags import FlagCode
 from domain.kernel import Kernel, KernelType
 from profiling.launches.library_names import bare_name, library_of, mangled_part, qualified_name
 from profiling.launches.report import described
@@ -239,22 +240,24 @@ def test_operators_of_a_host_are_no_kernels_and_get_no_flag():
 @pytest.mark.parametrize("kernel_type", [KernelType.TRITON, KernelType.TORCH])
 def test_a_decoy_is_named(kernel_type):
     (flag,) = described(trace((NVJET, 9.0), (ELEMENTWISE, 1.0)), kernel(AXPY, kernel_type))["flags"]
-    assert "none of the kernels" in flag and "(axpy)" in flag and f"{NVJET} (cuBLAS)" in flag
+    assert flag["code"] == FlagCode.OWN_KERNELS_NOT_LAUNCHED and flag["data"] == {"defined_kernels": 1}
+    assert "(axpy)" in flag["message"] and f"{NVJET} (cuBLAS)" in flag["message"]
     (flag,) = described(trace(), kernel(AXPY, kernel_type))["flags"]
-    assert "launches nothing" in flag
+    assert flag["code"] == FlagCode.OWN_KERNELS_NOT_LAUNCHED
 
 
 def test_a_fig_leaf_is_named_for_types_that_bring_kernels_of_their_own():
     shown = trace((NVJET, 98.0), ("axpy", 2.0))
     (flag,) = described(shown, kernel(AXPY, KernelType.TRITON))["flags"]
-    assert flag.startswith("98 % of the device time") and "type triton" in flag and "cuBLAS" in flag
+    assert flag["code"] == FlagCode.LIBRARY_KERNELS_ONLY and "cuBLAS" in flag["message"]
+    assert flag["data"] == {"device_time_share": pytest.approx(0.98), "kernel_type": "triton"}
     assert described(shown, kernel(AXPY, KernelType.TORCH))["flags"] == []
     assert described(trace((NVJET, 90.0), ("axpy", 10.0)), kernel(AXPY, KernelType.TRITON))["flags"] == []
 
 
 def test_a_compilers_kernels_are_not_the_submissions_own():
     (flag,) = described(trace(("triton_poi_fused_add_0", 5.0)), kernel("x = 1", KernelType.TRITON))["flags"]
-    assert "100 %" in flag and "torch.compile" in flag
+    assert flag["code"] == FlagCode.LIBRARY_KERNELS_ONLY and "torch.compile" in flag["message"]
 
 
 def test_what_is_not_known_is_not_held_against_a_submission():
@@ -264,7 +267,8 @@ def test_what_is_not_known_is_not_held_against_a_submission():
 
 def test_work_left_on_another_stream_is_named_and_joined_work_is_not():
     (flag,) = described(trace(("axpy", 100.0), stray_us=40.0), kernel(AXPY, KernelType.TRITON))["flags"]
-    assert flag.startswith("work left on other streams: 40 %")
+    assert flag["code"] == FlagCode.WORK_ON_OTHER_STREAMS
+    assert flag["data"] == {"device_time_share": pytest.approx(0.4)}
     assert described(trace(("axpy", 100.0), stray_us=0.5), kernel(AXPY, KernelType.TRITON))["flags"] == []
 
 
@@ -272,5 +276,5 @@ def test_forged_figures_stay_shares():
     forged = LaunchTrace(CUPTI, 1, (Launched("axpy", 1, 1e9), Launched("fwd", 1, 1e9)), 0, 1.0, 2, 9, 1e14, 1e14)
     told = described(forged, kernel(AXPY))
     assert told["custom_share"] == 1.0 and all(row["share"] <= 1.0 for row in told["kernels"])
-    assert "100 %" in told["flags"][0]
+    assert told["flags"][0]["data"]["device_time_share"] == 1.0
     assert described(LaunchTrace(CUPTI, 1, (Launched("axpy", 1, 0.0),), 1, 0.0, 1, 1, 0.0, 0.0), kernel(AXPY))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from domain.flags import OF_THE_HOST
+from domain.flags import Flag, FlagCode
 from domain.result import RuntimeStats, Speedup, Timing
 from profiling.gpu.state_summary import CardState, Span
 from profiling.results.multi_process import pooled_flags, pooled_speedup, pooled_timing
@@ -141,7 +141,9 @@ def test_what_moves_both_sides_of_a_pair_is_in_no_ratio() -> None:
 @pytest.mark.parametrize(("doubtful", "verdict"), [(0, "slower"), (1, "slower"), (4, "not_distinguishable")])
 def test_what_may_be_the_hosts_doing_may_lie_anywhere_in_its_interval(doubtful: int, verdict: str) -> None:
     each: list[Speedup | None] = [Speedup(0.757, 0.57, 1.02, "not_distinguishable")] * 4
-    candidates = [timing(1.32, flags=[f"{OF_THE_HOST}, it says"] * (place < doubtful)) for place in range(4)]
+    candidates = [
+        timing(1.32, flags=[Flag(FlagCode.HOST_JITTER, "it says")] * (place < doubtful)) for place in range(4)
+    ]
     found = pooled_speedup(each, [timing(1.0)] * 4, candidates)
     assert found is not None and found.verdict == verdict and found.ratio == pytest.approx(0.757)
     assert found.ci_low == pytest.approx(0.757 * (0.57 / 0.757) ** (doubtful / 4), rel=1e-3)
@@ -153,15 +155,30 @@ def test_a_bound_in_one_process_is_a_bound() -> None:
     bound = Speedup(1.5, 1.5, math.inf, "faster")
     assert pooled_speedup([measured, bound, measured], [timing(1.0)] * 3, [timing(1.0)] * 3) == bound
     assert pooled_speedup([measured, None], [timing(1.0)] * 2, [timing(1.0)] * 2) is None
-    flag = "too short for what a window can resolve here: the time is an upper bound, not a measurement"
+    flag = Flag(FlagCode.UPPER_BOUND, "too short", {"call_ms": 1.0})
     found = pooled_timing([timing(1.0), timing(1.0, relative_ci=None, flags=[flag])])
-    assert found.relative_ci is None and found.flags == [f"{flag} (in 1 of 2 processes)"]
+    data = {"call_ms": 1.0, "in_processes": 1, "of_processes": 2}
+    assert found.relative_ci is None
+    assert found.flags == [Flag(FlagCode.UPPER_BOUND, "too short (in 1 of 2 processes)", data)]
 
 
-def test_what_is_said_with_other_figures_is_said_once() -> None:
-    late = "null windows took {} beside this kernel's process and 0.9 ms without it"
-    found = pooled_flags([[late.format("1.1 ms"), "x"], [late.format("980 µs")], []])
-    assert found == [f"{late.format('1.1 ms')} (in 2 of 3 processes)", "x (in 1 of 3 processes)"]
+def test_flags_of_one_code_are_merged_whatever_their_figures_and_words() -> None:
+    first, second = (
+        Flag(FlagCode.NULL_WINDOWS_SLOWED, message, {"concurrent_ms": ms})
+        for message, ms in (("they took 1.1 ms", 1.1), ("slowed to 980 µs", 0.98))
+    )
+    found = pooled_flags([[first, Flag(FlagCode.INTERPRETED, "x")], [second], []])
+    assert [(flag.code, flag.message) for flag in found] == [
+        (FlagCode.NULL_WINDOWS_SLOWED, "they took 1.1 ms (in 2 of 3 processes)"),
+        (FlagCode.INTERPRETED, "x (in 1 of 3 processes)"),
+    ]
+    assert found[0].data == {"concurrent_ms": 1.1, "in_processes": 2, "of_processes": 3}
+
+
+def test_flags_about_different_outputs_are_not_merged() -> None:
+    weak = [Flag(FlagCode.TRIVIAL_OUTPUT_PASSES, f"output {index}", {"output": index}) for index in range(2)]
+    found = pooled_flags([weak, weak[1:]])
+    assert [(flag.data["output"], flag.data["in_processes"]) for flag in found] == [(0, 1), (1, 2)]
 
 
 def test_the_least_that_one_process_knows_is_what_all_know() -> None:

@@ -5,10 +5,11 @@ import math
 import pytest
 import torch
 
-from domain.flags import OF_THE_HOST
+from domain.flags import FlagCode
 from profiling.results.samples import TimeRecord
 from profiling.results.speedup import paired_speedup, pairs_half_width
 from profiling.window.timed_window import Clock, Window
+from tests.flag_codes import codes
 
 NULL_MS = [0.158, 0.160, 0.162]
 
@@ -46,7 +47,7 @@ def test_events_that_do_not_fit_are_not_believed_and_it_is_said(lie: list[float]
     assert timing.latency_ms == pytest.approx(5.0)
     assert timing.stats.mean == timing.stats.min == timing.stats.max == pytest.approx(5.0)
     assert timing.distribution == "windows"
-    assert len(timing.flags) == 1 and "do not fit" in timing.flags[0]
+    assert codes(timing.flags) == [FlagCode.EVENTS_MISMATCH]
 
 
 @pytest.mark.parametrize("lie", [[1e-9, 1e-9, 1e-9, 20.0], [3.0, 3.0, 3.0, 11.0], [0.0, 6.7, 6.7, 6.7]])
@@ -61,14 +62,14 @@ def test_a_time_that_cannot_be_told_from_zero_is_an_upper_bound_and_says_so() ->
     timing = record(0.150, 0.172, 0.155, 0.168, 0.160, 0.158).timing("cold")
     assert 0 < timing.latency_ms < 0.01
     assert timing.stats.mean == timing.stats.min == timing.latency_ms
-    assert any("upper bound" in flag for flag in timing.flags)
+    assert FlagCode.UPPER_BOUND in codes(timing.flags)
     assert timing.distribution == "none"
 
 
 def test_an_interval_that_reaches_zero_is_no_measurement() -> None:
     # Two standard errors clear of zero, which of three windows says little.
     timing = record(0.16, 0.26, 0.40).timing("cold")
-    assert timing.relative_ci is None and any("upper bound" in flag for flag in timing.flags)
+    assert timing.relative_ci is None and FlagCode.UPPER_BOUND in codes(timing.flags)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +87,7 @@ def test_without_the_gate_the_shortest_single_call_counts(gated: bool, single_ms
     for single in single_ms:
         made.single.add(window(0.16 + single), Clock(0.16, 0.1))
     timing = made.timing("cold")
-    assert (len(timing.flags) == 1 and "calls share work" in timing.flags[0]) is flagged
+    assert (codes(timing.flags) == [FlagCode.SINGLE_CALL_SLOWER]) is flagged
     assert timing.latency_ms == pytest.approx(0.28 if not flagged else 0.505 if gated else 5.0)
 
 
@@ -99,7 +100,7 @@ def test_a_call_by_itself_that_was_begun_before_the_gun_hides_nothing(gated: boo
         begun = Window(0.16 + (0.6 if not early_ms else 0.01), [], torch.empty(0), None, 0.1 + early_ms)
         made.single.add(begun, Clock(0.16, 0.1))
     timing = made.timing("cold")
-    assert any("calls share work" in flag for flag in timing.flags) and timing.latency_ms > 0.5
+    assert FlagCode.SINGLE_CALL_SLOWER in codes(timing.flags) and timing.latency_ms > 0.5
 
 
 def test_null_windows_of_one_call_that_were_kept_from_being_ready_hide_no_head_start() -> None:
@@ -112,7 +113,7 @@ def test_null_windows_of_one_call_that_were_kept_from_being_ready_hide_no_head_s
     assert not made.timing("cold").flags and not made.single.null_is_honest(alone, 0.025)
     made.single.correct_null(alone, 0.025)
     assert made.single.null_is_honest(alone, 0.025)
-    assert any("calls share work" in flag for flag in made.timing("cold").flags)
+    assert FlagCode.SINGLE_CALL_SLOWER in codes(made.timing("cold").flags)
 
 
 @pytest.mark.parametrize(("charged", "flagged"), [(True, True), (False, False)])
@@ -134,7 +135,7 @@ def test_one_slow_null_window_makes_no_single_call_short(gated: bool) -> None:
     for null_ms in (0.16, 0.16, 0.38, 0.16):
         made.single.add(window(0.16 + 0.6), Clock(null_ms, 0.1))
     timing = made.timing("cold")
-    assert any("calls share work" in flag for flag in timing.flags)
+    assert FlagCode.SINGLE_CALL_SLOWER in codes(timing.flags)
     assert timing.latency_ms == pytest.approx(0.6)
 
 
@@ -167,8 +168,8 @@ def test_on_the_host_null_windows_that_differ_excuse_event_times_that_do_not_fit
             host.add(window(5.0, [1.0, 1.0]), Clock(null, 0.1))
         return host
 
-    assert not any("do not fit" in flag for flag in made(0.1, 6.0, 3.0, 2.0).timing("host").flags)
-    assert any("do not fit" in flag for flag in made(0.1, 0.1, 0.1, 0.1).timing("host").flags)
+    assert FlagCode.EVENTS_MISMATCH not in codes(made(0.1, 6.0, 3.0, 2.0).timing("host").flags)
+    assert FlagCode.EVENTS_MISMATCH in codes(made(0.1, 0.1, 0.1, 0.1).timing("host").flags)
 
 
 def test_windows_around_zero_do_not_make_the_others_outliers() -> None:
@@ -179,7 +180,7 @@ def test_windows_around_zero_do_not_make_the_others_outliers() -> None:
 def test_a_window_that_was_broken_into_is_left_out_and_it_is_said() -> None:
     timing = record(10.16, 10.17, 10.15, 10.16, 10.18, 30.0).timing("cold")
     assert timing.stats.mean == pytest.approx(5.0, rel=0.01)
-    assert timing.windows == 5 and any("1 of 6" in flag for flag in timing.flags)
+    assert timing.windows == 5 and FlagCode.WINDOWS_EXCLUDED in codes(timing.flags)
 
 
 def test_a_null_window_that_was_broken_into_does_not_make_the_others_coarse() -> None:
@@ -207,7 +208,7 @@ def test_a_kernel_that_is_slower_by_itself_has_that_time_in_its_speedup_too() ->
     for _ in range(8):
         batcher.single.add(window(5.16), Clock(0.16, 0.1))
     assert batcher.timing("cold").latency_ms == pytest.approx(5.0, rel=0.01)
-    assert ["by itself" in flag for flag in batcher.timing("cold").flags] == [True]
+    assert codes(batcher.timing("cold").flags) == [FlagCode.SINGLE_CALL_SLOWER]
     assert batcher.timing("cold").windows == 6
     found = paired_speedup(reference, batcher)
     assert found is not None and found.ratio == pytest.approx(1.0, rel=0.02)
@@ -249,7 +250,9 @@ def test_what_was_worked_before_the_gun_is_added_and_it_is_said() -> None:
         made.add(window(2.16, ready_ms=8.1 + 0.001 * step), Clock(0.16, 0.1))
     timing = made.timing("cold")
     assert timing.latency_ms == pytest.approx(5.0, rel=0.01)
-    assert any("making a window ready took 8 ms longer" in flag for flag in timing.flags)
+    assert codes(timing.flags) == [FlagCode.WORK_BEFORE_CLOCK]
+    assert "making a window ready took 8 ms longer" in timing.flags[0].message
+    assert timing.flags[0].data["typical_ms"] == pytest.approx(8.0, rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -267,7 +270,7 @@ def test_work_before_the_gun_does_not_hide_in_its_own_spread(early: list[float])
         made.add(window(5.16 - max(min(each, 3.0), 0.0), ready_ms=4.0 + each), Clock(0.16, 4.0))
     timing = made.timing("cold")
     assert timing.latency_ms == pytest.approx(5.0, rel=0.01)
-    assert any("ready took" in flag for flag in timing.flags)
+    assert FlagCode.WORK_BEFORE_CLOCK in codes(timing.flags)
 
 
 def test_one_late_window_is_left_out_like_any_other() -> None:
@@ -276,7 +279,9 @@ def test_one_late_window_is_left_out_like_any_other() -> None:
         made.add(window(10.16, ready_ms=4.0 + each), Clock(0.16, 4.0))
     timing = made.timing("cold")
     assert timing.latency_ms == pytest.approx(5.0)
-    assert timing.flags == ["1 of 10 windows were disturbed from outside and left out"]
+    (flag,) = timing.flags
+    assert flag.code is FlagCode.WINDOWS_EXCLUDED and flag.data == {"excluded_windows": 1, "windows": 10}
+    assert flag.message == "1 of 10 windows were disturbed from outside and left out"
 
 
 def test_null_windows_kept_from_being_ready_hide_nothing() -> None:
@@ -286,7 +291,7 @@ def test_null_windows_kept_from_being_ready_hide_nothing() -> None:
     assert made.timing("cold").latency_ms == pytest.approx(2.0)
     assert made.correct_ready([1.0, 1.01, 0.99])
     assert made.timing("cold").latency_ms == pytest.approx(5.0, rel=0.1)
-    assert any("ready took" in flag for flag in made.timing("cold").flags)
+    assert FlagCode.WORK_BEFORE_CLOCK in codes(made.timing("cold").flags)
 
 
 def test_a_null_window_that_was_late_by_chance_changes_nothing() -> None:
@@ -345,8 +350,8 @@ def test_who_takes_longer_where_answers_are_held_back_is_charged_that(gated: boo
     timing = made.timing("cold")
     assert timing.latency_ms == pytest.approx(0.29) and made.correction.added_ms == pytest.approx(0.9, rel=1e-2)
     (flag,) = timing.flags
-    assert "asked for only when all calls are over" in flag
-    assert (OF_THE_HOST in flag) is not gated and ("other means than copying" in flag) is gated
+    assert flag.code is (FlagCode.DEFERRED_OUTPUTS_SLOWER if gated else FlagCode.HOST_JITTER)
+    assert "asked for only when all calls are over" in flag.message
 
 
 def test_nor_does_a_copy_that_was_not_made_hide_where_windows_hold_few_calls() -> None:
@@ -364,7 +369,7 @@ def test_without_the_gate_only_more_than_the_hosts_pace_is_evidence_where_answer
     made.gated = False
     for elapsed_ms in (3.9, 3.91, 3.89, 3.9):
         made.held_back.add(window(elapsed_ms + 0.16), Clock(0.16, 0.1))
-    assert any("other means than copying" in flag for flag in made.timing("cold").flags)
+    assert FlagCode.DEFERRED_OUTPUTS_SLOWER in codes(made.timing("cold").flags)
 
 
 @pytest.mark.parametrize(("gated", "more_ms"), [(True, 0.064), (False, 0.15)])
@@ -420,4 +425,4 @@ def test_null_windows_that_the_submission_slowed_do_not_make_windows_of_another_
     assert made.timing("cold").flags == []
     made.held_back.correct_null([Clock(ms, 0.1) for ms in (0.16, 0.17, 0.15)], 0.1)
     (flag,) = made.timing("cold").flags
-    assert "asked for only when all calls are over" in flag
+    assert flag.code is FlagCode.DEFERRED_OUTPUTS_SLOWER

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 
+from domain.flags import Flag, FlagCode
 from domain.request import Request
 from domain.result import Report, Status
 from tasks.correctness import distribution_check
@@ -134,7 +136,7 @@ def test_inputs_that_were_computed_of_each_other_are_not_changed_by_themselves(
     )
     report = judged(bench, first, second)
     assert report.outcome.status is ends, report.outcome.message
-    assert (BELONG_TOGETHER in distributions(report)["skipped"].values()) is (ends is Status.PASSED)
+    assert (asdict(BELONG_TOGETHER) in distributions(report)["skipped"].values()) is (ends is Status.PASSED)
 
 
 @pytest.mark.parametrize("candidate", ["e = x.exp(); y = e / e.sum(-1, keepdim=True)", "y = torch.softmax(x, -1)"])
@@ -282,14 +284,17 @@ def test_where_the_reference_overflows_itself_nothing_is_said_against_the_kernel
     inputs = "torch.randn(16, 4096)"
     report = judged(bench, "return x.exp().sum(-1)", "return x.double().exp().sum(-1).clamp(max=1e30).float()", inputs)
     assert report.outcome.status is Status.PASSED, report.outcome.message
-    assert "leaves the range" in distributions(report)["skipped"]["large"]
+    why = distributions(report)["skipped"]["large"]
+    assert why["code"] == FlagCode.DISTRIBUTION_REFERENCE_UNSOUND and "leaves the range" in why["message"]
 
 
 def test_a_reference_that_fails_there_costs_the_job_nothing(bench: Workbench) -> None:
     reference = "assert x.abs().max() < 50, 'not mine'; return x * 2"
     report = judged(bench, reference, "return x + x")
     assert report.outcome.status is Status.PASSED and report.outcome.timing is not None
-    assert "not mine" in distributions(report)["skipped"]["large"] and "small" in distributions(report)["checked"]
+    why = distributions(report)["skipped"]["large"]
+    assert why["code"] == FlagCode.DISTRIBUTION_REFERENCE_UNSOUND and "not mine" in why["message"]
+    assert "small" in distributions(report)["checked"]
     assert report.reference is not None and report.reference.status is Status.PASSED
 
 
@@ -308,7 +313,9 @@ def test_inputs_that_mean_something_stay_as_they_were_drawn(bench: Workbench, in
     assert report.outcome.status is Status.PASSED, report.outcome.message
     found = distributions(report)
     assert found["checked"] == [] and says in found["unmodified_inputs"]["input 0"]
-    assert set(found["skipped"]) == set(ALL)
+    assert {name: why["code"] for name, why in found["skipped"].items()} == dict.fromkeys(
+        ALL, FlagCode.DISTRIBUTION_INPUTS_UNCHANGED
+    )
 
 
 def contract(**init: Any) -> dict[str, Any]:
@@ -342,7 +349,7 @@ def test_without_a_float64_run_the_harsher_ones_accuse_nobody(bench: Workbench) 
     }
     report = judged(bench, reference, "return torch.softmax(x.clamp(-20, 20), -1)")
     assert report.outcome.status is Status.PASSED, report.outcome.message
-    assert "float64" in distributions(report)["skipped"]["outliers"]
+    assert distributions(report)["skipped"]["outliers"]["code"] == FlagCode.DISTRIBUTION_NO_FLOAT64
     # What the others show is evidence enough: the second kernel takes every row's maximum for positive.
     no_maximum = "return torch.softmax(x - x.amax(-1, keepdim=True).clamp(min=0), -1) * (x.mean() > -1)"
     wrong = judged(bench, reference, no_maximum).outcome
@@ -368,36 +375,39 @@ class {name}(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("init", "forward", "says"),
+    ("init", "forward", "code"),
     [
-        ("", "return F.layer_norm(x, (64,), self.norm.weight, self.norm.bias)", "both still agree"),
+        ("", "return F.layer_norm(x, (64,), self.norm.weight, self.norm.bias)", FlagCode.WEIGHTS_AGREE),
         (
             "self.norm.weight.data.fill_(1); self.norm.bias.data.zero_()",
             "return F.layer_norm(x, (64,))",
-            "no longer agrees",
+            FlagCode.WEIGHTS_INCONCLUSIVE,
         ),
         (
             "self.w = self.norm.weight.detach().clone(); self.b = self.norm.bias.detach().clone()",
             "return F.layer_norm(x, (64,), self.w, self.b)",
-            "no longer agrees",
+            FlagCode.WEIGHTS_COPIED,
         ),
     ],
 )
 def test_other_values_for_constant_weights_are_tried_and_told(
-    bench: Workbench, init: str, forward: str, says: str
+    bench: Workbench, init: str, forward: str, code: FlagCode
 ) -> None:
     reference = NORM.format(name="Model", init="", forward="return self.norm(x)")
     source = {"source_code": reference + f"def get_inputs():\n    return [{NORMAL}]\n", "kernel_type": "torch"}
     candidate = {"source_code": NORM.format(name="ModelNew", init=init, forward=forward), "kernel_type": "torch"}
     outcome = judged(bench, source, candidate).outcome
     assert outcome.status is Status.PASSED, outcome.message
-    assert says in outcome.inputs["weights"] and "norm.weight, norm.bias" in outcome.inputs["weights"]
+    (finding,) = outcome.inputs["weight_findings"]
+    assert finding["code"] == code and "norm.weight, norm.bias" in finding["message"]
+    assert finding["data"] == {"constant_weights": 2}
 
 
 def test_strides_that_are_not_the_references_are_told(bench: Workbench) -> None:
     comparison = judged(bench, "return x * 2", "return (x.t() * 2).contiguous().t()").outcome.comparison
     assert comparison is not None and comparison.passed
-    assert comparison.layout == ["output 0 has strides [1, 16], the reference's [64, 1]"]
+    message = "output 0 has strides [1, 16], the reference's [64, 1]"
+    assert comparison.layout == [Flag(FlagCode.OUTPUT_LAYOUT_DIFFERS, message, {"output": 0})]
 
 
 def test_a_candidate_that_is_slow_on_the_first_ones_does_not_get_out_of_the_others(

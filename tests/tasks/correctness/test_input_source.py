@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from domain.flags import FlagCode
 from domain.kernel import Kernel
 from domain.request import Request
 from domain.result import CANDIDATE, Report, Status
@@ -17,6 +18,7 @@ from tasks.correctness.input_source import TrialInputs
 from tasks.evaluation.pipeline import run
 from tasks.runtime.kernel_run import Contender
 from tasks.runtime.worker_context import Workbench
+from tests.flag_codes import codes
 
 SLOW = """
 import time
@@ -59,7 +61,7 @@ def test_what_is_no_plain_random_number_comes_again(bench: Workbench, monkeypatc
     outcome = compared(bench, 0.1, "torch.randint(9, (64, 64))").outcome
     assert outcome.inputs["reused_sets"] > 0 and outcome.inputs["mixed_sets"] == 0
     assert outcome.timing is not None
-    assert any("a kernel that remembers its answers" in flag for flag in outcome.timing.flags)
+    assert FlagCode.INPUTS_REUSED in codes(outcome.timing.flags)
 
 
 def test_past_the_time_for_mixing_sets_come_again(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:

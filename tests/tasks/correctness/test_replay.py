@@ -8,9 +8,11 @@ import pytest
 from marshmallow import ValidationError
 
 from api.schemas.request import read_compare, read_evaluate
+from domain.flags import FlagCode
 from domain.result import Outcome
 from tasks.evaluation.pipeline import run
 from tasks.runtime.worker_context import Workbench
+from tests.flag_codes import codes
 
 SOURCE = """
 class Model(nn.Module):
@@ -44,8 +46,8 @@ def test_the_same_seed_gives_the_same_inputs_and_weights(bench: Workbench, more:
     again = evaluated(bench, kernel, replay_seed=seed)
     assert first.output.count("\n") == 8 and again.output == first.output
     assert again.inputs["inputs_replayed"] is True and again.inputs["replay_seed"] == seed
-    assert again.timing is not None and any("replay" in flag for flag in again.timing.flags)
-    assert first.timing is not None and not any("replay" in flag for flag in first.timing.flags)
+    assert again.timing is not None and FlagCode.INPUTS_REPLAYED in codes(again.timing.flags)
+    assert first.timing is not None and FlagCode.INPUTS_REPLAYED not in codes(first.timing.flags)
     assert evaluated(bench, kernel).output != first.output
 
 

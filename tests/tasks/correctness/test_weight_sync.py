@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pytest
 import torch
 
+from domain.flags import Flag, FlagCode
 from domain.request import Request
-from domain.result import Status
+from domain.result import Outcome, Status
 from sandbox.supervisor.messages import State
 from tasks.correctness import parameter_check
 from tasks.correctness.parameter_check import UNTRIED, constant
@@ -19,20 +22,34 @@ LINEAR = "self.l = nn.Linear(32, 32)"
 IN_EVAL = "self.bn = nn.BatchNorm1d(32); self.eval()"
 
 
-def told(bench: Workbench, layers: str, reference: str, candidate: str, own: str | None = None) -> str:
-    """`inputs.weights` of a candidate that passes; with the reference's layers unless it has its own."""
+def last_code(outcome: Outcome) -> str:
+    """Of `inputs.weight_findings`."""
+    code: str = outcome.inputs["weight_findings"][-1]["code"]
+    return code
+
+
+def passing(
+    bench: Workbench, layers: str, reference: str, candidate: str, own: str | None = None
+) -> tuple[str, list[Flag]]:
+    """`inputs.weights` and the findings of a candidate that passes; it has the reference's layers unless `own`."""
     source = model(candidate, layers if own is None else own, "ModelNew")
     outcome = judged(bench, source, model(reference, layers) + INPUTS).outcome
     assert outcome.status is Status.PASSED, outcome.message
-    weights: str = outcome.inputs["weights"]
-    return weights
+    return outcome.inputs["weights"], [Flag.from_dict(finding) for finding in outcome.inputs["weight_findings"]]
+
+
+def told(bench: Workbench, layers: str, reference: str, candidate: str) -> str:
+    """The message of a candidate that passes, and agrees with the reference under other weights."""
+    _, findings = passing(bench, layers, reference, candidate)
+    assert findings[-1].code is FlagCode.WEIGHTS_AGREE
+    return findings[-1].message
 
 
 def wrong(bench: Workbench, layers: str, reference: str, candidate: str) -> str:
     """The message of a candidate with those layers that is found wrong by other weights alone."""
     outcome = judged(bench, model(candidate, layers, "ModelNew"), model(reference, layers) + INPUTS).outcome
     assert outcome.status is Status.WRONG_RESULT
-    assert outcome.timing is None and outcome.inputs["weights"].endswith("out")
+    assert outcome.timing is None and last_code(outcome) == FlagCode.WEIGHTS_IGNORED
     message: str = outcome.message or ""
     assert message.startswith("Wrong with other values for weights that have one"), message
     return message
@@ -82,7 +99,6 @@ def define():
         return F.layer_norm(x, (32,), *packed)
 """
 NORM = "self.n = nn.LayerNorm(32)"
-COPIED = "it copied them when it was made, as it does agree when it is made with such"
 
 
 @pytest.mark.parametrize(
@@ -114,7 +130,7 @@ def test_who_copied_them_when_it_was_made_is_made_anew_and_right(bench: Workbenc
     source = "KEPT = {}\n" + model(answer, own, "ModelNew")
     outcome = judged(bench, source, model("self.n(x)", NORM) + INPUTS).outcome
     assert outcome.status is Status.PASSED, outcome.message
-    assert outcome.timing is not None and outcome.inputs["weights"].endswith(COPIED)
+    assert outcome.timing is not None and last_code(outcome) == FlagCode.WEIGHTS_COPIED
 
 
 def test_a_folded_norm_is_made_anew_and_right(bench: Workbench) -> None:
@@ -127,7 +143,7 @@ def test_a_folded_norm_is_made_anew_and_right(bench: Workbench) -> None:
     source = model("F.linear(x, self.w, self.b)", own, "ModelNew")
     outcome = judged(bench, source, model("self.bn(self.l(x))", layers) + INPUTS).outcome
     assert outcome.status is Status.PASSED, outcome.message
-    assert outcome.inputs["weights"].endswith(COPIED)
+    assert last_code(outcome) == FlagCode.WEIGHTS_COPIED
 
 
 ATTENTION = (
@@ -177,7 +193,8 @@ def test_without_evidence_it_is_told_and_no_verdict(
     source = OPERATOR + model(candidate, layers if own is None else own, "ModelNew")
     outcome = judged(bench, source, model(reference, layers) + INPUTS).outcome
     assert outcome.status is Status.PASSED, outcome.message
-    assert outcome.inputs["weights"].endswith(says)
+    (finding,) = outcome.inputs["weight_findings"]
+    assert finding["code"] == FlagCode.WEIGHTS_INCONCLUSIVE and finding["message"].endswith(says)
 
 
 BLOCKS = "self.b = nn.ModuleList(nn.Sequential(nn.Linear(32, 32), nn.LayerNorm(32)) for _ in range(33))"
@@ -203,7 +220,7 @@ def test_who_uses_them_wrongly_is_wrong(bench: Workbench, layers: str, reference
     """Whether it is given them or made with them, which who packed them is right with."""
     outcome = judged(bench, model(candidate, layers, "ModelNew"), model(reference, layers) + INPUTS).outcome
     assert outcome.status is Status.WRONG_RESULT, outcome.inputs["weights"]
-    assert outcome.inputs["weights"].endswith("the candidate no longer agrees: it uses them otherwise")
+    assert last_code(outcome) == FlagCode.WEIGHTS_USED_DIFFERENTLY
     assert "each of the weights has its place in what the reference computes" in (outcome.message or "")
 
 
@@ -218,7 +235,7 @@ def test_a_copy_of_what_a_parameter_is_made_of_is_right(bench: Workbench, made: 
     source = "import numpy as np\n" + model("F.linear(x, self.w, self.g * self.l.bias)", own, "ModelNew")
     outcome = judged(bench, source, model("self.l(x) * self.g", layers) + INPUTS).outcome
     assert outcome.status is Status.PASSED, outcome.message
-    assert outcome.inputs["weights"].endswith(COPIED)
+    assert last_code(outcome) == FlagCode.WEIGHTS_COPIED
 
 
 def test_one_number_for_all_of_a_layer_is_made_anew_once(bench: Workbench) -> None:
@@ -227,7 +244,7 @@ def test_one_number_for_all_of_a_layer_is_made_anew_once(bench: Workbench) -> No
     source = model("self.l(x) * self.s + self.a * x", own, "ModelNew")
     outcome = judged(bench, source, model("self.l(x) * self.a + self.a * x", layers) + INPUTS).outcome
     assert outcome.status is Status.PASSED, outcome.message
-    assert outcome.inputs["weights"].endswith(COPIED)
+    assert last_code(outcome) == FlagCode.WEIGHTS_COPIED
 
 
 def test_who_packed_them_wrongly_when_it_was_made_is_wrong(bench: Workbench) -> None:
@@ -263,7 +280,7 @@ def test_that_no_time_was_left_for_them_is_told(bench: Workbench, monkeypatch: p
         bench, model("F.layer_norm(x, (32,))", NORM, "ModelNew"), model("self.n(x)", NORM) + INPUTS
     ).outcome
     assert outcome.status is Status.PASSED and outcome.timing is not None
-    assert UNTRIED in outcome.timing.flags and outcome.inputs["weights"].endswith(UNTRIED)
+    assert UNTRIED in outcome.timing.flags and outcome.inputs["weight_findings"] == [asdict(UNTRIED)]
 
 
 def test_what_rounding_may_have_made_of_them_is_no_evidence() -> None:
@@ -296,15 +313,16 @@ def test_in_training_mode_no_answer_depends_on_them(bench: Workbench) -> None:
 def test_that_a_candidate_lacks_them_is_told(
     bench: Workbench, layers: str, reference: str, own: str, candidate: str, says: str
 ) -> None:
-    weights = told(bench, layers, reference, candidate, own)
-    assert weights.startswith("each its own, made under the same seed")
-    assert f"of one value ({says}) could not be tried with others" in weights
+    weights, (finding,) = passing(bench, layers, reference, candidate, own)
+    assert weights == "each its own, made under the same seed"
+    assert finding.code is FlagCode.WEIGHTS_UNTESTED and f"({says})" in finding.message
+    assert finding.data == {"constant_weights": says.count(",") + 1}
 
 
 def test_with_no_constant_ones_nothing_more_is_told(bench: Workbench) -> None:
-    renamed = told(bench, LINEAR, "self.l(x)", "self.k(x)", LINEAR.replace("self.l", "self.k"))
-    assert renamed == "each its own, made under the same seed"
-    assert told(bench, LINEAR, "self.l(x)", "self.l(x)") == "the reference's, copied into the candidate"
+    renamed = passing(bench, LINEAR, "self.l(x)", "self.k(x)", LINEAR.replace("self.l", "self.k"))
+    assert renamed == ("each its own, made under the same seed", [])
+    assert passing(bench, LINEAR, "self.l(x)", "self.l(x)") == ("the reference's, copied into the candidate", [])
 
 
 def test_what_may_not_be_changed_is_left_alone() -> None:
@@ -332,6 +350,6 @@ def test_what_is_profiled_is_what_was_timed(bench: Workbench) -> None:
         **{"num_trials": 1, "timeout": 60, "profile": True},
     }
     report = run(Request.from_wire(wire), bench, lambda stage: None, lambda: False)
-    assert report.outcome.inputs["weights"].endswith(COPIED)
+    assert last_code(report.outcome) == FlagCode.WEIGHTS_COPIED
     assert report.outcome.launches is not None
     assert not any("mul" in each["name"] for each in report.outcome.launches["kernels"])

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from domain.flags import FlagCode
 from domain.listing import NoListing, ProfilerReport
 from domain.request import Request
 from domain.result import Report, Status
 from tasks.evaluation.pipeline import run
 from tasks.node import tool_lookup
 from tests.bench import own_workbench
+from tests.flag_codes import codes
 from tests.tasks.evaluation.test_pipeline_gpu import CUDA, IO, REFERENCE, TRITON, TRITON_IO, TYPES, kernel
 
 pytestmark = pytest.mark.gpu
@@ -253,5 +255,6 @@ def test_the_time_is_taken_before_and_is_the_same(bench: Any) -> None:
     assert plain is not None and counted is not None
     assert counted.latency_ms == pytest.approx(plain.latency_ms, rel=0.05)
     # What disturbs a window from outside comes and goes; nothing else is to differ.
-    said, before = ([flag for flag in timing.flags if "from outside" not in flag] for timing in (counted, plain))
-    assert said == before
+    disturbed = {FlagCode.WINDOWS_EXCLUDED, FlagCode.GPU_DISTURBED}
+    after, before = (set(codes(timing.flags)) - disturbed for timing in (counted, plain))
+    assert after == before

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from domain.flags import Flag, FlagCode
 from domain.request import Request
 from domain.result import Outcome, Report, Status
 from tasks.evaluation.pipeline import run
 from tests.bench import own_workbench
+from tests.flag_codes import codes
 from tests.tasks.evaluation.test_pipeline_gpu import CUDA, IO, REFERENCE, TRITON, TRITON_IO, TYPES, kernel
 
 pytestmark = pytest.mark.gpu
@@ -92,15 +94,16 @@ def test_a_decoy_is_flagged_and_passes(bench: Any) -> None:
         bench, kernel("import torch\n" + DECOY, "triton", metadata={"class_name": "ModelNew"}), REFERENCE
     ).outcome
     (flag,) = launches(outcome)["flags"]
-    assert "none of the kernels" in flag and "(axpy)" in flag
-    assert outcome.timing is not None and flag in outcome.timing.flags
+    assert flag["code"] == FlagCode.OWN_KERNELS_NOT_LAUNCHED and "(axpy)" in flag["message"]
+    assert outcome.timing is not None and Flag.from_dict(flag) in outcome.timing.flags
 
 
 def test_a_library_in_a_type_that_brings_its_own_is_flagged(bench: Any) -> None:
     source = "import torch\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return x @ x\n"
     outcome = judged(bench, kernel(source, "torch_cuda"), kernel(PRODUCT)).outcome
     (flag,) = launches(outcome)["flags"]
-    assert "100 %" in flag and "cuBLAS" in flag and "torch_cuda" in flag
+    assert flag["code"] == FlagCode.LIBRARY_KERNELS_ONLY and "cuBLAS" in flag["message"]
+    assert flag["data"] == {"device_time_share": pytest.approx(1.0, abs=0.005), "kernel_type": "torch_cuda"}
 
 
 def test_joined_streams_are_counted_and_not_flagged(bench: Any) -> None:
@@ -116,8 +119,8 @@ def test_work_left_on_another_stream_is_flagged(bench: Any, fork: str, join: str
     source = ON_A_SIDE.replace("FORK", fork).replace("JOIN", join)
     outcome = judged(bench, kernel(source, io={"args": IO["args"][:2]})).outcome
     (flag,) = launches(outcome)["flags"]
-    assert "work left on other streams" in flag
-    assert outcome.timing is not None and flag in outcome.timing.flags
+    assert flag["code"] == FlagCode.WORK_ON_OTHER_STREAMS
+    assert outcome.timing is not None and Flag.from_dict(flag) in outcome.timing.flags
 
 
 def test_less_arithmetic_than_the_references_is_flagged_and_passes(bench: Any) -> None:
@@ -130,14 +133,14 @@ def test_less_arithmetic_than_the_references_is_flagged_and_passes(bench: Any) -
     outcome = judged(bench, kernel(clever), kernel(model + inputs), profile=False, atol=0.05, rtol=0.05).outcome
     assert outcome.status is Status.PASSED, outcome
     assert outcome.timing is not None
-    flags = [flag for flag in outcome.timing.flags if "GFLOP" in flag]
+    flags = [flag for flag in outcome.timing.flags if flag.code is FlagCode.TOO_FAST_FOR_ARITHMETIC]
     assert len(flags) == 1, outcome.timing
     (flag,) = flags
-    assert "the reference's" in flag and "bfloat16" in flag and "less arithmetic" in flag
+    assert "the reference's" in flag.message and flag.data["dtype"] == "bfloat16"
 
 
 def test_a_raw_kernel_that_times_for_real_carries_no_flag_of_operations(bench: Any) -> None:
     outcome = judged(bench, kernel(CUDA.replace(" BUG", ""), "cuda", io=IO), REFERENCE).outcome
-    assert outcome.timing is not None and not any("GFLOP" in flag for flag in outcome.timing.flags)
+    assert outcome.timing is not None and FlagCode.TOO_FAST_FOR_ARITHMETIC not in codes(outcome.timing.flags)
     outcome = judged(bench, kernel(TRITON.replace(" BUG", ""), "triton", io=TRITON_IO)).outcome
     assert launches(outcome)["custom_share"] == pytest.approx(1.0)

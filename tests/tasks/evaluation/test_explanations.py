@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from domain.flags import Flag, FlagCode
 from domain.request import Request
 from domain.result import Report, Status
 from tasks.correctness.trials import CHANGES_OTHERWISE
@@ -47,7 +48,7 @@ def judged(bench: Workbench, candidate: str | dict[str, Any], reference: str) ->
     return run(Request.from_wire(wire), bench, lambda stage: None, lambda: False)
 
 
-def flags(report: Report) -> list[str]:
+def flags(report: Report) -> list[Flag]:
     assert report.outcome.status is Status.PASSED and report.outcome.timing is not None, report.outcome.message
     return report.outcome.timing.flags
 
@@ -73,9 +74,8 @@ def test_a_layout_that_only_the_candidates_contract_asks_for_is_told(bench: Work
     contract = {"args": [{"name": "grid", "type": "tensor", "role": "input", "tensor_spec": spec}]}
     candidate = torch_kernel("def kernel_fn(x):\n    return x.t().contiguous()\n") | {"io": contract}
     reference = function("return x.t().contiguous()") + INPUTS.format("torch.randn(32, 64)")
-    assert any("memory layout of grid" in flag for flag in flags(judged(bench, candidate, reference))) is (
-        strides == [1, 32]
-    )
+    copied = [flag for flag in flags(judged(bench, candidate, reference)) if flag.code is FlagCode.INPUT_LAYOUT_COPIED]
+    assert [flag.data for flag in copied] == [{"inputs": "grid"}] * (strides == [1, 32])
 
 
 NORM = "self.norm = nn.BatchNorm1d(32)"
@@ -91,7 +91,10 @@ NORM = "self.norm = nn.BatchNorm1d(32)"
 def test_running_statistics_that_only_the_reference_keeps_are_told(bench: Workbench, answer: str, told: bool) -> None:
     report = judged(bench, model(answer, NORM, "ModelNew"), model("self.norm(x)", NORM) + NORMAL)
     assert report.outcome.status is Status.PASSED, report.outcome.message
-    assert ("change norm.num_batches_tracked, norm.running_mean" in report.outcome.inputs["weights"]) is told
+    findings = report.outcome.inputs["weight_findings"]
+    found = [finding for finding in findings if finding["code"] == FlagCode.BUFFERS_NOT_UPDATED]
+    assert [finding["data"] for finding in found] == [{"buffers": 3}] * told
+    assert all("change norm.num_batches_tracked, norm.running_mean" in finding["message"] for finding in found)
 
 
 @pytest.mark.parametrize("answer", ["self.norm(x)", "self.norm(x) if (self.norm.weight == 1).all() else undefined"])

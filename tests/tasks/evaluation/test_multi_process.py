@@ -9,6 +9,7 @@ import pytest
 
 from domain.budget import Budget
 from domain.device_metrics import CountersAsked
+from domain.flags import FlagCode
 from domain.kernel import Kernel, KernelType
 from domain.listing import Form
 from domain.request import Request
@@ -16,6 +17,7 @@ from domain.result import Comparison, Outcome, Report, RuntimeStats, Speedup, St
 from tasks.evaluation import multi_process
 from tasks.evaluation.multi_process import judged_in_processes
 from tasks.runtime.stream_isolation import BeginAnew, Queues
+from tests.flag_codes import codes
 
 KERNEL = Kernel("", KernelType.TORCH)
 ALONE = Request(KERNEL, budget=Budget.PRECISE)
@@ -174,7 +176,7 @@ def test_where_the_timeout_is_near_there_are_fewer_and_it_says_so() -> None:
     report = judged_in_processes(judge, replace(ALONE, timeout=22))
     assert len(judge.asked) == 3  # After two 14 s are left, and 13 are wanted; after three there are 10.
     timing: Any = report.outcome.timing
-    assert any("in 3 processes and not in 12" in flag for flag in timing.flags)
+    assert FlagCode.FEWER_PROCESSES in codes(timing.flags)
 
 
 @pytest.mark.parametrize(

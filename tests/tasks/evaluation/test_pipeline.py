@@ -15,6 +15,7 @@ import pytest
 
 from domain.device_metrics import CountersAsked
 from domain.fault import InfrastructureFault, JobCancelled, KernelFault
+from domain.flags import FlagCode
 from domain.job import Stage
 from domain.request import Request
 from domain.result import Status
@@ -28,6 +29,7 @@ from tasks.runtime.kernel_run import Contender
 from tasks.runtime.stream_isolation import Queues
 from tasks.runtime.worker_context import Workbench
 from tasks.timing.null_window_recheck import Alone
+from tests.flag_codes import codes
 from tests.tasks.judging import CHAIN, INPUTS, SOFTMAX, compared, forward, judged, kernel, opened
 
 
@@ -104,7 +106,7 @@ def test_quick_compares_in_full_and_says_what_it_left_out(bench: Workbench) -> N
     assert comparison.precision_check is None
     distributions = report.outcome.inputs["distributions"]
     assert distributions["checked"] == []
-    assert set(distributions["skipped"].values()) == {"the quick budget leaves them out"}
+    assert {each["code"] for each in distributions["skipped"].values()} == {FlagCode.DISTRIBUTION_SKIPPED}
     report, told = compared(bench, forward("return x"), budget="quick")
     assert (report.outcome.status, told) == (Status.WRONG_RESULT, [False])
 
@@ -358,7 +360,7 @@ def test_a_triton_kernel_alone(bench: Workbench) -> None:
     outcome = judged(bench, kernel(TRITON_ADD.format(bug=""), "triton", io=TRITON_IO)).outcome
     assert outcome.status is Status.PASSED and outcome.inputs["source"] == "io contract"
     assert outcome.timing is not None
-    assert [("interpreter" in flag) for flag in outcome.timing.flags].count(True) == (not bench.target.is_cuda)
+    assert codes(outcome.timing.flags).count(FlagCode.INTERPRETED) == (not bench.target.is_cuda)
 
 
 def test_contracts_that_disagree_are_refused_by_name(bench: Workbench) -> None:
@@ -543,7 +545,8 @@ def test_inputs_too_large_to_be_copied_a_dozen_times_are_not_tried_otherwise(
     report = judged(bench, forward("return torch.softmax(x, -1)"), kernel(SOFTMAX))
     assert report.outcome.status is Status.PASSED
     distributions = report.outcome.inputs["distributions"]
-    assert distributions["checked"] == [] and "too large" in distributions["skipped"]["small"]
+    assert distributions["checked"] == []
+    assert distributions["skipped"]["small"]["code"] == FlagCode.DISTRIBUTION_INPUTS_TOO_LARGE
 
 
 def test_numbers_are_no_memory_that_comes_again(bench: Workbench) -> None:
@@ -623,7 +626,7 @@ def test_parameters_in_float8_get_other_values_too(bench: Workbench) -> None:
     )
     report = judged(bench, kernel(module.format("ModelNew")), kernel(module.format("Model") + INPUTS))
     assert report.outcome.status is Status.PASSED, report.outcome.message
-    assert "both still agree" in report.outcome.inputs["weights"]
+    assert [finding["code"] for finding in report.outcome.inputs["weight_findings"]] == [FlagCode.WEIGHTS_AGREE]
 
 
 def test_building_has_a_time_of_its_own(bench: Workbench) -> None:

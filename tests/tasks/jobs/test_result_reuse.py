@@ -9,21 +9,19 @@ from redis import Redis
 
 from domain.access import Key
 from domain.budget import Budget
-from domain.flags import NO_TEMPORARY
+from domain.fault import NO_TEMPORARY
+from domain.flags import CUT_SHORT
 from domain.job import State
 from domain.kernel import Kernel, KernelType
 from domain.request import Request
 from domain.result import Outcome, Report, Status
 from profiling.stats.stopping_rule import Stop
-from tasks.evaluation.multi_process import IN_FEWER
 from tasks.fleet.heartbeat import Heartbeat
 from tasks.jobs.admission import Recorded
 from tasks.jobs.job_store import JobRecords
 from tasks.jobs.result_reuse import reusable
 from tasks.jobs.submit import submit, submit_many
 from tasks.node.device_info import CPU, Device
-from tasks.timing.consistency_checks import NO_TIME, NO_TIME_FOR_ONE
-from tasks.timing.timing_stage import FEW_CALLS
 from tests.tasks.example_jobs import EVALUATE, report, seen
 
 AGAIN = replace(EVALUATE, reuse=True)
@@ -191,14 +189,14 @@ def test_an_answer_that_lacks_what_was_asked_for_is_not_given_again(
 @pytest.mark.parametrize(
     ("found", "again"),
     [
-        ({"timing": {"stop_reason": Stop.TARGET_PRECISION, "flags": ["a flag"]}}, True),
+        ({"timing": {"stop_reason": Stop.TARGET_PRECISION, "flags": [{"code": "work_before_clock"}]}}, True),
         ({"timing": {"stop_reason": Stop.TIMEOUT, "flags": []}}, False),
         *(
-            ({"timing": {"stop_reason": Stop.TARGET_PRECISION, "flags": [flag]}}, False)
-            for flag in (NO_TIME, NO_TIME_FOR_ONE, IN_FEWER.format(done=2, asked=5), FEW_CALLS)
+            ({"timing": {"stop_reason": Stop.TARGET_PRECISION, "flags": [{"code": str(code)}]}}, False)
+            for code in sorted(CUT_SHORT)
         ),
-        ({"inputs": {"distributions": {"skipped": {"tiny": "the others had taken 10 s"}}}}, True),
-        ({"inputs": {"distributions": {"skipped": {"tiny": "the timeout was near"}}}}, False),
+        ({"inputs": {"distributions": {"skipped": {"tiny": {"code": "distribution_time_limit"}}}}}, True),
+        ({"inputs": {"distributions": {"skipped": {"tiny": {"code": "distribution_timeout"}}}}}, False),
     ],
 )
 def test_what_a_timeout_cut_short_is_not_given_to_who_allows_more(

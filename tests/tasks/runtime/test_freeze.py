@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from domain.flags import FlagCode
 from domain.result import CANDIDATE, REFERENCE, Status
 from sandbox.supervisor.runner_process import Runner
 from tasks.correctness.distribution_check import OtherDistributions
 from tasks.runtime.kernel_run import Contender
 from tasks.runtime.worker_context import Workbench
+from tests.flag_codes import codes
 from tests.tasks.judging import INPUTS, SOFTMAX, forward, judged, kernel, opened
 from tests.tasks.watching import WATCHING, stood_still_s
 
@@ -92,7 +94,7 @@ def kernel_fn(x): return x * 2
     report = judged(bench, kernel(candidate), kernel(reference))
     assert report.outcome.status is Status.PASSED, report.outcome.message
     assert report.outcome.timing is not None and report.reference is not None and report.reference.timing is not None
-    assert any("windows of the reference took" in flag for flag in report.outcome.timing.flags)
+    assert FlagCode.REFERENCE_SLOWED in codes(report.outcome.timing.flags)
     assert report.reference.timing.latency_ms < 50
 
 

@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 import torch
 
+from domain.flags import Flag, FlagCode
 from domain.kernel import Kernel, KernelType
 from domain.result import CANDIDATE, REFERENCE
 from profiling.integrity.interference import FLOOR_MS
@@ -22,9 +23,9 @@ from sandbox.supervisor.session import Session
 from tasks.runtime.kernel_run import Contender
 from tasks.runtime.null_window_cache import KNOWN_S, KnownNulls, NullKind
 from tasks.timing.null_window_recheck import ALONE_ROUNDS, NO_TIME_ALONE, NOT_ALONE, WITHOUT_IT, Alone, OtherNulls
+from tests.flag_codes import codes
 
 NULL_MS = 0.16
-GONE = "asked for only when all calls are over"
 LAYOUT = Slots(10, [torch.empty(8)], (), [torch.empty(8)], "cpu")
 USUAL, HELD_BACK = NullKind.of(LAYOUT, gated=True), NullKind.of(LAYOUT, gated=True, held_back=HeldBack())
 
@@ -54,8 +55,8 @@ def test_null_windows_held_back_that_only_the_candidate_slowed_hide_nothing(
     )
     alone.shoot()
     alone.correct()
-    assert ["longer beside this kernel's process" in flag for flag in alone.flags] == [True] * told
-    assert any(GONE in flag for flag in record.timing("cold").flags) is told
+    assert codes(alone.flags) == [FlagCode.CHECK_WINDOWS_SLOWED] * told
+    assert (FlagCode.DEFERRED_OUTPUTS_SLOWER in codes(record.timing("cold").flags)) is told
 
 
 @pytest.mark.parametrize("together", [True, False])
@@ -81,7 +82,7 @@ def test_null_windows_of_one_call_that_both_sides_have_are_corrected_for_both(tm
     )
     alone.shoot()
     alone.correct()
-    assert any("share work" in flag for flag in candidate.timing("cold").flags) is not together
+    assert (FlagCode.SINGLE_CALL_SLOWER in codes(candidate.timing("cold").flags)) is not together
 
 
 def poisoned(tmp_path: Path, alone_ms: list[float]) -> tuple[TimeRecord, Alone]:
@@ -219,7 +220,7 @@ def test_more_rounds_are_shot_only_before_the_jobs_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("left_s", "told"), [(60.0, NOT_ALONE), (-1.0, NO_TIME_ALONE)])
-def test_why_a_reference_was_not_run_once_more_is_told(tmp_path: Path, left_s: float, told: str) -> None:
+def test_why_a_reference_was_not_run_once_more_is_told(tmp_path: Path, left_s: float, told: Flag) -> None:
     _, alone = compared(tmp_path, 0, nulls_too=False)
     alone._until = time.monotonic() + left_s
     # Its process ended by itself, or by the job's timeout.
@@ -327,8 +328,8 @@ def test_a_card_that_takes_far_longer_than_usual_is_told_and_nothing_of_it_is_kn
         alone.shoot()
         alone.keep(clocks)
         alone.correct()
-        flag = "where 160 µs is usual on this card: it was disturbed from outside"
-        assert [flag in said for said in alone.flags] == [True] * told, taken_ms
+        assert codes(alone.flags) == [FlagCode.GPU_DISTURBED] * told, taken_ms
+        assert [flag.data["usual_null_window_ms"] for flag in alone.flags] == [pytest.approx(0.16)] * told
     assert [clock.elapsed_ms for clock in clocks.of(USUAL)] == [0.33] * ALONE_ROUNDS
 
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 import torch
 
+from domain.flags import FlagCode
 from domain.result import CANDIDATE, REFERENCE
 from profiling.integrity.disagreement import SETTLED
 from profiling.integrity.single_call import SETTLED_STREAMED
@@ -17,6 +18,7 @@ from profiling.window.call_buffers import Slots
 from profiling.window.timed_window import Clock, Window
 from tasks.timing.consistency_checks import FEWEST, IN_A_ROW, CrossChecks
 from tasks.timing.window_runner import Shooting
+from tests.flag_codes import codes
 
 
 @pytest.mark.parametrize(
@@ -103,7 +105,7 @@ def test_calls_by_themselves(
     checks = CrossChecks(cast(Shooting, card), records, round_s=0.01)
     checks.single_calls(card.slots(50))
     record = records[CANDIDATE]
-    assert any("share work" in flag for flag in record.timing("cold").flags) is told
+    assert (FlagCode.SINGLE_CALL_SLOWER in codes(record.timing("cold").flags)) is told
     assert [len(each.single.elapsed_ms) for each in records.values()] == [taken] * len(records)
     (nulls,) = checks.nulls
     assert nulls.windows is record.single and nulls.shoot() == Clock(0.16, 0.1)

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 import torch
 
+from domain.flags import FlagCode
 from domain.result import CANDIDATE, REFERENCE
 from profiling.results.samples import TimeRecord
 from profiling.stats.stopping_rule import coarse
@@ -20,6 +21,7 @@ from tasks.timing import window_sizing
 from tasks.timing.gate_calibration import Rehearsal
 from tasks.timing.timing_stage import RESERVE_S, Timekeeper
 from tasks.timing.window_sizing import FEW, LEAST_MS, MOST_TIMES, WindowSize
+from tests.flag_codes import codes
 
 GIB = 1 << 30
 
@@ -126,4 +128,5 @@ def test_windows_of_few_calls_are_taken_anew_or_it_is_told(
     with pytest.raises(GateClosed) if anew else nullcontext():
         Timekeeper._look_for_few_calls(keeper, records, of, now)
     assert keeper.shooting.streamed == ({CANDIDATE} if anew else set())
-    assert ["its windows hold 1 of its calls" in flag for flag in records[CANDIDATE].flags] == [True] * (not anew)
+    assert codes(records[CANDIDATE].flags) == [FlagCode.FEW_CALLS_PER_WINDOW] * (not anew)
+    assert [flag.data for flag in records[CANDIDATE].flags] == [{"calls_per_window": 1}] * (not anew)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from domain.flags import FlagCode
 from validation.evidence.precision_estimate import precision_finding
 from validation.evidence.reduced_precision import lower_precisions, plain_name, rounded
 
@@ -38,7 +39,7 @@ def test_a_product_of_rounded_operands_is_named(precision, probed):
     assert found is not None and found.finding is not None and found.suspected_dtype is not None
     assert plain_name(precision) in found.suspected_dtype
     if probed:
-        assert found.suspected_dtype == plain_name(precision) and "correlation" in found.finding
+        assert found.suspected_dtype == plain_name(precision) and "correlation" in found.finding.message
     assert found.candidate_error > 30 * found.reference_error
     assert found.candidate_max_error >= found.candidate_error
 
@@ -60,7 +61,7 @@ def test_an_outright_cast_is_named_by_the_grid():
         low = torch.matmul(*(x.to(dtype) for x in inputs)).float()
         found = find(torch.matmul, inputs, low, probed=False)
         assert found is not None and found.suspected_dtype == str(dtype).removeprefix("torch.")
-        assert found.finding is not None and "every one of its 7680 values" in found.finding
+        assert found.finding is not None and "every one of its 7680 values" in found.finding.message
 
 
 def test_only_weights_known_to_the_probe_still_shows():
@@ -73,7 +74,7 @@ def test_only_weights_known_to_the_probe_still_shows():
         {name: [rounded(x, name).double() @ w.double()] for name in lower_precisions(x.dtype)},
     )
     assert found is not None and found.suspected_dtype == "bfloat16"
-    assert found.finding is not None and "correlation 0." in found.finding
+    assert found.finding is not None and "correlation 0." in found.finding.message
 
 
 def blocked(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
@@ -134,14 +135,14 @@ def test_exact_operations_are_not_named(op):
 def test_inputs_that_are_lower_precision_numbers_are_nobodys_downcast():
     x = rounded(drawn(64, 64), "bfloat16")
     found = find(torch.relu, [x], torch.relu(x) * (1 + 1e-4), probed=False)
-    assert found is not None and (found.finding is None or "every one" not in found.finding)
+    assert found is not None and (found.finding is None or "every one" not in found.finding.message)
 
 
 def test_a_wrong_answer_is_not_called_a_downcast():
     inputs = product_inputs()
     found = find(torch.matmul, inputs, drawn(96, 80, seed=9) * 20, probed=True)
     assert found is not None and found.suspected_dtype is None and found.candidate_error > 0.5
-    assert found.finding is not None and "larger than rounding explains" in found.finding
+    assert found.finding is not None and found.finding.code is FlagCode.UNEXPLAINED_ERROR
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
@@ -151,7 +152,8 @@ def test_an_error_larger_than_rounding_gives_is_told_with_its_size(shape, dtype)
     x = drawn(*shape, kind="rand").to(dtype)
     found = precision_finding([x.double() * 0.03], [x * 0.03], [x * 0.036])
     assert found is not None and found.suspected_dtype is None and found.finding is not None
-    assert "is 0.2 of the values" in found.finding and "larger than rounding explains" in found.finding
+    assert found.finding.code is FlagCode.UNEXPLAINED_ERROR
+    assert found.finding.data["error_rms"] == pytest.approx(0.2, rel=0.1)
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (7,)])
@@ -159,7 +161,7 @@ def test_of_few_elements_too(shape):
     x = drawn(*shape, 20, kind="rand")
     found = find(lambda y: y.var(-1), [x], x.var(-1, unbiased=False), probed=False)
     assert found is not None and found.suspected_dtype is None
-    assert found.finding is not None and "is 0.05 of the values" in found.finding
+    assert found.finding is not None and found.finding.data["error_rms"] == pytest.approx(0.05, rel=0.1)
     right = find(lambda y: y.var(-1), [x], ((x - x.mean(-1, keepdim=True)).square().sum(-1) / 19), probed=False)
     assert right is not None and right.finding is None
     # In half precision a loss may be so near zero that rounding is all of it.
@@ -255,7 +257,7 @@ def test_few_elements_are_luck():
 def test_the_worst_output_speaks_and_its_index_is_given():
     x = drawn(64, 64)
     found = precision_finding([x.double()] * 2, [x, x], [x, rounded(x, "bfloat16")])
-    assert found is not None and found.output == 1 and found.finding is not None and "output 1" in found.finding
+    assert found is not None and found.output == 1 and found.finding is not None and found.finding.data["output"] == 1
 
 
 def test_larger_than_a_piece_and_not_contiguous():
@@ -276,6 +278,7 @@ def test_errors_of_one_sign_are_told_to_be_so():
     x = torch.rand(512, 400, generator=torch.Generator().manual_seed(3))
     exact = x.double().mean(-1)
     found = precision_finding([exact], [x.mean(-1)], [x[:, :-1].sum(-1) / 400])
-    assert found is not None and "of one sign" in (found.finding or "")
+    assert found is not None and found.finding is not None and "of one sign" in found.finding.message
     rounded_sums = precision_finding([exact], [x.mean(-1)], [x.bfloat16().float().mean(-1).bfloat16().float()])
-    assert rounded_sums is not None and "of one sign" not in (rounded_sums.finding or "")
+    assert rounded_sums is not None and rounded_sums.finding is not None
+    assert "of one sign" not in rounded_sums.finding.message

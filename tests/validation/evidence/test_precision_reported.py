@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from domain.flags import FlagCode
 from domain.request import Request
 from domain.result import Status
 from tasks.evaluation.pipeline import run
@@ -41,4 +42,5 @@ def test_what_passes_as_its_values_are_small_is_told(
         assert precision is None or precision["finding"] is None
     else:
         assert precision is not None and precision["suspected_dtype"] is None
-        assert f"is {error} of the values" in precision["finding"] and "larger than rounding" in precision["finding"]
+        assert precision["finding"]["code"] == FlagCode.UNEXPLAINED_ERROR
+        assert f"is {error} of the values" in precision["finding"]["message"]

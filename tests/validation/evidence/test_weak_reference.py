@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from domain.dtype import COMPLEX, FLOATS, ITEM_BYTES
+from domain.flags import FlagCode
 from validation.compare.tolerance import EXACT, Tolerance, applied, strict
 from validation.dtypes import torch_dtype
 from validation.evidence.weak_reference import weak_reference
@@ -36,9 +37,10 @@ def test_tolerances_read_as_clients_expect() -> None:
 
 def test_small_outputs_let_zeros_pass() -> None:
     softmax = torch.softmax(torch.rand(8, 1024), dim=-1)
-    assert weak_reference([softmax], [], Tolerance(1e-2, 1e-2)) == [
-        "output 0: all zeros would pass at atol=0.01, rtol=0.01"
-    ]
+    (flag,) = weak_reference([softmax], [], Tolerance(1e-2, 1e-2))
+    assert flag.code is FlagCode.TRIVIAL_OUTPUT_PASSES
+    assert flag.message == "output 0: all zeros would pass at atol=0.01, rtol=0.01"
+    assert flag.data == {"output": 0, "trivial_output": "all zeros", "atol": 0.01, "rtol": 0.01}
     assert weak_reference([softmax], [], Tolerance(1e-6, 1e-5)) == []
 
 
@@ -49,11 +51,11 @@ def test_constants_and_copies_are_named() -> None:
         [torch.randn(64), given],
         Tolerance(1e-2, 1e-2),
     )
-    assert findings == [
-        "output 0: all ones would pass at atol=0.01, rtol=0.01",
-        "output 1: a constant, the mean of the output, would pass at atol=0.01, rtol=0.01",
-        "output 2: a copy of input tensor 1 would pass at atol=0.01, rtol=0.01",
-        "output 4 has no elements: every answer is right",
+    assert [(flag.code, flag.data["output"], flag.data.get("trivial_output")) for flag in findings] == [
+        (FlagCode.TRIVIAL_OUTPUT_PASSES, 0, "all ones"),
+        (FlagCode.TRIVIAL_OUTPUT_PASSES, 1, "a constant, the mean of the output,"),
+        (FlagCode.TRIVIAL_OUTPUT_PASSES, 2, "a copy of input tensor 1"),
+        (FlagCode.OUTPUT_EMPTY, 4, None),
     ]
 
 
@@ -72,9 +74,8 @@ def test_a_trivial_corner_is_not_a_trivial_output() -> None:
 
 
 def test_an_output_of_nans_is_a_constant() -> None:
-    assert weak_reference([torch.full((4,), float("nan"))], [], Tolerance(1e-2, 1e-2)) == [
-        "output 0: a constant, the mean of the output, would pass at atol=0.01, rtol=0.01"
-    ]
+    (flag,) = weak_reference([torch.full((4,), float("nan"))], [], Tolerance(1e-2, 1e-2))
+    assert flag.data["trivial_output"] == "a constant, the mean of the output,"
 
 
 def test_a_single_number_is_no_constant_where_other_calls_give_others() -> None:
@@ -82,18 +83,16 @@ def test_a_single_number_is_no_constant_where_other_calls_give_others() -> None:
     loss, tolerance = torch.tensor(2.3), Tolerance(1e-2, 1e-2)
     assert weak_reference([loss], [], tolerance) == []
     assert weak_reference([loss], [], tolerance, [[torch.tensor(2.31)], [torch.tensor(2.5)]]) == []
-    assert weak_reference([loss], [], tolerance, [[torch.tensor(2.31)], [torch.tensor(2.29)]]) == [
-        "output 0: the answer of any other call would pass at atol=0.01, rtol=0.01"
-    ]
+    (flag,) = weak_reference([loss], [], tolerance, [[torch.tensor(2.31)], [torch.tensor(2.29)]])
+    assert flag.data["trivial_output"] == "the output of any other call"
 
 
 def test_an_answer_that_is_every_calls_tells_nothing() -> None:
     """Be it no constant: a deep network without a residual forgets its input."""
     bias, tolerance = torch.randn(4, 10), Tolerance(1e-2, 1e-2)
     others = [[bias + 1e-3], [bias - 1e-3]]
-    assert weak_reference([bias], [], tolerance, others) == [
-        "output 0: the answer of any other call would pass at atol=0.01, rtol=0.01"
-    ]
+    (flag,) = weak_reference([bias], [], tolerance, others)
+    assert flag.data["trivial_output"] == "the output of any other call"
     assert weak_reference([bias], [], tolerance, [*others, [bias + 0.1]]) == []
     assert weak_reference([bias], [], tolerance, [[bias[:2]]]) == []
 

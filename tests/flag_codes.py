@@ -1,0 +1,11 @@
+"""The codes of a list of flags."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from domain.flags import Flag, FlagCode
+
+
+def codes(flags: Iterable[Flag]) -> list[FlagCode]:
+    return [flag.code for flag in flags]
