@@ -28,8 +28,8 @@ but for one that does nothing (docs/measurements.md)."""
 
 HELD_BACK = Disagreement(
     FlagCode.DEFERRED_OUTPUTS_SLOWER,
-    "a call takes {longer} in windows whose answers are asked for only when all calls are over, otherwise {usual}",
-    "answers are made there by other means than copying them, so the time is that of the former",
+    "a call takes {longer} in windows whose outputs are requested only after the last call, otherwise {usual}",
+    "the outputs are made by other means than copying, so the longer time is reported",
 )
 
 

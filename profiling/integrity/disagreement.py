@@ -63,7 +63,7 @@ class Disagreement(NamedTuple):
     meant: str
 
 
-BY_HOST = "so much more a busy host may take as well, as it launches each of these calls: the time is the longer one"
+BY_HOST = "a busy host may take that much longer to launch these calls too, so the time is the longer one"
 
 
 @dataclass(frozen=True)

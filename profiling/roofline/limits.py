@@ -27,8 +27,7 @@ gets the flag, which says so and changes nothing."""
 
 RATES_UNKNOWN = Flag(
     FlagCode.GPU_RATES_UNKNOWN,
-    "what this card can do at best could not be measured (the worker's log says why): "
-    "no time was looked at for being too short",
+    "the peak rates of this card could not be measured (the worker's log says why): no time was checked against them",
 )
 """The flag of every time on such a card."""
 

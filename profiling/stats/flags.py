@@ -68,8 +68,8 @@ def inputs_came_again(calls: int) -> Flag | None:
         return None
     return Flag(
         FlagCode.INPUTS_REUSED,
-        f"{calls} calls had inputs that had come before, as drawing them takes long: a kernel that remembers its "
-        "outputs would be as fast as that",
+        f"{calls} calls got inputs that earlier calls had, as drawing new ones takes long: a kernel that stores its "
+        "outputs would be as fast",
         {"calls": calls},
     )
 

@@ -34,8 +34,8 @@ MOST_CALLS, BUDGET_S = 1000, 15.0
 """Of a job. Each call costs a few of the reference in float64; where that takes longer, the answer stays wrong."""
 CALL_S = 5.0
 SAID = (
-    "{elements} of the elements compared, in {calls} calls, are not the reference's, which gives them itself for "
-    "inputs that differ by rounding: right, as nothing but rounding decides there"
+    "{elements} of the compared elements, in {calls} calls, differ from the reference's, which gives them too for "
+    "inputs that differ by rounding: they count as right"
 )
 
 

@@ -38,12 +38,10 @@ FURTHER = [(turn, times) for turn, times in EDGE_TURNS if turn not in TURNS]
 NOTHING_CHANGES = Flag(FlagCode.DISTRIBUTION_INPUTS_UNCHANGED, "no input looks like plain random numbers")
 BELONG_TOGETHER = Flag(
     FlagCode.DISTRIBUTION_INPUTS_RELATED,
-    "the kernels differ there, but so they do where each input is of another set of those that are drawn: one seems to "
-    "be computed of another, and changed by itself it means nothing",
+    "the kernels differ there, but also where each input comes from another drawn set: one input seems to be computed "
+    "from another, so changing it alone means nothing",
 )
-NOTHING_MOVES = Flag(
-    FlagCode.DISTRIBUTION_INPUTS_UNCHANGED, "every input looks as if rounding would make it another one"
-)
+NOTHING_MOVES = Flag(FlagCode.DISTRIBUTION_INPUTS_UNCHANGED, "rounding would turn every input into another one")
 NO_TIME = Flag(FlagCode.DISTRIBUTION_TIMEOUT, TIMEOUT_NEAR)
 TOO_LARGE = Flag(
     FlagCode.DISTRIBUTION_INPUTS_TOO_LARGE,

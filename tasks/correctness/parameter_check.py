@@ -39,23 +39,22 @@ SINGLY = 64
 """So many are tried one by one, to name what is left out."""
 COPIED = (
     FlagCode.WEIGHTS_COPIED,
-    "it copied them when it was made, as it does agree when it is made with such",
+    "it copied them when it was constructed: constructed with other values, it agrees",
 )
-LEAVES_OUT = "it leaves {which} out, or copied that when it was made, which was not found out: {why}"
-USES_OTHERWISE = "it uses them otherwise, or copied some when it was made, which was not found out: {why}"
+LEAVES_OUT = "it does not use {which}, or copied them when it was constructed; it is not known which: {why}"
+USES_OTHERWISE = "it uses them differently, or copied some when it was constructed; it is not known which: {why}"
 UNTRIED = Flag(
     FlagCode.CONSTANT_WEIGHTS_UNTESTED,
-    f"weights of one value were not tried with others, as {TIMEOUT_NEAR}: a kernel that ignores them is not told from "
-    "one that uses them",
+    f"weights with one value were not tried with other values, as {TIMEOUT_NEAR}: a kernel that ignores them passes",
 )
 USE_THEM = "Its answers are those of the first values: use the weights"
 USE_RIGHT = "So it does when it is made with such: each of the weights has its place in what the reference computes"
 FAILED, LACKS, KEPT, SAME, BY_CHANCE = (
-    "made anew it failed",
-    "made anew it lacks some of the weights",
-    "what its source has left behind when it was first run, operators or modules, might keep a copy",
+    "constructed again, it failed",
+    "constructed again, it lacks some of the weights",
+    "operators or modules that its source defined in its first run might keep a copy",
     "its constructor gives them the same values each time",
-    "made anew it differs by little, which rounding may do",
+    "constructed again, it differs by little, which rounding may explain",
 )
 SLOW = 20.0
 """So many of its calls take longer than all that is tried may."""
@@ -92,8 +91,8 @@ class OtherWeights:
         if not self._weights.shared:
             which = listed([f"{name} {_value(self._first[name])}" for name in self._names])
             message = (
-                f"the reference's of one value ({which}) could not be tried with others, as not all of its weights fit "
-                "the candidate: one that ignores them is not told from one that uses them"
+                f"the reference's weights with one value ({which}) could not be tried with other values, as not all of "
+                "its weights fit the candidate: a candidate that ignores them passes"
             )
             self._note(FlagCode.WEIGHTS_UNTESTED, message)
         elif time.monotonic() + TRY_S > self._rounds.deadline:
@@ -185,7 +184,7 @@ class OtherWeights:
             wrong = wrong or _wrong(names, compare(expected, actual, self._rounds.tolerance))
         if wrong is not None:
             self._rounds.note(wrong)
-        return FlagCode.WEIGHTS_IGNORED, f"it leaves {listed(names)} out"
+        return FlagCode.WEIGHTS_IGNORED, f"it does not use {listed(names)}"
 
     def _made_anew_otherwise(self) -> Finding:
         """The same of one that answers neither as the reference does nor without some of them: wrong where it differs
@@ -204,7 +203,7 @@ class OtherWeights:
             wrong = wrong or _wrong(self._names, compare(expected, actual, self._rounds.tolerance), USE_RIGHT)
         if wrong is not None:
             self._rounds.note(wrong)
-        return FlagCode.WEIGHTS_USED_DIFFERENTLY, "it uses them otherwise"
+        return FlagCode.WEIGHTS_USED_DIFFERENTLY, "it uses them differently"
 
     def _anew(self, names: Sequence[str], *, widely: bool) -> tuple[dict[str, Any], Outputs] | str:
         """What the candidate has and answers when it is made with others for those; or why that tells nothing."""

@@ -48,12 +48,12 @@ RANDOM_REFERENCE = (
 )
 CHANGES_OTHERWISE = Flag(
     FlagCode.INPUTS_CHANGED_DIFFERENTLY,
-    "the reference changes its inputs in place, and this kernel leaves them with other content: where that change is "
-    "wanted, the kernel does less than was asked; return the changed tensor too, and it is compared",
+    "the reference changes its inputs in place, and this kernel leaves other content there: if that change is wanted, "
+    "the kernel does less than was asked; return the changed tensor too, and it is compared",
 )
 LAID_OUT_ANEW = (
-    "its contract asks for another memory layout of {names} than the reference is given: the copy is made before the "
-    "clock runs, and the time is without it"
+    "its contract asks for another memory layout of {names} than the reference gets: the referee copies before the "
+    "clock runs, and no time includes that"
 )
 IMAGES = 6
 """Copies of a window's bytes at one time: the arena, its image, the snapshot, the answers; the null runner's two."""

@@ -8,8 +8,8 @@ from domain.flags import Flag, FlagCode
 from tasks.runtime.kernel_run import Contender
 
 VIEWS = (
-    "output {numbers}: a view of an input, where the reference makes a tensor of its own; whoever reads it does the "
-    "work, and no time here is that of writing it"
+    "output {numbers} is a view of an input, where the reference makes a new tensor: its reader does the work, and the "
+    "time does not include it"
 )
 
 

@@ -98,9 +98,7 @@ class Weights:
             for end in ends
         )
         if left := sorted(theirs - ours):
-            message = (
-                f"calls of the reference change {listed(left)}, those of the candidate do not: that work it leaves out"
-            )
+            message = f"calls of the reference change {listed(left)}, those of the candidate do not: it skips that work"
             self.findings.append(Flag(FlagCode.BUFFERS_NOT_UPDATED, message, {"buffers": len(left)}))
 
 

@@ -29,7 +29,7 @@ DEVICE_S, FEWEST_PAIRS = 1.9, 3
 """For so many seconds a comparison may judge on the device, which with the end of its runners is 2 s, as far as that is
 known when one more pair of processes is due, from so many pairs on: these find 97 % of twins that take 2 % longer where
 four find 99.8 (docs/adr/0038)."""
-IN_FEWER = f"judged in {{done}} processes and not in {{asked}}, as {TIMEOUT_NEAR}: its interval is the wider for it"
+IN_FEWER = f"judged in {{done}} processes and not in {{asked}}, as {TIMEOUT_NEAR}: the interval is wider for it"
 ELSEWHERE = "{message} (in the {done} processes before this one it passed)"
 
 

@@ -30,8 +30,8 @@ TIMES_AS_LONG = 3.0
 ONE_QUEUE = "its streams shared one queue: what it launched in one may have waited for what it had launched in another"
 NOT_CHOSEN = Flag(
     FlagCode.SHARED_HARDWARE_QUEUE,
-    "its streams shared one hardware queue, and the job's time did not allow it to begin anew: it may take less in "
-    "queues of their own; name its streams in the source, or raise `timeout`",
+    "its streams shared one hardware queue, and the job's time did not allow a restart with separate queues, which may "
+    "be faster: name its streams in the source, or raise `timeout`",
 )
 ALL = frozenset((CANDIDATE, REFERENCE))
 

@@ -35,8 +35,8 @@ IN_A_ROW = 8
 it up to 300 µs more to run, and none has to be called late for that (docs/measurements.md)."""
 OTHER_ANSWERS = Flag(
     FlagCode.DEFERRED_OUTPUTS_DIFFER,
-    "asked for its outputs only when its calls were over and their inputs gone, it handed in others than otherwise: "
-    "its time may be without what it takes to make them",
+    "its outputs differ when they are requested only after the last call, with the inputs overwritten: its time may "
+    "not include the work that makes them",
 )
 NOT_KEPT = (
     "nothing was handed in where answers are asked for only when all calls are over: what a call returns has to be a "
@@ -44,11 +44,11 @@ NOT_KEPT = (
 )
 NO_TIME = Flag(
     FlagCode.DEFERRED_OUTPUTS_UNTESTED,
-    f"no window was held back, as {TIMEOUT_NEAR}: that outputs are copied is taken on trust",
+    f"no window requested its outputs late, as {TIMEOUT_NEAR}: whether outputs are copied was not checked",
 )
 NO_TIME_FOR_ONE = Flag(
     FlagCode.SINGLE_CALL_UNTESTED,
-    f"no call by itself was timed, as {TIMEOUT_NEAR}: that none does others' work is taken on trust",
+    f"no call was timed by itself, as {TIMEOUT_NEAR}: whether calls share work was not checked",
 )
 PARTS = (torch.float16, torch.float32, torch.float64)
 """Types of a complex number's parts."""

@@ -35,7 +35,7 @@ LATE_AT_MOST = 2
 """Takes behind the gate of a kernel of one stream whose windows are ready late in each: then that is its own doing."""
 REPLAYED = Flag(
     FlagCode.INPUTS_REPLAYED,
-    "a replay: the request named the seed, so its inputs were known beforehand; for finding bugs, no ranking",
+    "a replay: the request named the seed, so the inputs were known beforehand; use it to find bugs, not to rank",
 )
 COPIED_EACH = "calls answer in the same memory: each answer is copied before the next call, on the kernel's time"
 INTERPRETED = Flag(
@@ -43,12 +43,12 @@ INTERPRETED = Flag(
     "run by Triton's interpreter on the CPU, and never compiled: the time says nothing about the speed on a GPU",
 )
 FEW_CALLS = (
-    "its windows hold {calls} of its calls, as it keeps them few, and taking them anew did not help or "
-    f"{TIMEOUT_NEAR}: what a window is off by unseen is a large part of its time"
+    "the kernel allows no more than {calls} calls in a window, and taking windows again did not help or "
+    f"{TIMEOUT_NEAR}: the error of a window is a large part of its time"
 )
 LAUNCHES_UNKNOWN = Flag(
     FlagCode.LAUNCH_COST_UNKNOWN,
-    "what a launch costs in this process could not be measured: nothing is taken off, and a call may be off by 0.2 µs",
+    "what a launch costs in this process could not be measured: nothing is subtracted, and a call may be off by 0.2 µs",
 )
 
 

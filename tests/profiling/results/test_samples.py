@@ -351,7 +351,7 @@ def test_who_takes_longer_where_answers_are_held_back_is_charged_that(gated: boo
     assert timing.latency_ms == pytest.approx(0.29) and made.correction.added_ms == pytest.approx(0.9, rel=1e-2)
     (flag,) = timing.flags
     assert flag.code is (FlagCode.DEFERRED_OUTPUTS_SLOWER if gated else FlagCode.HOST_JITTER)
-    assert "asked for only when all calls are over" in flag.message
+    assert "requested only after the last call" in flag.message
 
 
 def test_nor_does_a_copy_that_was_not_made_hide_where_windows_hold_few_calls() -> None:

@@ -183,7 +183,7 @@ def test_who_leaves_some_out_is_wrong(
         (NORM, "self.n(x)", f"{NORM}; self.n.weight.data.fill_(1)", "F.layer_norm(x, (32,), None, self.n.bias)",
          "gives them the same values each time"),
         (NORM, "self.n(x)", f"{NORM}; define()", "torch.ops.kept.norm(x, self.n.weight, self.n.bias)",
-         "operators or modules, might keep a copy"),
+         "might keep a copy"),
     ],
     ids=["a mask", "a constructor that says what they are", "an operator that keeps a copy"],
 )  # fmt: skip
