@@ -1,4 +1,4 @@
-"""Everything that qualifies a verdict, in one list: what was found, and about whom."""
+"""Lists everything that qualifies a verdict, and whom each item concerns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KERNEL, REFERENCE, TASK, CARD = "the kernel", "the reference", "the task", "the 
 
 
 def flags(result: Result) -> list[tuple[str, str]]:
-    """Pairs of whose it is and what was found, each once."""
+    """Pairs of the party concerned and the text, each text once."""
     kernel, reference = result["kernel_exec_result"], result.get("ref_result") or {}
     found: dict[str, str] = {}
     for whose, text in _all(result, kernel, reference):
@@ -29,7 +29,7 @@ def _all(result: Result, kernel: Result, reference: Result) -> Iterator[tuple[st
         for source in ("timing", "launches"):
             for text in (side.get(source) or {}).get("flags") or ():
                 yield whose, text
-    for finding in (sanitizer.found(kernel), (comparison.get("precision") or {}).get("finding")):
+    for finding in (sanitizer.error_summary(kernel), (comparison.get("precision") or {}).get("finding")):
         if finding:
             yield KERNEL, finding
     for text in comparison.get("layout") or ():

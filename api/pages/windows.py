@@ -1,4 +1,4 @@
-"""The times of both sides as a drawing: each timed window a dot, in the order in which they were shot."""
+"""Draws the times of both sides: a dot for each timed window, in order of measurement."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from api.pages.axis import Axis, Mark
 
 LEFT, RIGHT = 12.0, 428.0
 LANE, HEIGHT, TOP = 76.0, 44.0, 26.0
-"""From one side's dots to the next one's, how high they stand, and what is above the first."""
+"""Distance between the sides' dots, the height of one side's dots, and the space above the first."""
 
 
 @dataclass(frozen=True)
 class Dot:
-    """A window; `left_out`: something outside disturbed it, and it does not count."""
+    """A window; `excluded`: an outside disturbance, so it does not count."""
 
     x: float
     y: float
-    left_out: bool
+    excluded: bool
 
 
 @dataclass(frozen=True)
 class Lane:
-    """One side: its dots, the place of its time, and the place of its name."""
+    """One side: its dots, the position of its time, and the position of its name."""
 
     side: str
     dots: list[Dot]
@@ -46,26 +46,26 @@ class WindowsFigure:
 
 
 def windows_figure(timings: Mapping[str, Mapping[str, Any] | None]) -> WindowsFigure | None:
-    """Of each side's timing, by its name; None where no window's time is known."""
-    known = {side: timing for side, timing in timings.items() if timing and timing.get("window_ms")}
-    if not known:
+    """The drawing of the sides' timings, by name; None without any window times."""
+    timed = {side: timing for side, timing in timings.items() if timing and timing.get("window_ms")}
+    if not timed:
         return None
-    levels = {side: timing.get("trusted_ms") for side, timing in known.items()}
-    values = [ms for timing in known.values() for ms in timing["window_ms"]]
+    levels = {side: timing.get("trusted_ms") for side, timing in timed.items()}
+    values = [ms for timing in timed.values() for ms in timing["window_ms"]]
     axis = Axis.over([*values, *(level for level in levels.values() if level is not None)], LEFT, RIGHT)
     lanes = [
         _lane(side, timing, levels[side], axis, TOP + number * LANE)
-        for number, (side, timing) in enumerate(known.items())
+        for number, (side, timing) in enumerate(timed.items())
     ]
     bottom = lanes[-1].bottom + 12
     return WindowsFigure(lanes, axis.marks(5), axis.powers, bottom, bottom + 40)
 
 
 def _lane(side: str, timing: Mapping[str, Any], level: float | None, axis: Axis, top: float) -> Lane:
-    times, left_out = timing["window_ms"], set(timing.get("left_out") or ())
+    times, excluded = timing["window_ms"], set(timing.get("left_out") or ())
     step = HEIGHT / max(len(times) - 1, 1)
     dots = [
-        Dot(axis.place(ms), round(top + (number * step if len(times) > 1 else HEIGHT / 2), 2), number in left_out)
+        Dot(axis.place(ms), round(top + (number * step if len(times) > 1 else HEIGHT / 2), 2), number in excluded)
         for number, ms in enumerate(times)
     ]
     return Lane(side, dots, level, None if level is None else axis.place(level), top, top + HEIGHT)

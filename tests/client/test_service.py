@@ -44,7 +44,7 @@ def compared(url: str) -> Iterator[Result]:
 
 def test_a_comparison_is_typed(compared: Result) -> None:
     assert compared.passed and compared.error is None
-    assert compared.told is not None and compared.told.startswith("It compiles, and its answers are right")
+    assert compared.told is not None and compared.told.startswith("It compiles, and its outputs are right")
     assert compared.report == f"/job/{compared.job_id}/report"
     assert compared.kernel.timing is not None and compared.reference is not None
     assert compared.runtime_ms == compared.kernel.timing.stats.mean > 0
