@@ -1,4 +1,4 @@
-"""The HTTP side: validates, records and queues jobs, and answers for them; imports no GPU library."""
+"""The HTTP API: validates, records and queues jobs, and reports on them. Imports no GPU library."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from apiflask.scaffold import parser
 
 from api.auth.authentication import open_access
 from api.http import json_body, problems, request_span, responses
-from api.http.context import open_desk
+from api.http.context import create_context
 from api.http.request_id import RequestIds
 from api.observability import stats
 from api.openapi import documentation
@@ -16,7 +16,7 @@ from domain.settings import settings
 
 
 def create_app() -> APIFlask:
-    """The WSGI application, by the settings of the environment; it connects to Redis with the first request."""
+    """The WSGI application, configured by the environment; it connects to Redis with the first request."""
     app = APIFlask(__name__, title=documentation.TITLE, version=documentation.VERSION, docs_path=None)
     app.config["MAX_CONTENT_LENGTH"] = settings().max_body
     app.json.sort_keys = False  # type: ignore[attr-defined]
@@ -24,9 +24,9 @@ def create_app() -> APIFlask:
     parser.location_loader("json")(json_body.load)
     json_body.register(app)
     problems.register(app)
-    app.after_request(responses.fresh)
-    app.after_request(request_span.tell)
-    open_access(app, settings(), open_desk(app).redis)
+    app.after_request(responses.disable_caching)
+    app.after_request(request_span.queue_span)
+    open_access(app, settings(), create_context(app).redis)
     for noun in (
         *(submissions, jobs, batches, artifacts, report, events, dashboard),
         *(health, stats, metrics, admin, documentation),

@@ -1,8 +1,7 @@
-"""Which addresses the service may send something to because a stranger says so, and a connection to just those.
+"""Decides which addresses the service may send to at a client's request, and connects to these only.
 
-A host that the operator lists is trusted, whatever its address. Under `*` any other is allowed that is public: all of
-its addresses are looked at, and the connection goes to one of those that were, so that a name which is pointed
-elsewhere in between (DNS rebinding) leads nowhere.
+A host that the operator lists is trusted, whatever its address. Under `*` any other host with public addresses is
+allowed. The service checks all addresses and connects to one of them, so DNS rebinding has no effect.
 """
 
 from __future__ import annotations
@@ -18,23 +17,24 @@ from urllib.parse import urlsplit
 ANY = "*"
 PORTS = {"https": 443, "http": 80}
 ALLOCATED = ipaddress.ip_network("2000::/3")
-"""The IPv6 addresses that networks are given (RFC 4291). Others are local, or stand for an IPv4 address."""
+"""The IPv6 addresses that are assigned to networks (RFC 4291). Others are local, or stand for an IPv4 address."""
 
 SPECIAL = tuple(
     map(
         ipaddress.ip_network,
         (
-            "192.0.0.0/24",  # For protocols (RFC 6890); a cloud's metadata service is at 192.0.0.192.
+            "192.0.0.0/24",  # Protocol assignments (RFC 6890); a cloud's metadata service is at 192.0.0.192.
             "192.88.99.0/24",  # Relays from IPv6 (RFC 7526).
             "168.63.129.16/32",  # A cloud's host, as its virtual machines see it.
-            "2001::/23",  # For protocols (RFC 2928): Teredo, benchmarks, ORCHID.
+            "2001::/23",  # Protocol assignments (RFC 2928): Teredo, benchmarks, ORCHID.
             "2001:db8::/32",  # Documentation (RFC 3849), as is 3fff::/20 (RFC 9637).
             "2002::/16",  # 6to4 (RFC 3056): an IPv4 address within.
             "3fff::/20",
         ),
     )
 )
-"""Refused besides what Python says is not global: its list differs between versions, and lacks some."""
+"""Addresses refused in addition to those that Python calls not global: its list differs between versions and has
+gaps."""
 
 
 class Forbidden(Exception):
@@ -43,7 +43,7 @@ class Forbidden(Exception):
 
 @dataclass(frozen=True)
 class Destination:
-    """A URL taken apart. `listed` by the operator: its address is not looked at."""
+    """The parts of a URL. `listed`: the operator lists the host, so its address is not checked."""
 
     scheme: str
     host: str
@@ -53,7 +53,7 @@ class Destination:
 
 
 def destination(url: str, allowed: Sequence[str]) -> Destination:
-    """Where the URL leads; Forbidden where that is not allowed. Asks no name server."""
+    """The URL's parts; raises Forbidden where sending there is not allowed. Makes no DNS query."""
     if any(ord(letter) <= ord(" ") or ord(letter) > ord("~") for letter in url):
         raise Forbidden("must be printable ASCII without spaces")
     try:
@@ -79,20 +79,20 @@ def destination(url: str, allowed: Sequence[str]) -> Destination:
 
 
 def connect(to: Destination, timeout_s: float) -> http.client.HTTPConnection:
-    """A connection that is open. Raises OSError, or Forbidden where the name leads to a private address."""
-    found = [str(entry[4][0]) for entry in socket.getaddrinfo(to.host, to.port, type=socket.SOCK_STREAM)]
-    private = [address for address in found if not _public(address)]
+    """An open connection. Raises OSError, or Forbidden where the name resolves to a private address."""
+    addresses = [str(entry[4][0]) for entry in socket.getaddrinfo(to.host, to.port, type=socket.SOCK_STREAM)]
+    private = [address for address in addresses if not _public(address)]
     if private and not to.listed:
         raise Forbidden(f"{to.host} leads to an address that is not public; list it in WEBHOOK_HOSTS to allow that")
     connection = http.client.HTTPConnection(to.host, to.port, timeout=timeout_s)
-    opened = socket.create_connection((found[0], to.port), timeout=timeout_s)
+    opened = socket.create_connection((addresses[0], to.port), timeout=timeout_s)
     if to.scheme == "https":
         try:
             opened = ssl.create_default_context().wrap_socket(opened, server_hostname=to.host)
         except (OSError, ValueError):
             opened.close()
             raise
-    # With a socket it does not look the name up again.
+    # An open socket keeps http.client from resolving the name again.
     connection.sock = opened
     return connection
 
@@ -101,13 +101,13 @@ def _refuse_literal(host: str) -> None:
     try:
         private = not _public(host)
     except ValueError:
-        return  # A name: what it leads to is looked at when it is asked.
+        return  # A name: `connect` checks what it resolves to.
     if private:
         raise Forbidden("must lead to a public address; list the host in WEBHOOK_HOSTS to allow another")
 
 
 def _public(address: str) -> bool:
-    found = ipaddress.ip_address(address.partition("%")[0])
-    if any(found in network for network in SPECIAL) or (found.version == 6 and found not in ALLOCATED):
+    parsed = ipaddress.ip_address(address.partition("%")[0])
+    if any(parsed in network for network in SPECIAL) or (parsed.version == 6 and parsed not in ALLOCATED):
         return False
-    return found.is_global and not found.is_multicast
+    return parsed.is_global and not parsed.is_multicast

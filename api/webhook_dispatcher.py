@@ -1,6 +1,6 @@
-"""Tells of ended jobs by POST to whom their submissions named, from a thread of every server process.
+"""Delivers webhooks: POSTs each ended job to the URL that its submission named, from a thread of every server process.
 
-From here and not from the workers: the nodes that run strangers' code need no way out of their network.
+The API delivers them, not the workers, because nodes that run untrusted code need no route out of their network.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ from tasks.node.periodic_thread import Loop
 
 EVERY_S = 1.0
 SENDERS = 4
-"""Threads of one process: so many receivers that answer nobody would have to come together to delay the others."""
+"""Threads of one process: only that many unresponsive receivers together delay the others."""
 SIGNATURE = "X-Kernel-Eval-Signature"
 TIMEOUT_S, WHOLE_S = 5.0, 10.0
-"""For each step of a request, and for all of it."""
+"""Maximum time for each step of a request, and for the whole request, in s."""
 ANSWER_BYTES = 1024
 GONE = 410
 
 log = logging.getLogger(__name__)
 
 
-class Courier:
-    """Sends what is due, one after the other in each of a few threads; `start` makes that periodic.
+class Dispatcher:
+    """Sends due webhooks, one after the other in each of a few threads; `start` makes that periodic.
 
-    To the receivers of one API key, or without keys to one host, only one of them sends: who lets it wait for the whole
-    of `WHOLE_S` each time delays nobody else's.
+    Only one thread sends to the receivers of one API key, or without keys to one host. A receiver that always takes the
+    whole of `WHOLE_S` thus delays no other group.
     """
 
     def __init__(self, redis: Redis, records: JobRecords) -> None:
         self._records = records
         self._webhooks = Webhooks(redis)
-        self._loops = [Loop(f"courier-{number}", self.turn, EVERY_S) for number in range(SENDERS)]
+        self._loops = [Loop(f"webhook-dispatcher-{number}", self.run_once, EVERY_S) for number in range(SENDERS)]
         self._busy: set[str] = set()
         self._taking = Lock()
 
@@ -60,11 +60,11 @@ class Courier:
         for loop in self._loops:
             loop.stop()
 
-    def turn(self) -> None:
-        """Everything that is due now, but for the groups that another thread sends to."""
+    def run_once(self) -> None:
+        """Delivers everything that is due now, except for groups that another thread serves."""
         while (due := self._take()) is not None:
             try:
-                self._tell(due)
+                self._deliver(due)
             finally:
                 with self._taking:
                     self._busy.discard(due.group)
@@ -76,7 +76,7 @@ class Courier:
                 self._busy.add(due.group)
             return due
 
-    def _tell(self, due: Due) -> None:
+    def _deliver(self, due: Due) -> None:
         view = self._records.get(due.job_id)
         if view is None:
             self._webhooks.failed(due, "the job is no longer kept", final=True)
@@ -88,7 +88,7 @@ class Courier:
             status = post(due.webhook, json.dumps(message(view)).encode())
         except Forbidden as error:
             self._failed(due, str(error), final=True)
-        except (OSError, http.client.HTTPException, ValueError, RuntimeError) as error:  # The last: no thread is left.
+        except (OSError, http.client.HTTPException, ValueError, RuntimeError) as error:  # RuntimeError: no thread
             self._failed(due, f"{type(error).__name__}: {error}")
         else:
             if 200 <= status < 300:
@@ -97,12 +97,12 @@ class Courier:
                 self._failed(due, f"answered {status}", final=status == GONE)
 
     def _failed(self, due: Due, error: str, *, final: bool = False) -> None:
-        log.warning("job %s: its end could not be told: %s", due.job_id, error)
+        log.warning("job %s: webhook not delivered: %s", due.job_id, error)
         self._webhooks.failed(due, error, final=final)
 
 
 def message(view: JobView) -> dict[str, Any]:
-    """What is sent of a job that has ended: in short, the whole is at `job`."""
+    """The body of a webhook: a job that has ended, in short; `job` leads to the whole record."""
     return {
         "type": f"job.{view.state.value}",
         "job_id": view.job_id,
@@ -117,10 +117,11 @@ def message(view: JobView) -> dict[str, Any]:
 
 
 def post(webhook: Webhook, body: bytes) -> int:
-    """The status of the answer; redirections are not followed. Raises OSError, HTTPException, Forbidden."""
+    """Sends a webhook and returns the response's status; does not follow redirects. Raises OSError, HTTPException,
+    Forbidden."""
     to = destination(webhook.url, settings().webhook_hosts)
     connection = connect(to, TIMEOUT_S)
-    # A receiver that answers byte by byte would hold all that come after it.
+    # A receiver that responds byte by byte would block all later deliveries.
     end = Timer(WHOLE_S, _cut, (connection.sock,))
     end.daemon = True
     try:
@@ -140,7 +141,7 @@ def _cut(opened: socket.socket) -> None:
 
 
 def headers(body: bytes, secret: str | None, now: float) -> dict[str, str]:
-    """Of the request, with the signature: HMAC-SHA256 over the time, a point and the body."""
+    """The request's headers, with the signature: HMAC-SHA256 over the time, a dot and the body."""
     plain = {"Content-Type": "application/json", "User-Agent": "kernel-eval", "Connection": "close"}
     if secret is None:
         return plain

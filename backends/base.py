@@ -13,7 +13,7 @@ from domain.kernel import Kernel, KernelType
 
 @dataclass(frozen=True)
 class Target:
-    """What the kernel is built for and run on. `device` is a torch device name; `arch` such as "sm_90" or None.
+    """The device and architecture to build for and run on: a torch device name, and an `arch` such as "sm_90" or None.
 
     `toolchain` is the folder of the compilers for extensions (backends.extensions.toolchain), None for the stock ones.
     """
@@ -29,7 +29,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Artifact:
-    """What a build leaves for the runner: files inside the job folder, and plain facts about them (JSON-ready).
+    """The result of a build for the runner: files in the job folder, and facts about them (JSON-ready).
 
     `deferred` says why the build has to happen in the runner, under the lease (a source that insists on a GPU).
     """
@@ -43,23 +43,23 @@ class Executable(ABC):
     """A loaded kernel in its runner, ready to be called."""
 
     entry: str
-    """What is called, in words a person knows from the source: `class Model`, `function f`, `kernel vector_add`."""
+    """The called object, as the source's author knows it: `class Model`, `function f`, `kernel vector_add`."""
 
     compiled: Sequence[str] = ()
-    """Extensions that were not there and had to be compiled with the device in hand, so far, by name."""
+    """Names of the extensions that had to be compiled so far while the job held the device."""
 
     @abstractmethod
     def call(self, args: list[Any]) -> Any:
         """One call on the current stream (or the host), without synchronising.
 
-        `args` are the contract's arguments in order, or what `own_inputs`/`inferred_inputs` gave. Returns what the
-        source returned; None means that the contract's output arguments hold the answer.
+        `args` are the contract's arguments in order, or the result of `own_inputs` or `inferred_inputs`. Returns what
+        the source returned; None means that the contract's output arguments hold the outputs.
         """
 
     def resume(self) -> None:
-        """Before first calls: puts the random generators where the constructor left them.
+        """Before first calls: restores the random generators to their state after the constructor.
 
-        What they draw (a lazy layer's weights) is then alike in all contenders, whatever each was asked before.
+        Whatever they draw (a lazy layer's weights) is then equal in reference and candidate, whatever ran in between.
         """
         return
 
@@ -68,29 +68,30 @@ class Executable(ABC):
         return None
 
     def init_inputs(self) -> list[Any] | None:
-        """Constructor arguments that the source itself gives (`get_init_inputs`); None when it gives none."""
+        """Constructor arguments from the source itself (`get_init_inputs`); None without such a function."""
         return None
 
     def own_inputs(self, seed: int) -> list[Any] | None:
-        """Inputs that the source itself makes (`get_inputs`) under that seed; None when it makes none."""
+        """Inputs from the source itself (`get_inputs`) under that seed; None without such a function."""
         return None
 
     def inferred_inputs(self, seed: int) -> tuple[list[Any], str] | None:
-        """Inputs guessed from the source and tried, and a sentence that says what was guessed; None if nothing fits."""
+        """Inputs guessed from the source and tried, with a sentence that describes the guess; None if nothing fits."""
         return None
 
     def state(self) -> dict[str, Any]:
-        """The weights by name (torch tensors); empty for what has none."""
+        """The weights by name (torch tensors); empty for a kernel without any."""
         return {}
 
     def parameters(self) -> list[str]:
-        """Which of them a training would learn, by name."""
+        """Names of the weights that a training would learn."""
         return []
 
     def load_state(self, state: dict[str, Any]) -> bool:
-        """Copies those weights in, where each has one of its name, shape and kind of dtype, and says whether it did.
+        """Copies these weights in, if each has a counterpart of its name, shape and kind of dtype; returns whether it
+        did.
 
-        What the kernel has beside them is left as it is.
+        Other weights of the kernel stay as they are.
         """
         return False
 
@@ -102,14 +103,14 @@ class Backend(ABC):
 
     @abstractmethod
     def build(self, kernel: Kernel, folder: Path, target: Target) -> Artifact:
-        """Compile into `folder` with no GPU visible."""
+        """Compiles into `folder` with no GPU visible."""
 
     @abstractmethod
     def load(
         self, kernel: Kernel, folder: Path, target: Target, artifact: Artifact, init: list[Any] | None, seed: int
     ) -> Executable:
-        """Make the kernel callable on `target`.
+        """Makes the kernel callable on `target`.
 
-        `init` are constructor arguments to use where the source gives none (a reference's); `seed` is set before any
+        `init` are constructor arguments to use where the source has none (a reference's). The seed is set before any
         constructor runs, so that two sources with the same layers start from the same weights.
         """

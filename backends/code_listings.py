@@ -1,6 +1,6 @@
-"""The texts of a kernel's code, out of what its build and its calls have left in its folder. Runs in a builder.
+"""Lists the texts of a kernel's code from the files that its build and its calls left. Runs in a builder.
 
-Nothing is compiled for this: PTX and Triton's stages are files, machine code is disassembled.
+It compiles nothing: PTX and Triton's stages are files, and machine code is disassembled.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from backends.binary.disassembler import NoText, disassembled, extracted
+from backends.binary.disassembler import NoText, disassemble, extract_cubins
 from backends.cuda import backend
 from backends.extensions import jit_build
 from backends.extensions.compiler_driver import PTX
@@ -20,14 +20,14 @@ from backends.triton import cache
 from domain.listing import Form
 
 MAX_CODES = 16
-"""Kernels, variants and extensions of one folder that are told of."""
+"""Maximum number of kernels, variants and extensions of one folder that are listed."""
 MAX_CHARS = 1 << 20
-"""Of one text; the rest is left out, and said to be."""
+"""Maximum characters of one text; a longer one is marked as truncated."""
 
 
 @dataclass(frozen=True)
-class Found:
-    """One text: of which kernel (of which of its variants), in which form, and whether its end was left out."""
+class CodeText:
+    """One text: its kernel (and variant), its form, and whether it was truncated."""
 
     kernel: str
     form: Form
@@ -37,8 +37,8 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Lacking:
-    """A form that a kernel's code should have, and why it cannot be had."""
+class MissingText:
+    """A form that a kernel's code should have, and why it is unavailable."""
 
     kernel: str
     form: Form
@@ -47,7 +47,7 @@ class Lacking:
 
 @dataclass(frozen=True)
 class _Code:
-    """One kernel's, or one extension's: texts that are there, and machine code, by itself or in a library."""
+    """The files of one kernel or extension: its texts, and its machine code as cubins or inside a library."""
 
     kernel: str
     texts: dict[Form, list[Path]] = field(default_factory=dict)
@@ -56,15 +56,15 @@ class _Code:
     variant: str | None = None
 
 
-def listings(folder: Path, forms: Iterable[Form]) -> list[Found | Lacking]:
-    """Each of those forms of all code in the folder. Of a form that nothing there can have there is nothing."""
-    wanted = list(forms)
+def listings(folder: Path, forms: Iterable[Form]) -> list[CodeText | MissingText]:
+    """The requested forms of all code in the folder; forms that a kind of code never has are skipped."""
+    requested = list(forms)
     return [
-        told
+        listing
         for number, code in enumerate(_codes(folder))
         if number < MAX_CODES
-        for form in wanted
-        if (told := _listing(code, form, folder)) is not None
+        for form in requested
+        if (listing := _listing(code, form, folder)) is not None
     ]
 
 
@@ -84,31 +84,31 @@ def _raw(folder: Path) -> Iterator[_Code]:
 def _extensions(folder: Path) -> Iterator[_Code]:
     for place in sorted((folder / jit_build.FOLDER).glob("*/")):
         device_code = sorted(place.glob(f"*{PTX}"))
-        if any(place.glob("*.cuda.o")):  # As torch names the objects of sources with device code.
+        if any(place.glob("*.cuda.o")):  # torch names the objects of sources with device code like this.
             for library in sorted(place.glob("*.so")):
                 yield _Code(place.name, {Form.PTX: device_code} if device_code else {}, library=library)
 
 
 def _of_triton(folder: Path) -> Iterator[_Code]:
-    for one in cache.compiled(folder):
-        texts = {form: [one.file(f".{form}")] for form in (Form.PTX, Form.LLIR, Form.TTGIR, Form.TTIR)}
-        variant = f"num_warps={one.num_warps}, num_stages={one.num_stages}"
-        yield _Code(one.name, texts, [one.file(".cubin")], variant=variant)
+    for compilation in cache.list_compilations(folder):
+        texts = {form: [compilation.file(f".{form}")] for form in (Form.PTX, Form.LLIR, Form.TTGIR, Form.TTIR)}
+        variant = f"num_warps={compilation.num_warps}, num_stages={compilation.num_stages}"
+        yield _Code(compilation.name, texts, [compilation.file(".cubin")], variant=variant)
 
 
-def _listing(code: _Code, form: Form, folder: Path) -> Found | Lacking | None:
+def _listing(code: _Code, form: Form, folder: Path) -> CodeText | MissingText | None:
     try:
         text = _sass(code, folder) if form is Form.SASS else _text(code, form)
     except NoText as error:
-        return Lacking(code.kernel, form, str(error))
+        return MissingText(code.kernel, form, str(error))
     except OSError as error:
-        return Lacking(code.kernel, form, f"its file cannot be read: {error.strerror}")
+        return MissingText(code.kernel, form, f"its file cannot be read: {error.strerror}")
     if text is None:
         return None
     if len(text) <= MAX_CHARS:
-        return Found(code.kernel, form, text, truncated=False, variant=code.variant)
+        return CodeText(code.kernel, form, text, truncated=False, variant=code.variant)
     cut = text.rfind("\n", 0, MAX_CHARS) + 1 or MAX_CHARS
-    return Found(code.kernel, form, text[:cut], truncated=True, variant=code.variant)
+    return CodeText(code.kernel, form, text[:cut], truncated=True, variant=code.variant)
 
 
 def _text(code: _Code, form: Form) -> str | None:
@@ -116,17 +116,17 @@ def _text(code: _Code, form: Form) -> str | None:
         return "\n".join(_read(path, MAX_CHARS + 1) for path in code.texts[form])
     if form is Form.PTX and code.library is not None:
         raise NoText(
-            "its PTX was not kept: it was compiled the stock way (`build.headers` says why), in one step; ask for sass"
+            "no PTX was stored: it was compiled the stock way, in one step (`build.headers` says why); request sass"
         )
     return None
 
 
 def _sass(code: _Code, folder: Path) -> str:
     with tempfile.TemporaryDirectory(dir=folder, prefix="sass-") as scratch:
-        cubins = code.cubins if code.library is None else extracted(code.library, Path(scratch))
+        cubins = code.cubins if code.library is None else extract_cubins(code.library, Path(scratch))
         if not cubins:
             raise NoText("its library holds no machine code for a GPU")
-        return "\n".join(disassembled(cubin, Path(scratch), MAX_CHARS + 1) for cubin in cubins)
+        return "\n".join(disassemble(cubin, Path(scratch), MAX_CHARS + 1) for cubin in cubins)
 
 
 def _read(path: Path, limit: int) -> str:

@@ -1,4 +1,4 @@
-"""Which backend serves which kernel type: one line a type, imported when first asked for."""
+"""Maps each kernel type to its backend, one line a type; the backend is imported at its first use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BACKENDS: dict[KernelType, str] = {
 
 
 def backend(kernel_type: KernelType) -> Backend:
-    """The backend of that type; its libraries are imported now, so that a type costs only those who use it."""
+    """The backend of that type. Its libraries are imported here, so that only jobs that use a type pay for it."""
     module, _, name = BACKENDS[kernel_type].partition(":")
-    found: Backend = getattr(importlib.import_module(module), name)()
-    return found
+    instance: Backend = getattr(importlib.import_module(module), name)()
+    return instance

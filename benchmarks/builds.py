@@ -96,7 +96,7 @@ def main() -> int:
 
 def _toolchain(parent: Path, console: Terminal) -> str:
     began = time.monotonic()
-    folder = toolchain.prepared(parent / "toolchains")
+    folder = toolchain.prepare(parent / "toolchains")
     if folder is None:
         raise SystemExit("there is no C++ compiler here")
     toolchain.precompile_all(folder)

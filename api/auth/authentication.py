@@ -1,4 +1,4 @@
-"""Who may: looks at every request before its body is read, and gives the key that asks to whoever answers it."""
+"""Authenticates and authorises every request before its body is read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from redis import Redis
 
 from api.auth.cross_origin import SAME_SITE, address_of, is_loopback, names_this_machine, refuse_pages_of_others
 from api.auth.key_file import KeyFile, KeyFileError
-from api.http.problems import Kind, Problem, page_wanted
+from api.http.problems import Kind, Problem, prefers_page
 from domain.access import Key, Scope
 from domain.settings import OFF, Settings
 from tasks.jobs.rate_limit import Rate
@@ -20,7 +20,7 @@ from tasks.jobs.rate_limit import Rate
 EXTENSION = "access"
 
 OPEN = frozenset({"health", "documentation", "openapi"})
-"""Blueprints that everybody may ask. An endpoint that is nowhere in these lists is for admin."""
+"""Blueprints that need no key. An endpoint in none of these lists needs the scope admin."""
 
 SCOPES = {
     "submissions": Scope.SUBMIT,
@@ -33,10 +33,10 @@ SCOPES = {
     "stats": Scope.READ,
     "metrics": Scope.READ,
 }
-"""By blueprint."""
+"""The scope that each blueprint needs."""
 
 EXCEPTIONS = {"jobs.cancel": Scope.SUBMIT, "jobs.cancel_many": Scope.SUBMIT}
-"""By endpoint: cancelling is of submitting, not of reading."""
+"""The scope of single endpoints: cancelling belongs to submitting, not to reading."""
 
 FORWARDED = ("Forwarded", "X-Forwarded-For", "X-Real-IP")
 BROWSER = 'Basic realm="an API key as the password", charset="UTF-8", Bearer'
@@ -46,26 +46,26 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Access:
-    """One per app."""
+    """The access rules of one app."""
 
     settings: Settings
     keys: KeyFile
     rate: Rate
 
-    def wanted(self) -> bool:
+    def requires_key(self) -> bool:
         """Whether this request needs a key.
 
-        Where the setting does not say, every request does unless it came to a loopback address. Both the address that
-        we were told to listen on and the one that asks must be: a server may be started with another than ours.
+        Without a setting, every request needs one unless it came to a loopback address. Both our configured address and
+        the client's must be loopback, because a server may be started on another address than the configured one.
         """
         if self.settings.keys_required or self.settings.require_api_keys == OFF:
             return self.settings.keys_required
         return not _is_loopback(request.remote_addr)
 
     def admit(self) -> None:
-        """Lets the current request go on, or raises the Problem that answers it."""
+        """Returns if the current request may proceed; raises the Problem to respond with otherwise."""
         scope = _scope()
-        if not self.wanted():
+        if not self.requires_key():
             refuse_pages_of_others(self.settings)
             if scope is Scope.ADMIN and not _is_local():
                 raise Problem(Kind.LOCAL_ONLY, "without API keys this is for programs on the service's own machine")
@@ -86,41 +86,41 @@ class Access:
             )
 
     def _presented(self, *, required: bool) -> Key | None:
-        """The key in the header; a stranger is None where none is required, and a Problem elsewhere."""
+        """The key in the header. Without a valid key: None where none is required, else a Problem."""
         kind, _, text = request.headers.get("Authorization", "").partition(" ")
         try:
-            shown = text.strip() if kind.lower() == "bearer" else self._of_browser()
-            key = self.keys.find(shown)
+            presented = text.strip() if kind.lower() == "bearer" else self._of_browser()
+            key = self.keys.find(presented)
         except KeyFileError as error:
             _log.error("%s", error)
             if required:
-                detail = "the service cannot read its keys, so it lets nobody in; its log says why"
+                detail = "the service cannot read its API keys and admits no request; its log says why"
                 raise Problem(Kind.KEYS_UNREADABLE, detail) from error
             return None
         if key is None and required:
             detail = (
                 "the key is not known, or was revoked"
-                if shown
+                if presented
                 else "an API key is needed: send the header `Authorization: Bearer <key>`"
             )
-            raise Problem(Kind.KEY_REQUIRED, detail, {"WWW-Authenticate": BROWSER if page_wanted() else "Bearer"})
+            raise Problem(Kind.KEY_REQUIRED, detail, {"WWW-Authenticate": BROWSER if prefers_page() else "Bearer"})
         return key
 
     def _of_browser(self) -> str:
-        """The key as a browser sends it, which cannot be told to send a header: the password of HTTP Basic.
+        """The key from a browser, which cannot send custom headers: the password of HTTP Basic.
 
-        It sends it along with whatever any page has it ask here, so that this opens nothing but reading, and only where
-        the page is ours or the person goes there.
+        A browser sends it with any page's request, so it permits only reading, and only for our own pages or a
+        navigation.
         """
-        shown = request.authorization
-        ours = request.headers.get("Sec-Fetch-Site") in SAME_SITE
-        if shown is None or shown.type != "basic" or request.method not in ("GET", "HEAD"):
+        credentials = request.authorization
+        same_site = request.headers.get("Sec-Fetch-Site") in SAME_SITE
+        if credentials is None or credentials.type != "basic" or request.method not in ("GET", "HEAD"):
             return ""
-        return shown.password or "" if ours or request.headers.get("Sec-Fetch-Mode") == "navigate" else ""
+        return credentials.password or "" if same_site or request.headers.get("Sec-Fetch-Mode") == "navigate" else ""
 
 
 def open_access(app: APIFlask, settings: Settings, redis: Redis) -> None:
-    """Put every request of the app through `Access.admit`."""
+    """Passes every request of the app through `Access.admit`."""
     keys = KeyFile(settings.api_keys_file, settings.key_requests_per_minute, settings.key_max_jobs)
     access = Access(settings, keys, Rate(redis))
     app.extensions[EXTENSION] = access
@@ -128,38 +128,38 @@ def open_access(app: APIFlask, settings: Settings, redis: Redis) -> None:
 
 
 def caller() -> Key | None:
-    """The key that makes the current request; None where none is needed, and for a stranger at an open endpoint."""
-    found: Key | None = g.get("key")
-    return found
+    """The key of the current request; None where none is needed, and for an anonymous client at an open endpoint."""
+    key: Key | None = g.get("key")
+    return key
 
 
 def caller_id() -> str | None:
-    """That key's id: whose jobs they are."""
+    """The id of the current request's key, which owns the jobs that it submits."""
     key = caller()
     return key.key_id if key else None
 
 
-def keys_wanted() -> bool:
+def auth_required() -> bool:
     """Whether the current request needs a key."""
     access: Access = current_app.extensions[EXTENSION]
-    return access.wanted()
+    return access.requires_key()
 
 
-def stranger() -> bool:
-    """Whether a key would be needed here and was not shown."""
+def is_anonymous() -> bool:
+    """Whether the current request would need a key and has none."""
     access: Access = current_app.extensions[EXTENSION]
-    return caller() is None and access.wanted()
+    return caller() is None and access.requires_key()
 
 
 def _scope() -> Scope | None:
-    """What the current request needs; None when everybody may ask it. Paths that are not there are nobody's secret."""
+    """The scope that the current request needs; None for open endpoints and unknown paths."""
     if request.endpoint is None or request.blueprint in OPEN:
         return None
     return EXCEPTIONS.get(request.endpoint) or SCOPES.get(request.blueprint or "", Scope.ADMIN)
 
 
 def _is_local() -> bool:
-    """Whether a program on this machine asks, by itself: no proxy for somebody, no browser for another site's page."""
+    """Whether a program on this machine sent the request directly: no proxy, and no browser for another site's page."""
     return (
         _is_loopback(request.remote_addr)
         and not any(name in request.headers for name in FORWARDED)
@@ -169,5 +169,5 @@ def _is_local() -> bool:
 
 
 def _is_loopback(address: str | None) -> bool:
-    found = address_of(address or "")
-    return found is not None and is_loopback(found)
+    parsed = address_of(address or "")
+    return parsed is not None and is_loopback(parsed)

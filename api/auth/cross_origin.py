@@ -1,7 +1,8 @@
-"""Keeps other sites' pages out where no API key does: a browser asks for whatever any page has it ask.
+"""Refuses requests that pages of other sites make through a browser, where no API key does.
 
-Two ways lead here from a page. It may send a request to this machine's address, whose answer it cannot read, but which
-runs code. And its own name may be pointed at this machine's address ("rebinding"): to its browser it is then our page.
+A page may attack in two ways. It may send a request to this machine's address; it cannot read the response, but the
+request runs code. And its own name may be pointed at this machine's address ("DNS rebinding"), so that the browser
+takes it for our page.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from api.http.problems import Kind, Problem
 from domain.settings import Settings
 
 SAME_SITE = (None, "same-origin", "none")
-"""Values of Sec-Fetch-Site: an old browser or no browser, a page of ours, the person."""
+"""Allowed values of Sec-Fetch-Site: none at all (an old browser or a program), one of our pages, the user."""
 ANY = "*"
 _READS = ("GET", "HEAD", "OPTIONS")
 
 
 def refuse_pages_of_others(settings: Settings) -> None:
-    """Raises Problem for the current request, which needs no key, where a page of somebody else may have made it."""
+    """Raises Problem where a page of another site may have made the current request, which needs no key."""
     name = host_name(request.host)
     listed = ANY in settings.allowed_hosts or name in settings.allowed_hosts
     if not listed and not _names_service(name, settings):
@@ -33,7 +34,7 @@ def refuse_pages_of_others(settings: Settings) -> None:
         )
     site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
     if request.method in _READS:
-        # Somebody follows a link to a page of ours.
+        # A navigation: the user follows a link to one of our pages.
         allowed = site in SAME_SITE or request.headers.get("Sec-Fetch-Mode") == "navigate"
     else:
         allowed = site in SAME_SITE and (origin is None or _is_of(origin, request.host, settings))
@@ -42,11 +43,11 @@ def refuse_pages_of_others(settings: Settings) -> None:
             "a page of another site sent this, and without API keys anybody's page could; "
             "send it from a program, or list the page's host in ALLOWED_HOSTS"
         )
-    _want_json()
+    _require_json()
 
 
-def _want_json() -> None:
-    """A body that says it is JSON is one that a browser asks about before it sends it for another site's page."""
+def _require_json() -> None:
+    """Requires the JSON media type: a browser asks for permission before it sends that for another site's page."""
     bodily = bool(request.content_length) or "Transfer-Encoding" in request.headers
     if request.method not in _READS and bodily and not request.is_json:
         declared = f"the body is {request.mimetype[:100]}" if request.mimetype else "the body has no media type"
@@ -64,7 +65,7 @@ def host_name(host: str) -> str:
 
 
 def names_this_machine(host: str) -> bool:
-    """Whether it is a name that no page of somebody else can have."""
+    """Whether it is a name that no page of another site can have."""
     return _is_this_machine(host_name(host))
 
 
@@ -74,7 +75,7 @@ def _is_this_machine(name: str) -> bool:
 
 
 def address_of(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """The address that it is; None for a name."""
+    """The IP address that the text spells; None for a name."""
     try:
         return ipaddress.ip_address(name.partition("%")[0])
     except ValueError:
@@ -87,7 +88,8 @@ def is_loopback(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
 
 
 def _names_service(name: str, settings: Settings) -> bool:
-    """An address cannot be pointed elsewhere; any is ours where we listen on more than the loopback address."""
+    """Whether the name is ours. An address cannot be rebound, so any is ours if we listen on other than loopback
+    addresses."""
     if _is_this_machine(name) or name == _machine_name():
         return True
     return address_of(name) is not None and not settings.loopback
@@ -99,7 +101,7 @@ def _machine_name() -> str:
 
 
 def _is_of(origin: str, host: str, settings: Settings) -> bool:
-    """Whether it is the origin of a page that this service has sent, or of a listed host."""
+    """Whether the origin is a page of this service, or of a listed host."""
     try:
         sender = urlsplit(origin).netloc.lower()
     except ValueError:

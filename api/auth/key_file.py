@@ -1,4 +1,4 @@
-"""The API keys: made, listed and revoked in a file that holds no key, only what is needed to know one again."""
+"""Creates, lists and revokes API keys in a file that holds no key, only digests to recognise one."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from typing import Any
 from domain.access import Key, Scope
 
 PREFIX = "kevk"
-"""Of "kernel evaluation key". A key is `kevk_<its id>_<256 random bits in hex>`: a pattern for scanners of leaks."""
+"""Short for "kernel evaluation key". A key is `kevk_<id>_<256 random bits in hex>`: a pattern for leak scanners."""
 
 PATTERN = re.compile(PREFIX + r"_([0-9a-f]{12})_[0-9a-f]{64}")
 NAME = re.compile(r"[\w.@-]{1,64}")
 OTHERS_MAY_WRITE = 0o022
-_NOBODY = sha256(b"").hexdigest()
+_NO_DIGEST = sha256(b"").hexdigest()
 
 
 class KeyFileError(Exception):
-    """The file of keys cannot be trusted or read, or not be changed as asked; the message says what to do."""
+    """The key file cannot be trusted, read or changed as requested; the message says what to do."""
 
 
 class KeyFile:
-    """The file of keys. Reading is safe from any thread and sees a change with the next call; no file is no keys.
+    """The file of API keys. Reads are thread-safe and see a change with the next call; a missing file holds no keys.
 
-    Keys without limits of their own have those given here.
+    The limits here apply to keys without limits of their own.
     """
 
     def __init__(self, path: Path, requests_per_minute: int, max_jobs: int) -> None:
@@ -43,31 +43,31 @@ class KeyFile:
         self._read: tuple[tuple[int, ...] | None, dict[str, Key]] = (None, {})
 
     def keys(self) -> dict[str, Key]:
-        """By id. Raises KeyFileError."""
+        """All keys by id. Raises KeyFileError."""
         try:
-            found = self._path.stat()
+            status = self._path.stat()
         except FileNotFoundError:
             return {}
         except OSError as error:
             raise KeyFileError(f"{self._path} cannot be looked at ({error.strerror}): see to its rights") from error
-        if found.st_mode & OTHERS_MAY_WRITE:
+        if status.st_mode & OTHERS_MAY_WRITE:
             raise KeyFileError(f"{self._path} can be written by others, who could add keys: chmod 600 it")
-        version = (found.st_ino, found.st_mtime_ns, found.st_size)
+        version = (status.st_ino, status.st_mtime_ns, status.st_size)
         read = self._read
         if read[0] != version:
             read = self._read = (version, self._understood(self._entries()))
         return read[1]
 
     def find(self, presented: str) -> Key | None:
-        """The key that was presented; None for one that is malformed, was never made or is revoked."""
+        """The presented key; None for one that is malformed, unknown or revoked."""
         match = PATTERN.fullmatch(presented)
-        found = self.keys().get(match[1]) if match else None
+        key = self.keys().get(match[1]) if match else None
         # Compared in constant time, also with nobody's, so that answers do not tell how close a guess was.
-        same = hmac.compare_digest(_digest(presented).encode(), (found.digest if found else _NOBODY).encode())
-        return found if same else None
+        same = hmac.compare_digest(_digest(presented).encode(), (key.digest if key else _NO_DIGEST).encode())
+        return key if same else None
 
     def add(self, name: str, scopes: Iterable[Scope], limits: dict[str, int]) -> str:
-        """Make a key and give it out, the one time that it can be had; KeyFileError for a name that is taken."""
+        """Creates a key and returns it, the only time that it is visible; KeyFileError for a name that exists."""
         if not NAME.fullmatch(name):
             raise KeyFileError(f"{name!r} is no name for a key: 1 to 64 letters, digits and . _ @ -")
         key_id = secrets.token_hex(6)
@@ -82,16 +82,17 @@ class KeyFile:
         return secret
 
     def revoke(self, name: str) -> None:
-        """Forget the key of that name or id, from the next request on. Raises KeyFileError when there is none."""
+        """Removes the key of that name or id, from the next request on. Raises KeyFileError when there is none."""
         with self._changing() as entries:
-            kept = [entry for entry in entries if name not in (entry["name"], entry["id"])]
-            if len(kept) == len(entries):
+            remaining = [entry for entry in entries if name not in (entry["name"], entry["id"])]
+            if len(remaining) == len(entries):
                 raise KeyFileError(f"there is no key {name!r}: `python -m stack keys list` shows what there is")
-            entries[:] = kept
+            entries[:] = remaining
 
     @contextmanager
     def _changing(self) -> Iterator[list[dict[str, Any]]]:
-        """The entries, to be changed; written back whole, so that a reader sees the file before or after."""
+        """Yields the entries for a change; writes them back as a whole, so that readers see either version of the
+        file."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         lock = os.open(self._path.with_name(f"{self._path.name}.lock"), os.O_CREAT | os.O_RDWR, 0o600)
         try:
@@ -139,5 +140,5 @@ class KeyFile:
 
 
 def _digest(key: str) -> str:
-    # Of 256 random bits a plain hash is enough: there is nothing to guess, and a slow one would cost each request.
+    # A fast hash suffices for 256 random bits: nobody can guess them, and a slow hash would delay each request.
     return sha256(key.encode(errors="replace")).hexdigest()

@@ -1,4 +1,4 @@
-"""A server process: threads work for requests that are there, and an event loop waits for all that is not.
+"""A server process: threads serve requests that have arrived, and an event loop waits for everything else.
 
 Gunicorn's threaded worker would give a thread to each connection that has sent a byte, and wait there for the rest.
 """
@@ -21,57 +21,61 @@ from typing import Any
 from gunicorn.workers.gthread import STOP_KEEPALIVE_LINGER, ThreadWorker
 
 from api.http import body_memory
-from api.http.connections import Incoming, PatientSocket, WaitingRoom
-from api.http.limits import HEAD_BYTES, HEAD_S, LINGER_S, PLACES, SEND_BYTES, SEND_S
+from api.http.connections import DeadlineQueue, Incoming, PatientSocket
+from api.http.limits import HEAD_BYTES, HEAD_S, LINGER_S, PROCESS_SLOTS, SEND_BYTES, SEND_S
 
 STEP_S, LONGEST_S = 0.0005, 0.002
-"""Longer than another process takes to wake up; for each connection ahead, and at most."""
+"""Delay before accepting, for each connection more than the least loaded process has, and its maximum, in s. It exceeds
+the time that another process takes to wake up."""
 
 AT_ONCE = 8
-"""Connections that have come meanwhile are taken together, or a thousand of them would be a queue of a second."""
+"""Maximum connections accepted together; one at a time, a thousand of them would queue for a second."""
 
-NOBODY = 1 << 30
-_held = RawArray("i", [NOBODY] * PLACES)
-"""How many connections each has, seen by all as it is made before they are forked; who replaces one has a new place."""
+UNAVAILABLE = 1 << 30
+_connection_counts = RawArray("i", [UNAVAILABLE] * PROCESS_SLOTS)
+"""Connections of each process; shared, because it is allocated before the processes fork. A replacement gets a new
+slot."""
 
 OTHER_FILES = 256
-"""Open files of a process that are no clients' connections: to Redis, to receivers of webhooks, logs, libraries."""
+"""Open files of a process other than client connections: to Redis, to receivers of webhooks, logs, libraries."""
 _NO_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 NO_FILES_S = 0.05
 
 
 class ServerProcess(ThreadWorker):  # type: ignore[misc] # gunicorn has no type information.
-    """Whoever is awake first would take most of the connections that a client makes one after the other.
+    """Balances connections over the processes, and waits for slow clients in an event loop.
 
-    They stay with their process, and its threads share one lock: of 64 it had 53 (docs/measurements.md).
+    Without balancing, the process that wakes first takes most connections of a client that opens them one after the
+    other: of 64 one process had 53 (docs/measurements.md). Connections stay with their process, whose threads share one
+    lock.
 
-    A connection is in one room (`_beginning`: a request is coming; `_idle`: none is; `_ending`: it has had its last
-    answer; `_sending`: it does not take that as fast as it was made), or a thread works for it. The rooms are the main
-    thread's alone.
+    A connection is either served by a thread or in one of these queues: `_beginning` (a request is arriving), `_idle`,
+    `_ending` (it has had its last response) and `_sending` (the client reads its response slowly). Only the main thread
+    uses the queues.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._say(self.nr_conns)
+        self._publish(self.nr_conns)
 
     def init_process(self) -> None:
-        self._beginning = WaitingRoom(HEAD_S)
-        self._idle = WaitingRoom(self.cfg.keepalive)
-        self._sending = WaitingRoom(SEND_S)
-        self._ending = WaitingRoom(LINGER_S)
-        self._rooms = (self._ending, self._beginning, self._idle, self._sending)
+        self._beginning = DeadlineQueue(HEAD_S)
+        self._idle = DeadlineQueue(self.cfg.keepalive)
+        self._sending = DeadlineQueue(SEND_S)
+        self._ending = DeadlineQueue(LINGER_S)
+        self._queues = (self._ending, self._beginning, self._idle, self._sending)
         self.worker_connections: int = _files(self.cfg.worker_connections)
-        body_memory.BODIES.settle(self.age)
+        body_memory.BODIES.take_slot(self.age)
         super().init_process()
 
     def accept(self, *listener: Any) -> None:
-        self._say(self.nr_conns)
-        if ahead := self.nr_conns - min(_held):
-            time.sleep(min(ahead * STEP_S, LONGEST_S))
+        self._publish(self.nr_conns)
+        if surplus := self.nr_conns - min(_connection_counts):
+            time.sleep(min(surplus * STEP_S, LONGEST_S))
         for _ in range(AT_ONCE):
             before = self.nr_conns
             try:
-                super().accept(*listener)  # Which takes none where another has.
+                super().accept(*listener)  # Takes none if another process was first.
             except OSError as error:
                 if error.errno not in _NO_FILES:
                     raise
@@ -79,10 +83,10 @@ class ServerProcess(ThreadWorker):  # type: ignore[misc] # gunicorn has no type 
                     time.sleep(NO_FILES_S)
             if self.nr_conns <= before:
                 break
-        self._say(self.nr_conns)
+        self._publish(self.nr_conns)
 
     def enqueue_req(self, conn: Any) -> None:
-        """Gunicorn calls this for a new connection, and where a next request has come together with the last."""
+        """Gunicorn calls this for a new connection, and when the next request arrived together with the last."""
         if conn.parser is None:
             conn.sock = PatientSocket(fileno=conn.sock.detach())
             conn.init()
@@ -92,15 +96,15 @@ class ServerProcess(ThreadWorker):  # type: ignore[misc] # gunicorn has no type 
         self._go_on(conn)
 
     def finish_request(self, conn: Any, fs: Future[Any]) -> None:
-        """A thread is done with the connection: it stays for the next request, or ends."""
+        """A thread has finished with the connection, which stays for the next request or ends."""
         conn.keep = not fs.cancelled() and fs.exception() is None and bool(fs.result())
         if conn.sock.unsent:
             conn.sock.setblocking(False)
             self._enter(self._sending, conn, self._writable, EVENT_WRITE)
         else:
-            self._answered(conn)
+            self._after_response(conn)
 
-    def _answered(self, conn: Any) -> None:
+    def _after_response(self, conn: Any) -> None:
         if conn.keep and conn.parser.unreader.buf.getvalue():
             self.enqueue_req(conn)
         elif conn.keep:
@@ -110,7 +114,7 @@ class ServerProcess(ThreadWorker):  # type: ignore[misc] # gunicorn has no type 
             if not self.alive:
                 self._cap_keepalive(time.monotonic() + STOP_KEEPALIVE_LINGER)
         else:
-            # Closed at once, what the client still sends would have its last answer thrown away.
+            # An immediate close would discard the last response, because the client is still sending.
             with suppress(OSError):
                 conn.sock.shutdown(SHUT_WR)
                 conn.sock.setblocking(False)
@@ -120,8 +124,8 @@ class ServerProcess(ThreadWorker):  # type: ignore[misc] # gunicorn has no type 
 
     def murder_keepalived(self, force: bool = False) -> None:
         """Gunicorn calls this once a second and at the end; it closes connections whose time is over."""
-        for room in (self._idle, self._sending, self._ending):
-            for conn in room.all() if force else room.late():
+        for queue in (self._idle, self._sending, self._ending):
+            for conn in queue.all() if force else queue.late():
                 self._close(conn)
         for conn in self._beginning.all() if force else ():
             self._close(conn)
@@ -129,19 +133,19 @@ class ServerProcess(ThreadWorker):  # type: ignore[misc] # gunicorn has no type 
     def murder_pending(self) -> None:
         for conn in self._beginning.late():
             if conn.incoming.has_head:
-                self._take_up(conn)  # To be told that its body is late.
+                self._take_up(conn)  # The response will say that its body is late.
             elif conn.incoming.begun:
                 self._refuse(conn, 408, "Request Timeout", f"the headers did not come within {HEAD_S:g} s")
             else:
                 self._close(conn)
 
     def _cap_keepalive(self, deadline: float) -> None:
-        for room in self._rooms:
-            room.end_by(deadline)
+        for queue in self._queues:
+            queue.end_by(deadline)
 
-    def gone(self) -> None:
-        """Nobody is to wait for it any more; called where it was forked."""
-        self._say(NOBODY)
+    def on_exit(self) -> None:
+        """Called in the parent: other processes stop considering this one."""
+        self._publish(UNAVAILABLE)
         body_memory.clear(self.age)
 
     def _readable(self, conn: Any, _: Any) -> None:
@@ -161,7 +165,7 @@ class ServerProcess(ThreadWorker):  # type: ignore[misc] # gunicorn has no type 
             self._go_on(conn)
 
     def _go_on(self, conn: Any) -> None:
-        """Some of a request has come, or nothing yet."""
+        """Continues after some of a request arrived, or nothing yet."""
         if conn.incoming.whole:
             self._take_up(conn)
         elif conn.incoming.too_long:
@@ -179,7 +183,7 @@ class ServerProcess(ThreadWorker):  # type: ignore[misc] # gunicorn has no type 
         try:
             if conn.sock.flush():
                 self._leave(conn)
-                self._answered(conn)
+                self._after_response(conn)
                 return
         except OSError:
             self._close(conn)
@@ -196,7 +200,7 @@ class ServerProcess(ThreadWorker):  # type: ignore[misc] # gunicorn has no type 
         super().enqueue_req(conn)
 
     def _refuse(self, conn: Any, status: int, title: str, detail: str) -> None:
-        """As Flask would, which sees no request yet."""
+        """Responds as Flask would, which sees no request yet."""
         body = json.dumps({"type": "about:blank", "title": title, "status": status, "detail": detail, "error": detail})
         head = (
             f"HTTP/1.1 {status} {title}\r\nConnection: close\r\nContent-Type: application/problem+json\r\n"
@@ -219,23 +223,25 @@ class ServerProcess(ThreadWorker):  # type: ignore[misc] # gunicorn has no type 
         self._close(conn)
 
     def _shed(self) -> bool:
-        """Close the oldest that no thread works for, first of those that have had their answer; False for none."""
-        for room in self._rooms:
-            if (oldest := room.oldest()) is not None:
+        """Closes the oldest connection without a thread, first those that have had their response; False for none."""
+        for queue in self._queues:
+            if (oldest := queue.oldest()) is not None:
                 self._close(oldest)
                 return True
         return False
 
-    def _enter(self, room: WaitingRoom, conn: Any, ready: Callable[[Any, Any], None], event: int = EVENT_READ) -> None:
+    def _enter(
+        self, queue: DeadlineQueue, conn: Any, ready: Callable[[Any, Any], None], event: int = EVENT_READ
+    ) -> None:
         if self.nr_conns >= self.worker_connections:
             self._shed()
         conn.waits_for_head, conn.took = True, 0
-        room.add(conn)
+        queue.add(conn)
         self.poller.register(conn.sock, event, partial(ready, conn))
 
     def _leave(self, conn: Any) -> None:
-        for room in self._rooms:
-            room.discard(conn)
+        for queue in self._queues:
+            queue.discard(conn)
         with suppress(KeyError, ValueError, OSError):
             self.poller.unregister(conn.sock)
 
@@ -244,12 +250,12 @@ class ServerProcess(ThreadWorker):  # type: ignore[misc] # gunicorn has no type 
         self.nr_conns -= 1
         conn.close()
 
-    def _say(self, held: int) -> None:
-        _held[self.age % PLACES] = held
+    def _publish(self, connections: int) -> None:
+        _connection_counts[self.age % PROCESS_SLOTS] = connections
 
 
 def _files(connections: int) -> int:
-    """How many connections this process can have open: that many, or fewer where the system allows fewer files."""
+    """How many connections this process can open: the requested number, or fewer where the system limits open files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     unlimited = resource.RLIM_INFINITY in (soft, hard)
     if soft < connections + OTHER_FILES and not unlimited:

@@ -1,7 +1,7 @@
-"""Memory for request bodies that are read and parsed at the same time, shared by all server processes.
+"""Limits the memory for request bodies that all server processes read and parse at the same time.
 
-A body is in memory as bytes, as text and as values at once. Each process writes its own sum where all can read it; no
-process waits for a lock that a killed one might have held.
+A body is in memory as bytes, as text and as values at once. Each process publishes its own sum in shared memory. No
+process waits for a lock, because a killed process might hold it.
 """
 
 from __future__ import annotations
@@ -11,31 +11,31 @@ from contextlib import contextmanager
 from multiprocessing.sharedctypes import RawArray
 from threading import Lock
 
-from api.http.limits import BODY_MEMORY, PLACES, SMALL_BODY
+from api.http.limits import BODY_MEMORY, PROCESS_SLOTS, SMALL_BODY
 
-_reserved = RawArray("q", PLACES)
-"""Bytes of each process, seen by all as it is made before they are forked."""
+_reserved = RawArray("q", PROCESS_SLOTS)
+"""Bytes reserved by each process; shared, because it is allocated before the processes fork."""
 
 
 class NoRoom(Exception):
-    """Too many bytes of large bodies are being handled."""
+    """Too many bytes of large bodies are being processed."""
 
 
 class BodyMemory:
-    """One per process; `place` is its own among all."""
+    """The reservations of one process; `place` is its slot in the shared array."""
 
     def __init__(self) -> None:
-        self._place = 0
+        self._slot = 0
         self._lock = Lock()
 
-    def settle(self, place: int) -> None:
-        """Take that place, which another process may have left as it died."""
-        self._place = place % PLACES
-        _reserved[self._place] = 0
+    def take_slot(self, slot: int) -> None:
+        """Takes a slot, which another process may have left when it died."""
+        self._slot = slot % PROCESS_SLOTS
+        _reserved[self._slot] = 0
 
     @contextmanager
     def room(self) -> Iterator[Room]:
-        """For one body; given back at the end."""
+        """Reserves memory for one body; frees it at the end."""
         room = Room(self)
         try:
             yield room
@@ -43,18 +43,18 @@ class BodyMemory:
             room.give_back()
 
     def take(self, size: int) -> bool:
-        """False where that would be more than all may have; then nothing is taken."""
+        """Reserves memory; returns False, and reserves nothing, where that would exceed the common limit."""
         with self._lock:
-            _reserved[self._place] += size
-            # Two processes that do this at once may both be refused: that is safe, and both clients come again.
+            _reserved[self._slot] += size
+            # Two simultaneous processes may both be refused, which is safe because both clients retry.
             if sum(_reserved) > BODY_MEMORY:
-                _reserved[self._place] -= size
+                _reserved[self._slot] -= size
                 return False
             return True
 
     def free(self, size: int) -> None:
         with self._lock:
-            _reserved[self._place] -= size
+            _reserved[self._slot] -= size
 
 
 class Room:
@@ -64,8 +64,8 @@ class Room:
         self._memory = memory
         self._size = 0
 
-    def hold(self, size: int) -> None:
-        """Have room for a body of so many bytes; raises NoRoom, and keeps what it had."""
+    def reserve(self, size: int) -> None:
+        """Reserves memory for a body of that size. Raises NoRoom, and keeps the earlier reservation."""
         if size <= SMALL_BODY or size <= self._size:
             return
         if not self._memory.take(size - self._size):
@@ -80,6 +80,6 @@ class Room:
 BODIES = BodyMemory()
 
 
-def clear(place: int) -> None:
-    """Free what a process had that has ended; called where it was forked."""
-    _reserved[place % PLACES] = 0
+def clear(slot: int) -> None:
+    """Frees the reservation of a process that has ended; called in the parent."""
+    _reserved[slot % PROCESS_SLOTS] = 0

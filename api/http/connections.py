@@ -1,7 +1,7 @@
-"""A client's connection: a socket with deadlines for whole bodies and answers, and the request that is coming.
+"""A client's connection: a socket with deadlines for whole bodies and responses, and the incoming request.
 
 No thread waits for a client: the process's event loop collects a request's headers, and its body where that is small. A
-thread takes up what is there, and reads and writes the rest under deadlines of the whole, not of each step.
+thread then processes the request, and reads and writes the rest under deadlines for the whole, not for each step.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from api.http.limits import (
 PIECE = 64 << 10
 
 _END = re.compile(rb"\r\n\r\n|(?<!\r)\n")
-"""End of the headers; or a bare line feed, which Gunicorn refuses at once."""
+"""End of the headers; or a bare line feed, which Gunicorn rejects at once."""
 _END_BYTES = 4
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,9})[ \t]*\r\n", re.IGNORECASE)
 _EXPECT = re.compile(rb"\r\nexpect[ \t]*:", re.IGNORECASE)
 
 
 class _Unsent:
-    """The sum of what all connections of this process keep."""
+    """Total size of unsent response bytes of all connections in this process."""
 
     def __init__(self) -> None:
         self._size = 0
@@ -58,9 +58,9 @@ _senders = BoundedSemaphore(SENDERS)
 
 
 class PatientSocket(socket.socket):
-    """A client's, as a thread uses it: TimeoutError where a body takes too long, BrokenPipeError where an answer does.
+    """A client's socket as a thread uses it. Raises TimeoutError for a slow body and BrokenPipeError for a slow reader.
 
-    `begin` starts the time of a body. Timeouts that are set from outside count where they are shorter.
+    `begin` starts the time of a body. Timeouts set by the caller count where they are shorter.
     """
 
     def __init__(self, **like: Any) -> None:
@@ -69,7 +69,8 @@ class PatientSocket(socket.socket):
         self.unsent = bytearray()
 
     def begin(self, since: float, received: int) -> None:
-        """A request's headers were whole at `since` (monotonic), and so many bytes of its body have come."""
+        """Starts the body's deadline: its headers were complete at `since` (monotonic), and `received` body bytes have
+        arrived."""
         self._since, self._received = since, received
 
     def recv(self, size: int, flags: int = 0) -> bytes:
@@ -86,9 +87,10 @@ class PatientSocket(socket.socket):
         return data
 
     def sendall(self, data: Any, flags: int = 0) -> None:
-        """Send what the client takes at once; keep the rest for the event loop while there is room, else wait.
+        """Sends what the client accepts at once; stores the rest for the event loop while there is room, else waits.
 
-        BrokenPipeError, as if the client had gone, where too many threads wait already, or it takes too little.
+        Raises BrokenPipeError, as for a lost client, where too many threads wait already or the client reads too
+        slowly.
         """
         remainder = memoryview(data).cast("B")
         if self.flush():
@@ -120,7 +122,7 @@ class PatientSocket(socket.socket):
             self._discard()
 
     def flush(self) -> bool:
-        """Send what is pending, as far as the client takes it at once; whether that is all."""
+        """Sends pending bytes as far as the client accepts them at once; returns whether nothing remains."""
         if self.unsent:
             with memoryview(self.unsent) as pending:
                 sent = self._send_some(pending)
@@ -149,23 +151,24 @@ class PatientSocket(socket.socket):
         super().close()
 
     def recv_now(self) -> bytes:
-        """Read what has arrived, b"" at the end; for the event loop, on a non-blocking socket. Raises OSError."""
+        """Reads the bytes that have arrived, b"" at the end; for the event loop, on a non-blocking socket. Raises
+        OSError."""
         return super().recv(PIECE)
 
 
 class Incoming:
-    """A request that is not whole yet."""
+    """A request that has not fully arrived."""
 
     def __init__(self, data: bytes = b"") -> None:
         self._data = bytearray()
         self._head: int | None = None
         self._needed = 0
         self.head_at = 0.0
-        """When the headers were whole; monotonic."""
+        """Time when the headers were complete; monotonic."""
         self.add(data)
 
     def add(self, piece: bytes) -> None:
-        """Append received bytes; each byte is searched once."""
+        """Appends received bytes; each byte is searched once."""
         start = max(0, len(self._data) - _END_BYTES + 1)
         self._data += piece
         if self._head is None and (end := _END.search(self._data, start)):
@@ -191,12 +194,12 @@ class Incoming:
 
     @property
     def whole(self) -> bool:
-        """Whether a thread may take it up: all that it would have to wait for is there, or the body is large."""
+        """Whether a thread can take the request: nothing is left to wait for, or the body is large."""
         return self._head is not None and len(self._data) >= self._needed
 
     @property
     def too_long(self) -> bool:
-        """Whether the headers are."""
+        """Whether the headers exceed their limit."""
         return self._head is None and len(self._data) > HEAD_BYTES
 
     @property
@@ -208,8 +211,8 @@ class Incoming:
         return data
 
 
-class WaitingRoom:
-    """Connections that no thread works for, in the order in which their time there ends, which is the same for all."""
+class DeadlineQueue:
+    """Connections without a thread, ordered by their deadlines; all may stay equally long."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -232,7 +235,7 @@ class WaitingRoom:
         return next(iter(self._ends), None)
 
     def late(self) -> Iterator[Any]:
-        """Those whose time has ended; whoever asks removes each before the next."""
+        """Connections whose time is over; the caller removes each before it takes the next."""
         now = time.monotonic()
         while (first := self.oldest()) is not None and self._ends[first] <= now:
             yield first
@@ -241,5 +244,5 @@ class WaitingRoom:
         return list(self._ends)
 
     def end_by(self, at: float) -> None:
-        """End every stay by then (monotonic)."""
+        """Moves every deadline to `at` (monotonic) at the latest."""
         self._ends = {connection: min(end, at) for connection, end in self._ends.items()}

@@ -1,4 +1,4 @@
-"""What every endpoint works with: the job records, the clients that wait, the connection to Redis."""
+"""The objects that every endpoint uses: the job records, long polling, webhooks and the connection to Redis."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from flask import Flask, current_app
 from redis import BlockingConnectionPool, Redis
 
 from api.http.limits import WAITERS
-from api.http.long_poll import Waiters
-from api.webhook_dispatcher import Courier
+from api.http.long_poll import LongPoll
+from api.webhook_dispatcher import Dispatcher
 from domain.settings import settings
 from tasks.jobs.job_notifier import JobHub
 from tasks.jobs.job_store import JobRecords
@@ -17,42 +17,44 @@ from tasks.jobs.webhook_outbox import Webhooks
 from tasks.node.broker_settings import BrokerLook
 from tasks.node.redis_client import connect
 
-KEY = "desk"
+KEY = "app_context"
 CONNECTIONS = 32
+"""Maximum connections to Redis of one process."""
 CONNECTION_WAIT_S = 5.0
-"""A thread that finds all connections taken waits for one: when a job ends, all who wait for it ask at once."""
+"""Maximum time that a thread waits for a free connection, in s: when a job ends, all its waiting clients query at
+once."""
 
 
 @dataclass(frozen=True)
-class Desk:
-    """One per process; every part is safe to share between threads."""
+class AppContext:
+    """The shared objects of one process; all of them are thread-safe."""
 
     redis: Redis
     records: JobRecords
-    waiters: Waiters
+    long_poll: LongPoll
     webhooks: Webhooks
-    courier: Courier
+    dispatcher: Dispatcher
     broker: BrokerLook
 
 
-def open_desk(app: Flask, waiters: int = WAITERS) -> Desk:
-    """Give the app its desk; connects to nothing yet."""
+def create_context(app: Flask, long_poll: int = WAITERS) -> AppContext:
+    """Creates the app's context; does not connect yet."""
     redis = _pooled(connect())
     records = JobRecords(redis, settings().job_ttl)
-    opened = Desk(
+    context = AppContext(
         redis,
         records,
-        Waiters(records, JobHub(redis, waiters)),
+        LongPoll(records, JobHub(redis, long_poll)),
         Webhooks(redis),
-        Courier(redis, records),
+        Dispatcher(redis, records),
         BrokerLook(redis),
     )
-    app.extensions[KEY] = opened
-    return opened
+    app.extensions[KEY] = context
+    return context
 
 
 def _pooled(client: Redis) -> Redis:
-    """The same client, on a pool that makes threads wait; the stock one refuses the 101st connection."""
+    """The same client on a pool that makes threads wait; redis-py's default pool refuses the 101st connection."""
     stock = client.connection_pool
     pool = BlockingConnectionPool(  # type: ignore[no-untyped-call]
         max_connections=CONNECTIONS,
@@ -63,7 +65,7 @@ def _pooled(client: Redis) -> Redis:
     return Redis.from_pool(pool)
 
 
-def desk() -> Desk:
-    """The desk of the app that serves the current request."""
-    found: Desk = current_app.extensions[KEY]
-    return found
+def app_context() -> AppContext:
+    """The context of the app that serves the current request."""
+    context: AppContext = current_app.extensions[KEY]
+    return context

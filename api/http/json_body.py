@@ -1,4 +1,4 @@
-"""A request's body: read within limits of size, time and memory, and parsed as strict JSON."""
+"""Reads a request's body within limits of size, time and memory, and parses it as strict JSON."""
 
 from __future__ import annotations
 
@@ -14,35 +14,45 @@ from api.http.body_memory import BODIES, NoRoom, Room
 from api.http.limits import BODY_BYTES_PER_S, BODY_S, READERS, SMALL_BODY
 from api.http.strict_json import BodyError, Path, cost, parse
 
-__all__ = ["BodyError", "BodyLate", "MediaTypeError", "NoRoom", "Path", "held_up", "load", "parse", "release", "unread"]
+__all__ = [
+    "BodyError",
+    "BodyLate",
+    "MediaTypeError",
+    "NoRoom",
+    "Path",
+    "has_unread_body",
+    "load",
+    "parse",
+    "release",
+    "would_block",
+]
 
 _PIECE = 1 << 20
 _READ = "kernel_eval.body_read"
-_SHOWN_CHARS = 200
+_MAX_MESSAGE_CHARS = 200
 _TEXT_TYPES = ("", "text/plain", "application/x-www-form-urlencoded", "application/octet-stream")
 
 _readers = BoundedSemaphore(READERS)
 
 
 class BodyLate(Exception):
-    """The rest of the body did not come."""
+    """The rest of the body did not arrive in time."""
 
 
 class MediaTypeError(BodyError):
-    """The body is no JSON, and does not claim to be."""
+    """The body is not JSON and does not claim to be."""
 
 
 def load(request: Request, schema: Schema) -> dict[str, Any]:
-    """The body of the request: a webargs location loader, which leaves validating to the view.
+    """Reads and parses the request's body: a webargs location loader, which leaves validation to the view.
 
-    Raises NoRoom where there is no memory for it now. Where API keys are needed the declared content type is not asked
-    for when the body is JSON all the same: curl declares a form. `api.auth.authentication` says why it is asked for
-    elsewhere.
+    Raises NoRoom where too little memory is free. Where API keys are needed, the content type may be wrong as long as
+    the body is JSON: curl declares a form. `api.auth.authentication` says why other services check it.
     """
     room = g.setdefault("body_room", Room(BODIES))
     raw = _read(request, room)
     if len(raw) > SMALL_BODY:
-        room.hold(cost(raw))
+        room.reserve(cost(raw))
     try:
         return parse(raw)
     except BodyError as error:
@@ -54,14 +64,14 @@ def load(request: Request, schema: Schema) -> dict[str, Any]:
 
 
 def release(body: dict[str, Any]) -> None:
-    """Forget the body of the current request, before its client is held for minutes; `body` is empty afterwards."""
+    """Drops the body of the current request before its client waits for minutes; `body` is empty afterwards."""
     body.clear()
     if (room := g.get("body_room")) is not None:
         room.give_back()
 
 
 def register(app: Flask) -> None:
-    """Gives back what the bodies of `app` take when their requests end."""
+    """Frees the memory reserved for the bodies of `app` when their requests end."""
 
     @app.teardown_request
     def _give_back(_: BaseException | None) -> None:
@@ -70,24 +80,25 @@ def register(app: Flask) -> None:
 
 
 def _read(request: Request, room: Room) -> bytearray:
-    """The whole body; RequestEntityTooLarge beyond the app's MAX_CONTENT_LENGTH, BodyLate, BodyError for no chunks.
+    """The whole body. Raises RequestEntityTooLarge beyond the app's MAX_CONTENT_LENGTH, BodyLate, or BodyError for bad
+    chunks.
 
-    Piece by piece, because `get_data` cuts a chunked body off at the cap without a word.
+    It reads piece by piece, because `get_data` silently truncates a chunked body at the limit.
     """
     most, announced = request.max_content_length, request.content_length
     if most is not None and announced is not None and announced > most:
         raise RequestEntityTooLarge
     body = bytearray()
-    # A small one is there already (`api.http.accept_balancer`); each of the others may be slow, and takes a thread.
+    # A small body has arrived already (`api.http.accept_balancer`). Others may be slow, and each occupies a thread.
     counted = announced is None or announced > SMALL_BODY
     if counted and not _readers.acquire(blocking=False):
         raise NoRoom
     try:
         while piece := request.stream.read(_PIECE):
-            room.hold(len(body) + len(piece))
+            room.reserve(len(body) + len(piece))
             body += piece
     except ParseException as error:
-        raise BodyError(f"the body is not chunked as HTTP/1.1 has it: {error}"[:_SHOWN_CHARS]) from error
+        raise BodyError(f"the body is not chunked as HTTP/1.1 has it: {error}"[:_MAX_MESSAGE_CHARS]) from error
     except ClientDisconnected as error:
         if not isinstance(error.__context__, TimeoutError):
             raise
@@ -102,14 +113,14 @@ def _read(request: Request, room: Room) -> bytearray:
     return body
 
 
-def held_up(environ: dict[str, Any]) -> bool:
-    """Whether a thread would have to wait for what is left of the request's body."""
+def would_block(environ: dict[str, Any]) -> bool:
+    """Whether a thread would have to wait for the rest of the request's body."""
     length = environ.get("CONTENT_LENGTH") or "0"
     large = "HTTP_TRANSFER_ENCODING" in environ or not length.isdecimal() or int(length) > SMALL_BODY
     return _READ not in environ and large
 
 
-def unread(request: Request) -> bool:
-    """Whether a body was announced that is not read to its end: where the next request begins is unknown."""
+def has_unread_body(request: Request) -> bool:
+    """Whether an announced body was not read to its end, so that the start of the next request is unknown."""
     announced = bool(request.content_length) or "Transfer-Encoding" in request.headers
     return announced and _READ not in request.environ

@@ -1,49 +1,51 @@
-"""How much one server process holds at once, and how much of it may be clients that only wait or are slow."""
+"""Limits of one server process: connections, threads, waiting and slow clients, and bytes."""
 
 from __future__ import annotations
 
 PROCESSES = 4
-"""The threads of one take turns: of two on two cores one was full at 200 submissions a second (docs/measurements.md).
-A large body being checked delays the answers of one of them only."""
+"""Number of server processes. The threads of a process take turns: with two processes on two cores, one was saturated
+at 200 submissions a second (docs/measurements.md). Checking a large body delays only one process's responses."""
 
-PLACES = 64
-"""For the processes to write down what all are to know of them; one that replaces another has the next place."""
+PROCESS_SLOTS = 64
+"""Slots in shared memory, one for each process to publish its state; a replacement process takes the next slot."""
 
 THREADS = 320
-"""A thread costs about 100 KiB, and a waiting client holds one. One that finds no place costs more than one that waits:
-it comes back every few seconds, together with the others that found none."""
+"""Threads of a process. A thread costs about 100 KiB, and a waiting client occupies one. A client without a slot costs
+more than a waiting one: it comes back every few seconds, together with the others that found none."""
 
 WAITERS = THREADS * 3 // 4
-"""The rest stays free for /health and for submissions, whoever waits."""
+"""Maximum clients that wait in one process. The other threads stay free for /health and submissions."""
 
 READERS, SENDERS = THREADS // 8, THREADS // 16
-"""Threads of a process that may read large bodies, and that may wait for a client to take its answer. As many again
-stay free beside them and the clients that wait."""
+"""Maximum threads of a process that read large bodies, and that wait for slow readers of responses. As many again stay
+free beside them and the waiting clients."""
 
 CONNECTIONS = 4 * THREADS
-"""Limit of one process. Beyond it the oldest connection without a running request is closed for a new one."""
+"""Maximum connections of one process. Beyond it, the oldest connection without a running request is closed for a new
+one."""
 
 SMALL_BODY = 64 << 10
-"""Bytes of a body that is waited for without a thread, and that nobody counts."""
+"""Maximum bytes of a body that is collected without a thread and that is not counted."""
 
 BODY_MEMORY = 640 << 20
-"""Bytes that larger bodies may take in all processes together, by `api.http.strict_json.cost`: three of 64 MiB, or one
-that is not plain ASCII."""
+"""Maximum bytes of larger bodies in all processes together, by `api.http.strict_json.cost`: three bodies of 64 MiB, or
+one that is not plain ASCII."""
 
 HEAD_BYTES = 64 << 10
-"""Limit for the request line and all headers together."""
+"""Maximum bytes of the request line and all headers together."""
 
 HEAD_S = 10.0
-"""From the first byte of a request to the end of its headers; and from there to the end of a small body."""
+"""Maximum time from a request's first byte to the end of its headers, and from there to the end of a small body, in
+s."""
 
 BODY_S, BODY_BYTES_PER_S = 10.0, 32 << 10
-"""A body may take so long, and a second more for each so many bytes that have come."""
+"""Maximum time for a body, in s, and bytes that extend it by a second each time they arrive."""
 
 SEND_S, SEND_BYTES = 10.0, 64 << 10
-"""Within such a time a client takes so many bytes of an answer, or is given up."""
+"""Time within which a client must read that many bytes of a response, in s."""
 
 UNSENT_BYTES = 64 << 20
-"""Limit for responses that clients have not read yet, in one process; no thread waits for these."""
+"""Maximum bytes of unread responses in one process; no thread waits for these."""
 
 LINGER_S = 2.0
-"""A connection that is to end is kept so long for the client to read its last answer."""
+"""Time that a closing connection stays open for the client to read its last response, in s."""

@@ -1,4 +1,4 @@
-"""Holding an answer until a job is done: `?wait=SECONDS`, or `Prefer: wait=SECONDS` (RFC 7240)."""
+"""Long polling: delays a response until a job ends, by `?wait=SECONDS` or `Prefer: wait=SECONDS` (RFC 7240)."""
 
 from __future__ import annotations
 
@@ -25,37 +25,38 @@ log = logging.getLogger(__name__)
 
 
 class WaitQuerySchema(WireSchema):
-    """How long to hold the answer."""
+    """How long to delay the response."""
 
     wait = RealNumber(
         validate=validate.Range(0, MAX_WAIT_S, error="must be between {min} and {max} seconds"),
-        metadata={"description": "Hold the answer for up to so many seconds, until the job is done."},
+        metadata={"description": "Delay the response until the job is done, for at most that many seconds."},
     )
 
 
-def wanted(query: dict[str, Any]) -> float:
-    """Seconds that the client is ready to wait: by the query, else by its preference (cut to what we grant), else 0."""
+def parse_wait(query: dict[str, Any]) -> float:
+    """Seconds that the client will wait: by the query, else by its preference (at most MAX_WAIT_S), else 0."""
     if "wait" in query:
         return float(query["wait"])
     for preference in request.headers.get("Prefer", "").split(","):
-        if found := _WAIT.fullmatch(preference.partition(";")[0].strip()):
-            return min(float(found[1]), MAX_WAIT_S)
+        if match := _WAIT.fullmatch(preference.partition(";")[0].strip()):
+            return min(float(match[1]), MAX_WAIT_S)
     return 0.0
 
 
-class Waiters:
-    """The clients that are being held, no more of them than the hub has places."""
+class LongPoll:
+    """Lets clients wait for jobs; the hub limits how many wait at the same time."""
 
     def __init__(self, records: JobRecords, hub: JobHub) -> None:
         self._records = records
         self._hub = hub
 
-    def end_when(self, stopping: Callable[[], bool]) -> None:
-        """Answer everybody, within about a second, once the process is being stopped."""
+    def stop_when(self, stopping: Callable[[], bool]) -> None:
+        """Answers all waiting clients, within about a second, once `stopping` returns True."""
         self._hub.stopping = stopping
 
-    def hold(self, view: JobView, seconds: float) -> tuple[JobView, bool]:
-        """The job once it is terminal or the time is over, and whether a place was had (without one: as it is)."""
+    def wait(self, view: JobView, seconds: float) -> tuple[JobView, bool]:
+        """The job once it is terminal or the time is over, and whether a slot was free; without one, the job as it
+        is."""
         if view.state.terminal or seconds <= 0:
             return view, True
         if not self._hub.try_enter():
@@ -65,28 +66,28 @@ class Waiters:
         finally:
             self._hub.leave()
 
-    def hold_all(self, views: Sequence[JobView], seconds: float) -> tuple[list[JobView], bool]:
+    def wait_for_all(self, views: Sequence[JobView], seconds: float) -> tuple[list[JobView], bool]:
         """The same for many jobs, without their results: once all are terminal, or the time is over."""
-        now = {view.job_id: view for view in views}
-        left = [view for view in views if not view.state.terminal]
-        if not left or seconds <= 0:
-            return [*now.values()], True
+        by_id = {view.job_id: view for view in views}
+        pending = [view for view in views if not view.state.terminal]
+        if not pending or seconds <= 0:
+            return [*by_id.values()], True
         if not self._hub.try_enter():
-            return [*now.values()], False
+            return [*by_id.values()], False
         deadline = time.monotonic() + seconds
         try:
-            while left and (rest := deadline - time.monotonic()) > 0 and not self._hub.stopping():
-                self._wait(left[-1], rest)  # Most of the others end before the one that came last.
-                now |= {view.job_id: view for view in self._records.views(view.job_id for view in left)}
-                left = [view for view in now.values() if not view.state.terminal]
+            while pending and (remaining_s := deadline - time.monotonic()) > 0 and not self._hub.stopping():
+                self._wait(pending[-1], remaining_s)  # Most of the others end before the newest.
+                by_id |= {view.job_id: view for view in self._records.views(view.job_id for view in pending)}
+                pending = [view for view in by_id.values() if not view.state.terminal]
         except RedisError as error:
-            log.warning("%d jobs are waited for without their records: %s", len(left), error)
+            log.warning("%d jobs are waited for without their records: %s", len(pending), error)
         finally:
             self._hub.leave()
-        return [*now.values()], True
+        return [*by_id.values()], True
 
     def enter(self) -> bool:
-        """Take a place for a client that is held by other means; then `leave` gives it back."""
+        """Takes a slot for a client that waits by other means; `leave` frees it."""
         return self._hub.try_enter()
 
     def leave(self) -> None:
@@ -95,38 +96,46 @@ class Waiters:
     def changes(self, view: JobView, seconds: float, quiet_s: float) -> Iterator[JobView | None]:
         """The job as it is, then after each change; None where none came for `quiet_s`.
 
-        Ends when the job is terminal, the time is over or the process is being stopped. Whoever reads has a place.
+        Ends when the job is terminal, the time is over or the process stops. The caller holds a slot.
         """
         deadline = time.monotonic() + seconds
         with self._hub.watch(view.job_id) as change:
-            yield (view := self._look(view))  # It may have moved before we watched.
-            while not view.state.terminal and (left := deadline - time.monotonic()) > 0 and not self._hub.stopping():
-                if change.wait(min(left, quiet_s)):
+            yield (view := self._look(view))  # It may have changed before the watch began.
+            while (
+                not view.state.terminal
+                and (remaining_s := deadline - time.monotonic()) > 0
+                and not self._hub.stopping()
+            ):
+                if change.wait(min(remaining_s, quiet_s)):
                     change.clear()
                     yield (view := self._look(view))
-                elif left > quiet_s:
+                elif remaining_s > quiet_s:
                     yield None
 
     def close(self) -> None:
-        """Stop listening for changes and wake who is held."""
+        """Stops listening for changes and wakes all waiting clients."""
         self._hub.close()
 
     def _wait(self, view: JobView, seconds: float) -> JobView:
         deadline = time.monotonic() + seconds
         with self._hub.watch(view.job_id, end=True) as change:
-            change.set()  # It may have moved before we watched.
-            while (left := deadline - time.monotonic()) > 0 and not self._hub.stopping() and change.wait(left):
+            change.set()  # It may have changed before the watch began.
+            while (
+                (remaining_s := deadline - time.monotonic()) > 0
+                and not self._hub.stopping()
+                and change.wait(remaining_s)
+            ):
                 change.clear()
                 view = self._look(view)
                 if view.state.terminal:
                     return view
-        return self._look(view)  # Its stages woke nobody.
+        return self._look(view)  # A change of stage wakes no one here.
 
     def _look(self, view: JobView) -> JobView:
-        """The job as it is now, as it was where nothing is known of it.
+        """The job as it is now, or `view` where its record cannot be read.
 
-        That is so when it was terminal and has been cleaned up, and while the broker is away: the job is accepted, and
-        an error would make its client submit it again.
+        The record is missing if the job was terminal and was deleted. While the broker is unreachable, the job is still
+        accepted: an error would make its client submit it again.
         """
         try:
             return self._records.get(view.job_id) or view

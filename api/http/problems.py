@@ -1,4 +1,4 @@
-"""Every error answer: RFC 9457 problem details, with the original service's error keys beside them."""
+"""Formats every error response as RFC 9457 problem details, with the original service's error keys."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from marshmallow import ValidationError
 from redis.exceptions import RedisError
 from werkzeug.http import HTTP_STATUS_CODES
 
-from api.http.json_body import BodyError, BodyLate, MediaTypeError, NoRoom, Path, unread
+from api.http.json_body import BodyError, BodyLate, MediaTypeError, NoRoom, Path, has_unread_body
 from api.pages.rendering import page
 from api.schemas.fields import MISSING, UNKNOWN
 from domain.settings import MIB, settings
@@ -24,18 +24,19 @@ from domain.settings import MIB, settings
 CONTENT_TYPE = "application/problem+json"
 RETRY_AFTER_S = 5
 PAGES = frozenset({"dashboard", "report"})
-"""Blueprints whose answers are pages."""
+"""Blueprints that respond with pages."""
 MOST_ERRORS = 100
-"""Limit per body: one that is wrong in a hundred thousand places would have an answer of megabytes."""
+"""Maximum number of errors listed for one body: a body with a hundred thousand errors would get a response of
+megabytes."""
 _ABOUT_THE_BODY = (400, 408, 413, 503)
-_SHOWN_ERRORS = 5
+_MAX_SUMMARISED = 5
 _MESSAGE_CHARS = 600
 _STEP_CHARS = 200
 _log = logging.getLogger(__name__)
 
 
 class Kind(Enum):
-    """The problems there are: the HTTP status and the title of each; `type` is a URN made of the name."""
+    """All problems, with the HTTP status and the title of each; `type` is a URN made of the name."""
 
     INVALID_REQUEST = 400, "The request is not valid"
     KEY_REQUIRED = 401, "An API key is needed"
@@ -69,14 +70,14 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class FieldError:
-    """What is wrong with one value of a body."""
+    """One invalid value in a body."""
 
     path: Path
     message: str
 
     @property
     def field(self) -> str:
-        return " -> ".join(map(str, self.shown_path))
+        return " -> ".join(map(str, self.short_path))
 
     @property
     def type(self) -> str:
@@ -86,12 +87,12 @@ class FieldError:
 
     @property
     def pointer(self) -> str:
-        """RFC 6901."""
-        return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in self.shown_path)
+        """The path as a JSON pointer (RFC 6901)."""
+        return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in self.short_path)
 
     @property
-    def shown_path(self) -> Path:
-        """The path, of whose names, which may be of any length, the beginning is told."""
+    def short_path(self) -> Path:
+        """The path, with long names cut."""
         return tuple(
             step if isinstance(step, int) or len(step) <= _STEP_CHARS else f"{step[:_STEP_CHARS]}…"
             for step in self.path
@@ -102,7 +103,7 @@ class FieldError:
 
 
 class Problem(HTTPError):
-    """An error answer of a kind that we name; `extra` are further members of its body."""
+    """An error response of one of our kinds; `extra` are further members of its body."""
 
     def __init__(self, kind: Kind, detail: str, headers: Mapping[str, str] | None = None, **extra: Any) -> None:
         status, title = kind.value
@@ -123,26 +124,26 @@ class Problem(HTTPError):
 
 
 def invalid(errors: Iterable[FieldError], body: Any = None, most: int = MOST_ERRORS) -> Problem:
-    """The problem of a body with these errors, of which `most` are told; `body` is where their values are looked up."""
+    """The problem of a body with these errors, of which it lists `most`; `body` is where their values are looked up."""
     remaining = iter(errors)
     errors = list(islice(remaining, most))
-    left_out = sum(1 for _ in remaining)
-    shown = "; ".join(map(str, errors[:_SHOWN_ERRORS]))
-    unsaid = len(errors[_SHOWN_ERRORS:]) + left_out
-    more = f"; and {unsaid} more" if unsaid else ""
-    omitted: dict[str, Any] = {"errors_omitted": left_out} if left_out else {}
+    omitted_count = sum(1 for _ in remaining)
+    summary = "; ".join(map(str, errors[:_MAX_SUMMARISED]))
+    remaining_count = len(errors[_MAX_SUMMARISED:]) + omitted_count
+    more = f"; and {remaining_count} more" if remaining_count else ""
+    omitted: dict[str, Any] = {"errors_omitted": omitted_count} if omitted_count else {}
     return Problem(
         Kind.INVALID_REQUEST,
-        shown + more,
+        summary + more,
         validation_errors=[{"field": e.field, "message": e.message, "type": e.type} for e in errors],
-        details=dict(_given(errors, body)),
-        errors=[{"path": list(e.shown_path), "pointer": e.pointer, "message": e.message} for e in errors],
+        details=dict(_offending_values(errors, body)),
+        errors=[{"path": list(e.short_path), "pointer": e.pointer, "message": e.message} for e in errors],
         **omitted,
     )
 
 
 def invalid_fields(error: ValidationError, most: int = MOST_ERRORS) -> Problem:
-    """The problem of what a schema refused."""
+    """The problem of a body that a schema rejected."""
     return invalid(_flatten(error.messages), error.data, most)
 
 
@@ -157,7 +158,7 @@ def _flatten(messages: Any, path: Path = ()) -> Iterator[FieldError]:
         yield FieldError(path, str(messages)[:_MESSAGE_CHARS])
 
 
-def _given(errors: list[FieldError], body: Any) -> Iterator[tuple[str, Any]]:
+def _offending_values(errors: list[FieldError], body: Any) -> Iterator[tuple[str, Any]]:
     """The short values that were at fault, by field."""
     for error in errors:
         value = body
@@ -172,11 +173,11 @@ def _given(errors: list[FieldError], body: Any) -> Iterator[tuple[str, Any]]:
 
 
 def respond(error: HTTPError) -> Response:
-    """The answer of any error: the one hook that all of them pass."""
+    """The response to any error; all errors pass through this one hook."""
     if isinstance(error, Problem):
         body = error.body(request.path)
     elif isinstance(error.detail, dict) and error.detail:
-        # APIFlask's own validation, used for query parameters: messages by location, then by name.
+        # APIFlask's own validation of query parameters: messages by location, then by name.
         problem = invalid([e for part in error.detail.values() for e in _flatten(part)])
         body = problem.body(request.path)
     else:
@@ -189,10 +190,10 @@ def respond(error: HTTPError) -> Response:
             "instance": request.path,
             "error": detail,
         }
-    if page_wanted():
-        shown = {name: str(body[name]) for name in ("title", "detail")}
+    if prefers_page():
+        texts = {name: str(body[name]) for name in ("title", "detail")}
         response = page(
-            "problem.html", error.status_code, **shown, error_status=error.status_code, url=request.base_url
+            "problem.html", error.status_code, **texts, error_status=error.status_code, url=request.base_url
         )
         content_type = response.content_type
     else:
@@ -200,13 +201,13 @@ def respond(error: HTTPError) -> Response:
         content_type = CONTENT_TYPE
     response.headers.update(error.headers)
     response.content_type = content_type
-    if error.status_code in _ABOUT_THE_BODY and unread(request):
+    if error.status_code in _ABOUT_THE_BODY and has_unread_body(request):
         response.headers["Connection"] = "close"
     return response
 
 
-def page_wanted() -> bool:
-    """Whether the current request is for a page and comes from somebody who would rather read one than JSON."""
+def prefers_page() -> bool:
+    """Whether the current request is for a page and its client prefers HTML to JSON."""
     if request.blueprint not in PAGES:
         return False
     offered = ("application/json", CONTENT_TYPE, "text/html")
@@ -216,7 +217,7 @@ def page_wanted() -> bool:
 def _plain_detail(error: HTTPError) -> str:
     match error.status_code:
         case 404:
-            return f"there is no {request.path[:200]!r} here; /openapi.json lists what there is"
+            return f"there is no {request.path[:200]!r} here; /openapi.json lists all paths"
         case 405:
             allowed = dict(error.headers).get("Allow")
             return f"{request.method} is not allowed for {request.path[:200]}; allowed: {allowed}"
@@ -247,9 +248,7 @@ def register(app: APIFlask) -> None:
 
     @app.errorhandler(NoRoom)
     def _no_room(_: NoRoom) -> Response:
-        detail = (
-            "the large bodies that are being read fill the memory that there is for them; send this one again later"
-        )
+        detail = "large bodies that are being read fill the memory reserved for them; send this one again later"
         return respond(Problem(Kind.BODIES_FULL, detail, {"Retry-After": str(RETRY_AFTER_S)}))
 
     @app.errorhandler(RedisError)

@@ -1,4 +1,4 @@
-"""`X-Request-Id`: the client's own, or a new one; in the answer, and in every log line about the request."""
+"""`X-Request-Id`: the client's id or a new one; in the response, and in every log line about the request."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from tasks.node.log_config import about
 
 HEADER = "X-Request-Id"
 KEY, BEGAN = "request_id", "request_began"
-"""Of the WSGI environment: the id, and when the request came (epoch seconds)."""
+"""Keys of the WSGI environment: the id, and the time of the request's arrival (epoch seconds)."""
 
 _ACCEPTABLE = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
 class RequestIds:
-    """The application, with an id for each request. One of a client that is no plain word is not taken over."""
+    """Wraps the application and gives each request an id. A client's id with other characters is replaced."""
 
     def __init__(self, application: WSGIApplication) -> None:
         self._application = application
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        wanted = environ.get("HTTP_X_REQUEST_ID", "")
-        request_id = wanted if _ACCEPTABLE.fullmatch(wanted) else uuid4().hex
+        client_id = environ.get("HTTP_X_REQUEST_ID", "")
+        request_id = client_id if _ACCEPTABLE.fullmatch(client_id) else uuid4().hex
         environ[KEY], environ[BEGAN] = request_id, time.time()
 
         def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:

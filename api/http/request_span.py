@@ -1,4 +1,4 @@
-"""The span of a request that hands in jobs: what is known of it when it is answered, for a worker to send."""
+"""Queues the span of a request that submitted jobs, for a worker to export."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from collections.abc import Iterable
 from flask import Response, g, request
 from redis.exceptions import RedisError
 
-from api.http.context import desk
+from api.http.context import app_context
 from api.http.request_id import BEGAN, KEY
 from domain.settings import settings
 from tasks.jobs import trace_queue
 
 TRACEPARENT_CHARS = 55
-"""It has no more; what is longer is none."""
+"""Maximum length of a valid traceparent header; the rest is cut."""
 
 log = logging.getLogger(__name__)
 
 
 def note(job_ids: Iterable[str]) -> None:
-    """The current request has handed in these jobs."""
+    """Notes that the current request has submitted these jobs."""
     if settings().otlp_endpoint is not None:
         g.handed_in = [*job_ids]
 
 
-def tell(response: Response) -> Response:
-    """After a request."""
+def queue_span(response: Response) -> Response:
+    """Queues the span after a request that submitted jobs."""
     jobs = g.get("handed_in")
     if jobs:
         post = {
@@ -39,7 +39,7 @@ def tell(response: Response) -> Response:
             "traceparent": request.headers.get("traceparent", "")[:TRACEPARENT_CHARS],
         }
         try:
-            trace_queue.put(desk().redis, [{"post": {**post, "job": job_id}} for job_id in jobs])
+            trace_queue.put(app_context().redis, [{"post": {**post, "job": job_id}} for job_id in jobs])
         except RedisError as error:
-            log.info("a request will be missing in its traces: %s", error)
+            log.info("a request's span could not be queued and will be missing from its trace: %s", error)
     return response

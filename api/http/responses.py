@@ -1,4 +1,4 @@
-"""The HTTP answers about a job: its state, its result once waited for, or the problem that ended it."""
+"""HTTP responses about a job: its state, its result after a wait, or the problem that ended it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 from flask import Response, jsonify, request
 
-from api.http.context import desk
-from api.http.long_poll import wanted
+from api.http.context import app_context
+from api.http.long_poll import parse_wait
 from api.http.problems import Kind, Problem
 from api.schemas.job import INFRASTRUCTURE_ERROR, body, location, result
 from domain.job import State
@@ -19,11 +19,11 @@ from tasks.jobs.job_store import JobView
 
 POLL_AFTER_S = 1
 CROWDED_RETRY_S = 5
-"""Asked of a client that found every place to wait taken and was answered at once."""
+"""Seconds after which a client may retry that found no free slot to wait in and got a response at once."""
 
 
 def job(view: JobView, status: int = 200, besides: Mapping[str, Any] = MappingProxyType({})) -> Response:
-    """The job as it is."""
+    """A response with the job's current state."""
     response = jsonify({**body(view), **besides})
     response.status_code = status
     if not view.state.terminal:
@@ -31,33 +31,33 @@ def job(view: JobView, status: int = 200, besides: Mapping[str, Any] = MappingPr
     return response
 
 
-def held(view: JobView, query: dict[str, Any]) -> tuple[JobView, dict[str, str]]:
-    """The job after the wait that the client asked for, and the headers that say how that went."""
-    seconds = wanted(query)
-    after, placed = desk().waiters.hold(view, seconds)
-    return after, _waited(query, seconds, placed=placed)
+def wait_for_job(view: JobView, query: dict[str, Any]) -> tuple[JobView, dict[str, str]]:
+    """Waits for the job as the client asked; returns the job and headers that describe the wait."""
+    seconds = parse_wait(query)
+    after, slot_acquired = app_context().long_poll.wait(view, seconds)
+    return after, _wait_headers(query, seconds, slot_acquired=slot_acquired)
 
 
-def all_held(views: Sequence[JobView], query: dict[str, Any]) -> tuple[list[JobView], dict[str, str]]:
-    """The same for many jobs, without their results."""
-    seconds = wanted(query)
-    after, placed = desk().waiters.hold_all(views, seconds)
-    return after, _waited(query, seconds, placed=placed)
+def wait_for_jobs(views: Sequence[JobView], query: dict[str, Any]) -> tuple[list[JobView], dict[str, str]]:
+    """Waits for many jobs, without their results; returns the jobs and headers that describe the wait."""
+    seconds = parse_wait(query)
+    after, slot_acquired = app_context().long_poll.wait_for_all(views, seconds)
+    return after, _wait_headers(query, seconds, slot_acquired=slot_acquired)
 
 
-def _waited(query: dict[str, Any], seconds: float, *, placed: bool) -> dict[str, str]:
-    if not placed:
+def _wait_headers(query: dict[str, Any], seconds: float, *, slot_acquired: bool) -> dict[str, str]:
+    if not slot_acquired:
         return {"Retry-After": str(CROWDED_RETRY_S)}
     return {"Preference-Applied": f"wait={seconds:g}"} if seconds and "wait" not in query else {}
 
 
 def submitted(view: JobView, query: dict[str, Any], ignored: list[str]) -> Response:
-    """202 with the job, or after the wait that was asked for: 200 with the original service's body.
+    """202 with the job; or, after a wait, 200 with the original service's body.
 
-    Both name the fields of the body that were `ignored`. Raises Problem when the job failed (our fault) or was
+    Both list the fields of the body that were `ignored`. Raises Problem when the job failed (our fault) or was
     cancelled meanwhile.
     """
-    view, headers = held(view, query)
+    view, headers = wait_for_job(view, query)
     besides = {"ignored": ignored} if ignored else {}
     if view.state is State.COMPLETED and view.result is not None:
         response = jsonify({**(result(view) or {}), **besides})
@@ -66,8 +66,8 @@ def submitted(view: JobView, query: dict[str, Any], ignored: list[str]) -> Respo
     elif view.state is State.FAILED:
         raise Problem(Kind.JOB_FAILED, f"{view.error}; submit the job again", headers, **_original_failure(view))
     elif view.state is State.CANCELLED:
-        told = view.error if view.expired else "cancelled while you waited"
-        raise Problem(Kind.JOB_CANCELLED, f"job {view.job_id} was {told}", headers, **_ids(view))
+        cause = view.error if view.expired else "cancelled while you waited"
+        raise Problem(Kind.JOB_CANCELLED, f"job {view.job_id} was {cause}", headers, **_ids(view))
     else:
         response = job(view, 202, besides)
     response.headers.update({"Location": location(view.job_id), **headers})
@@ -79,7 +79,7 @@ def _ids(view: JobView) -> dict[str, Any]:
 
 
 def _original_failure(view: JobView) -> dict[str, Any]:
-    """What the original service's failure answers hold."""
+    """The members of the original service's failure responses."""
     return {
         **_ids(view),
         "error_type": INFRASTRUCTURE_ERROR,
@@ -104,8 +104,8 @@ def _address() -> str | None:
         return None
 
 
-def fresh(response: Response) -> Response:
-    """No answer about a job, and no error, is to be cached (the original's headers)."""
+def disable_caching(response: Response) -> Response:
+    """Forbids caching of responses about jobs and of errors (the original's headers)."""
     if not request.path.startswith("/docs"):
         response.headers.update(
             {"Cache-Control": "no-cache, no-store, must-revalidate", "Pragma": "no-cache", "Expires": "0"}

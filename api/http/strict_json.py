@@ -1,6 +1,6 @@
-"""JSON as this service takes it: bounded before it is parsed, in time and memory that grow with its length alone.
+"""Parses JSON under limits that are checked first, in time and memory proportional to its length.
 
-Every step looks at each byte, or at each value, a fixed number of times: what one body costs is known from its size.
+Every step processes each byte, or each value, a fixed number of times, so a body's cost follows from its size.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from domain.settings import settings
 
 MAX_DEPTH = 64
 MAX_VALUES = 1_000_000
-"""Values in one body: a parsed value costs some 60 bytes, so a 64 MiB body of `[[],[],…` would take gigabytes."""
+"""Maximum values in one body: a parsed value takes some 60 bytes, so a 64 MiB body of `[[],[],…` would take
+gigabytes."""
 _VALUE_BYTES = 128
-"""The same for a member of an object, which has a key."""
+"""Bytes that a parsed member of an object takes, its key included."""
 
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _BEYOND_ASCII = re.compile(rb"[\x80-\xff]|\\u(?!00[0-7])")
-"""In a string: what takes more than a byte a character once it is parsed; all characters of that string do then."""
+"""A character that makes its whole string take more than a byte a character once it is parsed."""
 _FOUR_BYTES = re.compile(rb"[\xf0-\xff]")
 _ESCAPED_BYTES = 6
-"""A character of one byte is at most that long: `\\u0041`."""
+"""Maximum length of an escaped one-byte character: `\\u0041`."""
 _BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _TOO_MANY = f"the body holds more than {MAX_VALUES} values; send tensors inline as data_b64"
 _CONTROL = "Invalid control character"
@@ -34,7 +35,7 @@ Path = tuple[str | int, ...]
 
 
 class BodyError(ValueError):
-    """The body is no JSON object that we take; `path` leads to the value at fault."""
+    """The body is not an acceptable JSON object; `path` leads to the value at fault."""
 
     def __init__(self, message: str, path: Path = ()) -> None:
         super().__init__(message)
@@ -42,9 +43,9 @@ class BodyError(ValueError):
 
 
 def cost(raw: bytes | bytearray) -> int:
-    """Bytes that parsing takes at its peak, those of `raw` counted: once as text, once as values.
+    """Peak memory of parsing, in bytes: `raw` itself, its text and its values.
 
-    Either has one, two or four bytes for each character, by the widest that is in it; each value has its own beside.
+    Text takes one, two or four bytes for each character, as the widest one needs; each value has its own overhead.
     """
     if b"\\u" in raw and _BEYOND_ASCII.search(raw):
         width = 4
@@ -67,7 +68,7 @@ def parse(raw: bytes | bytearray) -> dict[str, Any]:
 
 
 def _values(raw: bytes | bytearray) -> tuple[Any, str | None]:
-    """Parse, and return the value or a message: an exception's context would hold the whole text."""
+    """Parses, and returns the value or a message: an exception's context would hold the whole text."""
     try:
         # utf-8-sig: some clients write a byte order mark, and no JSON starts with one.
         text = raw.decode("utf-8-sig")
@@ -90,13 +91,13 @@ def _not_json(error: json.JSONDecodeError) -> str:
 
 
 class _Repeated(dict[str, Any]):
-    """An object that has a key more than once: which of its values is meant, nobody can say."""
+    """An object with a repeated key, whose intended value is unknown."""
 
     key: str
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The object, marked where a key comes again; it is refused once the path to it is known."""
+    """The object, marked if a key repeats; it is rejected once the path to it is known."""
     value = dict(pairs)
     if len(value) == len(pairs):
         return value

@@ -1,6 +1,6 @@
-"""The service's metrics: what the job records, the workers' heartbeats and their readings in Redis add up to.
+"""Collects the service's metrics from the job records, the workers' heartbeats and their readings in Redis.
 
-Nothing is counted in this process, so every process of the API tells the same, and a restart loses nothing.
+No process counts anything itself. Every API process therefore reports the same, and a restart loses nothing.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ STAGES = {
     "run": "run_seconds",
     "end_to_end": "end_to_end_seconds",
 }
-"""The histograms' label, and the records' counter of each."""
+"""Maps the histogram's label to the counter in the job records."""
 
 
 class ServiceCollector(Collector):
-    """One scrape. Where Redis is away `kernel_eval_broker_up` is 0 and there is nothing else."""
+    """Collects one scrape. Where Redis is unreachable, it yields only `kernel_eval_broker_up` 0."""
 
     def __init__(self, redis: Redis, records: JobRecords) -> None:
         self._redis = redis
         self._records = records
 
     def describe(self) -> list[Metric]:
-        """Asked when it is registered; nothing to say, or Redis would be asked twice."""
+        """Called at registration; returns nothing, because Redis would be queried twice."""
         return []
 
     def collect(self) -> Iterator[Metric]:
         try:
             counters = self._records.counters()
-            found = [*self._jobs(counters), *worker_metrics(self._redis, counters)]
+            collected = [*self._jobs(counters), *worker_metrics(self._redis, counters)]
         except RedisError:
-            found = []
+            collected = []
         up = GaugeMetricFamily("kernel_eval_broker_up", "Whether Redis answers the API.")
-        up.add_metric([], bool(found))
+        up.add_metric([], bool(collected))
         yield up
-        yield from found
+        yield from collected
 
     def _jobs(self, counters: Counters) -> Iterator[Metric]:
         yield from _of_jobs(counters)
@@ -61,12 +61,14 @@ class ServiceCollector(Collector):
         oldest = self._records.oldest_queued()
         yield _gauge(
             "queue_oldest_age_seconds",
-            "How long ago the oldest job that is queued was submitted; 0 where none is.",
+            "Age of the oldest queued job; 0 without queued jobs.",
             0.0 if oldest is None else max(0.0, self._records.now() - oldest),
         )
-        yield _gauge("queue_limit", "MAX_QUEUE: with so many queued jobs new ones are refused.", settings().max_queue)
-        kept = self._records.kept_bytes()
-        yield _gauge("records_bytes", "About what the requests and results of all jobs take in Redis.", kept)
+        yield _gauge(
+            "queue_limit", "MAX_QUEUE: new jobs are refused at this number of queued jobs.", settings().max_queue
+        )
+        stored = self._records.kept_bytes()
+        yield _gauge("records_bytes", "Approximate bytes of all jobs' requests and results in Redis.", stored)
         limit = settings().records_memory
         yield _gauge("records_limit_bytes", "RECORDS_MEMORY_MIB: beyond it new jobs are refused.", limit)
 
@@ -78,20 +80,22 @@ def _of_jobs(counters: Counters) -> Iterator[Metric]:
     yield submitted
     finished = CounterMetricFamily(
         "kernel_eval_jobs_finished",
-        "Jobs that ended. The cause is a completed job's verdict; of others infrastructure_error, requested (its owner "
-        "cancelled it) or queue_timeout; reused where an earlier answer was given whose verdict is no longer known.",
+        "Jobs that ended. The cause is a completed job's verdict, else infrastructure_error, requested (its owner "
+        "cancelled it) or queue_timeout; reused where an earlier result was returned whose verdict is no longer known.",
         labels=["kernel_type", "operation", "state", "cause"],
     )
     for name, value in _under(counters, "ended:"):
         finished.add_metric(name.split(":"), value)
     yield finished
-    reused = CounterMetricFamily("kernel_eval_jobs_reused", "Jobs that were answered as an earlier one was.")
+    reused = CounterMetricFamily("kernel_eval_jobs_reused", "Jobs that returned an earlier job's result.")
     reused.add_metric([], counters["reused"])
     yield reused
-    requeued = CounterMetricFamily("kernel_eval_jobs_requeued", "Attempts that ended by a fault of ours, tried again.")
+    requeued = CounterMetricFamily(
+        "kernel_eval_jobs_requeued", "Attempts that ended by a fault of the service and were repeated."
+    )
     requeued.add_metric([], counters["requeued"])
     yield requeued
-    jobs = GaugeMetricFamily("kernel_eval_jobs", "Jobs that are kept, by the state they are in.", labels=["state"])
+    jobs = GaugeMetricFamily("kernel_eval_jobs", "Stored jobs, by state.", labels=["state"])
     for state in State:
         jobs.add_metric([state.value], counters[f"by_state:{state.value}"])
     yield jobs
@@ -100,7 +104,7 @@ def _of_jobs(counters: Counters) -> Iterator[Metric]:
 def _latencies(counters: Counters) -> Metric:
     metric = HistogramMetricFamily(
         "kernel_eval_job_stage_seconds",
-        "What completed jobs spent in each stage, all attempts together, and from submission to end.",
+        "Time of completed jobs in each stage, over all attempts, and from submission to end.",
         labels=["stage"],
     )
     for stage, name in STAGES.items():
@@ -115,17 +119,19 @@ def _latencies(counters: Counters) -> Metric:
 
 def _of_builds(counters: Counters) -> Iterator[Metric]:
     built = CounterMetricFamily(
-        "kernel_eval_compilations", "Kernels that were built or found built, references too.", labels=["outcome"]
+        "kernel_eval_compilations",
+        "Kernels that were built or loaded from a cache, references included.",
+        labels=["outcome"],
     )
     for outcome in ("ok", "failed"):
         built.add_metric([outcome], counters.get(f"compile_{outcome}", 0))
     yield built
-    asked = CounterMetricFamily(
-        "kernel_eval_build_cache_requests", "Builds that were looked for among the kept ones.", labels=["result"]
+    requests = CounterMetricFamily(
+        "kernel_eval_build_cache_requests", "Lookups in the build caches.", labels=["result"]
     )
     for result, name in CACHE_COUNTERS.items():
-        asked.add_metric([result], counters.get(name, 0))
-    yield asked
+        requests.add_metric([result], counters.get(name, 0))
+    yield requests
 
 
 def _gauge(name: str, meaning: str, value: float) -> Metric:

@@ -1,4 +1,4 @@
-"""GET /stats: what the whole service has done, counted in the job records and so true over all processes."""
+"""GET /stats: counters of the whole service, read from the job records and thus valid across all processes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from apiflask import APIBlueprint, Schema
 from marshmallow import fields
 
-from api.http.context import desk
+from api.http.context import app_context
 from domain.job import State
 from tasks.fleet.heartbeat import workers
 from tasks.jobs.counters import CACHE_COUNTERS
@@ -46,8 +46,8 @@ class StatsSchema(Schema):
 @blueprint.output(StatsSchema)
 def stats() -> dict[str, Any]:
     """Counters of jobs, builds, timings and devices."""
-    quarantined = sum(worker.quarantined is not None for worker in workers(desk().redis))
-    return {**of_counters(desk().records.counters(), time.time()), "workers_quarantined": quarantined}
+    quarantined = sum(worker.quarantined is not None for worker in workers(app_context().redis))
+    return {**of_counters(app_context().records.counters(), time.time()), "workers_quarantined": quarantined}
 
 
 def of_counters(counters: Counters, now: float) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def of_counters(counters: Counters, now: float) -> dict[str, Any]:
 
 
 def job_stats(counters: Counters) -> dict[str, Any]:
-    """The jobs that are kept, as the original's /health and /stats count them."""
+    """The stored jobs, as the original's /health and /stats count them."""
     return {
         "total_jobs": counters["jobs"],
         "by_status": {state.value: counters[f"by_state:{state.value}"] for state in State},

@@ -1,4 +1,4 @@
-"""The metrics of each living worker and its device, from what the workers themselves have put into Redis."""
+"""Metrics of each living worker and its device, from the readings that the workers store in Redis."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tasks.jobs.job_view import text
 
 @dataclass(frozen=True)
 class CardFigure:
-    """One figure of a card: its name in a reading, its metric, its meaning, and the factor to the metric's unit."""
+    """One figure of a GPU: its name in a reading, its metric, its meaning, and the factor to the metric's unit."""
 
     field: str
     metric: str
@@ -28,28 +28,30 @@ class CardFigure:
 
 
 CARD = (
-    CardFigure("sm_clock_mhz", "gpu_sm_clock_hertz", "Clock of the card's processors now.", 1e6),
-    CardFigure("memory_clock_mhz", "gpu_memory_clock_hertz", "Clock of the card's memory now.", 1e6),
-    CardFigure("temperature_c", "gpu_temperature_celsius", "Temperature of the card."),
-    CardFigure("power_w", "gpu_power_watts", "What the card draws."),
-    CardFigure("power_limit_w", "gpu_power_limit_watts", "What the card may draw."),
-    CardFigure("memory_used_bytes", "gpu_memory_used_bytes", "Memory of the card that is taken, by whomever."),
-    CardFigure("memory_bytes", "gpu_memory_bytes", "Memory of the card."),
-    CardFigure("utilization_percent", "gpu_busy_ratio", "Part of the last sample time in which a kernel ran.", 0.01),
+    CardFigure("sm_clock_mhz", "gpu_sm_clock_hertz", "Current clock of the GPU's processors.", 1e6),
+    CardFigure("memory_clock_mhz", "gpu_memory_clock_hertz", "Current clock of the GPU's memory.", 1e6),
+    CardFigure("temperature_c", "gpu_temperature_celsius", "Temperature of the GPU."),
+    CardFigure("power_w", "gpu_power_watts", "Power that the GPU draws."),
+    CardFigure("power_limit_w", "gpu_power_limit_watts", "Power limit of the GPU."),
+    CardFigure("memory_used_bytes", "gpu_memory_used_bytes", "GPU memory in use by any process."),
+    CardFigure("memory_bytes", "gpu_memory_bytes", "Total GPU memory."),
+    CardFigure(
+        "utilization_percent", "gpu_busy_ratio", "Share of the last sample interval in which a kernel ran.", 0.01
+    ),
     CardFigure("ecc_uncorrected", "gpu_ecc_uncorrected_errors", "Memory errors since the driver was loaded."),
 )
 
 
 def worker_metrics(redis: Redis, counters: dict[str, float]) -> Iterator[Metric]:
-    """Of the workers that were heard of in the last seconds; a worker without a card has no gpu metrics."""
+    """Metrics of the workers with a recent heartbeat; a worker without a GPU has no gpu metrics."""
     alive = workers(redis)
-    told = readings(redis, [worker.name for worker in alive])
+    readings_by_worker = readings(redis, [worker.name for worker in alive])
     yield from _states(alive)
     faults = {text(name): float(count) for name, count in redis.hgetall(FAULTS).items()}
     yield _each(
         GaugeMetricFamily,
         "worker_consecutive_faults",
-        "Jobs in a row that ended by a fault of ours on this worker; at 3 it is quarantined.",
+        "Consecutive jobs on this worker that ended by a fault of the service; at 3 it is quarantined.",
         {worker.name: faults.get(worker.name, 0) for worker in alive},
     )
     yield _each(
@@ -61,22 +63,22 @@ def worker_metrics(redis: Redis, counters: dict[str, float]) -> Iterator[Metric]
     yield _each(
         GaugeMetricFamily,
         "pooled_runners",
-        "Runners whose contexts wait for a job, of all pool children together; only on a GPU.",
-        {name: reading["standbys"] for name, reading in told.items() if "standbys" in reading},
+        "Pooled runners with a context, in all pool children together; only on a GPU.",
+        {name: reading["standbys"] for name, reading in readings_by_worker.items() if "standbys" in reading},
     )
-    yield _kept_builds(alive, told)
+    yield _stored_builds(alive, readings_by_worker)
     yield from _builders(redis)
-    yield from _cards([worker for worker in alive if worker.gpu_available], told)
+    yield from _cards([worker for worker in alive if worker.gpu_available], readings_by_worker)
 
 
 def _states(alive: list[WorkerView]) -> Iterator[Metric]:
-    counted = GaugeMetricFamily("kernel_eval_workers", "Workers that were heard of, by state.", labels=["state"])
+    counted = GaugeMetricFamily("kernel_eval_workers", "Workers with a recent heartbeat, by state.", labels=["state"])
     quarantined = sum(worker.quarantined is not None for worker in alive)
     counted.add_metric(["taking_jobs"], len(alive) - quarantined)
     counted.add_metric(["quarantined"], quarantined)
     yield counted
     labels = ["worker", "host", "device", "gpu_uuid", "gpu_name"]
-    info = GaugeMetricFamily("kernel_eval_worker_info", "1 for each worker; what and where it is.", labels=labels)
+    info = GaugeMetricFamily("kernel_eval_worker_info", "1 for each worker; its labels describe it.", labels=labels)
     for one in alive:
         info.add_metric([one.name, one.host, one.device, one.gpu_uuid or "", one.gpu_name or ""], 1)
     yield info
@@ -100,67 +102,69 @@ def _states(alive: list[WorkerView]) -> Iterator[Metric]:
     )
 
 
-def _kept_builds(alive: list[WorkerView], told: dict[str, Reading]) -> Metric:
-    """By host: the workers of one share their kept builds."""
-    kept = GaugeMetricFamily(
-        "kernel_eval_build_cache_bytes", "What the finished builds take that a node keeps.", labels=["host"]
+def _stored_builds(alive: list[WorkerView], readings_by_worker: dict[str, Reading]) -> Metric:
+    """The maximum of each host's readings, because the workers of one host share their stored builds."""
+    cache_bytes = GaugeMetricFamily(
+        "kernel_eval_build_cache_bytes", "Bytes of the finished builds that a node caches.", labels=["host"]
     )
-    by_host: dict[str, float] = {}
+    host_sizes: dict[str, float] = {}
     for worker in alive:
-        size = told.get(worker.name, {}).get("build_cache_bytes")
+        size = readings_by_worker.get(worker.name, {}).get("build_cache_bytes")
         if size is not None:
-            by_host[worker.host] = max(size, by_host.get(worker.host, 0))
-    for host, size in sorted(by_host.items()):
-        kept.add_metric([host], size)
-    return kept
+            host_sizes[worker.host] = max(size, host_sizes.get(worker.host, 0))
+    for host, size in sorted(host_sizes.items()):
+        cache_bytes.add_metric([host], size)
+    return cache_bytes
 
 
 def _builders(redis: Redis) -> Iterator[Metric]:
     alive = builders(redis)
-    yield GaugeMetricFamily("kernel_eval_builders", "Build-only workers that were heard of.", len(alive))
-    made = CounterMetricFamily(
+    yield GaugeMetricFamily("kernel_eval_builders", "Build-only workers with a recent heartbeat.", len(alive))
+    builds = CounterMetricFamily(
         "kernel_eval_builder_builds", "Builds that a build-only worker has made since it started.", labels=["builder"]
     )
-    for one in alive:
-        made.add_metric([one.name], one.built)
-    yield made
-    kept = float(redis.get("builds:bytes") or 0)
-    yield GaugeMetricFamily("kernel_eval_shared_builds_bytes", "What shipped builds take in Redis.", kept)
+    for builder in alive:
+        builds.add_metric([builder.name], builder.built)
+    yield builds
+    shipped_bytes = float(redis.get("builds:bytes") or 0)
+    yield GaugeMetricFamily("kernel_eval_shared_builds_bytes", "Bytes of shipped builds in Redis.", shipped_bytes)
 
 
-def _cards(alive: list[WorkerView], told: dict[str, Reading]) -> Iterator[Metric]:
+def _cards(alive: list[WorkerView], readings_by_worker: dict[str, Reading]) -> Iterator[Metric]:
     cards = {
-        (worker.name, str(worker.gpu_index), worker.gpu_uuid or ""): told.get(worker.name, {}).get("card", {})
+        (worker.name, str(worker.gpu_index), worker.gpu_uuid or ""): readings_by_worker.get(worker.name, {}).get(
+            "card", {}
+        )
         for worker in alive
     }
     labels = ["worker", "gpu", "gpu_uuid"]
-    answers = GaugeMetricFamily(
-        "kernel_eval_gpu_up", "Whether the driver answers for this worker's card.", labels=labels
+    reachable = GaugeMetricFamily(
+        "kernel_eval_gpu_up", "Whether the driver responds for this worker's GPU.", labels=labels
     )
-    for one, card in cards.items():
-        answers.add_metric(one, bool(card) and "unavailable" not in card)
-    yield answers
+    for label_values, card in cards.items():
+        reachable.add_metric(label_values, bool(card) and "unavailable" not in card)
+    yield reachable
     for figure in CARD:
         gauge = GaugeMetricFamily(f"kernel_eval_{figure.metric}", figure.meaning, labels=labels)
-        for one, card in cards.items():
+        for label_values, card in cards.items():
             if figure.field in card:
-                gauge.add_metric(one, card[figure.field] * figure.factor)
+                gauge.add_metric(label_values, card[figure.field] * figure.factor)
         yield gauge
     reasons = GaugeMetricFamily(
         "kernel_eval_gpu_clock_throttled",
-        "1 for each reason for which the driver holds the card's clocks below their maximum now.",
+        "1 for each reason for which the driver currently holds the GPU's clocks below their maximum.",
         labels=[*labels, "reason"],
     )
     xids = CounterMetricFamily(
         "kernel_eval_gpu_xid_errors",
-        "Errors that the driver reported of the card since the worker started, by number (Xid).",
+        "Errors of the GPU that the driver reported since the worker started, by number (Xid).",
         labels=[*labels, "xid"],
     )
-    for one, card in cards.items():
+    for label_values, card in cards.items():
         for reason in card.get("reasons", ()):
-            reasons.add_metric([*one, reason], 1)
+            reasons.add_metric([*label_values, reason], 1)
         for xid, count in sorted(card.get("xids", {}).items()):
-            xids.add_metric([*one, xid], count)
+            xids.add_metric([*label_values, xid], count)
     yield reasons
     yield xids
 
@@ -169,5 +173,5 @@ def _each(family: Any, name: str, meaning: str, values: dict[str, float]) -> Met
     """One metric with a value for each worker."""
     metric: Metric = family(f"kernel_eval_{name}", meaning, labels=["worker"])
     for worker, value in values.items():
-        metric.add_metric([worker], value)  # type: ignore[attr-defined] # Of the families, not of their base.
+        metric.add_metric([worker], value)  # type: ignore[attr-defined] # The families have it, not their base.
     return metric

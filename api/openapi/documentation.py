@@ -1,4 +1,4 @@
-"""The OpenAPI document and its browsable page, whose assets come from a wheel: the page asks nothing of the network."""
+"""The OpenAPI document and its browsable page. The page's assets come from a wheel, so it needs no network."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ DESCRIPTION = """\
 POST a GPU kernel, alone (`/evaluate`) or against a reference (`/compare`); ask `/job/<id>` for the verdict, or wait for
 it with `?wait=SECONDS`. Every verdict about a kernel, wrong, crashed and timed out included, is a 200 with
 `kernel_exec_result`; errors are problem documents (RFC 9457) that name the field at fault."""
-TAGS = {"Submissions": "A kernel in.", "Jobs": "A verdict out.", "Service": "How the service is."}
-"""Those of the blueprints, in their order. As APIFlask's own setting they would keep it from tagging any operation."""
+TAGS = {"Submissions": "Submit kernels.", "Jobs": "Get verdicts.", "Service": "Check the service."}
+"""Tags in the order of the blueprints. As APIFlask's own setting they would keep it from tagging operations."""
 ONE_DAY_S = 86_400
 
 KEY_SCHEME = "api_key"
 REFUSALS = {
     "401": "An API key is needed here, or this one is not known",
-    "403": "The API key has not the scope that this needs",
+    "403": "The API key lacks the scope that this needs",
     "429": "Too many requests, or jobs, of this API key; try again after `Retry-After`",
     "503": "The broker cannot be reached; try again after `Retry-After`",
 }
@@ -38,13 +38,13 @@ OF_A_BODY = {
     "415": "The body is no JSON",
 }
 UNGUARDED = frozenset({"/health"})
-"""Asked without a key, it answers less."""
+"""Needs no key, and returns less without one."""
 
 blueprint = APIBlueprint("documentation", __name__, enable_openapi=False)
 
 
 def _assets() -> Path:
-    """Swagger UI's files: those of the flask-swagger-ui wheel, whose own code is not used."""
+    """The folder of Swagger UI's files, from the flask-swagger-ui wheel, whose own code is not used."""
     spec = find_spec("flask_swagger_ui")
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError("flask-swagger-ui is not installed: pip install -c constraints.txt --group api")
@@ -53,7 +53,7 @@ def _assets() -> Path:
 
 @blueprint.get("/docs")
 def browse() -> str:
-    """Swagger UI around the document; who runs no scripts is told where that is."""
+    """Swagger UI for the document; a client without scripts gets the document's address."""
     return render_template("docs.html", title=TITLE, assets=ASSETS)
 
 
@@ -64,7 +64,7 @@ def asset(name: str) -> Response:
 
 
 def _whole(spec: dict[str, Any] | str) -> dict[str, Any] | str:
-    """The document with all that APIFlask does not write."""
+    """Completes the document with the parts that APIFlask does not write."""
     assert isinstance(spec, dict), "the document is made as JSON"
     _with_refusals(spec)
     _with_examples(spec)
@@ -75,9 +75,9 @@ def _whole(spec: dict[str, Any] | str) -> dict[str, Any] | str:
 
 
 def _with_refusals(spec: dict[str, Any]) -> None:
-    """The document with what every operation may answer besides, and all errors as the problem documents they are.
+    """Adds the error responses that every operation shares, and gives all errors the problem schema.
 
-    API keys are asked for or, on a loopback address, not ({}).
+    An API key is required, or not ({}) on a loopback address.
     """
     for path, item in spec["paths"].items():
         for operation in (each for each in item.values() if "responses" in each):
@@ -95,7 +95,7 @@ def _with_refusals(spec: dict[str, Any]) -> None:
 
 
 def _with_examples(spec: dict[str, Any]) -> None:
-    """Every JSON answer with one of its kind."""
+    """Adds an example to every JSON response."""
     for path, item in spec["paths"].items():
         for method, operation in item.items():
             for status, response in operation.get("responses", {}).items():
@@ -107,7 +107,7 @@ def _with_examples(spec: dict[str, Any]) -> None:
 
 
 def configure(app: APIFlask) -> None:
-    """What APIFlask writes into the document, and where the page finds its assets."""
+    """Configures APIFlask's document and the location of the page's assets."""
     app.config.update(
         OPENAPI_VERSION="3.1.0",
         DESCRIPTION=DESCRIPTION,

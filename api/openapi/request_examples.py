@@ -1,4 +1,4 @@
-"""Request bodies shown in the OpenAPI document."""
+"""Example request bodies in the OpenAPI document."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Answers shown in the OpenAPI document: one job from its acceptance to its end, a batch, every kind of problem.
+"""Example responses in the OpenAPI document: one job from acceptance to its end, a batch, and every kind of problem.
 
-They are made by what makes the real ones, of a comparison that passed.
+The code that makes real responses makes them, from a comparison that passed.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ _WRONG_TYPE = "must be one of: torch, torch_cuda, triton, cuda, multi_kernel"
 
 
 def _problems() -> dict[str, Problem]:
-    """By status, one of those that have it."""
+    """One problem for each status."""
     fields = [FieldError(("kernel", "kernel_type"), _WRONG_TYPE)]
-    told = {
+    details = {
         Kind.KEY_REQUIRED: "send `Authorization: Bearer <key>`",
         Kind.SCOPE_MISSING: "this key has not the scope `submit`",
         Kind.UNKNOWN_JOB: f"no job {JOB!r} is known",
@@ -102,8 +102,8 @@ def _problems() -> dict[str, Problem]:
         Kind.JOB_FAILED: "the job failed after 3 attempts; submit it again",
         Kind.BROKER_UNREACHABLE: "the broker does not answer, so nothing was accepted; try again in a few seconds",
     }
-    found = [invalid(fields, {"kernel": {"kernel_type": "cudnn"}}), *(Problem(*each) for each in told.items())]
-    return {str(each.status_code): each for each in found}
+    problems = [invalid(fields, {"kernel": {"kernel_type": "cudnn"}}), *(Problem(*item) for item in details.items())]
+    return {str(problem.status_code): problem for problem in problems}
 
 
 _PROBLEMS = _problems()
@@ -166,11 +166,11 @@ _BY_STATUS: dict[tuple[str, str], Any] = {
 _STOPPING = body(_RUNNING)
 
 WEBHOOK = message(_ENDED)
-"""What is sent to a webhook."""
+"""An example of a webhook's body."""
 
 
 def of(schema: str, method: str, path: str, status: str) -> dict[str, Any] | None:
-    """The example of that operation's answer, which has that schema; None where there is none."""
+    """The example of an operation's response with that schema; None without one."""
     if schema == "Problem":
         return _problem(path, status)
     if (method, status) == ("delete", "202"):
@@ -187,5 +187,5 @@ def _problem(path: str, status: str) -> dict[str, Any] | None:
         return {**plain, "detail": detail, "instance": instance, "error": detail}
     if status == "404" and "{job_id}" not in path:
         return Problem(Kind.UNKNOWN_BATCH, f"no batch {BATCH!r} is known").body(instance)
-    found = _PROBLEMS.get(status)
-    return None if found is None else found.body(instance)
+    problem = _PROBLEMS.get(status)
+    return None if problem is None else problem.body(instance)

@@ -1,4 +1,4 @@
-"""What the OpenAPI document says of webhooks: the one request that the service itself sends."""
+"""Describes webhooks, the one request that the service itself sends, in the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ SCHEMA["required"] = list(SCHEMA["properties"])
 
 
 def webhooks() -> dict[str, Any]:
-    """The document's section of that name."""
+    """The document's section `webhooks`."""
     signature = {
         **{"name": SIGNATURE, "in": "header", "required": False, "schema": _TEXT},
         "description": "`t=SECONDS,v1=HEX`: HMAC-SHA256 of the seconds, a point and the body, where there is a secret.",
     }
     content = {"schema": {"$ref": f"#/components/schemas/{NAME}"}, "example": response_examples.WEBHOOK}
-    told = {
+    operation = {
         "summary": "A job has ended: told to the `webhook` of its submission",
         "operationId": "webhook_job_ended",
         "tags": ["Jobs"],
@@ -44,8 +44,8 @@ def webhooks() -> dict[str, Any]:
         "parameters": [signature],
         "requestBody": {"required": True, "content": {"application/json": content}},
         "responses": {
-            "2XX": {"description": "Heard; it is not told again"},
-            "410": {"description": "Not wanted any more; after any other answer it is tried again for some hours"},
+            "2XX": {"description": "Received; it is not sent again"},
+            "410": {"description": "Refused for good; after any other status it is sent again for some hours"},
         },
     }
-    return {"jobEnded": {"post": told}}
+    return {"jobEnded": {"post": operation}}

@@ -1,4 +1,4 @@
-"""An axis of a drawing: values to places, and where its marks are."""
+"""The axis of a drawing: maps values to positions and chooses its marks."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 MARGIN = 0.06
-"""Of the length, left free at each end."""
-FAR_APART = 6.0
-"""From this ratio of the largest to the smallest value on, an axis counts powers."""
+"""Share of the length left free at each end."""
+MIN_LOG_RATIO = 6.0
+"""Minimum ratio of the largest to the smallest value for a logarithmic axis."""
 STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 POWER_MARKS = ((1.0, 2.0, 5.0), (1.0, 3.0), (1.0,))
 
@@ -24,7 +24,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Axis:
-    """From `low` to `high` between the places `start` and `end`; `powers`: equal ratios are equally far apart."""
+    """Maps `low` to `high` onto the positions `start` to `end`; `powers` makes it logarithmic."""
 
     low: float
     high: float
@@ -34,10 +34,10 @@ class Axis:
 
     @classmethod
     def over(cls, values: Sequence[float], start: float, end: float, *, powers: bool | None = None) -> Axis:
-        """An axis that shows all of these; with `powers` None, as suits them."""
+        """An axis that covers all values; with `powers` None, linear or logarithmic as suits them."""
         low, high = min(values), max(values)
         if powers is None:
-            powers = low > 0 and high / low > FAR_APART
+            powers = low > 0 and high / low > MIN_LOG_RATIO
         if powers:
             room = max(math.log(high / low), 0.05) * MARGIN
             return cls(low * math.exp(-room), high * math.exp(room), start, end, True)
@@ -45,7 +45,7 @@ class Axis:
         return cls(low - room, high + room, start, end)
 
     def place(self, value: float) -> float:
-        """Where the value lies, within the axis."""
+        """The value's position, limited to the axis."""
         if self.powers:
             part = math.log(max(value, self.low) / self.low) / math.log(self.high / self.low)
         else:
@@ -53,7 +53,7 @@ class Axis:
         return round(self.start + min(max(part, 0.0), 1.0) * (self.end - self.start), 2)
 
     def marks(self, about: int = 5) -> list[Mark]:
-        """Round values along the axis, some `about` of them."""
+        """Round values along the axis, roughly `about` of them."""
         values = self._powers(about) if self.powers else self._evenly(about)
         return [Mark(value, self.place(value)) for value in values if self.low <= value <= self.high]
 
@@ -71,5 +71,5 @@ class Axis:
             inside = [float(f"{value:.12g}") for value in values if self.low <= value <= self.high]
             if len(inside) <= about + 1:
                 break
-        # Between two round powers there may be none: then it is as short as an even one.
+        # No two round powers may lie on a short logarithmic axis, which then looks linear.
         return inside if len(inside) > 1 else self._evenly(about)

@@ -1,4 +1,4 @@
-"""What the hardware counters say of each kernel, in words; all of it by the word of the submission's own processes."""
+"""The hardware counters of each kernel, in words. The submission's own processes supply them, so they prove nothing."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.pages import words
-from api.pages.untyped import Told, members, obj, objects
+from api.pages.untyped import JsonObject, members, obj, objects
 from domain.result import CANDIDATE, REFERENCE
 from tasks.jobs.artifact_store import Entry, entries
 
 MEASURED = "measured"
 FULL = 99.5
-"""Per cent from which on an occupancy is limited by nothing."""
-SHOWN, STALLS = 12, 3
-"""Kernels of a side, and reasons to wait of a kernel."""
+"""Occupancy in per cent from which on nothing limits it."""
+MAX_KERNELS, STALLS = 12, 3
+"""Maximum kernels of a side, and stall reasons of a kernel, on the page."""
 
 
 @dataclass(frozen=True)
-class Row:
-    """One kernel in words. `sm` and `memory` are per cent of their peak, for the bars; None where not known."""
+class KernelRow:
+    """One kernel in words. `sm` and `memory` are per cent of their peak, for the bars; None where unknown."""
 
     name: str
     time: str
@@ -39,14 +39,14 @@ class Row:
 class Side:
     """One side: its kernels, how many more there are, and the advice, each with its kernel and its figures.
 
-    `reason` says why there are none, or which are left out; `report` is the profiler's own, where that is kept or
-    cannot be had.
+    `reason` says why there are none, or which are omitted; `report` is the profiler's own report, or why it is
+    unavailable.
     """
 
     side: str
     title: str
     reason: str | None
-    rows: list[Row]
+    rows: list[KernelRow]
     more: int
     advice: list[tuple[str, str, str]]
     report: Entry | None
@@ -54,42 +54,42 @@ class Side:
 
 @dataclass(frozen=True)
 class Counters:
-    """Both sides; `reason` says why there is nothing, `by` what read them."""
+    """Both sides; `reason` says why there are no counters, `by` which tool read them."""
 
     reason: str | None
     by: str
     sides: list[Side]
 
 
-def counters(result: Told) -> Counters | None:
-    """Of an answer; None where nobody requested_metrics."""
-    told = (result["kernel_exec_result"].get("metadata") or {}).get("device_metrics")
-    if not isinstance(told, Mapping):
+def counters(result: JsonObject) -> Counters | None:
+    """The counters in a result; None where the request did not ask for them."""
+    metrics = (result["kernel_exec_result"].get("metadata") or {}).get("device_metrics")
+    if not isinstance(metrics, Mapping):
         return None
     titles = {CANDIDATE: CANDIDATE if result.get("ref_result") else "kernel", REFERENCE: REFERENCE}
     reports = {entry.side: entry for entry in entries(dict(result)) if not entry.is_text}
-    given = members(told)
-    sides = [_side(name, title, given[name], reports.get(name)) for name, title in titles.items() if name in given]
-    reason = None if told.get("status") == MEASURED else str(told.get("reason") or "no reason was given")
-    by = ", ".join(str(part) for part in (told.get("profiler"), told.get("level")) if part)
+    by_side = members(metrics)
+    sides = [_side(name, title, by_side[name], reports.get(name)) for name, title in titles.items() if name in by_side]
+    reason = None if metrics.get("status") == MEASURED else str(metrics.get("reason") or "no reason was given")
+    by = ", ".join(str(part) for part in (metrics.get("profiler"), metrics.get("level")) if part)
     return Counters(reason, by, [side for side in sides if reason is None or side.rows])
 
 
-def _side(name: str, title: str, side: Told, report: Entry | None) -> Side:
+def _side(name: str, title: str, side: JsonObject, report: Entry | None) -> Side:
     kernels = objects(side.get("kernels"))
-    omitted = side.get("kernels_omitted")
+    omitted_count = side.get("kernels_omitted")
     reason = words.sentence(str(side["reason"])) if side.get("reason") else None
     if side.get("status") != MEASURED:
         reason = f"Not available: {side.get('reason') or 'no reason was given'}"
     advice = [
-        (str(each.get("kernel") or words.NONE), str(each.get("message") or ""), _figures(each.get("figures")))
-        for each in objects(side.get("advice"))
+        (str(item.get("kernel") or words.NONE), str(item.get("message") or ""), _figures(item.get("figures")))
+        for item in objects(side.get("advice"))
     ]
-    more = max(0, len(kernels) - SHOWN) + (omitted if isinstance(omitted, int) else 0)
-    return Side(name, title, reason, [_row(each) for each in kernels[:SHOWN]], more, advice, report)
+    more = max(0, len(kernels) - MAX_KERNELS) + (omitted_count if isinstance(omitted_count, int) else 0)
+    return Side(name, title, reason, [_row(item) for item in kernels[:MAX_KERNELS]], more, advice, report)
 
 
-def _row(kernel: Told) -> Row:
+def _row(kernel: JsonObject) -> KernelRow:
     speed, memory, held = (obj(kernel.get(name)) for name in ("speed_of_light", "memory", "occupancy"))
     launches, time = kernel.get("launches"), kernel.get("time_us")
     occupancy = percent(held.get("achieved_percent"))
@@ -105,7 +105,7 @@ def _row(kernel: Told) -> Row:
         (str(name), f"{words.figure(one.get('value'), 6)} {one.get('unit') or ''}".rstrip())
         for name, one in members(kernel.get("requested_metrics")).items()
     ]
-    return Row(
+    return KernelRow(
         name=str(kernel.get("name") or words.NONE),
         time=f"{_close(words.duration(_milliseconds(time)))}, {percent_of(kernel.get('share'))}{often}",
         sm=_number(speed.get("sm_percent")),
@@ -120,8 +120,8 @@ def _row(kernel: Told) -> Row:
     )
 
 
-def _roofline(point: Told) -> str:
-    """The point by what was counted, and what is nearest to its peak there."""
+def _roofline(point: JsonObject) -> str:
+    """The measured point of the roofline, and the peak that is nearest."""
     if _number(point.get("flops_per_s")) is None:
         return words.NONE
     at = f", {_close(words.figure(point.get('flops_per_byte')))} a byte" if point.get("flops_per_byte") else ""
@@ -130,12 +130,12 @@ def _roofline(point: Told) -> str:
 
 
 def percent(value: Any) -> str:
-    """Per cent, from 0 to 100."""
+    """A value in per cent, from 0 to 100."""
     return percent_of(value / 100) if isinstance(value, int | float) else words.NONE
 
 
 def percent_of(part: Any) -> str:
-    """A part of one."""
+    """A part of one, in per cent."""
     return _close(words.share(part))
 
 
@@ -144,7 +144,7 @@ def _rate(bytes_per_s: Any) -> str:
 
 
 def _close(figure: str) -> str:
-    """With its unit on the same line."""
+    """Keeps a figure and its unit on one line."""
     return figure.replace(" ", "\u00a0")
 
 

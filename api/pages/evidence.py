@@ -41,7 +41,7 @@ def _all(result: Result, kernel: Result, reference: Result) -> Iterator[Sided]:
         for source in ("timing", "launches"):
             for flag in (one.get(source) or {}).get("flags") or ():
                 yield side, flag
-    if errors := sanitizer.found(kernel):
+    if errors := sanitizer.error_summary(kernel):
         yield CANDIDATE, asdict(Flag(FlagCode.SANITIZER_ERRORS, errors))
     if finding := (comparison.get("precision_check") or {}).get("finding"):
         yield CANDIDATE, finding

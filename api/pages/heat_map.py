@@ -1,4 +1,4 @@
-"""Where an answer is wrong as a drawing: blocks of the worst slice, darker where more of their elements are wrong."""
+"""Draws where an output is wrong: blocks of the worst slice, darker where more of their elements are wrong."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from typing import Any
 SIDE = 300.0
 LEAST_CELL, LEAST_SHADE = 6.0, 0.25
 MOST = 64
-"""Blocks each way that are drawn, whoever made the map."""
+"""Maximum blocks drawn in each direction, whatever the map holds."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A block with wrong elements; `shade` is the part of them, from LEAST_SHADE to 1."""
+    """A block with wrong elements; `shade` is their share, from LEAST_SHADE to 1."""
 
     x: float
     y: float
     shade: float
-    told: str
+    text: str
 
 
 @dataclass(frozen=True)
 class HeatMap:
-    """The drawing. `rows` and `columns` are the first and last that any wrong element may lie in, as blocks tell."""
+    """The drawing. `rows` and `columns` are the first and last that may contain a wrong element, as far as blocks
+    tell."""
 
     cells: list[Cell]
     width: float
@@ -37,7 +38,7 @@ class HeatMap:
 
 
 def heat_map(where: Mapping[str, Any] | None) -> HeatMap | None:
-    """None where there is no map."""
+    """The drawing of a map; None without one."""
     if not where or not where.get("counts"):
         return None
     counts = [row[:MOST] for row in where["counts"][:MOST]]
@@ -53,8 +54,8 @@ def heat_map(where: Mapping[str, Any] | None) -> HeatMap | None:
         columns = _within(x, block_columns, where["columns"])
         elements = (rows[1] - rows[0] + 1) * (columns[1] - columns[0] + 1)
         shade = LEAST_SHADE + (1 - LEAST_SHADE) * min(1.0, number / max(elements, 1))
-        told = f"rows {rows[0]} to {rows[1]}, columns {columns[0]} to {columns[1]}: {number} of {elements} wrong"
-        cells.append(Cell(round(x * across, 2), round(y * down, 2), round(shade, 3), told))
+        text = f"rows {rows[0]} to {rows[1]}, columns {columns[0]} to {columns[1]}: {number} of {elements} wrong"
+        cells.append(Cell(round(x * across, 2), round(y * down, 2), round(shade, 3), text))
     ys, xs = [y for y, _, _ in wrong], [x for _, x, _ in wrong]
     return HeatMap(
         cells,
@@ -69,5 +70,5 @@ def heat_map(where: Mapping[str, Any] | None) -> HeatMap | None:
 
 
 def _within(block: int, size: int, most: int) -> tuple[int, int]:
-    """The first and the last place of a block; the last block may be short."""
+    """The first and the last index of a block; the last block may be short."""
     return block * size, min((block + 1) * size, most) - 1

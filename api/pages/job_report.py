@@ -1,4 +1,4 @@
-"""The report of a job that has ended: everything that its record says, in the order in which a reader asks."""
+"""The report of a job that has ended: its whole record, in the order of a reader's questions."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ STATS = (
 )  # fmt: skip
 
 
-def shown(view: JobView, address: str, *, keyed: bool) -> dict[str, Any]:
-    """What the template `report.html` shows of the job; `address` is the service's, `keyed` that it wants API keys."""
-    told: dict[str, Any] = {
+def template_values(view: JobView, address: str, *, keyed: bool) -> dict[str, Any]:
+    """The values of the template `report.html`; `address` is the service's, `keyed` whether it requires API keys."""
+    values: dict[str, Any] = {
         "view": view,
         "verdict": verdict(view),
-        "steps": (found := steps(view.timeline)),
-        "stages_told": _stages_told(found),
-        "lasted_s": found[-1].began_s if found else 0.0,
+        "steps": (timeline := steps(view.timeline)),
+        "stages_text": _describe_stages(timeline),
+        "lasted_s": timeline[-1].began_s if timeline else 0.0,
         "commands": _commands(view, address, keyed=keyed),
         "result": None,
     }
     if view.state is State.COMPLETED and view.result is not None:
-        told |= _of_result(view.result)
-    return told
+        values |= _of_result(view.result)
+    return values
 
 
 def _of_result(result: Result) -> dict[str, Any]:
@@ -58,14 +58,14 @@ def _of_result(result: Result) -> dict[str, Any]:
         "comparison": kernel.get("comparison"),
         "speedup": speedup,
         "speedup_figure": speedup_figure(speedup) if speedup else None,
-        "speedup_told": _speedup_told(speedup) if speedup else "",
+        "speedup_text": _describe_speedup(speedup) if speedup else "",
         "windows": windows,
         "disturbed": any(timing.get("excluded_windows") for timing in sides.values() if timing),
-        "windows_told": _windows_told(sides) if windows else "",
+        "windows_text": _describe_windows(sides) if windows else "",
         "stats": [(title, key) for key, title in STATS],
         "measuring": [(side, facts.measuring(one)) for side, one in sides.items() if one],
         "heat": heat,
-        "heat_told": _heat_told(heat) if heat else "",
+        "heat_text": _describe_heat_map(heat) if heat else "",
         "flags": [(evidence.subject(flag), flag) for flag in evidence.flags(result)],
         "card": facts.card((timing or reference_timing or {}).get("gpu_state")),
         "no_card": ((timing or reference_timing or {}).get("gpu_state") or {}).get("unavailable"),
@@ -87,27 +87,27 @@ def _builds(kernel: Result, reference: Result | None) -> list[tuple[str, facts.F
 
 
 def _texts(kernel: Result, reference: Result | None) -> list[tuple[str, str]]:
-    """What compilers, kernels and their processes said, each under its heading."""
-    found = [
+    """The messages of compilers, kernels and their processes, each under its heading."""
+    texts = [
         ("Why it did not compile", kernel.get("compilation_error")),
         (
             "Why it did not pass",
             _unlike(kernel.get("validation_error"), (kernel.get("comparison") or {}).get("message")),
         ),
     ]
-    for side, one in (("kernel", kernel), ("reference", reference or {})):
-        found.append((f"The compiler about the {side}", (one.get("build") or {}).get("log")))
-        found.append((f"What the {side} printed", one.get("output")))
+    for side, outcome in (("kernel", kernel), ("reference", reference or {})):
+        texts.append((f"The compiler about the {side}", (outcome.get("build") or {}).get("log")))
+        texts.append((f"What the {side} printed", outcome.get("output")))
     if reference and reference.get("status") != "passed":
-        found.append(
+        texts.append(
             ("Why the reference failed", reference.get("compilation_error") or reference.get("validation_error"))
         )
-    return [(title, text.strip()) for title, text in found if text and text.strip()]
+    return [(title, text.strip()) for title, text in texts if text and text.strip()]
 
 
-def _unlike(text: str | None, told: str | None) -> str | None:
-    """The text, unless it has been told."""
-    return None if text == told else text
+def _unlike(text: str | None, other: str | None) -> str | None:
+    """The text, unless it equals the other one."""
+    return None if text == other else text
 
 
 def _launches(kernel: Result, reference: Result | None) -> list[tuple[str, Result]]:
@@ -115,35 +115,35 @@ def _launches(kernel: Result, reference: Result | None) -> list[tuple[str, Resul
     return [(side, one["launches"]) for side, one in named if one.get("launches")]
 
 
-def _speedup_told(speedup: Result) -> str:
+def _describe_speedup(speedup: Result) -> str:
     low, high = words.figure(speedup["ci_low"]), speedup["ci_high"]
     to = f"to {words.figure(high)}" if high is not None else "upwards"
     return f"Ratio {words.figure(speedup['ratio'])}, 95 % interval from {low} {to}; 1 is as fast as the reference."
 
 
-def _windows_told(sides: Mapping[str, Result | None]) -> str:
-    told = []
+def _describe_windows(sides: Mapping[str, Result | None]) -> str:
+    lines = []
     for side, timing in sides.items():
         if timing and timing.get("window_ms"):
             times = timing["window_ms"]
             windows = words.counted(len(times), "window")
             span = f"from {words.duration(min(times))} to {words.duration(max(times))}"
-            told.append(f"{side}: {windows} {span}, time {words.duration(timing['latency_ms'])}")
-    return f"{'; '.join(told)}."
+            lines.append(f"{side}: {windows} {span}, time {words.duration(timing['latency_ms'])}")
+    return f"{'; '.join(lines)}."
 
 
-def _stages_told(found: list[Step]) -> str:
-    lasted = [f"{step.means}: {words.duration(1e3 * step.lasted_s)}" for step in found if step.lasted_s is not None]
+def _describe_stages(timeline: list[Step]) -> str:
+    lasted = [f"{step.means}: {words.duration(1e3 * step.lasted_s)}" for step in timeline if step.lasted_s is not None]
     return f"{'; '.join(lasted)}."
 
 
-def _heat_told(heat: Any) -> str:
+def _describe_heat_map(heat: Any) -> str:
     rows, columns = heat.rows, heat.columns
     return f"All wrong elements lie in rows {rows[0]} to {rows[1]} and columns {columns[0]} to {columns[1]}."
 
 
 def _commands(view: JobView, address: str, *, keyed: bool) -> str:
-    """How to get the same again: the body is the sender's, since sources are not kept."""
+    """Shell commands that repeat the job. The client has the body, because the service does not store sources."""
     key = ' -H "Authorization: Bearer $KERNEL_EVAL_API_KEY"' if keyed else ""
     again = shlex.quote(f"{address}/{view.operation}?wait=600")
     body = "-H 'Content-Type: application/json' -d @"

@@ -1,4 +1,4 @@
-"""What a side was compiled to: what each kernel's machine code needs, and where its code can be read as text."""
+"""A side's compiled code: the resources of each kernel, and where its texts are available."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from api.pages.untyped import objects
 from domain.result import CANDIDATE, REFERENCE
 from tasks.jobs.artifact_store import Entry, entries
 
-Made = Mapping[str, Any]
+BuildFacts = Mapping[str, Any]
 Result = Mapping[str, Any]
-SHOWN = 12
-"""Kernels of one build."""
+MAX_ROWS = 12
+"""Maximum kernels of one build on the page."""
 
 
 @dataclass(frozen=True)
-class Row:
-    """One kernel, or one configuration of it, in words; figures that are not known are "–"."""
+class ResourceRow:
+    """One kernel, or one configuration of it, in words; unknown figures are "–"."""
 
     name: str
     registers: str
@@ -31,56 +31,60 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Code:
-    """One side's: its rows, its texts, and why others cannot be had (pairs of what and why)."""
+class SideCode:
+    """One side's rows, its texts, and the forms that are unavailable (pairs of the form and the reason)."""
 
     side: str
     title: str
-    rows: list[Row]
+    rows: list[ResourceRow]
     texts: list[Entry]
-    lacking: list[tuple[str, str]]
+    unavailable: list[tuple[str, str]]
 
 
-def codes(result: Result) -> list[Code]:
-    """Of each side that has anything to show."""
+def codes(result: Result) -> list[SideCode]:
+    """The code of each side that has any."""
     compared = bool(result.get("ref_result"))
     titles = {CANDIDATE: CANDIDATE if compared else "kernel", REFERENCE: REFERENCE}
-    found = []
+    sides = []
     for side, key in ((CANDIDATE, "kernel_exec_result"), (REFERENCE, "ref_result")):
-        one = result.get(key) or {}
-        made = one.get("build") or {}
-        told = [entry for entry in entries(dict(result)) if entry.side == side and entry.is_text]
-        named = str(made.get("kernel") or (one.get("metadata") or {}).get("kernel_name") or "its kernel")
-        lacking = [(_of(entry), str(entry.told.get("unavailable"))) for entry in told if entry.name is None]
-        code = Code(side, titles[side], _rows(made, named), [entry for entry in told if entry.name], lacking)
-        if code.rows or told:
-            found.append(code)
-    return found
+        outcome = result.get(key) or {}
+        build = outcome.get("build") or {}
+        listed = [entry for entry in entries(dict(result)) if entry.side == side and entry.is_text]
+        named = str(build.get("kernel") or (outcome.get("metadata") or {}).get("kernel_name") or "its kernel")
+        unavailable = [(_of(entry), str(entry.told.get("unavailable"))) for entry in listed if entry.name is None]
+        code = SideCode(side, titles[side], _rows(build, named), [entry for entry in listed if entry.name], unavailable)
+        if code.rows or listed:
+            sides.append(code)
+    return sides
 
 
 def _of(entry: Entry) -> str:
     return " of ".join(str(part) for part in (entry.told["format"], entry.told.get("kernel")) if part)
 
 
-def _rows(made: Made, named: str) -> list[Row]:
-    """Of one kernel that was built alone, or of each of several."""
-    several = [each for key in ("variants", "kernels") for each in objects(made.get(key))]
+def _rows(build: BuildFacts, named: str) -> list[ResourceRow]:
+    """A row for the only kernel, or for each of several."""
+    several = [each for key in ("variants", "kernels") for each in objects(build.get(key))]
     if not several:
-        return [_row(made, named)] if made.get("registers") is not None else []
-    return [_row(each, _name(each, number)) for number, each in enumerate(several[:SHOWN], 1)]
+        return [_row(build, named)] if build.get("registers") is not None else []
+    return [_row(each, _name(each, number)) for number, each in enumerate(several[:MAX_ROWS], 1)]
 
 
-def _name(code: Made, number: int) -> str:
+def _name(code: BuildFacts, number: int) -> str:
     chosen = ", ".join(f"{key}={code[key]}" for key in ("num_warps", "num_stages") if code.get(key) is not None)
     return str(code.get("name") or f"Variant {number}") + (f": {chosen}" if chosen else "")
 
 
-def _row(code: Made, name: str) -> Row:
-    found = code.get("occupancy")
-    # The share of a multiprocessor's warps, or a mapping that has it with what keeps out more.
-    held = found if isinstance(found, Mapping) else {"theoretical": found, "limited_by": code.get("limited_by")}
+def _row(code: BuildFacts, name: str) -> ResourceRow:
+    occupancy = code.get("occupancy")
+    # A share of a multiprocessor's warps, or a mapping with that share and the limiting resource.
+    held = (
+        occupancy
+        if isinstance(occupancy, Mapping)
+        else {"theoretical": occupancy, "limited_by": code.get("limited_by")}
+    )
     shared = held.get("shared_bytes", code.get("shared_bytes", code.get("static_shared_bytes")))
-    return Row(
+    return ResourceRow(
         name,
         words.count(code.get("registers")),
         words.size(code.get("local_bytes")),
@@ -91,7 +95,7 @@ def _row(code: Made, name: str) -> Row:
     )
 
 
-def _spills(code: Made) -> str:
+def _spills(code: BuildFacts) -> str:
     stored, loaded = code.get("spill_store_bytes"), code.get("spill_load_bytes")
     if stored is None and loaded is None:
         return words.NONE

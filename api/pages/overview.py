@@ -1,4 +1,4 @@
-"""The dashboard: what is queued, who works, what was judged lately, and which candidates lead."""
+"""The dashboard: the queue, the workers, recent verdicts and the leading candidates."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.pages.axis import Axis, Mark
-from api.pages.verdict import BAD, GOOD, HEADLINES, OPEN, OURS
+from api.pages.verdict import BAD, GOOD, HEADLINES, NEUTRAL, OPEN
 from domain.job import State
 from domain.result import Status
 from tasks.fleet.heartbeat import WorkerView
@@ -20,7 +20,7 @@ MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400
 
 
 @dataclass(frozen=True)
-class Row:
+class JobRow:
     """A recent job in short; `word` is its verdict, or its state before there is one."""
 
     view: JobView
@@ -31,13 +31,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Place:
-    """A candidate on a board, with the places of its interval; `alike`: it cannot be told from the one above."""
+    """A candidate on a board, with the positions of its interval; `tied`: its interval overlaps the one above."""
 
     leader: Leader
     low: float
     ratio: float
     high: float
-    alike: bool
+    tied: bool
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,12 @@ class BoardFigure:
     """A board with the axis of all its intervals."""
 
     board: Board
-    places: list[Place]
+    entries: list[Place]
     one: float
     marks: list[Mark]
 
 
-def shown(
+def template_values(
     counters: Mapping[str, float],
     workers: Sequence[WorkerView],
     builders: Sequence[BuilderView],
@@ -58,13 +58,13 @@ def shown(
     boards: Sequence[Board],
     now: float,
 ) -> dict[str, Any]:
-    """What the template `dashboard.html` shows."""
+    """The values of the template `dashboard.html`."""
     states = {state.value: int(counters[f"by_state:{state.value}"]) for state in State}
     return {
         "states": states,
         "at_work": sum(states[state.value] for state in (State.BUILDING, State.WAITING, State.RUNNING)),
-        "lately": int(counters["finished_last_300_s"]),
-        "kept": int(counters["jobs"]),
+        "recently_finished": int(counters["finished_last_300_s"]),
+        "stored": int(counters["jobs"]),
         "workers": workers,
         "builders": builders,
         "taking": sum(worker.quarantined is None for worker in workers),
@@ -74,30 +74,30 @@ def shown(
     }
 
 
-def _row(view: JobView, now: float) -> Row:
+def _row(view: JobView, now: float) -> JobRow:
     age = ago(max(0.0, now - view.submitted_at))
     if view.state is State.COMPLETED and view.summary is not None:
         status = Status(view.summary["verdict"])
-        tone = GOOD if status is Status.PASSED else OURS if status is Status.REFERENCE_FAILED else BAD
-        return Row(view, HEADLINES[status], tone, age)
-    tones = {State.FAILED: OURS, State.CANCELLED: OURS}
-    return Row(view, view.state.value.capitalize(), tones.get(view.state, OPEN), age)
+        tone = GOOD if status is Status.PASSED else NEUTRAL if status is Status.REFERENCE_FAILED else BAD
+        return JobRow(view, HEADLINES[status], tone, age)
+    tones = {State.FAILED: NEUTRAL, State.CANCELLED: NEUTRAL}
+    return JobRow(view, view.state.value.capitalize(), tones.get(view.state, OPEN), age)
 
 
 def _figure(board: Board) -> BoardFigure:
     values = [end for leader in board.leaders for end in (leader.summary.ci_low or 0.01, leader.summary.ci_high or 1.0)]
     axis = Axis.over([*values, 1.0], LEFT, RIGHT, powers=True)
-    places = []
+    entries = []
     for above, leader in zip([None, *board.leaders], board.leaders, strict=False):
         one = leader.summary
         ends = (axis.place(one.ci_low or 0.01), axis.place(one.ratio or 1.0), axis.place(one.ci_high or 1.0))
-        alike = above is not None and (one.ci_high or 0.0) >= (above.summary.ci_low or 0.0)
-        places.append(Place(leader, *ends, alike))
-    return BoardFigure(board, places, axis.place(1.0), axis.marks(3))
+        tied = above is not None and (one.ci_high or 0.0) >= (above.summary.ci_low or 0.0)
+        entries.append(Place(leader, *ends, tied))
+    return BoardFigure(board, entries, axis.place(1.0), axis.marks(3))
 
 
 def ago(seconds: float) -> str:
-    """How long ago, in the unit that suits it."""
+    """An age, in a suitable unit."""
     for size, unit in ((DAY_S, "d"), (HOUR_S, "h"), (MINUTE_S, "min")):
         if seconds >= size:
             return f"{seconds / size:.0f} {unit} ago"

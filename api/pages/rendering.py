@@ -1,4 +1,4 @@
-"""Pages out of templates: everything escaped, the style inside, no script, and a policy that allows nothing else."""
+"""Renders templates: everything escaped, the style inline, no script, and a policy that allows nothing else."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ STYLE = "style.css"
 ALLOWED = "default-src 'none'; base-uri 'none'; form-action 'none'"
 
 
-def page(template: str, /, status: int = 200, **shown: Any) -> Response:
-    """The answer with that page. `shown` may hold anybody's text: it is escaped."""
+def page(template: str, /, status: int = 200, **values: Any) -> Response:
+    """The response with that page. `values` may hold untrusted text, which is escaped."""
     environment, style, policy = _prepared()
-    text = environment.get_template(template).render(style=style, policy=policy, **shown)
+    text = environment.get_template(template).render(style=style, policy=policy, **values)
     response = Response(text, status, content_type=CONTENT_TYPE)
     response.headers["Content-Security-Policy"] = f"{policy}; frame-ancestors 'none'"
     response.headers["X-Content-Type-Options"] = "nosniff"
@@ -33,12 +33,12 @@ def page(template: str, /, status: int = 200, **shown: Any) -> Response:
 
 @cache
 def _prepared() -> tuple[Environment, Markup, str]:
-    """The templates, the style as it stands in every page, and the policy that lets in just that."""
+    """The templates, the inline style of every page, and the policy that allows exactly this style."""
     environment = Environment(
         loader=PackageLoader("api"),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=_shown,
+        finalize=_without_control_characters,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -47,14 +47,14 @@ def _prepared() -> tuple[Environment, Markup, str]:
         for word in (words.figure, words.plain, words.duration, words.count, words.share, words.size, words.name)
     }
     environment.filters |= {"at": _at, "counted": words.counted}
-    # The hash is of the text between the tags, to the last byte.
+    # The hash covers the text between the tags, to the last byte.
     style = Markup(environment.get_template(STYLE).render())
     digest = base64.b64encode(sha256(style.encode()).digest()).decode()
     return environment, style, f"{ALLOWED}; style-src 'sha256-{digest}'"
 
 
-def _shown(value: Any) -> Any:
-    """What an expression of a template gives, for a browser or a terminal: text has no control characters."""
+def _without_control_characters(value: Any) -> Any:
+    """The text of a template's expression, without control characters, for a browser or a terminal."""
     return plain_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

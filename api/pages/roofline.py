@@ -1,4 +1,4 @@
-"""Where each side's time lies beneath what the card was measured to do: in words, and as a roofline."""
+"""Places each side's time beneath the measured peaks of the GPU, in words and as a roofline."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from api.pages.facts import Facts
 LEFT, RIGHT = 64.0, 424.0
 TOP, BOTTOM = 12.0, 180.0
 ROOM = 4.0
-"""How many times further than the points and the ridge the axes go."""
+"""Ratio by which the axes extend beyond the points and the ridge."""
 BOUND = {
     "memory": "the memory: it moves its tensors nearly as fast as this card can",
     "arithmetic": "the arithmetic: it computes nearly as fast as this card can",
@@ -23,7 +23,7 @@ BOUND = {
 
 @dataclass(frozen=True)
 class Point:
-    """A side, in the drawing."""
+    """A side in the drawing."""
 
     side: str
     x: float
@@ -32,7 +32,7 @@ class Point:
 
 @dataclass(frozen=True)
 class RooflineFigure:
-    """Points beneath the two roofs; `slope` and `flat` are where the memory's and the arithmetic's begin and end."""
+    """Points beneath the two roofs; `slope` and `flat` are the ends of the memory's and the arithmetic's roof."""
 
     points: list[Point]
     slope: tuple[float, float, float, float]
@@ -43,57 +43,60 @@ class RooflineFigure:
 
 @dataclass(frozen=True)
 class Roofline:
-    """Each side's facts; `figure` where the operations are known."""
+    """Each side's facts; `figure` where the number of operations is known."""
 
     sides: list[tuple[str, Facts]]
     figure: RooflineFigure | None
-    told: str
+    text: str
 
 
 def roofline(sides: Mapping[str, Mapping[str, Any] | None]) -> Roofline | None:
-    """Of the kernels' results by their side; None where the card's rates are not known, or nothing was timed."""
-    places = {side: one["roofline"] for side, one in sides.items() if one and one.get("roofline")}
-    if not places:
+    """The roofline of the kernels' results by side; None without the GPU's peaks or without a time."""
+    positions = {side: one["roofline"] for side, one in sides.items() if one and one.get("roofline")}
+    if not positions:
         return None
-    told = "; ".join(
-        f"{side}: {words.flops_per_s(place['flops_per_s'])} at "
-        f"{words.figure(place['flops_per_byte'])} operations a byte"
-        for side, place in places.items()
-        if place.get("flops_per_byte")
+    text = "; ".join(
+        f"{side}: {words.flops_per_s(position['flops_per_s'])} at "
+        f"{words.figure(position['flops_per_byte'])} operations a byte"
+        for side, position in positions.items()
+        if position.get("flops_per_byte")
     )
-    return Roofline([(side, _facts(place)) for side, place in places.items()], _figure(places), f"{told}.")
+    return Roofline([(side, _facts(position)) for side, position in positions.items()], _figure(positions), f"{text}.")
 
 
-def _facts(place: Mapping[str, Any]) -> Facts:
-    moved = f"{words.size(place['bytes'])} a call, {words.size(place['bytes_per_s'])}/s"
-    computed = "not counted: ask with “profile”, for a reference made of torch's operators"
-    if place.get("flops") is not None:
-        computed = "none that torch's counter knows (products, convolutions, attention)"
-    if place.get("flops_per_s"):
-        computed = (
-            f"{words.flops_per_s(place['flops_per_s'])}, {words.figure(place['flops_per_byte'])} operations a byte"
-        )
-    told: Facts = [
-        ("Tensors given and returned", moved),
-        ("… of the memory's rate", words.share(place["memory_share"])),
+def _facts(position: Mapping[str, Any]) -> Facts:
+    moved = f"{words.size(position['bytes'])} a call, {words.size(position['bytes_per_s'])}/s"
+    computed = "not counted: request “profile” with a reference made of torch's operators"
+    if position.get("flops") is not None:
+        computed = "none that torch's counter covers (products, convolutions, attention)"
+    if position.get("flops_per_s"):
+        intensity = words.figure(position["flops_per_byte"])
+        computed = f"{words.flops_per_s(position['flops_per_s'])}, {intensity} operations a byte"
+    facts: Facts = [
+        ("Input and output tensors", moved),
+        ("… of the memory's rate", words.share(position["memory_share"])),
         ("The reference's operations", computed),
     ]
-    if place.get("flops_per_s"):
-        told.append(("… of the arithmetic's rate", words.share(place["arithmetic_share"])))
-    return [*told, ("Bound by", BOUND.get(place["bound"], words.NONE))]
+    if position.get("flops_per_s"):
+        facts.append(("… of the arithmetic's rate", words.share(position["arithmetic_share"])))
+    return [*facts, ("Bound by", BOUND.get(position["bound"], words.NONE))]
 
 
-def _figure(places: Mapping[str, Mapping[str, Any]]) -> RooflineFigure | None:
-    """Intensity and rate in equal ratios; None where a roof or every point is not known."""
-    placed = {side: place for side, place in places.items() if place.get("flops_per_byte") and place.get("flops_per_s")}
+def _figure(positions: Mapping[str, Mapping[str, Any]]) -> RooflineFigure | None:
+    """Draws intensity and rate on logarithmic axes; None without a roof or a point."""
+    placed = {
+        side: position
+        for side, position in positions.items()
+        if position.get("flops_per_byte") and position.get("flops_per_s")
+    }
     roofs = next(((p.get("roof_bytes_per_s"), p.get("roof_flops_per_s")) for p in placed.values()), (None, None))
     if not roofs[0] or not roofs[1]:
         return None
     memory, arithmetic = float(roofs[0]), float(roofs[1])
     ridge = arithmetic / memory
-    found = [place["flops_per_byte"] for place in placed.values()]
-    x = Axis.over([min(*found, ridge) / ROOM, max(*found, ridge) * ROOM], LEFT, RIGHT, powers=True)
-    rates = [place["flops_per_s"] for place in placed.values()]
+    intensities = [position["flops_per_byte"] for position in placed.values()]
+    x = Axis.over([min(*intensities, ridge) / ROOM, max(*intensities, ridge) * ROOM], LEFT, RIGHT, powers=True)
+    rates = [position["flops_per_s"] for position in placed.values()]
     y = Axis.over([min(*rates, x.low * memory) / ROOM, max(*rates, arithmetic) * ROOM], BOTTOM, TOP, powers=True)
     meet, roof = x.place(ridge), y.place(arithmetic)
     return RooflineFigure(

@@ -1,4 +1,4 @@
-"""What compute-sanitizer found in a kernel, in words: findings count as much as a wrong result, and are told so."""
+"""The findings of compute-sanitizer, in words. They count as much as a wrong result, and the page says so."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.pages import words
-from api.pages.untyped import Told, members, obj, objects
+from api.pages.untyped import JsonObject, members, obj, objects
 
 CLEAN, FINDINGS = "clean", "findings"
 MEANS = {
@@ -16,24 +16,24 @@ MEANS = {
     "initcheck": "reads of device memory that nothing has set",
     "synccheck": "barriers that not all threads reach",
 }
-SHOWN = 12
-"""Findings of a tool."""
+MAX_FINDINGS = 12
+"""Maximum findings of a tool on the page."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One, in words."""
+    """One finding, in words."""
 
     kind: str
     place: str
-    who: str
+    threads: str
     count: str
     message: str
 
 
 @dataclass(frozen=True)
 class Tool:
-    """One tool: what it looks for, what became of it, its findings and how many more there are."""
+    """One tool: what it checks, its outcome, its findings and how many more there are."""
 
     name: str
     means: str
@@ -44,63 +44,64 @@ class Tool:
 
 @dataclass(frozen=True)
 class Sanitized:
-    """`sentence` says what became of all, `tone` how grave that is."""
+    """`sentence` summarises the outcome, `tone` its severity."""
 
     sentence: str
     tone: str
     tools: list[Tool]
 
 
-def found(kernel: Told) -> str | None:
-    """Of `kernel_exec_result`: which tools found how much; None where nothing was found, or nobody asked."""
+def error_summary(kernel: JsonObject) -> str | None:
+    """The tools that found errors, with their counts, from `kernel_exec_result`; None without errors or without a
+    run."""
     counts = {name: _errors(tool) for name, tool in _tools(kernel).items() if tool.get("status") == FINDINGS}
-    told = ", ".join(f"{words.count(count)} by {name}" for name, count in counts.items())
-    return f"compute-sanitizer found errors in it: {told}" if told else None
+    counts_text = ", ".join(f"{words.count(count)} by {name}" for name, count in counts.items())
+    return f"compute-sanitizer found errors in it: {counts_text}" if counts_text else None
 
 
-def sanitized(kernel: Told) -> Sanitized | None:
-    """Of `kernel_exec_result`; None where nobody asked."""
-    told = kernel.get("sanitizer")
-    if not isinstance(told, Mapping):
+def sanitized(kernel: JsonObject) -> Sanitized | None:
+    """The findings in `kernel_exec_result`; None where the request did not ask for them."""
+    sanitizer = kernel.get("sanitizer")
+    if not isinstance(sanitizer, Mapping):
         return None
     tools = [_tool(name, tool) for name, tool in _tools(kernel).items()]
-    if errors := found(kernel):
+    if errors := error_summary(kernel):
         return Sanitized(f"{errors}. They count as much as a wrong result, whatever the verdict is.", "bad", tools)
-    if told.get("status") == CLEAN:
+    if sanitizer.get("status") == CLEAN:
         return Sanitized("compute-sanitizer found nothing wrong in the calls that it watched.", "good", tools)
-    why = words.sentence(str(told.get("reason") or "no reason was given"))
+    why = words.sentence(str(sanitizer.get("reason") or "no reason was given"))
     return Sanitized(f"compute-sanitizer was not run, or not to its end: {why}", "ours", tools)
 
 
-def _tools(kernel: Told) -> dict[str, Told]:
+def _tools(kernel: JsonObject) -> dict[str, JsonObject]:
     return members(obj(kernel.get("sanitizer")).get("tools"))
 
 
-def _whole(value: Any, otherwise: int) -> int:
-    return value if isinstance(value, int) else otherwise
+def _whole(value: Any, default: int) -> int:
+    return value if isinstance(value, int) else default
 
 
-def _errors(tool: Told) -> int:
+def _errors(tool: JsonObject) -> int:
     listed = sum(_whole(each.get("count"), 1) for each in objects(tool.get("findings")))
     return listed + _whole(tool.get("findings_omitted"), 0)
 
 
-def _tool(name: str, tool: Told) -> Tool:
+def _tool(name: str, tool: JsonObject) -> Tool:
     findings, status = objects(tool.get("findings")), tool.get("status")
     if status == FINDINGS:
         became = words.counted(_errors(tool), "error")
     else:
         became = "nothing found" if status == CLEAN else f"not run: {tool.get('reason') or 'no reason was given'}"
-    more = max(0, len(findings) - SHOWN) + _whole(tool.get("findings_omitted"), 0)
-    return Tool(name, MEANS.get(name, ""), became, [_finding(each) for each in findings[:SHOWN]], more)
+    more = max(0, len(findings) - MAX_FINDINGS) + _whole(tool.get("findings_omitted"), 0)
+    return Tool(name, MEANS.get(name, ""), became, [_finding(each) for each in findings[:MAX_FINDINGS]], more)
 
 
-def _finding(told: Told) -> Finding:
-    line, file = told.get("line"), told.get("file")
+def _finding(finding: JsonObject) -> Finding:
+    line, file = finding.get("line"), finding.get("file")
     place = words.NONE if line is None else f"line {line} of {file or 'the source'}"
-    who = ", ".join(f"{name} {told[name]}" for name in ("block", "thread") if told.get(name)) or words.NONE
-    kernel = f" in {told['kernel']}" if told.get("kernel") else ""
-    kind, message = str(told.get("kind") or words.NONE), str(told.get("message") or "")
+    threads = ", ".join(f"{name} {finding[name]}" for name in ("block", "thread") if finding.get(name)) or words.NONE
+    kernel = f" in {finding['kernel']}" if finding.get("kernel") else ""
+    kind, message = str(finding.get("kind") or words.NONE), str(finding.get("message") or "")
     return Finding(
-        kind, place + kernel, who, words.count(_whole(told.get("count"), 1)), message if message != kind else ""
+        kind, place + kernel, threads, words.count(_whole(finding.get("count"), 1)), message if message != kind else ""
     )

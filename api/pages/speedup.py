@@ -1,4 +1,4 @@
-"""The speed-up as a drawing: the ratio, its 95 % interval, and where 1 lies."""
+"""Draws the speed-up: the ratio, its 95 % interval, and the position of 1."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from api.pages.axis import Axis, Mark
 
 LEFT, RIGHT = 16.0, 424.0
 WORD = 70.0
-"""Half of what the word at 1 takes."""
+"""Half the width of the label at 1."""
 
 
 @dataclass(frozen=True)
 class SpeedupFigure:
-    """Places along the drawing. `anchor` is how the word at 1 stands to it. `open_low`, `open_high`: no such end."""
+    """Positions in the drawing. `anchor` aligns the label at 1. `open_low`, `open_high`: the interval has no such
+    end."""
 
     low: float
     ratio: float
@@ -28,7 +29,7 @@ class SpeedupFigure:
 
 
 def speedup_figure(speedup: Mapping[str, Any]) -> SpeedupFigure | None:
-    """None for a ratio that is no number."""
+    """The drawing; None where the ratio is not a positive number."""
     ratio, low, high = (speedup.get(name) for name in ("ratio", "ci_low", "ci_high"))
     if not isinstance(ratio, int | float) or ratio <= 0:
         return None

@@ -1,4 +1,4 @@
-"""What happened when: the stages of a job, how long each took, and a bar of them."""
+"""A job's timeline: its stages, the duration of each, and a bar of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 WIDTH = 880.0
 LEAST = 2.0
-"""A stage that took no time at all is seen all the same."""
+"""Minimum width of a stage, so that one without duration is visible."""
 
 MEANS = {
     "queued": "waited for a worker",
@@ -18,7 +18,7 @@ MEANS = {
     "load": "loaded on the device",
     "validate": "first calls, compared",
     "time": "timed, every call compared",
-    "inspect": "looked into: counters, sanitizer",
+    "inspect": "inspected: counters, sanitizer",
     "done": "done",
 }
 
@@ -45,11 +45,11 @@ def steps(timeline: Sequence[dict[str, Any]]) -> list[Step]:
     lasted = [max(0.0, after["at"] - step["at"]) for step, after in pairwise(timeline)]
     whole = sum(lasted) or 1.0
     room = WIDTH - LEAST * len(lasted)
-    found, x = [], 0.0
+    timeline_steps, x = [], 0.0
     for step, seconds in zip(timeline, [*lasted, None], strict=True):
         width = 0.0 if seconds is None else LEAST + room * seconds / whole
         stage = str(step["stage"])
-        found.append(
+        timeline_steps.append(
             Step(
                 stage,
                 MEANS.get(stage, stage.replace("_", " ")),
@@ -62,4 +62,4 @@ def steps(timeline: Sequence[dict[str, Any]]) -> list[Step]:
             )
         )
         x += width
-    return found
+    return timeline_steps

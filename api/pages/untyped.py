@@ -1,23 +1,23 @@
-"""Members of an answer that a submission's processes had a hand in, at the form that is wanted, else nothing."""
+"""Reads members of a result that a submission's processes influenced: a value of the wrong type counts as missing."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-Told = Mapping[str, Any]
+JsonObject = Mapping[str, Any]
 
 
-def obj(value: Any) -> Told:
-    """An object."""
+def obj(value: Any) -> JsonObject:
+    """The object, or an empty one."""
     return value if isinstance(value, Mapping) else {}
 
 
-def objects(value: Any) -> list[Told]:
-    """The objects of a list."""
-    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
+def objects(value: Any) -> list[JsonObject]:
+    """The objects in a list."""
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
 
-def members(value: Any) -> dict[str, Told]:
+def members(value: Any) -> dict[str, JsonObject]:
     """The members of an object that are objects themselves."""
-    return {str(name): each for name, each in obj(value).items() if isinstance(each, Mapping)}
+    return {str(name): item for name, item in obj(value).items() if isinstance(item, Mapping)}

@@ -1,4 +1,4 @@
-"""The verdict about a job in one sentence: did it compile, is it right, how fast, how sure, why."""
+"""Summarises the verdict about a job in one sentence: whether it compiled, is right, how fast, how sure, and why."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tasks.jobs.job_view import JobView
 
 Result = Mapping[str, Any]
 
-GOOD, BAD, OURS, OPEN = "good", "bad", "ours", "open"
+GOOD, BAD, NEUTRAL, OPEN = "good", "bad", "ours", "open"
 
 HEADLINES = {
     Status.PASSED: "Passed",
@@ -32,7 +32,7 @@ HEADLINES = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """`tone` is one of GOOD, BAD, OURS (the service's or the requester's doing) and OPEN (none yet)."""
+    """`tone` is one of GOOD, BAD, NEUTRAL (caused by the service or the client) and OPEN (no verdict yet)."""
 
     headline: str
     sentence: str
@@ -40,47 +40,47 @@ class Verdict:
 
 
 def verdict(view: JobView) -> Verdict:
-    """Of a job in any state."""
+    """The verdict about a job in any state."""
     match view.state:
         case State.COMPLETED if view.result is not None:
             return of_result(view.result)
         case State.FAILED:
-            told = words.sentence(first_line(view.error))
-            return Verdict("Not judged", f"The service failed, not the kernel: {told} Submit it again.", OURS)
+            reason = words.sentence(first_line(view.error))
+            return Verdict("Not judged", f"The service failed, not the kernel: {reason} Submit it again.", NEUTRAL)
         case State.CANCELLED:
-            told = words.sentence(first_line(view.error)) if view.expired else "on request."
-            return Verdict("Cancelled", f"The job was cancelled before there was a verdict: {told}", OURS)
+            reason = words.sentence(first_line(view.error)) if view.expired else "on request."
+            return Verdict("Cancelled", f"The job was cancelled before there was a verdict: {reason}", NEUTRAL)
     return Verdict("Not done yet", f"The job is in state {view.state.value}.", OPEN)
 
 
 def of_result(result: Result) -> Verdict:
-    """Of a completed job."""
+    """The verdict about a completed job."""
     status = Status(result["verdict"])
     kernel = result["kernel_exec_result"]
-    errors = sanitizer.found(kernel)
+    errors = sanitizer.error_summary(kernel)
     unsound = f" But {errors}." if errors else ""
     if status is Status.PASSED:
         return Verdict(HEADLINES[status], _passed(result, kernel) + unsound, BAD if errors else GOOD)
-    tone = OURS if status in (Status.REFERENCE_FAILED, Status.UNSUPPORTED) else BAD
+    tone = NEUTRAL if status in (Status.REFERENCE_FAILED, Status.UNSUPPORTED) else BAD
     return Verdict(HEADLINES[status], _failed(status, kernel) + unsound.replace("But c", "C"), tone)
 
 
 def _passed(result: Result, kernel: Result) -> str:
     comparison, timing = kernel.get("comparison"), kernel.get("timing")
     if comparison is None:
-        right = "It compiles and runs. No reference was given, so that nothing is said about its answers"
+        right = "It compiles and runs. There was no reference, so its outputs were not checked"
     else:
-        right = f"It compiles, and its answers are right in {words.counted(comparison['calls'], 'compared call')}"
+        right = f"It compiles, and its outputs are right in {words.counted(comparison['calls'], 'compared call')}"
         if (strict := comparison.get("strict")) and not strict["passed"]:
-            right += " at the tolerance that was asked for, though not at the strict one of its dtype"
+            right += " at the requested tolerance, though not at the strict one of its dtype"
     if not timing:
-        why = first_line(kernel.get("profiling_error")) or "nothing says why"
+        why = first_line(kernel.get("profiling_error")) or "without a known reason"
         return f"{right}; it was not timed: {words.sentence(why)}"
     speedup = result.get("speedup")
-    fast = _compared(speedup) if speedup else _alone(timing)
+    fast = _compared(speedup) if speedup else _absolute_time(timing)
     if comparison is not None and not speedup:
-        fast += " No speed-up is given: a time is too short, or too unsteady, for a ratio that means something."
-    return f"{right}. {fast}{_doubts(result)}"
+        fast += " No speed-up is reported: a time is too short or too unsteady for a meaningful ratio."
+    return f"{right}. {fast}{_flag_count(result)}"
 
 
 def _compared(speedup: Result) -> str:
@@ -96,21 +96,21 @@ def _compared(speedup: Result) -> str:
             return f"It is slower than the reference: at most {words.figure(high)} times as fast."
         case "slower":
             return f"It is slower than the reference: {words.figure(ratio)} times as fast ({interval})."
-    return f"No difference in speed to the reference can be told ({interval})."
+    return f"No significant difference in speed to the reference ({interval})."
 
 
-def _alone(timing: Result) -> str:
+def _absolute_time(timing: Result) -> str:
     relative_ci = timing.get("relative_ci")
     sure = f" (± {words.share(relative_ci)})" if relative_ci is not None else ""
     bounded = any(flag["code"] == FlagCode.UPPER_BOUND for flag in timing.get("flags") or ())
     return f"A call takes {'at most ' if bounded else ''}{words.duration(timing['latency_ms'])}{sure}."
 
 
-def _doubts(result: Result) -> str:
+def _flag_count(result: Result) -> str:
     flags = len(evidence.flags(result))
     if not flags:
         return ""
-    return " One flag qualifies that." if flags == 1 else f" {flags} flags qualify that."
+    return " One flag qualifies this result." if flags == 1 else f" {flags} flags qualify this result."
 
 
 def _failed(status: Status, kernel: Result) -> str:
@@ -123,11 +123,11 @@ def _failed(status: Status, kernel: Result) -> str:
             wrong, right = comparison["calls"] - comparison["calls_passed"], comparison["calls"]
             elements = words.counted(comparison["mismatch_count"], "element")
             return (
-                f"It compiles, but its answers are wrong in {wrong} of {words.counted(right, 'compared call')}: "
-                f"{elements} of {words.count(comparison['element_count'])} are out of tolerance. So no time is given."
+                f"It compiles, but its outputs are wrong in {wrong} of {words.counted(right, 'compared call')}: "
+                f"{elements} of {words.count(comparison['element_count'])} are out of tolerance. No time is reported."
             )
         case Status.REFERENCE_FAILED:
-            return f"Nothing is said about the kernel: {why}"
+            return f"The kernel was not judged: {why}"
         case _ if not kernel.get("compiled"):
             return f"It was not built: {why}"
     return f"It compiles, but: {why}"

@@ -1,4 +1,4 @@
-"""The times of both sides as a drawing: each timed window a dot, in the order in which they were shot."""
+"""Draws the times of both sides: a dot for each timed window, in order of measurement."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from api.pages.axis import Axis, Mark
 
 LEFT, RIGHT = 12.0, 428.0
 LANE, HEIGHT, TOP = 76.0, 44.0, 26.0
-"""From one side's dots to the next one's, how high they stand, and what is above the first."""
+"""Distance between the sides' dots, the height of one side's dots, and the space above the first."""
 
 
 @dataclass(frozen=True)
 class Dot:
-    """A window; `excluded`: something outside disturbed it, and it does not count."""
+    """A window; `excluded`: an outside disturbance, so it does not count."""
 
     x: float
     y: float
@@ -24,7 +24,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class Lane:
-    """One side: its dots, the place of its time, and the place of its name."""
+    """One side: its dots, the position of its time, and the position of its name."""
 
     side: str
     dots: list[Dot]
@@ -46,16 +46,16 @@ class WindowsFigure:
 
 
 def windows_figure(timings: Mapping[str, Mapping[str, Any] | None]) -> WindowsFigure | None:
-    """Of each side's timing, by its name; None where no window's time is known."""
-    known = {side: timing for side, timing in timings.items() if timing and timing.get("window_ms")}
-    if not known:
+    """The drawing of the sides' timings, by name; None without any window times."""
+    timed = {side: timing for side, timing in timings.items() if timing and timing.get("window_ms")}
+    if not timed:
         return None
-    levels = {side: timing.get("latency_ms") for side, timing in known.items()}
-    values = [ms for timing in known.values() for ms in timing["window_ms"]]
+    levels = {side: timing.get("latency_ms") for side, timing in timed.items()}
+    values = [ms for timing in timed.values() for ms in timing["window_ms"]]
     axis = Axis.over([*values, *(level for level in levels.values() if level is not None)], LEFT, RIGHT)
     lanes = [
         _lane(side, timing, levels[side], axis, TOP + number * LANE)
-        for number, (side, timing) in enumerate(known.items())
+        for number, (side, timing) in enumerate(timed.items())
     ]
     bottom = lanes[-1].bottom + 12
     return WindowsFigure(lanes, axis.marks(5), axis.powers, bottom, bottom + 40)

@@ -1,4 +1,4 @@
-"""Figures as a person reads them."""
+"""Formats figures for a person."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BYTES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 def figure(value: Any, digits: int = 3) -> str:
-    """A number with so many significant digits, without an exponent where that stays short."""
+    """A number with that many significant digits, without an exponent where that stays short."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
         return NONE
     if value == 0:
@@ -24,12 +24,12 @@ def figure(value: Any, digits: int = 3) -> str:
 
 
 def plain(value: Any) -> str:
-    """A number as short as it goes: a tolerance, a count that may be a mean."""
+    """A number in its shortest form, such as a tolerance or a mean count."""
     return f"{value:.4g}" if isinstance(value, int | float) and math.isfinite(value) else NONE
 
 
 def duration(ms: Any, digits: int = 3) -> str:
-    """A time in ms, in the unit that suits it."""
+    """A time in ms, in a suitable unit."""
     if not isinstance(ms, int | float) or not math.isfinite(ms):
         return NONE
     if ms == 0:
@@ -57,7 +57,7 @@ def share(part: Any) -> str:
 
 
 def size(value: Any) -> str:
-    """Bytes."""
+    """A number of bytes, in a suitable unit."""
     if not isinstance(value, int | float):
         return NONE
     for unit, name in _BYTES:
@@ -67,7 +67,7 @@ def size(value: Any) -> str:
 
 
 def flops_per_s(rate: Any) -> str:
-    """Operations a second."""
+    """Operations a second, in a suitable unit."""
     if not isinstance(rate, int | float) or isinstance(rate, bool) or not math.isfinite(rate):
         return NONE
     size, unit = next(((size, unit) for size, unit in _OPERATIONS if rate >= size), _OPERATIONS[-1])
@@ -75,10 +75,10 @@ def flops_per_s(rate: Any) -> str:
 
 
 def name(word: Any) -> str:
-    """A name of ours as words: `sw_power_cap` is "sw power cap"."""
+    """An identifier as words: `sw_power_cap` is "sw power cap"."""
     return str(word).replace("_", " ")
 
 
 def sentence(text: str) -> str:
-    """The text with a full stop, where it has none."""
+    """The text with a final full stop."""
     return text if text.endswith((".", "!", "?", "…")) else f"{text}."

@@ -1,4 +1,4 @@
-"""POST /admin/cleanup-jobs: forget what finished long ago."""
+"""POST /admin/cleanup-jobs: deletes jobs that finished long ago."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from apiflask import APIBlueprint, Schema
 from marshmallow import fields
 
-from api.http.context import desk
+from api.http.context import app_context
 from api.schemas.fields import WholeNumber, WireSchema
 
 blueprint = APIBlueprint("admin", __name__, tag="Service")
@@ -17,13 +17,13 @@ YEAR_S = 366 * 86_400
 
 
 class CleanupQuerySchema(WireSchema):
-    """Which jobs to forget."""
+    """Selects the jobs to delete."""
 
     older_than = WholeNumber(0, YEAR_S, load_default=OLD_S, metadata={"description": "Seconds since the job finished."})
 
 
 class CleanupSchema(Schema):
-    """What was done."""
+    """The number of deleted jobs."""
 
     status = fields.String(required=True)
     removed = fields.Integer(required=True)
@@ -33,6 +33,6 @@ class CleanupSchema(Schema):
 @blueprint.input(CleanupQuerySchema, location="query")
 @blueprint.output(CleanupSchema)
 def cleanup_jobs(query_data: dict[str, Any]) -> dict[str, Any]:
-    """Removes finished jobs, results included, that ended more than five minutes ago; unfinished ones stay."""
-    records = desk().records
+    """Deletes finished jobs and their results, five minutes after their end or later; unfinished jobs stay."""
+    records = app_context().records
     return {"status": "cleanup_completed", "removed": records.cleanup(records.now() - query_data["older_than"])}

@@ -1,4 +1,4 @@
-"""GET /job/<id>/artifacts: the code of a job's kernels as text, the profiler's reports, and what cannot be had."""
+"""GET /job/<id>/artifacts: the code of a job's kernels as text, the profiler's reports, and why others are missing."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 from apiflask import APIBlueprint
 from flask import Response, jsonify
 
-from api.http.context import desk
+from api.http.context import app_context
 from api.http.problems import Kind, Problem
-from api.routes.jobs import known
+from api.routes.jobs import find_job
 from api.schemas.artifact import ArtifactListSchema
 from tasks.jobs.artifact_store import Entry, content, entries
 from tasks.jobs.job_view import JobView
@@ -34,32 +34,32 @@ _CONTENT: dict[Any, Any] = {
 @blueprint.output(ArtifactListSchema, description="One entry for each artifact, and for each that cannot be had")
 @blueprint.doc(summary="A job's artifacts", responses=_NO_JOB)
 def listing(job_id: str) -> Response:
-    """What became of what the request's `artifacts` asked for: `path` of each text, or `unavailable` and why.
+    """Lists the artifacts that the request asked for: the `path` of each, or why it is `unavailable`.
 
-    A job with device metrics may have the profiler's report too (`ncu-rep`). Empty for a job that asked for neither,
-    and for one that has not ended or has no result.
+    A job with device metrics may have the profiler's report too (`ncu-rep`). The list is empty for a job that requested
+    no artifacts, and for one that has not ended or has no result.
     """
-    view = known(job_id)
-    shown = [{"side": one.side, **one.told, **_path(view, one)} for one in entries(view.result)]
-    return jsonify({"job_id": view.job_id, "artifacts": shown})
+    view = find_job(job_id)
+    listed = [{"side": entry.side, **entry.told, **_path(view, entry)} for entry in entries(view.result)]
+    return jsonify({"job_id": view.job_id, "artifacts": listed})
 
 
 @blueprint.get("/job/<job_id>/artifacts/<side>/<name>")
 @blueprint.doc(summary="One artifact of a job", responses=_CONTENT)
 def read(job_id: str, side: str, name: str) -> Response:
-    """The text as UTF-8, a profiler's report as a file to save.
+    """Returns the text as UTF-8, or a profiler's report as a file to save.
 
-    It comes out of the submission's own processes: information, no evidence, and never HTML.
+    The content comes from the submission's own processes: it proves nothing, and is never sent as HTML.
     """
-    view = known(job_id)
-    there = entries(view.result)
-    entry = next((one for one in there if (one.side, one.name) == (side, name)), None)
+    view = find_job(job_id)
+    available = entries(view.result)
+    entry = next((candidate for candidate in available if (candidate.side, candidate.name) == (side, name)), None)
     if entry is None:
-        raise Problem(Kind.UNKNOWN_ARTIFACT, _why_none(view, there), job_id=view.job_id)
-    found = content(desk().redis, view.job_id, side, name)
-    if found is None:
+        raise Problem(Kind.UNKNOWN_ARTIFACT, _why_none(view, available), job_id=view.job_id)
+    content_bytes = content(app_context().redis, view.job_id, side, name)
+    if content_bytes is None:
         raise Problem(Kind.UNKNOWN_ARTIFACT, "its time to be kept is over: submit it again", job_id=view.job_id)
-    response = Response(found, content_type=TEXT_TYPE if entry.is_text else BINARY_TYPE)
+    response = Response(content_bytes, content_type=TEXT_TYPE if entry.is_text else BINARY_TYPE)
     if not entry.is_text:
         response.headers.set("Content-Disposition", "attachment", filename=f"{view.job_id}-{side}-{name}")
     response.headers["X-Content-Type-Options"] = "nosniff"
@@ -67,17 +67,19 @@ def read(job_id: str, side: str, name: str) -> Response:
     return response
 
 
-def _path(view: JobView, one: Entry) -> dict[str, str]:
-    return {"path": f"/job/{view.job_id}/artifacts/{one.side}/{one.name}"} if one.name is not None else {}
+def _path(view: JobView, entry: Entry) -> dict[str, str]:
+    return {"path": f"/job/{view.job_id}/artifacts/{entry.side}/{entry.name}"} if entry.name is not None else {}
 
 
-def _why_none(view: JobView, there: list[Entry]) -> str:
+def _why_none(view: JobView, available: list[Entry]) -> str:
     if not view.state.terminal:
         return "the job has not ended, and its artifacts are kept when it does; wait for it with ?wait=SECONDS"
     if view.result is None:
         return f"the job is {view.state}, so that it has none; submit it again"
-    names = [f"{one.side}/{one.name}" for one in there if one.name is not None]
-    reasons = [f"{one.side} {one.told['format']}: {one.told['unavailable']}" for one in there if one.name is None]
-    if not there:
+    names = [f"{entry.side}/{entry.name}" for entry in available if entry.name is not None]
+    reasons = [
+        f"{entry.side} {entry.told['format']}: {entry.told['unavailable']}" for entry in available if entry.name is None
+    ]
+    if not available:
         return 'the request asked for none: submit it again with "artifacts", such as ["ptx", "sass"]'
     return f"the job has: {', '.join(names) or 'none'}" + (f". Not to be had: {'; '.join(reasons)}" if reasons else "")

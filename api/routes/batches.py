@@ -1,4 +1,4 @@
-"""A batch after its submission: GET /batch/<id>."""
+"""GET /batch/<id>: the jobs of a batch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from flask import Response, jsonify
 
 from api.auth.authentication import caller_id
 from api.http import responses
-from api.http.context import desk
+from api.http.context import app_context
 from api.http.long_poll import WaitQuerySchema
 from api.http.problems import Kind, Problem
 from api.schemas.batch import BatchViewSchema, line, progress
@@ -24,26 +24,26 @@ blueprint = APIBlueprint("batches", __name__, tag="Jobs")
 @blueprint.output(BatchViewSchema, description="Its jobs counted, and a line for each")
 @blueprint.doc(summary="A batch's jobs", responses={404: "No such batch", 503: "The broker cannot be reached"})
 def read(batch_id: str, query_data: dict[str, Any]) -> Response:
-    """What became of each job of a batch. With `wait`, held until all have ended or the time is over."""
-    views, headers = responses.all_held(known(batch_id), query_data)
+    """Reports each job of a batch. With `wait`, the response is delayed until all have ended or the time is over."""
+    views, headers = responses.wait_for_jobs(find_batch(batch_id), query_data)
     response = jsonify({"batch_id": batch_id, **progress(views), "jobs": [line(view) for view in views]})
     response.headers.update(headers)
     return response
 
 
-def known(batch_id: str) -> list[JobView]:
-    """Its jobs that are kept, in the order of its bodies; raises Problem where there are none for who asks."""
-    found = desk().records.list(batch_id=batch_id, key_id=caller_id(), limit=settings().max_batch)
-    if not found:
+def find_batch(batch_id: str) -> list[JobView]:
+    """The batch's stored jobs, in the order of its bodies; raises Problem where this client has none."""
+    views = app_context().records.list(batch_id=batch_id, key_id=caller_id(), limit=settings().max_batch)
+    if not views:
         raise unknown(batch_id)
-    return found[::-1]
+    return views[::-1]
 
 
 def unknown(batch_id: str) -> Problem:
-    """Another key's is answered as one that never was."""
+    """The problem for an unknown batch. Another key's batch gets the same response."""
     return Problem(
         Kind.UNKNOWN_BATCH,
-        f"no batch {batch_id[:100]!r} is known: it was never handed in, none of its bodies was accepted, or the "
+        f"no batch {batch_id[:100]!r} is known: it was never submitted, none of its bodies was accepted, or the "
         "time for which its jobs are kept is over",
         batch_id=batch_id[:100],
     )

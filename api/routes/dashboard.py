@@ -1,4 +1,4 @@
-"""GET /: the service at a glance, a page for a browser and JSON for everybody else."""
+"""GET /: an overview of the service, as a page for a browser and as JSON for other clients."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from apiflask import APIBlueprint, Schema
 from flask import Response, jsonify
 from marshmallow import fields
 
-from api.auth.authentication import caller, caller_id, keys_wanted
-from api.http.context import desk
-from api.http.problems import page_wanted
+from api.auth.authentication import auth_required, caller, caller_id
+from api.http.context import app_context
+from api.http.problems import prefers_page
 from api.openapi import documentation
 from api.pages import overview
 from api.pages.rendering import page
@@ -25,12 +25,12 @@ from tasks.jobs.leaderboard import Board, boards
 blueprint = APIBlueprint("dashboard", __name__, tag="Service")
 
 RECENT = 20
-SHOWN_BOARDS = 6
+MAX_BOARDS = 6
 _ALSO_A_PAGE: dict[Any, Any] = {200: {"content": {"text/html": {"schema": {"type": "string"}}}}}
 
 
 class DashboardSchema(Schema):
-    """The service at a glance. With API keys, jobs and leaderboards are the key's own."""
+    """An overview of the service. With API keys, jobs and leaderboards are the key's own."""
 
     name = fields.String(required=True)
     version = fields.String(required=True)
@@ -44,19 +44,21 @@ class DashboardSchema(Schema):
 
 
 @blueprint.get("/")
-@blueprint.output(DashboardSchema, description="The same as JSON, or for who asks for `text/html` as a page")
-@blueprint.doc(summary="The service at a glance", responses=_ALSO_A_PAGE)
+@blueprint.output(
+    DashboardSchema, description="An overview as JSON, or as a page for a client that accepts `text/html`"
+)
+@blueprint.doc(summary="An overview of the service", responses=_ALSO_A_PAGE)
 def dashboard() -> Response:
-    """Queue, workers, recent jobs, and the fastest candidates of each reference. With API keys, jobs of the key."""
+    """Queue, workers, recent jobs, and the fastest candidates of each reference. With API keys, only the key's jobs."""
     key, key_id = caller(), caller_id()
-    redis, records = desk().redis, desk().records
+    redis, records = app_context().redis, app_context().records
     counters, alive, building = records.counters(), workers(redis), builders(redis)
     recent = records.list(key_id=key_id, limit=RECENT)
-    leading = boards(redis, key_id, SHOWN_BOARDS)
-    if page_wanted():
+    leading = boards(redis, key_id, MAX_BOARDS)
+    if prefers_page():
         now = records.now()
-        told = overview.shown(counters, alive, building, recent, leading, now)
-        response = page("dashboard.html", **told, key_name=key.name if key else None, keyed=keys_wanted())
+        template_members = overview.template_values(counters, alive, building, recent, leading, now)
+        response = page("dashboard.html", **template_members, key_name=key.name if key else None, keyed=auth_required())
     else:
         response = jsonify(
             {

@@ -1,4 +1,4 @@
-"""GET /health: whether a kernel sent now would be judged, and by whom."""
+"""GET /health: whether the service would judge a kernel sent now, and on which workers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from flask import Response, jsonify
 from marshmallow import fields
 from redis.exceptions import RedisError
 
-from api.auth.authentication import stranger
-from api.http.context import desk
-from api.http.drain import TOLD, draining
+from api.auth.authentication import is_anonymous
+from api.http.context import app_context
+from api.http.drain import STOPPING, draining
 from api.observability.stats import job_stats
 from domain.job import State
 from tasks.fleet.heartbeat import WorkerView, workers
@@ -25,14 +25,14 @@ READY, UNAVAILABLE = "ready", "unavailable"
 
 
 class BrokerWarningSchema(Schema):
-    """Something that is wrong with the settings of Redis; jobs are judged all the same."""
+    """A problem with the settings of Redis; jobs are judged all the same."""
 
     code = fields.String(required=True, metadata={"enum": CODES})
     message = fields.String(required=True)
 
 
 class HealthSchema(Schema):
-    """Whether the service can judge; `reasons` says why not. Without a key that is needed: `status`, nothing else."""
+    """Whether the service can judge; `reasons` says why not. A client without a required key gets only `status`."""
 
     status = fields.String(required=True, metadata={"enum": ["healthy", "unhealthy"]})
     reasons = fields.List(fields.String())
@@ -64,15 +64,19 @@ class HealthSchema(Schema):
 @blueprint.output(HealthSchema, description="A worker is there to judge")
 @blueprint.doc(summary="Health", responses={503: "No worker, or no broker; the same body"})
 def health() -> Response:
-    """Asks the broker who has been heard of in the last seconds; never a worker itself."""
-    reasons = [TOLD] if draining() else []
+    """Reads the workers' recent heartbeats from the broker; never asks a worker itself."""
+    reasons = [STOPPING] if draining() else []
     alive: list[WorkerView] = []
     building: list[BuilderView] = []
     counters: dict[str, float] | None = None
     warnings: list[BrokerWarning] = []
     try:
-        alive, building, counters = workers(desk().redis), builders(desk().redis), desk().records.counters()
-        warnings = desk().broker.warnings()
+        alive, building, counters = (
+            workers(app_context().redis),
+            builders(app_context().redis),
+            app_context().records.counters(),
+        )
+        warnings = app_context().broker.warnings()
         if alive and all(worker.quarantined for worker in alive):
             reasons.append("every worker is quarantined: its device failed job after job; see `workers`, and the cards")
         if not alive:
@@ -85,7 +89,7 @@ def health() -> Response:
         "build_warnings": unserved(alive, building),
         "broker_warnings": [asdict(warning) for warning in warnings],
     }
-    response = jsonify({"status": body["status"]} if stranger() else body)
+    response = jsonify({"status": body["status"]} if is_anonymous() else body)
     response.status_code = 503 if reasons else 200
     return response
 

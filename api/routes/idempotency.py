@@ -1,4 +1,4 @@
-"""`Idempotency-Key`: a submission that is sent twice is one job, because the job's id follows from the key."""
+"""`Idempotency-Key`: a submission that is sent twice is one job, because the job's id derives from the key."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAMES = UUID("6d1c5e0f-4f0e-4c68-9f0b-0d3f4f0c8a52")
 
 
 class IdempotencySchema(WireSchema):
-    """The header, of submissions."""
+    """The header of submissions."""
 
     idempotency_key = Text(
         data_key=HEADER,
@@ -31,17 +31,19 @@ class IdempotencySchema(WireSchema):
 
 
 def chosen_id(headers: dict[str, Any], place: str = "") -> str:
-    """A job's or a batch's id: that of its key (the API key's own, so that nobody meets another's), else a new one.
+    """The id of a job or a batch: derived from the idempotency key, else random.
 
-    `place` tells apart what one key names.
+    The API key is part of the derivation, so that no client meets another's job. `place` distinguishes the ids that
+    derive from one idempotency key.
     """
-    if (given := headers.get("idempotency_key")) is None:
+    if (idempotency_key := headers.get("idempotency_key")) is None:
         return str(uuid4())
-    return str(uuid5(_NAMES, json.dumps([caller_id() or "", given, place])))
+    return str(uuid5(_NAMES, json.dumps([caller_id() or "", idempotency_key, place])))
 
 
 def fingerprint(headers: dict[str, Any], bodies: list[Any]) -> str:
-    """Of all bodies of a batch; empty where no key was given, by which it could come again."""
+    """A digest of a batch's bodies; empty without an idempotency key, since the batch could not be sent again under
+    it."""
     if headers.get("idempotency_key") is None:
         return ""
     return hashlib.sha256(json.dumps(bodies, sort_keys=True).encode()).hexdigest()[:32]

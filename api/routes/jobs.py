@@ -10,7 +10,7 @@ from marshmallow import validate
 
 from api.auth.authentication import caller, caller_id
 from api.http import responses
-from api.http.context import desk
+from api.http.context import app_context
 from api.http.long_poll import WaitQuerySchema
 from api.http.problems import Kind, Problem
 from api.openapi import request_examples
@@ -35,7 +35,7 @@ _CANCELLING: dict[Any, Any] = {
 
 
 class ListQuerySchema(WireSchema):
-    """Which jobs to list."""
+    """Selects the jobs to list."""
 
     state = Text(validate=one_of(State))
     batch_id = Text(validate=validate.Length(max=100))
@@ -48,8 +48,8 @@ class ListQuerySchema(WireSchema):
 @blueprint.output(JobSchema, description="The job; `result` once it is completed")
 @blueprint.doc(summary="A job's state and result", responses=_NO_JOB)
 def read(job_id: str, query_data: dict[str, Any]) -> Response:
-    """200 for every known job, whatever became of it. With `wait`, held until it is terminal or the time is over."""
-    view, headers = responses.held(known(job_id), query_data)
+    """200 for every known job, however it ended. With `wait`, delayed until it is terminal or the time is over."""
+    view, headers = responses.wait_for_job(find_job(job_id), query_data)
     response = responses.job(view)
     response.headers.update(headers)
     return response
@@ -60,14 +60,14 @@ def read(job_id: str, query_data: dict[str, Any]) -> Response:
 @blueprint.output(JobSchema, description="The job, terminal: cancelled, or as it ended before")
 @blueprint.doc(summary="Cancel a job", responses=_CANCELLING)
 def cancel(job_id: str, query_data: dict[str, Any]) -> Response:
-    """Cancels a queued job at once; stops a running one, which takes a moment (202; 200 if waited for).
+    """Cancels a queued job at once; stops a running one, which takes a moment (202; 200 after a wait).
 
-    A job that is terminal already is answered unchanged.
+    A terminal job is returned unchanged.
     """
     if caller() is not None:
-        # Whose it is never changes, so looking first leaves no gap.
-        known(job_id)
-    view, headers = responses.held(_known(job_id, desk().records.cancel(job_id)), query_data)
+        # A job's owner never changes, so checking first leaves no race.
+        find_job(job_id)
+    view, headers = responses.wait_for_job(_authorised(job_id, app_context().records.cancel(job_id)), query_data)
     response = responses.job(view, 200 if view.state.terminal else 202)
     response.headers.update(headers)
     return response
@@ -78,14 +78,14 @@ def cancel(job_id: str, query_data: dict[str, Any]) -> Response:
 @blueprint.output(CancelResponseSchema, description="What is known of each job now; some may still be running")
 @blueprint.doc(summary="Cancel a batch, or many jobs", responses={404: "No such batch"})
 def cancel_many(json_data: dict[str, Any]) -> Response:
-    """Cancels what is queued at once, asks what runs to stop, leaves what is terminal. `DELETE` for many."""
+    """Cancels queued jobs at once, asks running ones to stop, and leaves terminal ones. `DELETE` for many jobs."""
     batch_id, job_ids = read_cancel(json_data)
     if batch_id is not None:
-        job_ids = [view.job_id for view in batches.known(batch_id)]
-    after = desk().records.cancel_many(job_ids, caller_id())
+        job_ids = [view.job_id for view in batches.find_batch(batch_id)]
+    after = app_context().records.cancel_many(job_ids, caller_id())
     views = [view for view, _ in after]
-    known = {view.job_id for view in views}
-    cancelled = sum(asked and view.state is State.CANCELLED for view, asked in after)
+    existing_ids = {view.job_id for view in views}
+    cancelled = sum(requested and view.state is State.CANCELLED for view, requested in after)
     cancelling = sum(not view.state.terminal for view in views)
     return jsonify(
         {
@@ -96,7 +96,7 @@ def cancel_many(json_data: dict[str, Any]) -> Response:
                 {"job_id": view.job_id, "state": view.state.value, "cancel_requested": view.cancel_requested}
                 for view in views
             ],
-            "not_found": [job_id for job_id in job_ids if job_id not in known],
+            "not_found": [job_id for job_id in job_ids if job_id not in existing_ids],
         }
     )
 
@@ -106,41 +106,41 @@ def cancel_many(json_data: dict[str, Any]) -> Response:
 @blueprint.output(JobListSchema)
 @blueprint.doc(summary="Jobs, newest first", responses={404: "No such batch"})
 def listing(query_data: dict[str, Any]) -> Response:
-    """A page of the jobs that are kept, without their results; of one state or one batch if asked for.
+    """A page of the stored jobs, without their results; filtered by state or batch if requested.
 
-    With API keys, the key's own.
+    With API keys, only the key's jobs.
     """
     state, batch_id, limit = query_data.get("state"), query_data.get("batch_id"), query_data["limit"]
-    wanted, key_id = State(state) if state else None, caller_id()
-    # Of a batch or a key, the state is picked here: the cursor must go on after the last job that was looked at.
-    index = None if batch_id or key_id else wanted
-    # One more than is shown tells whether anything follows.
-    found = desk().records.list(
+    state_filter, key_id = State(state) if state else None, caller_id()
+    # For a batch or a key, filter by state here: the cursor must continue after the last job that was read.
+    index = None if batch_id or key_id else state_filter
+    # One more than the page shows whether anything follows.
+    views = app_context().records.list(
         state=index,
         batch_id=batch_id,
         key_id=key_id,
         limit=limit + 1,
         before=query_data.get("cursor"),
     )
-    if batch_id and not found and "cursor" not in query_data:
+    if batch_id and not views and "cursor" not in query_data:
         raise batches.unknown(batch_id)
-    page = found[:limit]
-    shown = [summary(view) for view in page if wanted is None or view.state is wanted]
-    return jsonify({"jobs": shown, "next_cursor": f"{page[-1].submitted_at:.6f}" if len(found) > limit else None})
+    page = views[:limit]
+    summaries = [summary(view) for view in page if state_filter is None or view.state is state_filter]
+    return jsonify({"jobs": summaries, "next_cursor": f"{page[-1].submitted_at:.6f}" if len(views) > limit else None})
 
 
-def known(job_id: str) -> JobView:
-    """The job as it is, for who asks; raises Problem where there is none for him."""
-    return _known(job_id, desk().records.get(job_id))
+def find_job(job_id: str) -> JobView:
+    """The job, for this client; raises Problem where it has none of that id."""
+    return _authorised(job_id, app_context().records.get(job_id))
 
 
-def _known(job_id: str, view: JobView | None) -> JobView:
-    """The job, if it is there for who asks: another key's is answered as one that never was."""
+def _authorised(job_id: str, view: JobView | None) -> JobView:
+    """The job, if this client may see it. Another key's job gets the same response as an unknown one."""
     key = caller()
     if view is None or (key is not None and view.key_id != key.key_id):
         raise Problem(
             Kind.UNKNOWN_JOB,
-            f"no job {job_id[:100]!r} is known: it was never accepted, its time to be kept is over, "
+            f"no job {job_id[:100]!r} is known: it was never accepted, its retention time is over, "
             "or it was another server's",
             job_id=job_id[:100],
         )

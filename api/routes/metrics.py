@@ -1,4 +1,4 @@
-"""GET /metrics: how the whole service is, for Prometheus, from whichever process of the API is asked."""
+"""GET /metrics: the state of the whole service, for Prometheus, from any process of the API."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from flask import Response, request
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
-from api.http.context import desk
+from api.http.context import app_context
 from api.observability.service_metrics import ServiceCollector
 
 blueprint = APIBlueprint("metrics", __name__, tag="Service")
@@ -26,8 +26,8 @@ _ANSWERS: dict[int | str, Any] = {
 @blueprint.get("/metrics")
 @blueprint.doc(summary="Metrics", responses=_ANSWERS)
 def metrics() -> Response:
-    """Read from Redis when asked, so all processes say the same. docs/operations.md has what each metric means."""
+    """Reads all metrics from Redis, so that all processes report the same. docs/operations.md explains each metric."""
     registry = CollectorRegistry()
-    registry.register(ServiceCollector(desk().redis, desk().records))
+    registry.register(ServiceCollector(app_context().redis, app_context().records))
     encode, content_type = choose_encoder(request.headers.get("Accept", ""))
     return Response(encode(registry), content_type=content_type)

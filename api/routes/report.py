@@ -8,11 +8,11 @@ from apiflask import APIBlueprint
 from flask import Response, request
 from marshmallow import validate
 
-from api.auth.authentication import keys_wanted
+from api.auth.authentication import auth_required
 from api.pages import job_report, words
 from api.pages.rendering import page
 from api.pages.stages import MEANS, steps
-from api.routes.jobs import known
+from api.routes.jobs import find_job
 from api.schemas.fields import Text, WireSchema
 from tasks.jobs.job_view import JobView
 
@@ -22,19 +22,19 @@ REFRESH_S = 3
 ON, OFF = "on", "off"
 _HTML: dict[str, Any] = {"content": {"text/html": {"schema": {"type": "string"}}}}
 _ANSWERS: dict[Any, Any] = {
-    200: {"description": "The report of a job that has ended, whatever became of it", **_HTML},
-    202: {"description": "The job goes on; the page asks for itself again", **_HTML},
+    200: {"description": "The report of a job that has ended in any state", **_HTML},
+    202: {"description": "The job is not finished; the page reloads itself", **_HTML},
     404: "No such job",
 }
 
 
 class ReportQuerySchema(WireSchema):
-    """How the page behaves while the job goes on."""
+    """How the page behaves while the job runs."""
 
     refresh = Text(
         validate=validate.OneOf((ON, OFF)),
         load_default=ON,
-        metadata={"description": "Whether the page of a job that has not ended asks for itself again."},
+        metadata={"description": "Whether the page of a job that has not ended reloads itself."},
     )
 
 
@@ -42,18 +42,20 @@ class ReportQuerySchema(WireSchema):
 @blueprint.input(ReportQuerySchema, location="query")
 @blueprint.doc(summary="A job's report, for a person", responses=_ANSWERS)
 def report(job_id: str, query_data: dict[str, Any]) -> Response:
-    """One self-contained page: verdict, times and their spread, where outputs differ, what happened when and where.
+    """A self-contained page: verdict, times and their spread, where outputs differ, and a timeline.
 
-    It needs no script and no other host. Errors are pages too for who asks for `text/html`.
+    It needs no script and no other host. Errors are pages too for a client that accepts `text/html`.
     """
-    view = known(job_id)
+    view = find_job(job_id)
     if view.state.terminal:
-        return page("report.html", **job_report.shown(view, request.host_url.rstrip("/"), keyed=keys_wanted()))
+        return page(
+            "report.html", **job_report.template_values(view, request.host_url.rstrip("/"), keyed=auth_required())
+        )
     every_s = REFRESH_S if query_data["refresh"] == ON else None
     response = page("unfinished.html", 202, view=view, steps=steps(view.timeline), every_s=every_s, **_going_on(view))
     response.headers["Retry-After"] = str(REFRESH_S)
     if every_s is not None:
-        # In a header: the rules for accessible pages have it that a page itself does not do that.
+        # A header, because the accessibility rules forbid a page to refresh itself.
         response.headers["Refresh"] = str(every_s)
     return response
 
@@ -62,9 +64,9 @@ def _going_on(view: JobView) -> dict[str, str]:
     means = MEANS[view.stage.value]
     if view.queue_position is not None:
         ahead = words.counted(view.queue_position, "job")
-        return {"means": "queued", "told": f"It is queued: {ahead} before it."}
+        return {"means": "queued", "sentence": f"It is queued: {ahead} before it."}
     stopping = " It was asked to stop." if view.cancel_requested else ""
     return {
         "means": words.name(view.stage.value),
-        "told": f"It is being worked on by {view.worker}: {means}.{stopping}",
+        "sentence": f"{view.worker} is processing it: {means}.{stopping}",
     }

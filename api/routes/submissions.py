@@ -1,4 +1,4 @@
-"""Submitting kernels: POST /evaluate, /compare, /batch, and / as the old name of /compare."""
+"""Accepts kernels: POST /evaluate, /compare, /batch, and / as the old name of /compare."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from redis.exceptions import RedisError
 
 from api.auth.authentication import caller
 from api.http import request_span, responses
-from api.http.context import desk
+from api.http.context import app_context
 from api.http.drain import refuse_when_draining
 from api.http.json_body import release
-from api.http.long_poll import WaitQuerySchema, wanted
+from api.http.long_poll import WaitQuerySchema, parse_wait
 from api.http.problems import CONTENT_TYPE, MOST_ERRORS, RETRY_AFTER_S, Kind, Problem, invalid_fields
 from api.openapi import request_examples
 from api.routes.idempotency import IdempotencySchema, chosen_id, fingerprint
@@ -48,10 +48,10 @@ from tasks.jobs.submit import NotRecorded, submit, submit_many
 from tasks.jobs.webhook_outbox import Webhook
 
 BATCH_ERRORS = 1000
-"""Told of all bodies of a batch together; each that is refused is told one at least."""
+"""Maximum errors listed for all bodies of a batch together; each rejected body gets at least one."""
 
-ALIKE_BODIES = 100
-"""Of a batch: the names that nothing reads in them are told with the field that each looks like."""
+SUGGESTED_BODIES = 100
+"""Bodies of a batch whose ignored names are reported together with the most similar field."""
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ _REFUSED: dict[int, Any] = {
     408: _problem("The body did not come in time: 10 s, and one more for every 32 KiB"),
     413: _problem("The body is larger than 64 MiB"),
     415: _problem("The body is no JSON"),
-    422: _problem("The `Idempotency-Key` was used before, for another request; or no worker ever had that `gpu`"),
+    422: _problem("The `Idempotency-Key` was used for another request, or no worker ever had that `gpu`"),
     503: _problem(
         "The queue or the records are full, too many large bodies come at once, no worker has the `gpu` now, "
         "the broker cannot be reached, or the service is being stopped; try again after `Retry-After`"
@@ -75,16 +75,16 @@ _REFUSED: dict[int, Any] = {
 }
 _ANSWERS: dict[int, Any] = {
     200: {
-        "description": "The verdict: waited for, and there in time",
+        "description": "The verdict, reached within the wait",
         "content": {"application/json": {"schema": ResultSchema}},
     },
     **_REFUSED,
     409: _problem("The job was cancelled while you waited"),
-    500: _problem("The service failed to judge the kernel (waited for)"),
+    500: _problem("The service failed to judge the kernel while you waited"),
 }
 _BATCH_ANSWERS: dict[int, Any] = {
     200: {
-        "description": "Waited for, and all that were accepted have ended",
+        "description": "All accepted jobs ended within the wait",
         "content": {"application/json": {"schema": BatchResponseSchema}},
     },
     **_REFUSED,
@@ -94,15 +94,15 @@ Decorator = Callable[[Callable[..., Response]], Callable[..., Response]]
 
 
 def _submission(
-    path: str, body: type[WireSchema], shown: dict[str, Any], summary: str, *, deprecated: bool = False
+    path: str, body: type[WireSchema], body_examples: dict[str, Any], summary: str, *, deprecated: bool = False
 ) -> Decorator:
-    """The route of a view that takes such a body, and what the OpenAPI document says of it."""
+    """Decorates a view that takes such a body: its route, and its part of the OpenAPI document."""
     layers = (
         blueprint.doc(summary=summary, responses=_ANSWERS, deprecated=deprecated or None),
         blueprint.output(JobSchema, 202, description="Accepted; `Location` is where to ask for the result"),
         blueprint.input(WaitQuerySchema, location="query"),
         blueprint.input(IdempotencySchema, location="headers"),
-        blueprint.input(body, validation=False, examples=shown),
+        blueprint.input(body, validation=False, examples=body_examples),
         blueprint.post(path),
     )
     return lambda view: reduce(lambda inner, layer: layer(inner), layers, view)
@@ -110,13 +110,13 @@ def _submission(
 
 @_submission("/evaluate", EvaluateSchema, request_examples.EVALUATE, "Judge one kernel")
 def evaluate(json_data: Json, query_data: Json, headers_data: Json) -> Response:
-    """Builds, runs and times one kernel. Answers 202 at once, or with `wait` the verdict."""
+    """Builds, runs and times one kernel. Responds 202 at once, or with `wait` the verdict."""
     return _submit(read_evaluate(json_data), json_data, query_data, headers_data)
 
 
 @_submission("/compare", CompareSchema, request_examples.COMPARE, "Judge a kernel against a reference")
 def compare(json_data: Json, query_data: Json, headers_data: Json) -> Response:
-    """Builds both kernels, checks the custom one against the reference, times both. Answers as /evaluate does."""
+    """Builds both kernels, checks the custom one against the reference, times both. Responds as /evaluate does."""
     return _submit(read_compare(json_data), json_data, query_data, headers_data)
 
 
@@ -130,18 +130,18 @@ def legacy(json_data: Json, query_data: Json, headers_data: Json) -> Response:
 @blueprint.input(WaitQuerySchema, location="query")
 @blueprint.input(IdempotencySchema, location="headers")
 @blueprint.input(BatchSchema, validation=False, examples=request_examples.BATCH)
-@blueprint.output(BatchResponseSchema, 202, description="Answered body by body, in order")
+@blueprint.output(BatchResponseSchema, 202, description="One entry for each body, in order")
 @blueprint.doc(summary="Submit up to 1000 bodies at once", responses=_BATCH_ANSWERS)
 def batch(json_data: Json, query_data: Json, headers_data: Json) -> Response:
     """Each body is accepted or refused on its own. Follow the accepted ones with `GET /batch/<batch_id>`.
 
-    With `wait`, held until all accepted ones have ended, or the time is over.
+    With `wait`, delayed until all accepted ones have ended, or the time is over.
     """
     answers_: list[str | Problem] = []
     valid: list[tuple[str, Request]] = []
-    hooks: dict[str, Webhook] = {}
+    webhooks: dict[str, Webhook] = {}
     bodies = read_batch(json_data)
-    said: list[Any] = []
+    contents: list[Any] = []
     left = BATCH_ERRORS
     for index, body in enumerate(bodies):
         try:
@@ -149,40 +149,40 @@ def batch(json_data: Json, query_data: Json, headers_data: Json) -> Response:
             _check_priority(request)
             valid.append((job_id, request))
             answers_.append(job_id)
-            said.append(request.to_wire())
+            contents.append(request.to_wire())
             if webhook is not None:
-                hooks[job_id] = webhook
+                webhooks[job_id] = webhook
         except ValidationError as error:
             problem = invalid_fields(error, max(1, min(left, MOST_ERRORS)))
             left -= len(problem.extra_data["errors"])
             answers_.append(problem)
-            said.append(body)
+            contents.append(body)
     refuse_when_draining()
     batch_id = chosen_id(headers_data, "batch")
     indexes = [index for index, answer in enumerate(answers_) if isinstance(answer, str)]
-    refused = _submit_many(valid, batch_id, indexes, hooks, fingerprint(headers_data, said))
+    refused = _submit_many(valid, batch_id, indexes, webhooks, fingerprint(headers_data, contents))
     entries = [
         _entry(index, body, refused.get(answer, answer) if isinstance(answer, str) else answer)
         for index, (body, answer) in enumerate(zip(bodies, answers_, strict=True))
     ]
-    taken = [entry["job_id"] for entry in entries if "job_id" in entry]
+    accepted_ids = [entry["job_id"] for entry in entries if "job_id" in entry]
     around = ignored_around(json_data)
-    told = {
-        "batch_id": batch_id if taken else None,
-        "accepted": len(taken),
-        "refused": len(entries) - len(taken),
+    summary = {
+        "batch_id": batch_id if accepted_ids else None,
+        "accepted": len(accepted_ids),
+        "refused": len(entries) - len(accepted_ids),
         **({"ignored": around} if around else {}),
     }
-    for held in (bodies, valid, said):
-        held.clear()
+    for container in (bodies, valid, contents):
+        container.clear()
     release(json_data)
-    found, headers = _waited(taken, query_data)
-    told |= progress(found) if found else {}
-    lines = {view.job_id: line(view) for view in found}
-    answer = jsonify({**told, "jobs": [{**entry, **lines.get(entry.get("job_id", ""), {})} for entry in entries]})
-    answer.status_code = 200 if told.get("done") else 202
+    views, headers = _waited(accepted_ids, query_data)
+    summary |= progress(views) if views else {}
+    lines = {view.job_id: line(view) for view in views}
+    answer = jsonify({**summary, "jobs": [{**entry, **lines.get(entry.get("job_id", ""), {})} for entry in entries]})
+    answer.status_code = 200 if summary.get("done") else 202
     answer.headers.update(headers)
-    if taken:
+    if accepted_ids:
         answer.headers["Location"] = f"/batch/{batch_id}"
     if refused:
         answer.headers["Retry-After"] = str(RETRY_AFTER_S)
@@ -190,13 +190,13 @@ def batch(json_data: Json, query_data: Json, headers_data: Json) -> Response:
 
 
 def _waited(job_ids: list[str], query: Json) -> tuple[list[JobView], dict[str, str]]:
-    """The jobs after the wait that the client asked for, and what to say of it; none where it asked for none."""
-    if not job_ids or not wanted(query):
+    """The jobs after the requested wait, and headers that describe it; no jobs without a wait."""
+    if not job_ids or not parse_wait(query):
         return [], {}
     try:
-        return responses.all_held(desk().records.views(job_ids), query)
+        return responses.wait_for_jobs(app_context().records.views(job_ids), query)
     except RedisError as error:
-        # They are recorded, so they are accepted: an error would make the client submit them again.
+        # They are recorded and thus accepted: an error would make the client submit them again.
         log.warning("a batch of %d jobs is answered without their records: %s", len(job_ids), error)
         return [], {}
 
@@ -204,12 +204,12 @@ def _waited(job_ids: list[str], query: Json) -> tuple[list[JobView], dict[str, s
 def _submit_many(
     jobs: list[tuple[str, Request]], batch_id: str, indexes: list[int], hooks: dict[str, Webhook], bodies: str
 ) -> dict[str, Problem]:
-    """The problems that kept jobs out, by their ids; raises Problem when none of them got in."""
+    """The problems of the refused jobs, by their ids; raises Problem when all of them were refused."""
     if not jobs:
         return {}
     key, limits = caller(), _limits()
     admitted = submit_many(
-        desk().records,
+        app_context().records,
         jobs,
         batch_id=batch_id,
         key=key,
@@ -230,13 +230,13 @@ def _submit_many(
 def _entry(index: int, body: Any, answer: str | Problem) -> dict[str, Any]:
     if isinstance(answer, Problem):
         return {"index": index, "problem": answer.body(f"/batch#/jobs/{index}")}
-    strange = ignored(body, alike=index < ALIKE_BODIES)
-    told = {"index": index, "job_id": answer, "location": location(answer), "state": State.QUEUED.value}
-    return {**told, "ignored": strange} if strange else told
+    ignored_names = ignored(body, suggest=index < SUGGESTED_BODIES)
+    entry = {"index": index, "job_id": answer, "location": location(answer), "state": State.QUEUED.value}
+    return {**entry, "ignored": ignored_names} if ignored_names else entry
 
 
 def _check_priority(request: Request) -> None:
-    """With API keys, priorities are compared between strangers, so that there is a highest one."""
+    """With API keys, clients compete by priority, so there is a maximum."""
     most = settings().key_max_priority
     if caller() is not None and request.priority > most:
         raise ValidationError({"priority": [f"must be at most {most} here"]}, data={"priority": request.priority})
@@ -248,7 +248,7 @@ def _submit(request: Request, body: Json, query: Json, headers: Json) -> Respons
     refuse_when_draining()
     job_id = chosen_id(headers)
     try:
-        view = submit(desk().records, request, job_id=job_id, key=caller(), limits=_limits(), webhook=webhook)
+        view = submit(app_context().records, request, job_id=job_id, key=caller(), limits=_limits(), webhook=webhook)
     except NotRecorded as error:
         raise _not_recorded(error.refusal) from error
     request_span.note([job_id])
@@ -263,7 +263,7 @@ def _limits() -> Limits:
 
 
 def _not_recorded(refusal: Refusal) -> Problem:
-    """The problem of a job that was not accepted; nothing is known of it afterwards."""
+    """The problem of a job that was not accepted; nothing of it is stored."""
     key, own = caller(), settings()
     later = {"Retry-After": str(RETRY_AFTER_S)}
     match refusal:
@@ -288,10 +288,12 @@ def _not_recorded(refusal: Refusal) -> Problem:
                 later,
             )
         case Refusal.NO_SUCH_GPU:
-            there = ", ".join(sorted({worker.gpu_model for worker in workers(desk().redis) if worker.gpu_model}))
-            told = f"no worker has that model; there is {there or 'no worker at all'}. Name one of those, or none"
+            available = ", ".join(
+                sorted({worker.gpu_model for worker in workers(app_context().redis) if worker.gpu_model})
+            )
+            reason = f"no worker has that model; there is {available or 'no worker at all'}. Name one of those, or none"
             return Problem(
-                Kind.NO_SUCH_GPU, f"gpu: {told}", errors=[{"path": ["gpu"], "pointer": "/gpu", "message": told}]
+                Kind.NO_SUCH_GPU, f"gpu: {reason}", errors=[{"path": ["gpu"], "pointer": "/gpu", "message": reason}]
             )
         case Refusal.GPU_IS_AWAY:
             detail = "no living worker has the `gpu` that the request names, though one had; nothing was recorded"

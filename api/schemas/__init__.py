@@ -1,1 +1,1 @@
-"""The shapes of HTTP bodies: requests validated in full at the door, answers described for the OpenAPI document."""
+"""Schemas of HTTP bodies: requests, fully validated on arrival, and responses for the OpenAPI document."""

@@ -1,4 +1,4 @@
-"""What is kept beside a job's result, as the API lists it."""
+"""Schemas of the artifacts of a job."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from domain.result import CANDIDATE, REFERENCE
 
 
 class ArtifactSchema(Schema):
-    """A text or a profiler's report that is kept beside a job's result, or why there is none."""
+    """A stored text or profiler's report of a job, or why it is unavailable."""
 
     side = fields.String(required=True, validate=one_of((CANDIDATE, REFERENCE)))
     name = fields.String(required=True, allow_none=True, metadata={"description": "null: unavailable."})
     format = fields.String(
         required=True,
         validate=one_of((*Form, PROFILE)),
-        metadata={"description": f"`{PROFILE}` is a report of Nsight Compute, which its own window opens; no text."},
+        metadata={"description": f"`{PROFILE}` is a binary report for Nsight Compute's own window."},
     )
     kernel = fields.String(
         required=True,
         allow_none=True,
-        metadata={"description": "Or an extension. null: of nothing in particular."},
+        metadata={"description": "The kernel or extension. null: it concerns none in particular."},
     )
-    variant = fields.String(allow_none=True, metadata={"description": "Of a kernel that was compiled several times."})
+    variant = fields.String(allow_none=True, metadata={"description": "For a kernel that was compiled several times."})
     bytes = fields.Integer()
-    truncated = fields.Boolean(metadata={"description": "Whether its end was left out."})
-    path = fields.String(metadata={"description": "Where it is read."})
-    unavailable = fields.String(metadata={"description": "Why it cannot be had, and what to do."})
+    truncated = fields.Boolean(metadata={"description": "Whether it was cut at its maximum length."})
+    path = fields.String(metadata={"description": "Its path in the API."})
+    unavailable = fields.String(metadata={"description": "Why it is unavailable, and what to do."})
 
 
 class ArtifactListSchema(Schema):
-    """What is kept beside a job's result, and what of it cannot be had."""
+    """A job's stored artifacts, and those that are unavailable."""
 
     job_id = fields.String(required=True)
     artifacts = fields.List(fields.Nested(ArtifactSchema), required=True)

@@ -1,4 +1,4 @@
-"""A batch as the API shows it: its jobs counted, and a line for each."""
+"""A batch in the API: counts of its jobs, and a line for each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tasks.jobs.job_view import JobView
 
 
 def progress(views: Sequence[JobView]) -> dict[str, Any]:
-    """How far these jobs are."""
+    """Counts of the jobs by state and by verdict, and whether all have ended."""
     return {
         "done": all(view.state.terminal for view in views),
         "states": dict(Counter(view.state.value for view in views)),
@@ -25,25 +25,25 @@ def progress(views: Sequence[JobView]) -> dict[str, Any]:
 
 
 def line(view: JobView) -> dict[str, Any]:
-    """What became of one job, in short."""
-    found = view.summary or {}
-    measured = found.get("ratio") is not None
+    """One job of a batch, in short."""
+    outcome = view.summary or {}
+    measured = outcome.get("ratio") is not None
     return {
         "index": view.batch_index,
         "job_id": view.job_id,
         "location": location(view.job_id),
         "state": view.state.value,
-        "verdict": found.get("verdict"),
-        "latency_ms": found.get("latency_ms"),
-        "relative_ci": found.get("relative_ci"),
-        "speedup": {name: found[name] for name in ("ratio", "ci_low", "ci_high")} if measured else None,
-        "flag_count": found.get("flag_count"),
-        "error": found.get("error") or summary(view)["error"],
+        "verdict": outcome.get("verdict"),
+        "latency_ms": outcome.get("latency_ms"),
+        "relative_ci": outcome.get("relative_ci"),
+        "speedup": {name: outcome[name] for name in ("ratio", "ci_low", "ci_high")} if measured else None,
+        "flag_count": outcome.get("flag_count"),
+        "error": outcome.get("error") or summary(view)["error"],
     }
 
 
-class FoundSchema(Schema):
-    """What was found of a job, in short."""
+class OutcomeSchema(Schema):
+    """A job's outcome, in short."""
 
     verdict = fields.String(allow_none=True, metadata={"description": "null: none, or none yet."})
     latency_ms = fields.Float(allow_none=True, metadata={"description": "`timing.latency_ms`: ms a call."})
@@ -55,7 +55,7 @@ class FoundSchema(Schema):
     )
 
 
-class BatchLineSchema(FoundSchema):
+class BatchLineSchema(OutcomeSchema):
     """A job of a batch."""
 
     index = fields.Integer(
@@ -67,7 +67,7 @@ class BatchLineSchema(FoundSchema):
 
 
 class BatchViewSchema(Schema):
-    """The jobs of a batch that are kept, in the order of its bodies."""
+    """The stored jobs of a batch, in the order of its bodies."""
 
     batch_id = fields.String(required=True)
     done = fields.Boolean(required=True, metadata={"description": "Whether all of them have ended."})
@@ -76,8 +76,8 @@ class BatchViewSchema(Schema):
     jobs = fields.List(fields.Nested(BatchLineSchema), required=True)
 
 
-class BatchEntrySchema(FoundSchema):
-    """The answer to one body of a batch: a job's id, after a wait with what was found, or the problem with the body."""
+class BatchEntrySchema(OutcomeSchema):
+    """The response to one body of a batch: a job's id, after a wait with the outcome, or the problem with the body."""
 
     index = fields.Integer(required=True)
     job_id = fields.String()
@@ -88,7 +88,7 @@ class BatchEntrySchema(FoundSchema):
 
 
 class BatchResponseSchema(Schema):
-    """The answer to a batch, in the order of its bodies; after a wait with what became of them."""
+    """The response to a batch, in the order of its bodies; after a wait with their outcomes."""
 
     batch_id = fields.String(required=True, allow_none=True, metadata={"description": "null: nothing was accepted."})
     accepted = fields.Integer(required=True)

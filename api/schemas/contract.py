@@ -1,4 +1,4 @@
-"""The IO contract of a kernel, as it crosses the wire."""
+"""Schemas of a kernel's IO contract."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from api.schemas.fields import (
     Part,
     Text,
     WireSchema,
+    abbreviate,
     one_of,
-    shown,
     whole_number,
 )
 from api.schemas.launch import LaunchSchema
@@ -73,14 +73,14 @@ def _scalar(kind: str, value: Any) -> int | float | str | bool:
         case ("int", int() | float()) if not isinstance(value, bool):
             number = whole_number(value)
             if not INT64_LOW <= number <= UINT64_HIGH:
-                raise ValidationError(f"must fit 64 bits, not {shown(value)}")
+                raise ValidationError(f"must fit 64 bits, not {abbreviate(value)}")
             return number
         case ("float", int() | float()) if not isinstance(value, bool):
             try:
                 return float(value)
             except OverflowError:
                 pass
-    raise ValidationError(f'must be of type "{kind}", not {shown(value)}')
+    raise ValidationError(f'must be of type "{kind}", not {abbreviate(value)}')
 
 
 class IOContractSchema(WireSchema):

@@ -1,4 +1,4 @@
-"""The field of a request that says which hardware counters are read."""
+"""The request field that selects the hardware counters to read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from marshmallow import ValidationError
 
-from api.schemas.fields import Anything, shown
+from api.schemas.fields import Anything, abbreviate
 from domain.device_metrics import MAX_METRIC_CHARS, MAX_METRICS, METRIC, CountersAsked, Level
 
 _METRIC = re.compile(METRIC, re.ASCII)
@@ -46,11 +46,13 @@ class CountersField(Anything):
                 raise ValidationError(
                     f"has {len(value)} entries; a list names 1 to {MAX_METRICS} metrics (true: the basic ones)"
                 )
-        raise ValidationError(f'must be true, false, "basic", "full", or a list of metrics\' names; not {shown(value)}')
+        raise ValidationError(
+            f'must be true, false, "basic", "full", or a list of metrics\' names; not {abbreviate(value)}'
+        )
 
 
 def _metrics(names: list[Any]) -> tuple[str, ...]:
-    errors = {index: [told] for index, name in enumerate(names) if (told := _wrong(name)) is not None}
+    errors = {index: [message] for index, name in enumerate(names) if (message := _wrong(name)) is not None}
     if errors:
         raise ValidationError(errors)
     return tuple(sorted(set(names)))
@@ -63,5 +65,5 @@ def _wrong(name: Any) -> str | None:
         return None
     return (
         f"must be a metric's name as `ncu --query-metrics` has it, in lower case, such as "
-        f'"smsp__inst_executed.sum"; not {shown(name)}'
+        f'"smsp__inst_executed.sum"; not {abbreviate(name)}'
     )

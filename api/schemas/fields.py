@@ -1,4 +1,4 @@
-"""The fields that every request schema is made of: lenient where JSON writers differ, exact in what they say."""
+"""Field types of all request schemas: lenient where JSON writers differ, and exact in their error messages."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ INT64_LOW, UINT64_HIGH = -(2**63), 2**64 - 1
 _WHOLE = re.compile(r"[+-]?[0-9]{1,20}", re.ASCII)
 _REAL = re.compile(r"[+-]?([0-9]{1,30}\.?[0-9]{0,30}|\.[0-9]{1,30})([eE][+-]?[0-9]{1,3})?", re.ASCII)
 _OBJECT = {"unknown": UNKNOWN, "type": "must be a JSON object"}
-_SHOWN_CHARS = 60
+_MAX_VALUE_CHARS = 60
 
 
 def _messages(**own: str) -> dict[str, str | list[Any] | dict[Any, Any]]:
     return {"required": MISSING, "null": "must not be null", "validator_failed": "is not valid", **own}
 
 
-def shown(value: Any) -> str:
-    """A value as an error message shows it: short, whatever was sent."""
+def abbreviate(value: Any) -> str:
+    """A value for an error message, shortened."""
     match value:
         case dict():
             return "an object"
@@ -35,11 +35,11 @@ def shown(value: Any) -> str:
         case None | bool():
             return {None: "null", True: "true", False: "false"}[value]
     text = repr(value)
-    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
+    return text if len(text) <= _MAX_VALUE_CHARS else f"{text[:_MAX_VALUE_CHARS]}…"
 
 
 class ObjectSchema(Schema):
-    """A JSON object; unknown keys are refused, each by its name unless there are very many."""
+    """A JSON object; unknown keys are rejected, each by its name unless there are very many."""
 
     error_messages = _OBJECT
 
@@ -54,7 +54,7 @@ class WireSchema(ObjectSchema):
     """A JSON object whose unknown keys are ignored, as the original service does outside of KernelCode."""
 
     class Meta:
-        """Unknown keys are dropped."""
+        """Drops unknown keys."""
 
         unknown = EXCLUDE
 
@@ -72,7 +72,7 @@ class Flag(fields.Boolean):
 
 
 class Items(fields.List[Any]):
-    """A JSON array, whose length is looked at before its members are."""
+    """A JSON array, whose length is checked before its members."""
 
     default_error_messages = _messages(invalid="must be an array")
 
@@ -85,13 +85,13 @@ class Items(fields.List[Any]):
 
 
 class Part(fields.Nested):
-    """An object of a schema of its own."""
+    """An object with a schema of its own."""
 
     default_error_messages = _messages(type="must be a JSON object")
 
 
 class Anything(fields.Raw):
-    """A value that the schema's own checks look at."""
+    """A value that the schema's own checks validate."""
 
     default_error_messages = _messages()
 
@@ -103,7 +103,7 @@ class FreeObject(fields.Dict):
 
 
 class WholeNumber(fields.Integer):
-    """An integer; `"7"` and `7.0` are taken as 7, `2.5` and `true` are refused."""
+    """An integer; `"7"` and `7.0` are accepted as 7, `2.5` and `true` are rejected."""
 
     default_error_messages = _messages()
 
@@ -125,11 +125,11 @@ def whole_number(value: Any) -> int:
             return int(value)
         case str() if _WHOLE.fullmatch(value):
             return int(value)
-    raise ValidationError(f"must be a whole number, not {shown(value)}")
+    raise ValidationError(f"must be a whole number, not {abbreviate(value)}")
 
 
 class RealNumber(fields.Float):
-    """A finite number; numeric strings are taken, booleans refused."""
+    """A finite number; numeric strings are accepted, booleans rejected."""
 
     default_error_messages = _messages()
 
@@ -146,5 +146,5 @@ class RealNumber(fields.Float):
 
 
 def one_of(choices: Any) -> validate.OneOf:
-    """Exactly one of these strings, case-sensitive."""
+    """Validates that a string is exactly one of these, case-sensitive."""
     return validate.OneOf([str(choice) for choice in choices], error="must be one of: {choices}; not {input!r}")

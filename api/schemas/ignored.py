@@ -1,4 +1,5 @@
-"""The names in a body that nothing reads: the original's contract lets them in, so they are told and not refused."""
+"""Finds names in a body that no field reads. The original's contract allows them, so they are reported, not
+rejected."""
 
 from __future__ import annotations
 
@@ -11,31 +12,31 @@ from marshmallow import Schema, fields
 
 from api.schemas.launch import AXES, LaunchSchema
 
-_SHOWN_NAMES, _SHOWN_CHARS = 16, 60
-_ALIKE = 0.75
-"""Of two names, by difflib's measure: `num_trails` and `num_trials` have 0.9."""
+_MAX_NAMES, _MAX_NAME_CHARS = 16, 60
+_MIN_SIMILARITY = 0.75
+"""Minimum similarity of two names, by difflib's measure: `num_trails` and `num_trials` have 0.9."""
 
 Path = tuple[str | int, ...]
 
 
-def strange(
-    body: dict[str, Any], read: Collection[str], parts: Schema | None = None, *, alike: bool = True
+def unknown_names(
+    body: dict[str, Any], read: Collection[str], parts: Schema | None = None, *, suggest: bool = True
 ) -> list[str]:
-    """The first of those that are not among `read`, then those in the objects below, with `parts`.
+    """The first names in the body that are not in `read`, then those in the objects below it, with `parts`.
 
-    Each with the way there, as errors name it, and where it is to be `alike` with the field that it looks like. To look
-    for that takes half a millisecond a name.
+    Each comes with its path, as in errors, and with `suggest` also with the most similar field. A suggestion costs half
+    a millisecond a name.
     """
     own = ((body, read, ()),)
-    places = chain(own, _below(body, parts)) if parts is not None else own
-    return list(islice(chain.from_iterable(_named(*place, alike) for place in places), _SHOWN_NAMES))
+    objects = chain(own, _below(body, parts)) if parts is not None else own
+    return list(islice(chain.from_iterable(_named(*entry, suggest) for entry in objects), _MAX_NAMES))
 
 
-Place = tuple[dict[str, Any], Collection[str], Path]
-"""An object, the names that are read of it, and the way there."""
+ScannedObject = tuple[dict[str, Any], Collection[str], Path]
+"""An object, the names that are read from it, and its path."""
 
 
-def _below(body: dict[str, Any], schema: Schema, path: Path = ()) -> Iterator[Place]:
+def _below(body: dict[str, Any], schema: Schema, path: Path = ()) -> Iterator[ScannedObject]:
     for name, field in schema.fields.items():
         value = body.get(name)
         if isinstance(field, fields.Nested) and isinstance(value, dict):
@@ -48,14 +49,14 @@ def _below(body: dict[str, Any], schema: Schema, path: Path = ()) -> Iterator[Pl
             yield value, AXES, (*path, name)
 
 
-def _within(value: dict[str, Any], schema: Schema, path: Path) -> Iterator[Place]:
+def _within(value: dict[str, Any], schema: Schema, path: Path) -> Iterator[ScannedObject]:
     yield value, schema.fields, path
     yield from _below(value, schema, path)
 
 
-def _named(body: dict[str, Any], read: Collection[str], path: Path, alike: bool) -> Iterator[str]:
-    for name in islice((name for name in body if name not in read), _SHOWN_NAMES):
-        free = [each for each in read if each not in body]
-        near = get_close_matches(name, free, 1, _ALIKE) if alike and len(name) <= _SHOWN_CHARS else []
-        shown = " -> ".join(map(str, (*path, name[:_SHOWN_CHARS])))
-        yield f"{shown} (did you mean {near[0]}?)" if near else shown
+def _named(body: dict[str, Any], read: Collection[str], path: Path, suggest: bool) -> Iterator[str]:
+    for name in islice((name for name in body if name not in read), _MAX_NAMES):
+        free = [field for field in read if field not in body]
+        near = get_close_matches(name, free, 1, _MIN_SIMILARITY) if suggest and len(name) <= _MAX_NAME_CHARS else []
+        path_text = " -> ".join(map(str, (*path, name[:_MAX_NAME_CHARS])))
+        yield f"{path_text} (did you mean {near[0]}?)" if near else path_text

@@ -1,4 +1,4 @@
-"""A job as the API shows it: the record's view, with the original service's status words beside ours."""
+"""A job in the API: the record's view, with the original service's status words beside ours."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LEGACY_STATUSES = tuple(dict.fromkeys(_LEGACY_STATUS.values()))
 
 
 def location(job_id: str) -> str:
-    """Where the job is asked about."""
+    """The job's path in the API."""
     return f"/job/{job_id}"
 
 
@@ -75,7 +75,7 @@ def body(view: JobView) -> dict[str, Any]:
 
 
 def result(view: JobView) -> dict[str, Any] | None:
-    """The answer about the kernel; of a job that was tried again it says what went wrong before."""
+    """The result about the kernel, with the failed attempts of a job that was retried."""
     if view.result is None:
         return None
     tried = {"failed_attempts": view.failed_attempts} if view.failed_attempts else {}
@@ -88,17 +88,17 @@ def _in_words(view: JobView) -> dict[str, Any]:
 
 
 def explanation_field() -> fields.String:
-    """Of a job and of its result."""
+    """A field of a job and of its result."""
     return fields.String(metadata={"description": "What was found, in a sentence."})
 
 
 def report_field() -> fields.String:
-    """Likewise."""
+    """A field of a job and of its result."""
     return fields.String(metadata={"description": "The path of the page for a person."})
 
 
 def summary_field() -> fields.Dict:
-    """Likewise."""
+    """A field of a job and of its result."""
     return fields.Dict(
         allow_none=True,
         metadata={
@@ -109,7 +109,7 @@ def summary_field() -> fields.Dict:
 
 
 def ignored_field() -> fields.List[Any]:
-    """Of what answers a submission."""
+    """A field of every response to a submission."""
     return fields.List(
         fields.String(),
         metadata={"description": "Fields of the body that mean nothing here, each with what it looks like. Or absent."},
@@ -136,7 +136,7 @@ class FailedAttemptSchema(Schema):
 
 
 class WebhookStateSchema(Schema):
-    """Whether a job's end has been told to the address that its submission named."""
+    """Whether a job's end was delivered to its submission's webhook."""
 
     state = fields.String(required=True, validate=one_of(("pending", "delivered", "failed")))
     attempts = fields.Integer(required=True)
@@ -209,7 +209,7 @@ class JobSummarySchema(Schema):
 
 
 class JobSchema(JobSummarySchema):
-    """A job; `result` is the body that waiting for it would have answered."""
+    """A job; `result` is the body that waiting for it would have returned."""
 
     explanation = explanation_field()
     report = report_field()
@@ -241,7 +241,7 @@ class FlagSchema(Schema):
 
 
 class ResultSchema(Schema):
-    """The original service's answer, with ours added; `kernel_exec_result` is about the (custom) kernel."""
+    """The original service's response, with our additions; `kernel_exec_result` is about the (custom) kernel."""
 
     job_id = fields.String(required=True)
     status = fields.String(required=True, metadata={"description": '"success": a verdict was reached, whatever it is.'})
@@ -275,7 +275,7 @@ class ResultSchema(Schema):
 
 
 class CancelledSchema(Schema):
-    """One of many jobs that were to be cancelled, as it is now."""
+    """The present state of one of many jobs to cancel."""
 
     job_id = fields.String(required=True)
     state = fields.String(required=True, validate=one_of(State))
@@ -283,7 +283,7 @@ class CancelledSchema(Schema):
 
 
 class CancelResponseSchema(Schema):
-    """The jobs that were named and are known, and those that are not."""
+    """The requested jobs that are known, and those that are not."""
 
     cancelled = fields.Integer(required=True, metadata={"description": "Those that this request has cancelled."})
     already_finished = fields.Integer(

@@ -1,4 +1,4 @@
-"""How a kernel is to be judged, and when, and where: the fields that every submission has."""
+"""The fields that every submission has: how, when and where to judge its kernel."""
 
 from __future__ import annotations
 
@@ -23,50 +23,48 @@ NEVER, ALLOW = "never", "allow"
 
 
 def timeout_field(default: int = DEFAULT_TIMEOUT_S) -> fields.Field[Any]:
-    """Of a body whose own default is that."""
+    """The field `timeout` with the body's own default."""
     return WholeNumber(
         MIN_TIMEOUT_S,
         MAX_TIMEOUT_S,
         load_default=default,
-        metadata={"description": "Seconds of running, and as many again of building; waiting does not count."},
+        metadata={"description": "Seconds for running, and again for building; waiting does not count."},
     )
 
 
 def tolerance_field() -> fields.Field[Any]:
-    """Absolute or relative."""
+    """An absolute or relative tolerance."""
     return RealNumber(load_default=None, allow_none=True, validate=validate.Range(0, error="must not be negative"))
 
 
 class JudgingSchema(WireSchema):
-    """What is asked for beside the kernels."""
+    """The fields of a submission other than its kernels."""
 
     num_trials = WholeNumber(
         1,
         MAX_TRIALS,
-        metadata={
-            "description": "At most so many rounds of timed windows. Default: as `budget` says, 20, 100 or 1000."
-        },
+        metadata={"description": "Maximum rounds of timed windows. Default by `budget`: 20, 100 or 1000."},
     )
     target_precision = RealNumber(
         validate=validate.Range(0, MAX_TARGET_PRECISION, error="must be from {min} to {max}"),
         metadata={
             "description": "Timing stops when half its 95 % interval is this part of the time or the speed-up. "
-            "Default: as `budget` says, 0.05, 0.01 or 0.002."
+            "Default by `budget`: 0.05, 0.01 or 0.002."
         },
     )
     budget = Text(
         load_default=Budget.DEFAULT.value,
         validate=one_of(Budget),
         metadata={
-            "description": "How much of the device to spend. `quick` leaves checks out, which the result names; "
-            "`precise` judges in several processes and takes their mean."
+            "description": "How much device time to spend. `quick` skips checks and names them in the result; "
+            "`precise` judges in several processes and reports their mean."
         },
     )
     priority = WholeNumber(
         0,
         HIGHEST_PRIORITY,
         load_default=DEFAULT_PRIORITY,
-        metadata={"description": "Of two queued jobs, the one of higher priority is begun first."},
+        metadata={"description": "A queued job of higher priority starts first."},
     )
     gpu = Text(
         load_default=None,
@@ -79,7 +77,7 @@ class JudgingSchema(WireSchema):
     reuse = Text(
         load_default=NEVER,
         validate=one_of((NEVER, ALLOW)),
-        metadata={"description": "`allow`: the same work's earlier answer may be given, marked `reused_from`."},
+        metadata={"description": "`allow`: an earlier result of the same work may be returned, marked `reused_from`."},
     )
     webhook = Part(WebhookSchema, load_default=None, allow_none=True)
     timeout = timeout_field()
@@ -88,39 +86,39 @@ class JudgingSchema(WireSchema):
         MAX_TIMEOUT_S,
         load_default=None,
         allow_none=True,
-        metadata={"description": "Seconds of building, where that is to have other than `timeout`."},
+        metadata={"description": "Seconds for building. Default: `timeout`."},
     )
     queue_timeout = WholeNumber(
         1,
         MAX_QUEUE_TIMEOUT_S,
         load_default=None,
         allow_none=True,
-        metadata={"description": "Seconds after which a job that no worker has begun is cancelled. None: never."},
+        metadata={"description": "Seconds after which a job that no worker has started is cancelled. None: never."},
     )
 
 
 class LookingSchema(JudgingSchema):
-    """The same, and what the first version's body did not know and still ignores."""
+    """The same, and fields that the first version's body did not know and still ignores."""
 
     profile = Flag(
         load_default=False,
-        metadata={"description": "Also call each kernel under a profiler, and tell which kernels it launches."},
+        metadata={"description": "Also call each kernel under a profiler, and report which kernels it launches."},
     )
     device_metrics = CountersField(
-        "Also run each kernel under Nsight Compute when it has been timed, and tell what the hardware counters say. "
+        "Also run each kernel under Nsight Compute after it was timed, and report its hardware counters. "
         "`true` is `basic`; a list names metrics of ncu beside the basic ones. Default: `false`, unless the operator "
         "has set ENABLE_DEVICE_METRICS."
     )
     sanitize = Flag(
         load_default=False,
-        metadata={"description": "Also run the candidate under compute-sanitizer, and tell what it finds."},
+        metadata={"description": "Also run the candidate under compute-sanitizer, and report its findings."},
     )
     artifacts = Items(
         Text(validate=one_of(Form)),
         load_default=list,
         validate=validate.Length(max=len(Form), error="has at most {max} entries"),
         metadata={
-            "description": "Also keep each kernel's code as text: `GET /job/<job_id>/artifacts`. `ttir`, `ttgir` and "
+            "description": "Also store each kernel's code as text: `GET /job/<job_id>/artifacts`. `ttir`, `ttgir` and "
             "`llir` are stages of a Triton kernel."
         },
     )

@@ -1,4 +1,4 @@
-"""A kernel as it is submitted (KernelCode), and what each kernel type needs besides its source."""
+"""A submitted kernel (KernelCode), and what each kernel type needs in addition to its source."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from marshmallow import ValidationError, post_load, validates_schema
 
 from api.schemas.contract import IOContractSchema
-from api.schemas.fields import FreeObject, ObjectSchema, Part, Text, one_of, shown
+from api.schemas.fields import FreeObject, ObjectSchema, Part, Text, abbreviate, one_of
 from api.schemas.launch import check_launch
 from domain.contract import IOContract
 from domain.kernel import KernelType
@@ -28,20 +28,20 @@ _MODEL_CLASS = re.compile(r"^class\s+(Model|ModelNew)\b", re.MULTILINE)
 _FUNCTION = re.compile(
     r"^(?P<jit>@(?:triton\.)?jit\b[^\n]*\n)?(?:def[ \t]+(?P<name>\w+)|(?P<given>\w+)[ \t]*=(?!=))", re.MULTILINE
 )
-"""At module level. With `jit` it is itself a kernel, and nothing that launches one."""
+"""A module-level function. With `jit` it is itself a kernel, not a function that launches one."""
 WAY_OUT = " (Python that launches it needs none: call that function kernel_fn, or name it in metadata.function_name)"
 
 
 def _source_size(source: str) -> None:
     cap = settings().max_source
-    if len(source) > cap:  # And not a copy of all that somebody may send.
+    if len(source) > cap:  # Checked first, to avoid encoding a huge text.
         raise ValidationError(f"has {len(source)} characters; at most {cap} bytes of UTF-8 are taken")
     if (size := len(source.encode())) > cap:
         raise ValidationError(f"is {size} bytes of UTF-8; at most {cap} are taken")
 
 
 class KernelSchema(ObjectSchema):
-    """One kernel. Unlike around it, an unknown key is refused: the kernel would be judged without what it says."""
+    """One kernel. Unlike elsewhere, an unknown key is rejected, because the kernel would be judged without it."""
 
     source_code = Text(required=True, validate=_source_size, metadata={"description": "At most 1 MiB of UTF-8."})
     kernel_type = Text(required=True, validate=one_of(KernelType))
@@ -60,10 +60,10 @@ class KernelSchema(ObjectSchema):
         metadata, errors = data.get("metadata") or {}, {}
         for key in TEXT_METADATA:
             if not isinstance(metadata.get(key), str | None):
-                errors[key] = [f"must be a string, not {shown(metadata[key])}"]
+                errors[key] = [f"must be a string, not {abbreviate(metadata[key])}"]
         for key in LIST_METADATA:
-            given = metadata.get(key)
-            if given is not None and not (isinstance(given, list) and all(isinstance(item, str) for item in given)):
+            value = metadata.get(key)
+            if value is not None and not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
                 errors[key] = ["must be an array of strings"]
         if data["kernel_type"] == KernelType.MULTI_KERNEL and not metadata.get("entry_point"):
             errors["entry_point"] = ["is missing; multi_kernel needs the name of the Python function to call"]
@@ -92,7 +92,7 @@ class KernelSchema(ObjectSchema):
 
 
 def _needs_contract(data: dict[str, Any]) -> bool:
-    """Whether nothing but a contract can say how this kernel is called."""
+    """Whether only a contract can tell how this kernel is called."""
     match KernelType(data["kernel_type"]):
         case KernelType.CUDA | KernelType.MULTI_KERNEL:
             return True
@@ -104,7 +104,8 @@ def _needs_contract(data: dict[str, Any]) -> bool:
 
 
 def _python(source: str, metadata: dict[str, Any]) -> bool:
-    """Whether it defines what `triton` calls as Python: the backend looks again, at the module itself."""
+    """Whether the source defines something that `triton` calls as Python; the backend checks the module itself
+    again."""
     names = ("kernel_fn", metadata.get("kernel_name"))
-    functions = (found["name"] or found["given"] for found in _FUNCTION.finditer(source) if found["jit"] is None)
+    functions = (match["name"] or match["given"] for match in _FUNCTION.finditer(source) if match["jit"] is None)
     return bool(_MODEL_CLASS.search(source)) or any(name in names for name in functions)

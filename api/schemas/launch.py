@@ -9,7 +9,7 @@ from typing import Any
 
 from marshmallow import ValidationError, post_load
 
-from api.schemas.fields import Anything, WholeNumber, WireSchema, shown, whole_number
+from api.schemas.fields import Anything, WholeNumber, WireSchema, abbreviate, whole_number
 from domain import expression
 from domain.contract import Dimension, IOContract
 from domain.expression import MAX_DIMENSION, ExpressionError
@@ -37,7 +37,7 @@ _GEOMETRY = {
 
 
 class LaunchSchema(WireSchema):
-    """How the kernel is launched; what is absent is the backend's default."""
+    """How the kernel is launched; the backend's default replaces what is absent."""
 
     grid = Anything(allow_none=True, metadata=_GEOMETRY)
     block = Anything(allow_none=True, metadata=_GEOMETRY)
@@ -68,31 +68,31 @@ class LaunchSchema(WireSchema):
 
 
 def _dimensions(wire: Any) -> dict[str | int, Dimension] | list[Dimension] | Dimension:
-    """`{x, y, z}`, a list of one to three, or one dimension alone, each in the form that it came in."""
-    given: dict[str | int, Any]
+    """`{x, y, z}`, a list of one to three, or one dimension alone; each keeps its form."""
+    steps: dict[str | int, Any]
     match wire:
         case dict():
-            given = {axis: wire[axis] for axis in AXES if wire.get(axis) is not None}
+            steps = {axis: wire[axis] for axis in AXES if wire.get(axis) is not None}
         case list() if 1 <= len(wire) <= 3:
-            given = dict(enumerate(wire))
+            steps = dict(enumerate(wire))
         case list():
             raise ValidationError(f"must have one to three entries, not {len(wire)}")
         case _:
             return _dimension(wire)
     errors: dict[str | int, Any] = {}
-    for step, value in given.items():
+    for step, value in steps.items():
         try:
-            given[step] = _dimension(value)
+            steps[step] = _dimension(value)
         except ValidationError as error:
             errors[step] = error.messages
     if errors:
         raise ValidationError(errors)
-    return given if isinstance(wire, dict) else list(given.values())
+    return steps if isinstance(wire, dict) else list(steps.values())
 
 
 def _dimension(value: Any) -> Dimension:
     if isinstance(value, (dict, list)):
-        raise ValidationError(f"must be a whole number or an expression, not {shown(value)}")
+        raise ValidationError(f"must be a whole number or an expression, not {abbreviate(value)}")
     if not isinstance(value, str):
         return whole_number(value)
     try:
@@ -107,27 +107,27 @@ def _dimension(value: Any) -> Dimension:
 
 
 def check_launch(io: IOContract, wire: dict[str, Any], kernel_type: KernelType, source: str) -> None:
-    """Every dimension that the scalar arguments settle lies within what a device can launch.
+    """Checks every dimension that the scalar arguments determine against the limits of a device.
 
-    Raises ValidationError with paths below `wire`, the launch as it came. A Triton grid may also name what only its
-    autotuner knows: any word of the source is left to the launch.
+    Raises ValidationError with paths below `wire`, the launch as it was sent. A Triton grid may also use names that
+    only its autotuner knows, so any word of the source is left to the launch.
     """
     scale = _Scale(io, kernel_type, source)
     errors: dict[str, Any] = {}
     for name, dimensions, caps in (("grid", io.launch.grid, MAX_GRID), ("block", io.launch.block, MAX_BLOCK)):
-        given = zip(AXES if isinstance(wire.get(name), dict) else range(3), dimensions or (), caps, strict=False)
-        if wrong := {step: found for step, value, cap in given if (found := scale.error(value, 1, cap))}:
+        checked = zip(AXES if isinstance(wire.get(name), dict) else range(3), dimensions or (), caps, strict=False)
+        if wrong := {step: problem for step, value, cap in checked if (problem := scale.error(value, 1, cap))}:
             errors[name] = wrong if isinstance(wire[name], (dict, list)) else wrong[0]
     if "block" not in errors and (threads := scale.product(io.launch.block or ())) > MAX_BLOCK_THREADS:
         errors["block"] = [f"has {threads} threads; a block has at most {MAX_BLOCK_THREADS}"]
-    if io.launch.shared_mem is not None and (found := scale.error(io.launch.shared_mem, 0, MAX_SHARED_MEM)):
-        errors["shared_mem"] = found
+    if io.launch.shared_mem is not None and (problem := scale.error(io.launch.shared_mem, 0, MAX_SHARED_MEM)):
+        errors["shared_mem"] = problem
     if errors:
         raise ValidationError(errors)
 
 
 class _Scale:
-    """What the dimensions of one launch come to, by its contract's scalar arguments."""
+    """Evaluates the dimensions of one launch with its contract's scalar arguments."""
 
     def __init__(self, io: IOContract, kernel_type: KernelType, source: str) -> None:
         self._io = io
@@ -137,11 +137,11 @@ class _Scale:
 
     @cached_property
     def _words(self) -> frozenset[str]:
-        """Of the source, which is long, and is looked through once for all names of all dimensions."""
+        """The words of the source, which is long and therefore scanned once for all dimensions."""
         return frozenset(re.findall(r"\w+", self._source))
 
     def error(self, value: Dimension, low: int, high: int) -> list[str] | None:
-        """What is wrong with a dimension, None when nothing is."""
+        """The error of a dimension, None when it is valid."""
         try:
             size = self._size(value)
         except ExpressionError as error:
@@ -152,11 +152,11 @@ class _Scale:
         return [f"must be between {low} and {high}, not {size}{came_to}"]
 
     def product(self, dimensions: tuple[Dimension, ...]) -> int:
-        """The product of valid dimensions, those that wait for the autotuner left out."""
+        """The product of valid dimensions, without those that wait for the autotuner."""
         return math.prod(size for size in map(self._size, dimensions) if size is not None)
 
     def _size(self, value: Dimension) -> int | None:
-        """None when a Triton dimension waits for its autotuner; ExpressionError when the value is none."""
+        """None when a Triton dimension waits for its autotuner; raises ExpressionError for an invalid value."""
         if isinstance(value, int):
             return value
         names = expression.names(value)

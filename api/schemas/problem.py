@@ -1,4 +1,4 @@
-"""An error answer, for the OpenAPI document: RFC 9457 problem details and the original's keys."""
+"""An error response in the OpenAPI document: RFC 9457 problem details and the original's keys."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class FieldErrorSchema(Schema):
 
 
 class ProblemSchema(Schema):
-    """What went wrong and what to do; `error` repeats `detail` for clients of the original."""
+    """The problem and what to do about it; `error` repeats `detail` for clients of the original."""
 
     type = fields.String(required=True)
     title = fields.String(required=True)

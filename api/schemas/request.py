@@ -1,4 +1,4 @@
-"""Request bodies of /evaluate, /compare and /batch, and the one way from a body to a domain Request."""
+"""Request bodies of /evaluate, /compare and /batch, and the only conversion from a body to a domain Request."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 from marshmallow import ValidationError, fields, validate
 
-from api.schemas.fields import Items, Part, Text, WireSchema, shown
-from api.schemas.ignored import strange
+from api.schemas.fields import Items, Part, Text, WireSchema, abbreviate
+from api.schemas.ignored import unknown_names
 from api.schemas.judging import ALLOW, JudgingSchema, LookingSchema, timeout_field, tolerance_field
 from api.schemas.kernel import KernelSchema
 from domain.budget import Budget
@@ -27,7 +27,7 @@ class EvaluateSchema(LookingSchema):
 
 
 class CompareSchema(LookingSchema):
-    """A kernel to judge against a reference. `kernel` is taken for `ref_kernel`."""
+    """A kernel to judge against a reference. `kernel` is accepted for `ref_kernel`."""
 
     ref_kernel = Part(KernelSchema, required=True)
     custom_kernel = Part(KernelSchema, required=True)
@@ -44,7 +44,7 @@ class LegacyCompareSchema(JudgingSchema):
 
 
 class BatchSchema(WireSchema):
-    """Many requests in one body; each is answered on its own."""
+    """Many requests in one body; each gets a response of its own."""
 
     jobs = Items(
         fields.Raw(allow_none=True, metadata={"type": "object", "description": "An /evaluate or /compare body."}),
@@ -66,26 +66,26 @@ _evaluate, _compare, _legacy, _batch = EvaluateSchema(), CompareSchema(), Legacy
 _cancel = CancelSchema()
 
 
-def ignored(body: Any, operation: str | None = None, *, alike: bool = True) -> list[str]:
-    """The names in a body that nothing reads, in its kernels' contracts too; `alike`: with the field each looks like.
+def ignored(body: Any, operation: str | None = None, *, suggest: bool = True) -> list[str]:
+    """The names in a body that no field reads, also in its kernels' contracts; `suggest` adds the most similar field.
 
     Without an operation, the body is one of a batch.
     """
     if not isinstance(body, dict):
         return []
-    judged = _operation(body) if operation is None else operation
-    schema = _evaluate if judged == EVALUATE else _legacy if _is_legacy(body) else _compare
+    operation_name = _operation(body) if operation is None else operation
+    schema = _evaluate if operation_name == EVALUATE else _legacy if _is_legacy(body) else _compare
     read = {*schema.fields, *(() if operation else ("operation",))}
-    first, other = ("kernel", "ref_kernel") if judged == EVALUATE else ("ref_kernel", "kernel")
+    first, other = ("kernel", "ref_kernel") if operation_name == EVALUATE else ("ref_kernel", "kernel")
     if first in read and first not in body and other in body:
         read.add(other)
-        return strange({**body, first: body[other]}, read, schema, alike=alike)
-    return strange(body, read, schema, alike=alike)
+        return unknown_names({**body, first: body[other]}, read, schema, suggest=suggest)
+    return unknown_names(body, read, schema, suggest=suggest)
 
 
 def ignored_around(batch: dict[str, Any]) -> list[str]:
-    """The same of what stands around a batch's bodies."""
-    return strange(batch, set(_batch.fields))
+    """The names in a batch's body, outside of its jobs, that no field reads."""
+    return unknown_names(batch, set(_batch.fields))
 
 
 def read_evaluate(body: dict[str, Any]) -> Request:
@@ -143,35 +143,37 @@ def read_cancel(body: dict[str, Any]) -> tuple[str | None, list[str]]:
     return data.get("batch_id"), list(dict.fromkeys(data.get("job_ids", [])))
 
 
-def _check_number(body: dict[str, Any], name: str, told: str) -> None:
-    """Before each of them is looked at."""
-    given, most = body.get(name), settings().max_batch
-    if isinstance(given, list) and not 1 <= len(given) <= most:
-        raise ValidationError({name: [f"has {len(given)} entries; {told.format(most)}"]}, data=body)
+def _check_number(body: dict[str, Any], name: str, limit_text: str) -> None:
+    """Checks the number of entries before the entries themselves."""
+    entries, most = body.get(name), settings().max_batch
+    if isinstance(entries, list) and not 1 <= len(entries) <= most:
+        raise ValidationError({name: [f"has {len(entries)} entries; {limit_text.format(most)}"]}, data=body)
 
 
 def read_job(body: Any) -> Request:
     """The request of one body in a batch: by its `operation`, or by the kernels it has."""
     if not isinstance(body, dict):
-        raise ValidationError(f"must be a JSON object, not {shown(body)}")
+        raise ValidationError(f"must be a JSON object, not {abbreviate(body)}")
     operation = _operation(body)
     if operation == EVALUATE:
         return read_evaluate(body)
     if operation == COMPARE:
         return read_compare(body)
-    raise ValidationError({"operation": [f'must be "{EVALUATE}" or "{COMPARE}", not {shown(operation)}']}, data=body)
+    raise ValidationError(
+        {"operation": [f'must be "{EVALUATE}" or "{COMPARE}", not {abbreviate(operation)}']}, data=body
+    )
 
 
 def _operation(body: dict[str, Any]) -> Any:
-    if (given := body.get("operation")) is not None:
-        return given
+    if (operation := body.get("operation")) is not None:
+        return operation
     return COMPARE if {"custom_kernel", "custom_code", "ref_code"} & body.keys() else EVALUATE
 
 
 def _request(kernel: dict[str, Any], reference: dict[str, Any] | None, data: dict[str, Any]) -> Request:
     budget = Budget(data["budget"])
-    # Whoever says nothing gets what the operator has set.
-    asked = data.get("device_metrics", CountersAsked.from_wire(settings().enable_device_metrics))
+    # Without the field, the operator's setting applies.
+    requested = data.get("device_metrics", CountersAsked.from_wire(settings().enable_device_metrics))
     return Request.from_wire(
         {
             "kernel": kernel,
@@ -182,7 +184,7 @@ def _request(kernel: dict[str, Any], reference: dict[str, Any] | None, data: dic
             "timeout": data["timeout"],
             "atol": data.get("atol"),
             "rtol": data.get("rtol"),
-            "device_metrics": asked.to_wire() if asked is not None else None,
+            "device_metrics": requested.to_wire() if requested is not None else None,
             "sanitize": data.get("sanitize", False),
             "profile": data.get("profile", False),
             "artifacts": data.get("artifacts", []),

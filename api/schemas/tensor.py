@@ -1,4 +1,4 @@
-"""A tensor in a contract: shape, dtype, strides, and what it holds."""
+"""A tensor in a contract: shape, dtype, strides, and content."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from api.schemas.fields import (
     Text,
     WholeNumber,
     WireSchema,
+    abbreviate,
     one_of,
-    shown,
 )
 from domain.dtype import INTEGERS, ITEM_BYTES
 from domain.value import MAX_BYTES, MAX_RANK
@@ -33,10 +33,10 @@ from domain.value import MAX_BYTES, MAX_RANK
 INIT_KINDS = ("randn", "uniform", "randint", "zeros", "ones", "full", "arange", "empty")
 MAX_TENSOR = 16 << 30
 MAX_INLINE = 256 << 20
-"""Bytes of one inline tensor once inflated: the body's own cap does not bound what zlib makes of it."""
+"""Maximum bytes of one inline tensor once inflated: the limit of the body does not bound the inflated size."""
 
 MAX_INFLATED = 2 * MAX_INLINE
-"""Bytes that one HTTP request may have inflated, all its bodies and arguments together: one or two seconds of a core.
+"""Maximum bytes that one HTTP request may inflate in all its bodies and arguments: one or two seconds of a core.
 
 Twice the largest tensor, so that a candidate and its reference may both have one.
 """
@@ -48,7 +48,7 @@ _WHITESPACE = str.maketrans("", "", " \t\r\n")
 
 @dataclass
 class Inflation:
-    """How many bytes an HTTP request has had inflated so far."""
+    """Bytes that an HTTP request has inflated so far."""
 
     size: int = 0
 
@@ -57,13 +57,13 @@ class Inflation:
 
 
 def _inflation() -> Inflation:
-    """The request's own; outside of one, as in a test, each tensor has one to itself."""
+    """The request's own count; outside of a request, as in a test, each tensor has one of its own."""
     if not has_request_context():
         return Inflation()
     if "inflation" not in g:
         g.inflation = Inflation()
-    found: Inflation = g.inflation
-    return found
+    inflation: Inflation = g.inflation
+    return inflation
 
 
 class TensorInitSchema(WireSchema):
@@ -83,10 +83,10 @@ class TensorInitSchema(WireSchema):
     def _fill_is_a_number(self, data: dict[str, Any], **_: Any) -> None:
         fill = data.get("fill_value")
         if fill is not None and not isinstance(fill, (int, float)):
-            raise ValidationError(f"must be a number or a boolean, not {shown(fill)}", "fill_value")
+            raise ValidationError(f"must be a number or a boolean, not {abbreviate(fill)}", "fill_value")
         if isinstance(fill, int) and not INT64_LOW <= fill <= UINT64_HIGH:
             raise ValidationError(
-                f"must fit 64 bits, not {shown(fill)}; write a float as one, such as 1e30", "fill_value"
+                f"must fit 64 bits, not {abbreviate(fill)}; write a float as one, such as 1e30", "fill_value"
             )
 
 
@@ -110,15 +110,15 @@ class TensorDataSchema(WireSchema):
             raise ValidationError(f"is not base64: {error}", "data_b64") from error
         size = _inflated_size(raw, expected) if data["compress"] == "zlib" else len(raw)
         if size != expected:
-            found = f"more than {expected}" if size > expected else size
-            raise ValidationError(f"holds {found} bytes; shape and dtype need {expected}", "data_b64")
+            size_text = f"more than {expected}" if size > expected else size
+            raise ValidationError(f"holds {size_text} bytes; shape and dtype need {expected}", "data_b64")
         return {**data, "data_b64": text}
 
 
 def _inflated_size(raw: bytes, expected: int) -> int:
-    """Bytes that `raw` inflates to, counted without keeping them and no further than just beyond `expected`.
+    """Bytes that `raw` inflates to, counted without storing them and only just beyond `expected`.
 
-    They count towards what the request may have inflated, also where the tensor is refused afterwards.
+    They count towards the request's limit, also where the tensor is rejected afterwards.
     """
     inflation = _inflation()
     if not inflation.allows(expected):
@@ -144,7 +144,7 @@ def _inflated_size(raw: bytes, expected: int) -> int:
 
 
 class TensorSpecSchema(WireSchema):
-    """One tensor. `data` wins over `init`, and its own shape and dtype win over those beside it."""
+    """One tensor. `data` takes precedence over `init`, and its shape and dtype over those beside it."""
 
     shape = Items(
         WholeNumber(0, MAX_BYTES),
@@ -195,13 +195,13 @@ class TensorSpecSchema(WireSchema):
 
 
 def _bounds(kind: str, dtype: str) -> tuple[float, float] | None:
-    """The bounds of a kind that draws from a range, where a request names none; None for the other kinds."""
+    """The default bounds of a kind that draws from a range; None for the other kinds."""
     if kind == "uniform":
         return (0, 100) if dtype in INTEGERS else (0, 1)
     return (0, 100) if kind == "randint" else None
 
 
 def require_spec(argument: dict[str, Any]) -> None:
-    """A tensor argument has a tensor_spec."""
+    """Raises ValidationError for a tensor argument without a tensor_spec."""
     if argument.get("tensor_spec") is None:
         raise ValidationError(f'{MISSING} for type "tensor"', "tensor_spec")

@@ -1,4 +1,4 @@
-"""Where a submission wants to be told of its end: an address that the service is allowed to ask, and a secret."""
+"""A submission's webhook: an address that the service may send to, and a secret."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_URL, MIN_SECRET, MAX_SECRET = 2048, 16, 256
 
 
 class WebhookSchema(ObjectSchema):
-    """Told by a POST when the job has ended; signed where there is a secret."""
+    """Receives a POST when the job has ended, signed if there is a secret."""
 
     url = Text(
         required=True,
@@ -26,7 +26,9 @@ class WebhookSchema(ObjectSchema):
         load_default=None,
         allow_none=True,
         validate=validate.Length(MIN_SECRET, MAX_SECRET, error="must have {min} to {max} characters"),
-        metadata={"description": "Signs what is sent (`X-Kernel-Eval-Signature`). Kept until then, never shown."},
+        metadata={
+            "description": "Signs the request (`X-Kernel-Eval-Signature`). Stored until delivery, never returned."
+        },
     )
 
     @validates_schema
@@ -38,12 +40,12 @@ class WebhookSchema(ObjectSchema):
 
 
 def read_webhook(body: Any) -> Webhook | None:
-    """The `webhook` of a submission's body; raises marshmallow.ValidationError with the path of what is at fault."""
-    given = body.get("webhook") if isinstance(body, dict) else None
-    if given is None:
+    """The `webhook` of a submission's body; raises marshmallow.ValidationError with the path of the invalid value."""
+    value = body.get("webhook") if isinstance(body, dict) else None
+    if value is None:
         return None
     try:
-        data = WebhookSchema().load(given)
+        data = WebhookSchema().load(value)
     except ValidationError as error:
         raise ValidationError({"webhook": error.messages}, data=body) from error
     return Webhook(data["url"], data["secret"])

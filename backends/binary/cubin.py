@@ -1,9 +1,8 @@
-"""What a kernel's machine code says of itself: registers, local memory, static shared memory, thread limits.
+"""Reads a kernel's resources from its machine code: registers, local memory, static shared memory, thread limits.
 
-Read from the ELF file that the CUDA compilers make (a cubin). The notes in `.nv.info` are NVIDIA's own and documented
-nowhere; their numbers are those that `cuobjdump -elf` prints, held here against the assembler's report
-(tests/backends/binary/test_cubin.py). The bytes come from a submission's process: whatever is wrong with them is a
-ValueError.
+The input is a cubin, the ELF file that the CUDA compilers write. NVIDIA does not document the notes in `.nv.info`;
+their numbers are those that `cuobjdump -elf` prints, and a test compares them with the assembler's report
+(tests/backends/binary/test_cubin.py). The bytes come from a submission's process, so any defect raises ValueError.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ _NUMBERS_FOLLOW = 0x04
 _CODE, _NOTES, _SHARED = ".text.", ".nv.info", ".nv.shared."
 _RESERVED = ".nv.shared.reserved.0"
 RESERVED_SHARED_BYTES = 1024
-"""What the system takes of a block's shared memory from compute capability 8.0 on (CUDA C++ Programming Guide). From
-9.0 on the section counts it, and one for reserved memory says so."""
+"""Bytes of a block's shared memory that the system takes from compute capability 8.0 on (CUDA C++ Programming Guide).
+From 9.0 on the section's size includes them, which a section for reserved memory indicates."""
 
 
 @dataclass(frozen=True)
 class KernelResources:
-    """One kernel's: registers a thread, bytes of local memory a thread (stack and spills), bytes of static shared
-    memory a block, and the threads a block may have at most by `__launch_bounds__` (None: not said)."""
+    """One kernel's resources: registers and bytes of local memory (stack and spills) a thread, bytes of static shared
+    memory a block. `max_threads` is the maximum a block from `__launch_bounds__` (None without it)."""
 
     name: str
     registers: int = 0
@@ -46,7 +45,7 @@ class _Section:
 
 
 def kernels(cubin: bytes) -> list[KernelResources]:
-    """The kernels of one cubin, by name. Raises ValueError for what is no such file."""
+    """The kernels of one cubin, by name. Raises ValueError for any other file."""
     try:
         return _kernels(cubin)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
@@ -58,27 +57,27 @@ def _kernels(cubin: bytes) -> list[KernelResources]:
         raise ValueError("not a cubin: no 64-bit ELF file")
     sections, symbols = _sections(cubin)
     counted = any(section.name == _RESERVED for section in sections)
-    found = {
+    resources = {
         section.name.removeprefix(_CODE): KernelResources(section.name.removeprefix(_CODE))
         for section in sections
         if section.name.startswith(_CODE)
     }
     noted: set[str] = set()
     for section in sections:
-        if section.name.startswith(_SHARED) and (name := section.name.removeprefix(_SHARED)) in found:
+        if section.name.startswith(_SHARED) and (name := section.name.removeprefix(_SHARED)) in resources:
             shared = section.size - (RESERVED_SHARED_BYTES if counted else 0)
-            found[name] = replace(found[name], static_shared_bytes=max(shared, 0))
+            resources[name] = replace(resources[name], static_shared_bytes=max(shared, 0))
         elif section.name == _NOTES:
             for note, numbers in _notes(section.content):
-                if note in (_FRAME_SIZE, _REGISTERS) and (name := symbols(numbers[0])) in found:
-                    found[name] = _with(found[name], note, numbers[1])
-        elif section.name.startswith(f"{_NOTES}.") and (name := section.name.removeprefix(f"{_NOTES}.")) in found:
+                if note in (_FRAME_SIZE, _REGISTERS) and (name := symbols(numbers[0])) in resources:
+                    resources[name] = _with(resources[name], note, numbers[1])
+        elif section.name.startswith(f"{_NOTES}.") and (name := section.name.removeprefix(f"{_NOTES}.")) in resources:
             noted.add(name)
             for note, numbers in _notes(section.content):
                 if note in (_MAX_THREADS, _REQUIRED_THREADS):
-                    found[name] = replace(found[name], max_threads=numbers[0] * numbers[1] * numbers[2])
-    # Functions that are called and not inlined have code too; notes of their own have kernels alone.
-    return sorted((found[name] for name in noted), key=lambda one: one.name)[:MAX_KERNELS]
+                    resources[name] = replace(resources[name], max_threads=numbers[0] * numbers[1] * numbers[2])
+    # Functions that are called and not inlined have code too, but only kernels have notes of their own.
+    return sorted((resources[name] for name in noted), key=lambda kernel: kernel.name)[:MAX_KERNELS]
 
 
 def _with(one: KernelResources, note: int, number: int) -> KernelResources:
@@ -124,7 +123,7 @@ def _string(strings: bytes, at: int) -> str:
 
 
 def _notes(content: bytes) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """The notes that carry 32-bit numbers, with them."""
+    """The notes that carry 32-bit numbers, with their numbers."""
     at = 0
     while at + 4 <= len(content):
         form, note, size = struct.unpack_from("<BBH", content, at)

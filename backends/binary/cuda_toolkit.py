@@ -1,4 +1,4 @@
-"""Where the CUDA toolkit with its compiler is."""
+"""Finds the CUDA toolkit that includes a compiler."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 
 
 def cuda_home() -> Path | None:
-    """As torch.utils.cpp_extension finds it, which does not look where its own torch has no CUDA."""
+    """The toolkit's folder, searched like torch.utils.cpp_extension does; that one skips the search in a CPU-only
+    torch."""
     for home in (os.getenv("CUDA_HOME"), "/usr/local/cuda"):  # noqa: TID251 - as torch.utils.cpp_extension finds it
         if home and (Path(home) / "bin" / "nvcc").exists():
             return Path(home)

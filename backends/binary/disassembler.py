@@ -1,4 +1,4 @@
-"""NVIDIA's disassembler: machine code as text. It is run on a submission's bytes, so in a builder and nowhere else."""
+"""Runs NVIDIA's disassembler, machine code to text. It parses a submission's bytes, so it runs only in a builder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from backends.binary.cuda_toolkit import cuda_home
 DISASSEMBLER, EXTRACTOR = "nvdisasm", "cuobjdump"
 TOOL_S = 10.0
 MAX_CUBINS = 16
-"""Of one library."""
+"""Maximum number of cubins that are read from one library."""
 _REASON_CHARS = 300
 
 
@@ -23,10 +23,10 @@ class NoText(Exception):
     """There is no text; the message says why, and what to do."""
 
 
-def disassembled(cubin: Path, scratch: Path, limit: int) -> str:
-    """The code of all functions in a cubin, of which no more than `limit` characters are read.
+def disassemble(cubin: Path, scratch: Path, limit: int) -> str:
+    """The code of all functions in a cubin, read up to `limit` characters.
 
-    `scratch` is a folder that may be written to. Raises NoText.
+    `scratch` is a writable folder. Raises NoText.
     """
     with tempfile.TemporaryFile(dir=scratch) as output:
         _run(DISASSEMBLER, ["-c", str(cubin.resolve())], scratch, output.fileno())
@@ -34,7 +34,7 @@ def disassembled(cubin: Path, scratch: Path, limit: int) -> str:
         return output.read(limit).decode(errors="replace")
 
 
-def extracted(library: Path, scratch: Path) -> list[Path]:
+def extract_cubins(library: Path, scratch: Path) -> list[Path]:
     """The cubins in a shared library, as files in the empty folder `scratch`. Raises NoText."""
     with tempfile.TemporaryFile(dir=scratch) as output:
         _run(EXTRACTOR, ["-xelf", "all", str(library.resolve())], scratch, output.fileno())
@@ -42,11 +42,11 @@ def extracted(library: Path, scratch: Path) -> list[Path]:
 
 
 def _run(name: str, arguments: list[str], folder: Path, output: int) -> None:
-    """With the first of these tools that does it: one of an older CUDA does not know a newer card's code."""
-    said = ""
+    """Runs the first of these tools that succeeds: one from an older CUDA does not know a newer GPU's code."""
+    failure = ""
     for tool in _tools(name):
         command = [str(tool), *arguments]
-        # The one looks for the other there.
+        # Each tool looks for the other in that folder.
         path = os.pathsep.join([str(tool.parent), os.getenv("PATH", os.defpath)])  # noqa: TID251
         environment = {**os.environ, "PATH": path}  # noqa: TID251 - the builder's own, handed on
         try:
@@ -56,13 +56,13 @@ def _run(name: str, arguments: list[str], folder: Path, output: int) -> None:
         except subprocess.TimeoutExpired as error:
             raise NoText(f"{name} took more than {TOOL_S:g} s: the kernel's code is too large") from error
         except OSError as error:
-            said = said or f"{type(error).__name__}: {error}"
+            failure = failure or f"{type(error).__name__}: {error}"
             continue
         if done.returncode == 0:
             return
-        said = said or done.stderr.decode(errors="replace").strip() or f"exit status {done.returncode}"
-    if said:
-        raise NoText(f"{name} did not read the machine code: {said[:_REASON_CHARS]}")
+        failure = failure or done.stderr.decode(errors="replace").strip() or f"exit status {done.returncode}"
+    if failure:
+        raise NoText(f"{name} did not read the machine code: {failure[:_REASON_CHARS]}")
     raise NoText(
         f"this worker has no {name}: it comes with the CUDA toolkit (CUDA_HOME, PATH) and with Triton's package; the "
         "operator has to install one of them"
@@ -70,14 +70,14 @@ def _run(name: str, arguments: list[str], folder: Path, output: int) -> None:
 
 
 def _tools(name: str) -> Iterator[Path]:
-    """Where it may be: in the toolkit, on the path, in Triton's package."""
+    """Candidates for the tool: in the toolkit, on the path, in Triton's package."""
     home = cuda_home()
-    places = [home / "bin"] if home is not None else []
-    if (found := shutil.which(name)) is not None:
-        places.append(Path(found).parent)
+    folders = [home / "bin"] if home is not None else []
+    if (on_path := shutil.which(name)) is not None:
+        folders.append(Path(on_path).parent)
     triton = importlib.util.find_spec("triton")
     if triton is not None and triton.origin is not None:
-        places.append(Path(triton.origin).parent / "backends" / "nvidia" / "bin")
-    for place in dict.fromkeys(places):
-        if os.access(place / name, os.X_OK):
-            yield place / name
+        folders.append(Path(triton.origin).parent / "backends" / "nvidia" / "bin")
+    for folder in dict.fromkeys(folders):
+        if os.access(folder / name, os.X_OK):
+            yield folder / name

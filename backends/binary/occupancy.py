@@ -1,7 +1,8 @@
-"""Theoretical occupancy: how many of a multiprocessor's warps a kernel's blocks can fill, and what keeps out more.
+"""Computes theoretical occupancy: the share of a multiprocessor's warps that a kernel's blocks fill, and the limiting
+factor.
 
-Limits by compute capability and the granularities of allocation are those of the CUDA C++ Programming Guide, "Compute
-Capabilities" (13.0), and of the occupancy calculator in CUDA's `cuda_occupancy.h`.
+Limits by compute capability and the granularities of allocation come from the CUDA C++ Programming Guide, "Compute
+Capabilities" (13.0), and from the occupancy calculator in CUDA's `cuda_occupancy.h`.
 """
 
 from __future__ import annotations
@@ -12,19 +13,19 @@ from typing import Any
 
 WARP = 32
 REGISTERS = 65536
-"""Of a multiprocessor; a block may have as many, a thread 255."""
+"""Registers of a multiprocessor; a block may use all of them, a thread 255."""
 REGISTER_UNIT = 256
-"""Registers are given to a warp in such portions, so a thread has a multiple of 8."""
+"""Registers allocated to a warp at once, so a thread gets a multiple of 8."""
 WARP_UNIT = 4
-"""Warps are given their registers by the four parts of a multiprocessor."""
+"""The four partitions of a multiprocessor each allocate registers to their own warps."""
 SHARED_UNIT = 128
 RESERVED_SHARED = 1024
-"""Of each block, for the system."""
+"""Bytes of shared memory that the system takes from each block."""
 
 
 @dataclass(frozen=True)
 class Multiprocessor:
-    """What one holds: warps, blocks, KiB of shared memory for all blocks."""
+    """The limits of one multiprocessor: warps, blocks, and KiB of shared memory for all blocks."""
 
     warps: int
     blocks: int
@@ -47,10 +48,10 @@ MULTIPROCESSORS = {
 
 
 def occupancy(arch: str, threads: int, registers: int, shared: int) -> dict[str, Any] | None:
-    """For blocks of that many threads with that many bytes of shared memory, static and dynamic; JSON-ready.
+    """The occupancy of blocks with that many threads, and bytes of static and dynamic shared memory; JSON-ready.
 
-    None for an architecture that is not in the table, or a block that cannot be launched at all. `limited_by` names
-    what a further block would lack: registers, shared_memory, warps or blocks.
+    None for an architecture that is not in the table, or a block that cannot be launched at all. `limited_by` names the
+    resource that one more block would exceed: registers, shared_memory, warps or blocks.
     """
     number = re.sub(r"\D", "", arch)
     held = MULTIPROCESSORS.get(int(number)) if number else None

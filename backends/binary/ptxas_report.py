@@ -1,4 +1,4 @@
-"""What CUDA's assembler says of the kernels it compiles when asked to (`--ptxas-options=-v`)."""
+"""Parses the resource report that CUDA's assembler writes for `--ptxas-options=-v`."""
 
 from __future__ import annotations
 
@@ -24,19 +24,22 @@ _FIGURES = {
 
 
 def resources(log: str) -> list[dict[str, Any]]:
-    """For each kernel its `name` in the machine code, `arch`, `registers` a thread, bytes of `local` memory and of
-    spills a thread, bytes of static shared memory a block. In the log's order."""
-    found = []
+    """The report of each kernel, in the log's order.
+
+    `name` (in the machine code), `arch`, `registers` a thread, bytes of local memory and spills a thread, and bytes of
+    static shared memory a block.
+    """
+    reports = []
     entries = list(_ENTRY.finditer(log))
-    # A log without an entry is none's fault: a compile that is not for a card ends before the assembler.
-    for entry, end in zip(entries, [*(each.start() for each in entries[1:]), len(log)], strict=False):
+    # A log may have no entry: a compilation that is not for a GPU never reaches the assembler.
+    for entry, end in zip(entries, [*(following.start() for following in entries[1:]), len(log)], strict=False):
         part = log[entry.end() : end]
         figures = {figure: pattern.search(part) for figure, pattern in _FIGURES.items()}
         numbers = {figure: int(match[1]) if match else 0 for figure, match in figures.items()}
-        found.append({"name": entry[1], "arch": entry[2], **numbers})
-    return found
+        reports.append({"name": entry[1], "arch": entry[2], **numbers})
+    return reports
 
 
-def without(log: str) -> str:
-    """The log without that report: its warnings stay, and its advice, such as of what is serialised."""
+def strip_report(log: str) -> str:
+    """The log without the assembler's report; its warnings and advice stay."""
     return _LINE.sub("", log)

@@ -1,4 +1,4 @@
-"""Puts a contract's argument into the bytes that a kernel parameter's type wants."""
+"""Packs a contract's argument into the bytes of a kernel parameter's type."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SAME_BITS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
 
 
 def check_arguments(kernel: str, parameters: list[Parameter], arguments: tuple[Argument, ...]) -> None:
-    """Raises KernelFault (contract_mismatch) where the contract's arguments cannot be that kernel's."""
+    """Raises KernelFault (contract_mismatch) where the contract's arguments do not fit the kernel's parameters."""
     signature = f"{kernel}{spell(parameters)}"
     advice = _NO_STRUCT if any(parameter.kind == "struct" for parameter in parameters) else ""
     if len(parameters) != len(arguments):
@@ -45,7 +45,7 @@ def check_arguments(kernel: str, parameters: list[Parameter], arguments: tuple[A
                 compiled=True,
             )
         if not argument.is_tensor:
-            word(parameter, argument.value, argument.name)
+            pack_word(parameter, argument.value, argument.name)
 
 
 def _fits(parameter: Parameter, argument: Argument) -> bool:
@@ -54,8 +54,8 @@ def _fits(parameter: Parameter, argument: Argument) -> bool:
     return parameter.kind not in ("pointer", "struct") and argument.type in ("int", "float", "bool")
 
 
-def doubtful_pointers(parameters: list[Parameter], arguments: tuple[Argument, ...]) -> list[str]:
-    """Sentences about tensors whose elements are not what the kernel's pointer points to; legal, and seldom meant."""
+def mismatched_pointers(parameters: list[Parameter], arguments: tuple[Argument, ...]) -> list[str]:
+    """A warning for each tensor whose dtype differs from the kernel's pointer type; legal, and seldom intended."""
     return [
         f"argument '{argument.name}' is a tensor of {argument.tensor_spec.dtype} and the kernel takes "
         f"{parameter.spelling}: the bytes are passed as they are"
@@ -66,7 +66,7 @@ def doubtful_pointers(parameters: list[Parameter], arguments: tuple[Argument, ..
 
 
 def _same_elements(target: Parameter, dtype: str) -> bool:
-    """Whether the pointer is meant for that dtype, as far as can be told: bytes, void and structs may hold anything."""
+    """Whether the pointer suits that dtype, as far as the type tells: bytes, void and structs may hold anything."""
     if target.kind in ("void", "struct", "pointer", "word") or target.size in (0, 1):
         return True
     if target.kind in _SMALL_FLOATS:
@@ -74,8 +74,8 @@ def _same_elements(target: Parameter, dtype: str) -> bool:
     return dtype.startswith(target.kind) and dtype.endswith(str(target.size * 8))
 
 
-def word(parameter: Parameter, value: object, name: str) -> int:
-    """The value at the parameter's type, as the low bytes of an 8-byte word.
+def pack_word(parameter: Parameter, value: object, name: str) -> int:
+    """The value converted to the parameter's type, as the low bytes of an 8-byte word.
 
     Raises KernelFault (runtime_error) for a value that the type cannot hold; `name` is the argument's, for the message.
     """
@@ -86,7 +86,7 @@ def word(parameter: Parameter, value: object, name: str) -> int:
             compiled=True,
         )
     try:
-        return _word(parameter, value)
+        return _pack_word(parameter, value)
     except (OverflowError, ValueError, struct.error) as error:
         raise KernelFault(
             Status.RUNTIME_ERROR,
@@ -95,10 +95,10 @@ def word(parameter: Parameter, value: object, name: str) -> int:
         ) from error
 
 
-def _word(parameter: Parameter, value: Scalar) -> int:
+def _pack_word(parameter: Parameter, value: Scalar) -> int:
     kind, size = parameter.kind, parameter.size
     if kind in ("word", "bytes"):
-        # Only the size is known: the value's own type decides, at that size.
+        # Only the size is known, so the value's own type decides.
         kind = "float" if isinstance(value, float) else "int" if value < 0 else "uint"
     match kind:
         case "float":
@@ -118,7 +118,7 @@ def _whole(value: Scalar) -> int:
 
 
 def _small_float(dtype: str, value: Scalar) -> int:
-    # torch rounds these types as CUDA does, and is at hand wherever kernels are built or run.
+    # torch rounds these types as CUDA does, and is installed wherever kernels are built or run.
     import math
 
     import torch

@@ -1,4 +1,4 @@
-"""Kernel type `cuda`: raw CUDA C++ compiled by NVRTC; the compiler itself tells a kernel's parameter types."""
+"""Kernel type `cuda`: raw CUDA C++ compiled by NVRTC, which also reports the kernel's parameter types."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from backends.base import Artifact, Backend, Executable, Target
-from backends.cuda.argument_packing import check_arguments, doubtful_pointers
+from backends.cuda.argument_packing import check_arguments, mismatched_pointers
 from backends.cuda.build import Build
 from backends.cuda.signature import Parameter, without_table
 from backends.source.error_report import NO_DEVICE, RUN_ELSEWHERE
@@ -17,10 +17,10 @@ from domain.kernel import Kernel, KernelType
 from domain.result import Status
 
 DEFAULT_ARCH = "sm_90"
-"""What a worker without a GPU compiles for: the answer is then whether the source compiles."""
+"""The target of a worker without a GPU; the verdict there says only whether the source compiles."""
 
 CUBIN, PTX, PLAN = "kernel.cubin", "kernel.ptx", "kernel.json"
-"""What a build leaves: machine code, what that was made of, and what is launched."""
+"""File names of a build: machine code, PTX, and how to launch the kernel."""
 
 
 class CudaBackend(Backend):
@@ -29,14 +29,14 @@ class CudaBackend(Backend):
     kernel_type: ClassVar[KernelType] = KernelType.CUDA
 
     def build(self, kernel: Kernel, folder: Path, target: Target) -> Artifact:
-        """Compile to machine code in `folder`; the contract is held against the kernel's parameters here already."""
+        """Compiles to machine code in `folder`, and checks the contract against the kernel's parameters."""
         io = _contract(kernel)
         build = Build(kernel, target.arch or DEFAULT_ARCH)
         if target.arch is None:
             build.notes.append(f"{NO_DEVICE}: compiled for {build.arch}, not run")
         attempt = build.compile()
         check_arguments(attempt.name, attempt.parameters, io.args)
-        build.notes += doubtful_pointers(attempt.parameters, io.args)
+        build.notes += mismatched_pointers(attempt.parameters, io.args)
         plan = {
             "name": attempt.name,
             "symbol": attempt.symbol,
@@ -57,7 +57,7 @@ class CudaBackend(Backend):
     def load(
         self, kernel: Kernel, folder: Path, target: Target, artifact: Artifact, init: list[Any] | None, seed: int
     ) -> Executable:
-        """Load the machine code into torch's context and lay out the argument buffer."""
+        """Loads the machine code into torch's context and lays out the argument buffer."""
         if not target.is_cuda:
             raise KernelFault(
                 Status.UNSUPPORTED,

@@ -1,4 +1,4 @@
-"""The compilation of one CUDA source: which kernel, with which options, and what its parameters are."""
+"""Compiles one CUDA source: chooses the kernel and the options, and reads the kernel's parameters."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _HOST_CODE = "not allowed in JIT mode"
 _TORCHS_FOLDERS = ("torch/", "ATen/", "c10/", "pybind11/", "Python.h")
 _ERROR = re.compile(r"^.*\berror(?: #\S+)?:.*$", re.MULTILINE)
 _WITH_LINES = "-lineinfo"
-"""Changes no code; by it a sanitizer and a profiler name the source's lines."""
-_AFRESH = "--no-cache"
-"""What NVRTC takes out of its own cache comes without the assembler's report. Builds are kept elsewhere."""
-_OUR_PLACES = (SNIPPET_NAME, "__ke_", "__nv_name_map")
-"""What the log says of errors in what we put behind the source, as against errors in the source."""
+"""Adds line numbers for sanitizer and profiler; changes no code."""
+_NO_CACHE = "--no-cache"
+"""Disables NVRTC's cache, which would skip the assembler's report. Builds are cached elsewhere."""
+_SNIPPET_MARKERS = (SNIPPET_NAME, "__ke_", "__nv_name_map")
+"""Strings in the log that mark an error in the snippet that the builder appends, not in the source."""
 
 _UNUSED_METADATA = ("jitify", "include_dirs", "libraries", "extra_ldflags", "extra_cuda_cflags")
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One compilation that went well: which kernel it is for, and its parameters."""
+    """One successful compilation: the kernel it is for, and the kernel's parameters."""
 
     compilation: nvrtc.Compilation
     name: str
@@ -44,11 +44,12 @@ class Attempt:
     @property
     def warnings(self) -> str:
         """The log without the assembler's report, which the facts hold."""
-        return ptxas_report.without(self.compilation.log).strip()
+        return ptxas_report.strip_report(self.compilation.log).strip()
 
     @property
     def cooperative(self) -> bool:
-        """A kernel that syncs its whole grid reads these registers, and only a cooperative launch fills them."""
+        """Whether the kernel syncs its whole grid: it then reads these registers, which only a cooperative launch
+        fills."""
         return "%envreg" in self.compilation.ptx
 
     @property
@@ -57,13 +58,13 @@ class Attempt:
 
 
 class Build:
-    """One source and its options; `notes` are sentences for the person who sent it."""
+    """One source and its options; `notes` are sentences for the submission's author."""
 
     def __init__(self, kernel: Kernel, arch: str) -> None:
         metadata = kernel.metadata
-        self.source = kernel.source_code.removeprefix("\ufeff")  # An editor's byte order mark: NVRTC knows none.
+        self.source = kernel.source_code.removeprefix("\ufeff")  # Drop an editor's byte order mark: NVRTC rejects it.
         self.io = kernel.io
-        self.wanted = _text(metadata, "kernel_name")
+        self.kernel_name = _text(metadata, "kernel_name")
         self.expressions = _texts(metadata, "name_expressions")
         self.notes: list[str] = []
         self.arch = _with_variant(arch)
@@ -80,29 +81,30 @@ class Build:
             f"-arch={self.arch}",
             ptxas_report.VERBOSE,
             _WITH_LINES,
-            _AFRESH,
+            _NO_CACHE,
             f"--pre-include={header_shims.PRELUDE}",
             "--diag-suppress=47",  # A source or header may define the prelude's macros again.
             *(f"-I{path}" for path in include_folders()),
-            *(["-D__KE_OWN_INTEGERS"] if header_shims.own_integers(visible_code(self.source)) else []),
+            *(["-D__KE_OWN_INTEGERS"] if header_shims.defines_integer_types(visible_code(self.source)) else []),
             *(option for option in self.user_options if option != _WITH_LINES),
         ]
 
     def compile(self) -> Attempt:
-        """Raises KernelFault (compile_error) with the compiler's log, or saying which kernels there are."""
+        """Compiles the chosen kernel. Raises KernelFault (compile_error) with the compiler's log or a list of the
+        kernels."""
         try:
-            name = choose(self.functions, self.wanted, self.expressions)
+            name = choose(self.functions, self.kernel_name, self.expressions)
         except UnknownKernel as error:
             self._plain()
             raise KernelFault(Status.COMPILE_ERROR, f"{error}. {self._inventory()}") from error
-        name = name or self.wanted
+        name = name or self.kernel_name
         named = self._named(name) if name else None
         return named or self._by_symbol(self._plain(), name)
 
     def _named(self, name: str) -> Attempt | None:
-        """Compiled with the snippet that tells the parameters; None if the compiler refuses, for whatever reason."""
+        """Compiles with the snippet that reports the parameters; None if the compiler rejects the snippet."""
         compilation = self._run(self.source + snippet(name), [name])
-        if not compilation.ok and not any(ours in compilation.log for ours in _OUR_PLACES):
+        if not compilation.ok and not any(marker in compilation.log for marker in _SNIPPET_MARKERS):
             raise self._fault(compilation)
         parameters = read_table(compilation.ptx)
         if not compilation.ok or parameters is None:
@@ -110,7 +112,7 @@ class Build:
         return Attempt(compilation, name, compilation.symbols[name], parameters)
 
     def _plain(self) -> nvrtc.Compilation:
-        """The source as it is, so that the log is about nothing else."""
+        """Compiles the source unchanged, so that the log concerns nothing else."""
         compilation = self._run(self.source, [])
         if not compilation.ok:
             raise self._fault(compilation)
@@ -120,13 +122,13 @@ class Build:
         return KernelFault(Status.COMPILE_ERROR, self._advice(failed.log), failed.log)
 
     def _by_symbol(self, plain: nvrtc.Compilation, name: str | None) -> Attempt:
-        """A kernel asked for by its name in the machine code: `extern "C"` or mangled."""
+        """Finds a kernel by its name in the machine code: `extern "C"` or mangled."""
         symbols = entries(plain.ptx)
         if name is None and len(symbols) == 1:
             name = symbols[0]
         if name is None:
-            made = f"; macros make {', '.join(symbols)}: choose one with metadata.kernel_name" if symbols else ""
-            raise KernelFault(Status.COMPILE_ERROR, f"no __global__ function found in the source{made}")
+            hint = f"; macros make {', '.join(symbols)}: choose one with metadata.kernel_name" if symbols else ""
+            raise KernelFault(Status.COMPILE_ERROR, f"no __global__ function found in the source{hint}")
         if name in symbols:
             self.notes.append("parameter types are known by size only: the kernel has no unique name in the source")
             return Attempt(plain, name, name, read_entry(plain.ptx, name))
@@ -144,7 +146,7 @@ class Build:
         first = nvrtc.compile_source(source, self.options, header_shims.stand_ins(), names)
         if first.ok or _HOST_CODE not in first.log or compiler_options.RELAXED in self.options:
             return first
-        # nvcc would take unmarked helpers as host code; NVRTC refuses them unless told that they are device code.
+        # nvcc takes unmarked helpers for host code; NVRTC needs an option to accept them as device code.
         relaxed = [*self.options, compiler_options.RELAXED]
         second = nvrtc.compile_source(source, relaxed, header_shims.stand_ins(), names)
         if not second.ok:
@@ -178,25 +180,26 @@ class Build:
         return "The source has: " + ", ".join(f.name + ("<…>" if f.template else "") for f in self.functions) + "."
 
     def _resources(self, attempt: Attempt) -> dict[str, Any]:
-        """Of the kernel that is launched, and how many of its blocks one multiprocessor holds."""
+        """Resources of the launched kernel, and how many of its blocks fit on one multiprocessor."""
         report = ptxas_report.resources(attempt.compilation.log)
-        found = next((one for one in report if one["name"] == attempt.symbol), None)
-        if found is None:
+        resources = next((entry for entry in report if entry["name"] == attempt.symbol), None)
+        if resources is None:
             return {}
-        figures = {figure: found[figure] for figure in found if figure not in ("name", "arch")}
-        return figures | {"occupancy": self._occupancy(attempt, found)}
+        figures = {figure: resources[figure] for figure in resources if figure not in ("name", "arch")}
+        return figures | {"occupancy": self._occupancy(attempt, resources)}
 
-    def _occupancy(self, attempt: Attempt, found: dict[str, Any]) -> dict[str, Any] | None:
+    def _occupancy(self, attempt: Attempt, resources: dict[str, Any]) -> dict[str, Any] | None:
         if self.io is None:
             return None
         try:
             launch = geometry(self.io, self.io.scalars(), attempt.dynamic_shared)
-        except KernelFault:  # The run says so.
+        except KernelFault:  # The run reports it.
             return None
-        shared = found["static_shared_bytes"] + launch.shared
-        return occupancy(self.arch, launch.threads, found["registers"], shared)
+        shared = resources["static_shared_bytes"] + launch.shared
+        return occupancy(self.arch, launch.threads, resources["registers"], shared)
 
     def facts(self, attempt: Attempt) -> dict[str, Any]:
+        """Facts about the build for the result, JSON-ready."""
         return {
             "compiler": f"nvrtc {nvrtc.version()}",
             "arch": self.arch,
@@ -224,10 +227,10 @@ def _texts(metadata: dict[str, Any], key: str) -> list[str]:
 
 
 def _with_variant(arch: str) -> str:
-    """The arch with its own instructions (wgmma, setmaxnreg, …): the code runs on this very device and no other."""
+    """The arch with its specific instructions (wgmma, setmaxnreg, …): such code runs on this architecture only."""
     supported = nvrtc.supported_archs()
     number = re.sub(r"\D", "", arch)
     if not number or int(number) not in supported:
-        known = ", ".join(f"sm_{number}" for number in supported)
-        raise KernelFault(Status.UNSUPPORTED, f"this worker's compiler has no code for {arch}; it has {known}")
+        available = ", ".join(f"sm_{number}" for number in supported)
+        raise KernelFault(Status.UNSUPPORTED, f"this worker's compiler has no code for {arch}; it has {available}")
     return f"{arch}a" if arch in _ARCHS_WITH_VARIANT else arch

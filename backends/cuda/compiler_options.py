@@ -1,4 +1,4 @@
-"""The compiler options that a request may give, in nvcc's spelling or NVRTC's, and what NVRTC is told."""
+"""Translates a request's compiler options, in nvcc's or NVRTC's spelling, into NVRTC's."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ RELAXED = "--device-as-default-execution-space"
 
 
 def translate(metadata: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """NVRTC's options for the request's `compiler_options` (or `compile_options`), and notes about what was changed.
+    """NVRTC's options for the request's `compiler_options` (or `compile_options`), and notes about the changes.
 
     Raises KernelFault (compile_error) for an option that is not allowed, naming those that are.
     """
     options: list[str] = []
     notes: list[str] = []
-    for option in _joined(_given(metadata)):
+    for option in _joined(_requested(metadata)):
         reason = _matching(_DROPPED, option)
         if reason is not None:
             notes.append(f"{option} {reason}")
@@ -56,32 +56,32 @@ def translate(metadata: dict[str, Any]) -> tuple[list[str], list[str]]:
 
 
 def _one_by_one(option: str) -> list[str]:
-    """NVRTC hands what follows `--ptxas-options=` on as one option."""
+    """Splits the value of `--ptxas-options=`, which NVRTC would pass on as a single option."""
     name, _, value = option.partition("=")
     if name not in ("-Xptxas", "--ptxas-options"):
         return [option]
     return [f"--ptxas-options={part}" for part in re.split("[ ,]+", value) if part]
 
 
-def _given(metadata: dict[str, Any]) -> list[str]:
-    given = metadata.get("compiler_options") or metadata.get("compile_options") or []
-    if isinstance(given, str):
+def _requested(metadata: dict[str, Any]) -> list[str]:
+    options = metadata.get("compiler_options") or metadata.get("compile_options") or []
+    if isinstance(options, str):
         try:
-            return shlex.split(given)
+            return shlex.split(options)
         except ValueError as error:
             raise KernelFault(Status.COMPILE_ERROR, f"compiler options do not parse: {error}") from error
-    if not isinstance(given, list) or not all(isinstance(option, str) for option in given):
+    if not isinstance(options, list) or not all(isinstance(option, str) for option in options):
         raise KernelFault(
             Status.COMPILE_ERROR, 'metadata.compiler_options is a list of texts, such as ["--use_fast_math"]'
         )
-    return [option.strip() for option in given if option.strip()]
+    return [option.strip() for option in options if option.strip()]
 
 
 def _joined(tokens: list[str]) -> list[str]:
     """`-D X=1`, as two tokens or one with a space, becomes `-DX=1`; `-Xptxas -v` becomes `-Xptxas=-v`."""
     joined: list[str] = []
     waiting = None
-    for token in (part for text in tokens for part in _apart(text)):
+    for token in (part for text in tokens for part in _split(text)):
         if waiting is not None:
             joined.append(waiting + ("" if waiting in ("-D", "-U") else "=") + token)
             waiting = None
@@ -92,7 +92,7 @@ def _joined(tokens: list[str]) -> list[str]:
     return joined + ([waiting] if waiting is not None else [])
 
 
-def _apart(token: str) -> list[str]:
+def _split(token: str) -> list[str]:
     head, space, tail = token.partition(" ")
     return [head, tail.strip()] if space and _TAKES_VALUE.fullmatch(head) else [token]
 

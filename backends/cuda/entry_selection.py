@@ -1,4 +1,4 @@
-"""Which of a CUDA source's `__global__` functions is meant."""
+"""Chooses which of a CUDA source's `__global__` functions to launch."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from backends.cuda.source_scan import GlobalFunction
 
 
 class UnknownKernel(Exception):
-    """No function of the source, or more than one, goes by the name asked for; the text says which there are."""
+    """No function of the source, or more than one, matches the requested name; the text lists them."""
 
 
-def choose(functions: list[GlobalFunction], wanted: str | None, name_expressions: list[str]) -> str | None:
-    """The name to hand to NVRTC: the function `wanted`, else the first that is complete.
+def choose(functions: list[GlobalFunction], requested: str | None, name_expressions: list[str]) -> str | None:
+    """The name to pass to NVRTC: the `requested` function, else the first that needs no template arguments.
 
-    None when `wanted` is not among the functions (a macro may have made it). Raises UnknownKernel where no choice can
-    be made.
+    None when `requested` is not among the functions (a macro may define it). Raises UnknownKernel where no choice is
+    possible.
     """
-    if wanted:
-        return _named(functions, wanted, name_expressions)
+    if requested:
+        return _named(functions, requested, name_expressions)
     if name_expressions:
         return _named(functions, name_expressions[0], [])
     complete = [function.name for function in functions if not function.template]
@@ -27,16 +27,16 @@ def choose(functions: list[GlobalFunction], wanted: str | None, name_expressions
     return _by_default(functions) if functions else None
 
 
-def _named(functions: list[GlobalFunction], wanted: str, name_expressions: list[str]) -> str | None:
-    base, bracket, rest = _compact(wanted).partition("<")
-    arguments = bracket + rest
-    matches = [f for f in functions if _is_called(_compact(f.name), base) or _compact(f.name) == _compact(wanted)]
+def _named(functions: list[GlobalFunction], requested: str, name_expressions: list[str]) -> str | None:
+    base, bracket, tail = _compact(requested).partition("<")
+    arguments = bracket + tail
+    matches = [f for f in functions if _is_called(_compact(f.name), base) or _compact(f.name) == _compact(requested)]
     exact = [f for f in matches if _compact(f.name) == base + arguments]
     plain = [f for f in exact or matches if "<" not in f.name]
     if len({f.name for f in plain}) > 1:
-        raise UnknownKernel(f"'{wanted}' could be {' or '.join(f.name for f in plain)}: write it out in full")
+        raise UnknownKernel(f"'{requested}' could be {' or '.join(f.name for f in plain)}: write it out in full")
     if arguments:
-        return plain[0].name + "<" + wanted.partition("<")[2] if plain else (wanted if matches else None)
+        return plain[0].name + "<" + requested.partition("<")[2] if plain else (requested if matches else None)
     if plain and not plain[0].template:
         return plain[0].name
     return _instantiation(matches, base, name_expressions)
@@ -56,7 +56,7 @@ def _instantiation(matches: list[GlobalFunction], base: str, name_expressions: l
 
 
 def _by_default(templates: list[GlobalFunction]) -> str:
-    """The first whose template arguments all have defaults."""
+    """The first function whose template arguments all have defaults."""
     for function in templates:
         if not function.example:
             return f"{function.name}<>"
@@ -66,9 +66,9 @@ def _by_default(templates: list[GlobalFunction]) -> str:
     )
 
 
-def _is_called(name: str, wanted: str) -> bool:
+def _is_called(name: str, requested: str) -> bool:
     name = name.partition("<")[0]
-    return name == wanted or name.endswith("::" + wanted)
+    return name == requested or name.endswith("::" + requested)
 
 
 def _compact(name: str) -> str:

@@ -1,7 +1,7 @@
-"""Stand-ins for the host's headers, which NVRTC lacks.
+"""Replacements for host headers that NVRTC lacks.
 
-A source written for nvcc includes `<math.h>` or `<iostream>` as a matter of course. NVRTC has the mathematics built in
-and never sees the host's headers, so each of those names gets a small text here: what device code can use of it.
+A source written for nvcc usually includes `<math.h>` or `<iostream>`. NVRTC has the mathematics built in and never
+reads the host's headers. Each of these names maps to a small text here, with the parts that device code can use.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from functools import cache
 
 PRELUDE = "cuda_prelude.h"
-"""Included before every source: what nvcc makes visible without an `#include`."""
+"""A header that precedes every source: nvcc includes its contents implicitly."""
 
 _STDINT = """#pragma once
 #ifndef __KE_OWN_INTEGERS
@@ -40,7 +40,7 @@ using ::uint8_t; using ::uint16_t; using ::uint32_t; using ::uint64_t; using ::u
 #endif
 """
 
-# Token for token what libcu++ defines, so that including both is no redefinition.
+# Copied token for token from libcu++, so that including both is no redefinition.
 _LIMITS = """#pragma once
 #ifndef CHAR_BIT
 #define CHAR_BIT 8
@@ -64,7 +64,7 @@ _LIMITS = """#pragma once
 #endif
 """
 
-# What <sys/types.h> has, which nvcc includes by itself.
+# The contents of <sys/types.h>, which nvcc includes implicitly.
 _TYPES = """#pragma once
 typedef unsigned short ushort; typedef unsigned int uint; typedef unsigned long ulong; typedef long ssize_t;
 """
@@ -133,7 +133,7 @@ template <class T> __host__ __device__ inline void swap(T& a, T& b) { T c = a; a
 }
 """
 
-# All of CUB holds host code; these are its parts for device code.
+# CUB as a whole contains host code; these are its parts for device code.
 _CUB = "#pragma once\n" + "".join(
     f"#include <cub/{part}.cuh>\n"
     for part in (
@@ -150,7 +150,7 @@ _HOST_ONLY = (
     "cublas.h cublas_v2.h cublasLt.h cudnn.h cufft.h cusolverDn.h cusparse.h nccl.h "
     "helper_cuda.h helper_functions.h helper_string.h helper_timer.h"
 )
-"""The last lines: libraries that the host calls, and what CUDA's samples are built with."""
+"""The last lines are libraries that the host calls, and headers of CUDA's samples."""
 
 _FROM_CUDA_STD = (
     "limits type_traits utility tuple array functional numeric complex bit optional span iterator ratio concepts "
@@ -166,7 +166,7 @@ def _math_in_std() -> str:
 
 @cache
 def stand_ins() -> dict[str, str]:
-    """The texts to include for headers that NVRTC has not, by name."""
+    """Replacement texts by the name of the header that NVRTC lacks."""
     texts = dict.fromkeys(_HOST_ONLY.split(), "#pragma once\n")
     for name in _FROM_CUDA_STD.split():
         texts[name] = f"#pragma once\n#include <cuda/std/{name}>\nnamespace std {{ using namespace cuda::std; }}\n"
@@ -187,6 +187,6 @@ def stand_ins() -> dict[str, str]:
     return texts
 
 
-def own_integers(code: str) -> bool:
-    """Whether the source makes its own `int64_t` and friends, which may be `long` where ours are `long long`."""
+def defines_integer_types(code: str) -> bool:
+    """Whether the source defines its own `int64_t` and the like, which may be `long` where ours are `long long`."""
     return _OWN_INTEGER.search(code) is not None

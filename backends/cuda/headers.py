@@ -1,4 +1,4 @@
-"""Where the CUDA toolkit's headers are on this machine."""
+"""Finds the CUDA toolkit's headers on this machine."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from pathlib import Path
 
 @cache
 def include_folders() -> tuple[Path, ...]:
-    """One complete set of headers of one version if there is one, else all that there is, and the folder of CCCL."""
+    """The folders of one complete set of headers if there is one, else all that exist, and the folder of CCCL."""
     toolkits = [root for root in _toolkits() if (root / "cuda_fp16.h").is_file()]
     complete = [root for root in toolkits if (root / "crt" / "mma.h").is_file()]
-    # The wheel of the runtime comes without the folder `crt`; triton's copy of the headers has it.
+    # The runtime's wheel lacks the folder `crt`; Triton's copy of the headers has it.
     chosen = complete[:1] or [*toolkits, *_triton()]
     cccl = [root / "cccl" for root in [*chosen, *toolkits] if (root / "cccl").is_dir()]
     return (*chosen, *cccl[:1])
 
 
 def _toolkits() -> Iterator[Path]:
-    """The wheels' headers first: they have the version of the NVRTC that is loaded."""
+    """The wheels' headers come first, because they match the version of the loaded NVRTC."""
     spec = importlib.util.find_spec("nvidia")
     for location in (spec.submodule_search_locations or []) if spec else []:
         yield from sorted(Path(location).glob("cu[0-9]*/include"), reverse=True)
         yield Path(location, "cuda_runtime", "include")
-    # Slow to import, and only the builder needs it.
+    # The import is slow, and only the builder needs it.
     from torch.utils.cpp_extension import CUDA_HOME
 
     if CUDA_HOME:

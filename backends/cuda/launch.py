@@ -1,4 +1,4 @@
-"""A compiled CUDA kernel in its runner: loaded into torch's context, launched on torch's stream."""
+"""Runs a compiled CUDA kernel in its runner: loads it into torch's context and launches it on torch's stream."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from cuda.bindings import driver
 
 from backends.base import Executable
-from backends.cuda.argument_packing import word
+from backends.cuda.argument_packing import pack_word
 from backends.cuda.launch_geometry import Geometry, geometry
 from backends.cuda.signature import Parameter, spell
 from domain.contract import IOContract
@@ -18,7 +18,7 @@ from domain.fault import InfrastructureFault, KernelFault
 from domain.result import Status
 
 PLAIN_SHARED_BYTES = 48 * 1024
-"""A launch may take this much shared memory without asking the driver first."""
+"""Maximum bytes of shared memory that a launch may take without an opt-in call to the driver."""
 
 _ADVICE = {
     "CUDA_ERROR_INVALID_VALUE": "grid, block or shared memory is beyond what the device takes",
@@ -34,7 +34,7 @@ _ADVICE = {
 
 
 class CudaExecutable(Executable):
-    """One kernel with its argument buffer laid out, so that a call writes addresses and launches."""
+    """One kernel with its argument buffer laid out in advance, so that a call only writes addresses and launches."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class CudaExecutable(Executable):
         self._uses_dynamic_shared = uses_dynamic_shared
         self._launch_kernel = driver.cuLaunchCooperativeKernel if cooperative else driver.cuLaunchKernel
         self._tail: tuple[Any, ...] = () if cooperative else (0,)
-        # Every parameter is at most 8 bytes, so each gets one word of a buffer whose address never changes.
+        # Every parameter has at most 8 bytes, so each gets one word of a buffer with a fixed address.
         self._words = (ctypes.c_uint64 * max(len(parameters), 1))()
         start = ctypes.addressof(self._words)
         self._pointers = (ctypes.c_void_p * max(len(parameters), 1))(
@@ -67,7 +67,7 @@ class CudaExecutable(Executable):
         self._bind([argument.value for argument in io.args])
 
     def call(self, args: list[Any]) -> None:
-        """Launches once; the answer is in the contract's output arguments."""
+        """Launches once; the contract's output arguments hold the outputs."""
         words = self._words
         try:
             for position in self._tensors:
@@ -87,15 +87,15 @@ class CudaExecutable(Executable):
             raise _launch_fault(status, self.entry, self.geometry)
 
     def _bind(self, args: list[Any]) -> None:
-        """Writes the scalars at their types and works the launch sizes out again."""
+        """Packs the scalars into the argument buffer and evaluates the launch sizes again."""
         self._bound = [(position, args[position]) for position, _ in self._bound]
         for position, value in self._bound:
-            self._words[position] = word(self._parameters[position], value, self._io.args[position].name)
+            self._words[position] = pack_word(self._parameters[position], value, self._io.args[position].name)
         scalars = {self._io.args[i].name: value for i, value in self._bound if isinstance(value, (int, float))}
         self.geometry = geometry(self._io, scalars, self._uses_dynamic_shared)
         self._provide_shared_memory()
 
-        # A tenth of a microsecond, where torch.cuda.current_stream() takes one.
+        # Takes 0.1 us, where torch.cuda.current_stream() takes 1 us.
         stream_of: Any = torch._C._cuda_getCurrentRawStream
         device, function, launch_kernel, tail = self._device, self._function, self._launch_kernel, self._tail
         sizes = (*self.geometry.grid, *self.geometry.block, self.geometry.shared)
@@ -142,12 +142,12 @@ def load_function(cubin: bytes, symbol: str, device: int) -> Any:
 
 
 def attribute(function: Any, which: Any) -> int:
-    """One of the function's attributes, from the driver."""
+    """Reads one of the function's attributes from the driver."""
     return int(checked(driver.cuFuncGetAttribute(which, function)))
 
 
 def checked(answer: tuple[Any, ...]) -> Any:
-    """A driver call's value; InfrastructureFault where the call failed for no fault of the kernel."""
+    """Unpacks a driver call's result. Raises InfrastructureFault where the call failed for no fault of the kernel."""
     status, *values = answer
     if status:
         raise InfrastructureFault(f"CUDA driver: {_named(status)}")

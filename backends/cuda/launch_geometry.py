@@ -1,4 +1,4 @@
-"""A CUDA launch's sizes, worked out from the contract's expressions."""
+"""Evaluates a CUDA launch's sizes from the contract's expressions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Geometry:
 
     @property
     def threads(self) -> int:
-        """Of a block."""
+        """Threads in a block."""
         return self.block[0] * self.block[1] * self.block[2]
 
     def __str__(self) -> str:
@@ -31,19 +31,19 @@ class Geometry:
 
 
 def default_shared_bytes(block_threads: int) -> int:
-    """Dynamic shared memory for a kernel that declares `extern __shared__` in a contract that gives no size.
+    """Bytes of dynamic shared memory for a kernel that declares `extern __shared__` under a contract without a size.
 
-    Eight bytes a thread: room for one double or one 64-bit index each, which is what such kernels commonly reduce over.
+    Eight bytes a thread hold one double or one 64-bit index each, which is what such kernels commonly reduce over.
     """
     return max(1024, block_threads * 8)
 
 
 def geometry(io: IOContract, scalars: dict[str, int | float], uses_dynamic_shared: bool) -> Geometry:
-    """The launch sizes for these scalar arguments; raises KernelFault for an expression that gives none."""
+    """The launch sizes for these scalar arguments; raises KernelFault for an expression that has no valid value."""
     launch = io.launch
 
-    def sizes(what: str, given: tuple[Dimension, Dimension, Dimension]) -> tuple[int, int, int]:
-        x, y, z = (_size(f"launch.{what}.{axis}", size, scalars) for axis, size in zip("xyz", given, strict=True))
+    def sizes(what: str, dimensions: tuple[Dimension, Dimension, Dimension]) -> tuple[int, int, int]:
+        x, y, z = (_size(f"launch.{what}.{axis}", size, scalars) for axis, size in zip("xyz", dimensions, strict=True))
         if min(x, y, z) < 1:
             raise KernelFault(
                 Status.RUNTIME_ERROR, f"launch.{what} is {(x, y, z)}: every dimension is at least 1", compiled=True
@@ -57,8 +57,8 @@ def geometry(io: IOContract, scalars: dict[str, int | float], uses_dynamic_share
     return Geometry(grid, block, default_shared_bytes(block[0] * block[1] * block[2]) if uses_dynamic_shared else 0)
 
 
-def _size(what: str, given: Dimension, scalars: dict[str, int | float]) -> int:
+def _size(what: str, expression: Dimension, scalars: dict[str, int | float]) -> int:
     try:
-        return dimension(given, scalars)
+        return dimension(expression, scalars)
     except ExpressionError as error:
         raise KernelFault(Status.CONTRACT_MISMATCH, f"{what}: {error}", compiled=True) from error

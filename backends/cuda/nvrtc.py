@@ -1,4 +1,5 @@
-"""NVRTC, the CUDA compiler as a library: source text in, machine code, PTX and the whole log out. Needs no GPU."""
+"""Wraps NVRTC, the CUDA compiler as a library: source text in; machine code, PTX and the whole log out. Needs no
+GPU."""
 
 from __future__ import annotations
 
@@ -16,9 +17,9 @@ PROGRAM_NAME = "kernel.cu"
 
 @dataclass(frozen=True)
 class Compilation:
-    """What one compilation gave. `cubin` is empty and `symbols` has no names when it failed; `log` is whole.
+    """The result of one compilation. After a failure `cubin` and `symbols` are empty; `log` is always complete.
 
-    `symbols` maps each name expression asked for to its name in the machine code.
+    `symbols` maps each requested name expression to its name in the machine code.
     """
 
     ok: bool
@@ -29,22 +30,22 @@ class Compilation:
 
 
 def version() -> str:
-    """Such as "13.0"."""
+    """The compiler's version, such as "13.0"."""
     major, minor = _checked(nvrtc.nvrtcVersion())
     return f"{major}.{minor}"
 
 
 def supported_archs() -> list[int]:
-    """The compute capabilities that this compiler has code for, times ten: 75, 80, …, 90."""
+    """The compute capabilities that this compiler supports, times ten: 75, 80, …, 90."""
     return [int(arch) for arch in _checked(nvrtc.nvrtcGetSupportedArchs())[0]]
 
 
 def compile_source(
     source: str, options: Sequence[str], headers: Mapping[str, str], names: Sequence[str] = ()
 ) -> Compilation:
-    """Compile for the `-arch=sm_…` among the options; `headers` are files by the name they are included under.
+    """Compiles for the `-arch=sm_…` among the options; `headers` maps the name of an include to its text.
 
-    Raises MemoryError where the compiler has not enough host memory.
+    Raises MemoryError where the compiler has too little host memory.
     """
     (program,) = _checked(
         nvrtc.nvrtcCreateProgram(
@@ -76,7 +77,7 @@ def compile_source(
 
 
 def _without_folder(ptx: str) -> str:
-    """With -lineinfo the source's name is given as if it lay in the current folder, which is nobody's business."""
+    """With -lineinfo NVRTC prefixes the source's name with the current folder, which submissions should not see."""
     return ptx.replace(f'"{os.path.join(os.getcwd(), PROGRAM_NAME)}"', f'"{PROGRAM_NAME}"')
 
 

@@ -1,9 +1,8 @@
-"""A kernel's parameter types, told by the compiler itself: typedefs, templates and namespaces cost no parsing here.
+"""Reads a kernel's parameter types with the compiler's help, so that typedefs, templates and namespaces need no parser.
 
-Behind the submitted source goes a snippet whose template machinery describes `decltype(&kernel)` in a table of words.
-The compiler writes the table into the PTX text, where `read_table` finds it. Where the snippet cannot be used (an
-overloaded kernel), `read_entry` takes what the PTX itself says: sizes and floating-point types, but no pointers or
-half types.
+The builder appends a snippet whose template code describes `decltype(&kernel)` in a table of words. The compiler writes
+the table into the PTX text, where `read_table` reads it. Where the snippet cannot be used (an overloaded kernel),
+`read_entry` reads what the PTX itself declares: sizes and floating-point types, but no pointers or half types.
 """
 
 from __future__ import annotations
@@ -83,8 +82,10 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter's type. `size` in bytes; `kind` is a value of `_KINDS`, or "word" (integer or pointer) and "bytes"
-    where only PTX was there to tell. `target` is what a pointer points to."""
+    """One parameter's type. `size` is in bytes, and `target` is a pointer's target type.
+
+    `kind` is a value of `_KINDS`; where only PTX was available, "word" (integer or pointer) or "bytes".
+    """
 
     kind: str
     size: int
@@ -93,7 +94,7 @@ class Parameter:
 
     @property
     def spelling(self) -> str:
-        """The type as C++ has it, as far as it is known."""
+        """The type in C++, as far as it is known."""
         match self.kind:
             case "pointer":
                 inner = self.target.spelling if self.target else "?"
@@ -118,36 +119,36 @@ class Parameter:
 
 
 def spell(parameters: list[Parameter]) -> str:
-    """The parameter list for a person: `(const float*, float*, int)`."""
+    """The parameter list as text: `(const float*, float*, int)`."""
     return f"({', '.join(parameter.spelling for parameter in parameters)})"
 
 
 def snippet(kernel: str) -> str:
-    """What to append to the source so that the PTX tells the parameters of that kernel."""
+    """The text to append to the source, so that the PTX contains the parameter types of that kernel."""
     return _SNIPPET.replace("KERNEL", kernel).replace("TABLE", _TABLE).replace("MARK", f"{_MARK:#x}u")
 
 
 def read_table(ptx: str) -> list[Parameter] | None:
     """The parameters from the snippet's table; None when the PTX holds no such table."""
-    found = re.search(rf"\b{_TABLE}\[(\d+)\] = \{{([^}}]*)\}}", ptx)
-    if found is None:
+    table = re.search(rf"\b{_TABLE}\[(\d+)\] = \{{([^}}]*)\}}", ptx)
+    if table is None:
         return None
-    # PTX leaves trailing zero bytes out.
-    content = bytes(int(byte) for byte in found[2].split(",")).ljust(int(found[1]), b"\0")
+    # PTX omits trailing zero bytes.
+    content = bytes(int(byte) for byte in table[2].split(",")).ljust(int(table[1]), b"\0")
     words = [int.from_bytes(content[i : i + 4], "little") for i in range(0, len(content), 4)]
     if len(words) < 2 or words[0] != _MARK or words[-1] != _MARK or len(words) % _WORDS_EACH:
         return None
     half = len(words) // 2
-    return [_parameter(own, target) for own, target in zip(words[1:half], words[half:-1], strict=True)]
+    return [_parameter(type_word, target) for type_word, target in zip(words[1:half], words[half:-1], strict=True)]
 
 
 def without_table(ptx: str) -> str:
-    """The PTX without what the snippet added: the sender's own code."""
+    """The PTX without the snippet's table: the submission's own code."""
     return re.sub(rf"^[^\n]*\b{_TABLE}\[[^\n]*\n", "", ptx, flags=re.MULTILINE)
 
 
-def _parameter(own: int, target: int) -> Parameter:
-    kind, size, _ = _word(own)
+def _parameter(type_word: int, target: int) -> Parameter:
+    kind, size, _ = _word(type_word)
     if kind != "pointer":
         return Parameter(kind, size)
     target_kind, target_size, const = _word(target)
@@ -166,9 +167,9 @@ def entries(ptx: str) -> list[str]:
 
 def read_entry(ptx: str, symbol: str) -> list[Parameter]:
     """The parameters of that kernel as its PTX declares them."""
-    found = re.search(rf"\.entry\s+{re.escape(symbol)}\s*\(([^)]*)\)", ptx)
+    declaration = re.search(rf"\.entry\s+{re.escape(symbol)}\s*\(([^)]*)\)", ptx)
     declared = re.findall(
-        r"\.param\s+(?:\.align\s+\d+\s+)?\.([a-z])(\d+)[^,\[]*(?:\[(\d+)\])?", found[1] if found else ""
+        r"\.param\s+(?:\.align\s+\d+\s+)?\.([a-z])(\d+)[^,\[]*(?:\[(\d+)\])?", declaration[1] if declaration else ""
     )
     return [_declared(letter, int(bits) // 8, int(count or 1)) for letter, bits, count in declared]
 

@@ -26,8 +26,8 @@ _NESTING = {"(": ")", "<": ">", "[": "]"}
 class GlobalFunction:
     """One `__global__` function as NVRTC names it: `ns::k`, or `ns::k<float, 4>` for an explicit instantiation.
 
-    `template` says that the name alone is no function yet: it lacks template arguments, such as `example`. Where those
-    all have defaults, the example is empty.
+    `template` means that the name needs template arguments, such as `example`. The example is empty where all of them
+    have defaults.
     """
 
     name: str
@@ -62,16 +62,16 @@ def _without_dead_block(code: str, opening: re.Match[str]) -> str:
 
 def global_functions(source: str) -> list[GlobalFunction]:
     """Every `__global__` function at namespace scope, in order, without repetition."""
-    found: dict[str, GlobalFunction] = {}
+    functions: dict[str, GlobalFunction] = {}
     for scope, declaration in _declarations(_TOKEN.findall(visible_code(source))):
         function = _function(scope, declaration)
         if function is not None:
-            found.setdefault(function.name, function)
-    return list(found.values())
+            functions.setdefault(function.name, function)
+    return list(functions.values())
 
 
 def _declarations(tokens: list[str]) -> Iterator[tuple[list[str], list[str]]]:
-    """Each declaration at namespace scope that says `__global__`, with the namespaces around it."""
+    """Each declaration at namespace scope with `__global__`, and the namespaces around it."""
     scopes: list[list[str]] = []
     pending: list[str] = []
     position = 0
@@ -123,7 +123,7 @@ def _after_block(tokens: list[str], position: int) -> int:
 
 
 def _function(scope: list[str], declaration: list[str]) -> GlobalFunction | None:
-    """The function that the declaration names: the last `name(…)` or `name<…>(…)`, for attributes come before it."""
+    """The declared function: the last `name(…)` or `name<…>(…)`, because attributes precede it."""
     template = instantiated = False
     example = ""
     if "template" in declaration:
@@ -153,7 +153,7 @@ def _function(scope: list[str], declaration: list[str]) -> GlobalFunction | None
 
 
 def _example(parameters: list[str]) -> str:
-    """Arguments for the template parameters that have no default: a type, a truth value or a number each."""
+    """Sample arguments for the template parameters without a default: a type, a truth value or a number each."""
     arguments = []
     for parameter in _parted(parameters):
         if "=" not in parameter:
@@ -163,7 +163,7 @@ def _example(parameters: list[str]) -> str:
 
 
 def _parted(parameters: list[str]) -> Iterator[list[str]]:
-    """The tokens between commas that no bracket holds."""
+    """The tokens between commas outside of brackets."""
     part: list[str] = []
     position = 0
     while position < len(parameters):

@@ -1,4 +1,4 @@
-"""Where a source calls `load` or `load_inline`, by its text."""
+"""Finds where a source's text calls `load` or `load_inline`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ MODULE, BUILDERS = "cpp_extension", ("load", "load_inline")
 
 
 def functions_that_build(source: str) -> list[str] | None:
-    """The names of the module's functions that do; None where no function and no method does."""
+    """The names of module-level functions that call a builder; None where no function and no method does."""
     if MODULE not in source:
         return None
     try:
         tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # Of which Python itself made something else.
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # Python itself reports these.
         return None
     names = _Names(tree)
     inside = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)]
@@ -23,7 +23,7 @@ def functions_that_build(source: str) -> list[str] | None:
 
 
 class _Names:
-    """What the module and its functions are called in a source."""
+    """The local names of the module and its functions in a source."""
 
     def __init__(self, tree: ast.Module) -> None:
         self._modules = {MODULE}
@@ -32,15 +32,15 @@ class _Names:
             if not isinstance(node, ast.Import | ast.ImportFrom):
                 continue
             within = (getattr(node, "module", None) or "").rpartition(".")[2] == MODULE
-            for one in node.names:
-                called = one.asname or one.name
-                if within and one.name in BUILDERS:
-                    self._functions.add(called)
-                elif one.name.rpartition(".")[2] == MODULE:
-                    self._modules.add(called)
+            for alias in node.names:
+                local_name = alias.asname or alias.name
+                if within and alias.name in BUILDERS:
+                    self._functions.add(local_name)
+                elif alias.name.rpartition(".")[2] == MODULE:
+                    self._modules.add(local_name)
 
     def called_in(self, node: ast.AST) -> bool:
-        """Whether anything in there is a call of one, or hands one on."""
+        """Whether any code in this node calls a builder or passes one on."""
         return any(map(self._is_builder, ast.walk(node)))
 
     def _is_builder(self, node: ast.AST) -> bool:

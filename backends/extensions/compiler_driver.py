@@ -1,8 +1,8 @@
-"""What a submission's extensions are compiled with: the stock compiler's command, with lean headers where they do.
+"""The compiler driver for a submission's extensions: the stock command, with lean headers where these suffice.
 
-Runs as `c++` and `nvcc` out of a toolchain's folder (`backends.extensions.toolchain`), in the submission's own process:
-it can do nothing that the submission could not. Whatever the lean way fails at is done the stock way, whose text and
-exit status are then the answer; a note beside the object says which it was.
+Runs as `c++` and `nvcc` from a toolchain's folder (`backends.extensions.toolchain`), in the submission's own process
+and with no more rights than the submission. Where the lean headers fail, the driver runs the stock command and passes
+on its text and exit status. A note beside the object records which headers were used.
 """
 
 from __future__ import annotations
@@ -25,28 +25,29 @@ from backends.extensions.nvcc_steps import Steps, UnknownSteps
 from backends.extensions.pch import INCLUDED, variant
 
 NOTE = ".headers"
-"""Behind the object's name: the file that says which headers were used."""
+"""Suffix of the file beside an object that records which headers were used."""
 RESOURCES = ".resources"
-"""Likewise: what the kernels in it need, as JSON."""
+"""Suffix of the file beside an object that lists its kernels' resources, as JSON."""
 PTX = ".ptx"
-"""Likewise: its device code as PTX, which the object itself has only where a flag asks for it."""
+"""Suffix of the file beside an object with its device code as PTX; the object itself has PTX only with a certain
+flag."""
 MAX_PTX_BYTES = 4 << 20
-"""Of a source; what is longer is cut."""
+"""Maximum bytes of PTX that are stored for one source; the rest is cut."""
 
 STOCK, LEAN, PRECOMPILED = "stock", "lean", "lean, precompiled"
-_REFUSED = "-Winvalid-pch"
-"""Has g++ say so where a precompiled header is not for these flags or macros; it reads the header itself then."""
+_PCH_WARNING = "-Winvalid-pch"
+"""Makes g++ warn when a precompiled header does not suit the flags or macros; g++ then parses the header itself."""
 
 _ERROR = re.compile(r"^.*\berror\b.*$", re.MULTILINE)
 _SOURCES = (".cpp", ".cc", ".cxx", ".cu")
 
 
 class NotLean(Exception):
-    """The lean headers are not for this source, or it does not compile with them; the text says why."""
+    """The lean headers do not suit this source, or it does not compile with them; the text says why."""
 
 
 def main(tool: str, toolchain: Path, arguments: list[str]) -> int:
-    """Compiles; returns the exit status."""
+    """Compiles, and returns the exit status."""
     config = json.loads((toolchain / "toolchain.json").read_text(encoding="utf-8"))
     source, target = _source(arguments), _target(arguments)
     if source is None or target is None:
@@ -65,19 +66,19 @@ def main(tool: str, toolchain: Path, arguments: list[str]) -> int:
     note.write_text(used, encoding="utf-8")
     if tool == "nvcc":
         Path(f"{target}{RESOURCES}").write_text(json.dumps(ptxas_report.resources(text)), encoding="utf-8")
-    sys.stderr.write(ptxas_report.without(text))
+    sys.stderr.write(ptxas_report.strip_report(text))
     return exit_status(status)
 
 
 def _lean(
     tool: str, toolchain: Path, config: dict[str, str], source: Path, target: Path, arguments: list[str]
 ) -> tuple[str, str]:
-    """Which headers it was compiled with, and what the compiler wrote. Raises NotLean."""
+    """Returns which headers were used and the compiler's output. Raises NotLean."""
     headers = toolchain / "include"
     needed = includes_for(source, _folders(arguments), headers, Path(config["torch_include"]))
     if needed is None:
-        raise NotLean("the source does without torch's umbrella header, or needs all of it")
-    # It stays: what make and ninja know of the object names it as one of its sources.
+        raise NotLean("the source does not include torch's umbrella header, or needs all of it")
+    # The folder stays: make and ninja record it as one of the object's sources.
     named = Path(f"{target}.named").absolute()
     named.mkdir(exist_ok=True)
     (named / NAMED).write_text("".join(f"#include <{name}>\n" for name in needed), encoding="utf-8")
@@ -88,25 +89,25 @@ def _lean(
         return LEAN, _compiled(*_with_passes([config[tool], *folders, *arguments], target))
     precompiled = toolchain / "pch" / variant(arguments)
     ahead = [f"-I{precompiled}"] if (precompiled / f"{INCLUDED}.gch").is_file() else []
-    forced = [f"-D{HOST}", _REFUSED, *ahead, *folders, "-include", INCLUDED, "-include", NAMED]
+    forced = [f"-D{HOST}", _PCH_WARNING, *ahead, *folders, "-include", INCLUDED, "-include", NAMED]
     status, text = _run([config[tool], *forced, *arguments])
-    return PRECOMPILED if ahead and _REFUSED not in text else LEAN, _compiled(status, text)
+    return PRECOMPILED if ahead and _PCH_WARNING not in text else LEAN, _compiled(status, text)
 
 
 def _compiled(status: int, text: str) -> str:
     if status != 0:
         error = _ERROR.search(text)
-        raise NotLean(f"the lean headers do not do: {error[0].strip() if error else f'exit status {status}'}")
+        raise NotLean(f"the lean headers do not suffice: {error[0].strip() if error else f'exit status {status}'}")
     return text
 
 
 def _with_passes(command: list[str], target: Path) -> tuple[int, str]:
-    """Device and host side by side, where that can be done; the PTX that comes about is kept beside the object."""
+    """Compiles device and host code in parallel where possible, and stores the PTX beside the object."""
     folder = Path(tempfile.mkdtemp(prefix="nvcc-"))
     try:
         done = Steps(command, folder).run()
-        made = b"".join(path.read_bytes() for path in sorted(folder.glob(f"*{PTX}")))
-        Path(f"{target}{PTX}").write_bytes(made[:MAX_PTX_BYTES])
+        ptx = b"".join(path.read_bytes() for path in sorted(folder.glob(f"*{PTX}")))
+        Path(f"{target}{PTX}").write_bytes(ptx[:MAX_PTX_BYTES])
         return done
     except UnknownSteps:
         return _run(command)
@@ -120,9 +121,9 @@ def _run(command: list[str]) -> tuple[int, str]:
 
 
 def _source(arguments: list[str]) -> Path | None:
-    """The one file that is compiled into an object; None for every other use of a compiler."""
-    found = [argument for argument in arguments if argument.endswith(_SOURCES) and not argument.startswith("-")]
-    return Path(found[0]) if "-c" in arguments and len(found) == 1 else None
+    """The one file that is compiled into an object; None for any other use of a compiler."""
+    sources = [argument for argument in arguments if argument.endswith(_SOURCES) and not argument.startswith("-")]
+    return Path(sources[0]) if "-c" in arguments and len(sources) == 1 else None
 
 
 def _target(arguments: list[str]) -> Path | None:
@@ -132,8 +133,8 @@ def _target(arguments: list[str]) -> Path | None:
 
 def _folders(arguments: list[str]) -> list[Path]:
     joined = [Path(argument[2:]) for argument in arguments if argument.startswith("-I") and len(argument) > 2]
-    apart = [Path(following) for flag, following in pairwise(arguments) if flag == "-I"]
-    return joined + apart
+    separate = [Path(following) for flag, following in pairwise(arguments) if flag == "-I"]
+    return joined + separate
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Which headers a C++ or CUDA source needs besides the lean core, told from the names it uses."""
+"""Decides from the names in a C++ or CUDA source which headers it needs in addition to the lean core."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _USING_STD = re.compile(r"\busing\s+namespace\s+std\b")
 _LIST = re.compile(r"\bI(?:Opt)?TensorListRef\b|\bList<")
 _USING = re.compile(r"\busing\s+namespace\s+(?:at|torch)\b")
 
-# What only the whole umbrella has, and headers that count on it.
+# Only the whole umbrella header has these, or a header relies on it.
 _STOCK = re.compile(
     r"\btorch\s*::\s*(?:nn(?!\s*::\s*functional\b)|optim|data|jit|serialize|save|load|fft|linalg|special|sparse|nested|python|mps|xpu)\b"
     r"|\bbind_module\b|\bat\s*::\s*native\b|\bTORCH_ASSERT_\w+"
@@ -29,7 +29,7 @@ _STOCK_INCLUDE = re.compile(r"torch/(?:script|nn|optim|data|jit|serialize|python
 _FUNCTIONAL = re.compile(r"\btorch\s*::\s*nn\s*::\s*functional\b")
 _API = "torch/csrc/api/include/torch"
 _OF_FUNCTIONAL = ("nn/functional/*.h", "nn/options/*.h")
-"""Functions in headers, which call the operators that they are made of; modules want the whole umbrella."""
+"""Header-only functions, which call the operators that they consist of. Modules need the whole umbrella header."""
 
 _WHERE_NAMED = {
     r"\b(?:py|pybind11|PYBIND11_\w+|PyObject|wrap_pybind_function|THP\w+)\b": f"{OWN}/python.h",
@@ -77,10 +77,10 @@ _STANDARD = {
 
 
 def includes_for(source: Path, folders: list[Path], lean: Path, torch_include: Path) -> list[str] | None:
-    """The headers that this source needs besides the core; None where the lean ones are not for it.
+    """The headers that this source needs in addition to the core; None where the lean headers do not suit it.
 
-    That is where it does without torch's umbrella, and where it needs all of that. `folders` are the -I of its
-    compilation: what it includes from there is looked at too. `lean` is the folder of the stand-ins.
+    They do not suit a source without torch's umbrella header, or one that needs all of it. `folders` are the -I of its
+    compilation, whose headers are scanned too. `lean` is the folder of the replacements.
     """
     text, included = _with_own_headers(source, [source.parent, *folders])
     if not any(name in UMBRELLAS for name in included):
@@ -100,13 +100,13 @@ def includes_for(source: Path, folders: list[Path], lean: Path, torch_include: P
 
 
 def named_in(source: Path, folders: list[Path], torch_include: Path) -> set[str]:
-    """Every name in it and in headers of its own."""
+    """Every name in the source and in its own headers."""
     text, _ = _with_own_headers(source, [source.parent, *folders])
     return set(_ANY.findall(text + _functional(text, torch_include)))
 
 
 def _functional(text: str, torch_include: Path) -> str:
-    """What stands in torch's headers of functions, where a source calls some."""
+    """The text of torch's functional headers, where a source calls their functions."""
     if not _FUNCTIONAL.search(text):
         return ""
     headers = [header for pattern in _OF_FUNCTIONAL for header in sorted((torch_include / _API).glob(pattern))]
@@ -114,35 +114,36 @@ def _functional(text: str, torch_include: Path) -> str:
 
 
 def _take_lists(header: Path) -> bool:
-    """Whether an operator is called with a list that its header only declares."""
+    """Whether an operator takes a list that its header only declares."""
     return header.is_file() and _LIST.search(header.read_text(encoding="utf-8")) is not None
 
 
 def _operators(text: str, lean: Path, torch_include: Path) -> list[str]:
-    """Of each operator named. An unqualified call may be one too: the namespaces of its arguments are searched."""
+    """The headers of all operators in the text. An unqualified call counts too, because of argument-dependent
+    lookup."""
     wrapped = set(_OF_TORCH.findall(text))
     names = wrapped | set(_OF_ATEN.findall(text)) | set(_CALLED.findall(text))
     if _USING.search(text):
         names = wrapped = set(_ANY.findall(text))
-    # relu_ and add_out stand in the headers of relu and add.
+    # The headers of relu and add declare relu_ and add_out.
     names |= {name.removesuffix("_").removesuffix("_out") for name in names}
-    found = [f"ATen/ops/{name}.h" for name in sorted(names)]
-    found += [f"{OWN}/factories/{name}.h" for name in sorted(wrapped)]
-    return [name for name in found if (lean / name).is_file() or (torch_include / name).is_file()]
+    headers = [f"ATen/ops/{name}.h" for name in sorted(names)]
+    headers += [f"{OWN}/factories/{name}.h" for name in sorted(wrapped)]
+    return [name for name in headers if (lean / name).is_file() or (torch_include / name).is_file()]
 
 
 def _with_own_headers(source: Path, folders: list[Path]) -> tuple[str, list[str]]:
-    """The text of a source with that of the headers of its own, and the names of all that it includes."""
-    text, waiting, seen = "", [source], {source}
+    """The text of a source together with its own headers, and the names of all its includes."""
+    text, pending, visited = "", [source], {source}
     included: list[str] = []
-    while waiting:
-        path = waiting.pop()
+    while pending:
+        path = pending.pop()
         code = _COMMENT.sub(" ", path.read_text(encoding="utf-8", errors="replace"))
         names = _INCLUDE.findall(code)
         text, included = text + code, included + names
         own = [folder / name for name in names for folder in [path.parent, *folders]]
         for header in own:
-            if header not in seen and len(seen) <= MAX_OWN_HEADERS and header.is_file():
-                seen.add(header)
-                waiting.append(header)
+            if header not in visited and len(visited) <= MAX_OWN_HEADERS and header.is_file():
+                visited.add(header)
+                pending.append(header)
     return text, included

@@ -1,4 +1,5 @@
-"""The extensions in a job's folder, by the call that built each: the same call loads it and compiles nothing."""
+"""Indexes the extensions in a job's folder by the call that built each, so that the same call loads without
+compiling."""
 
 from __future__ import annotations
 
@@ -18,14 +19,14 @@ TEMPORARY = Path("/tmp")
 
 
 class BuiltExtensions:
-    """Kept in `folder`, wherever that is moved: torch's own record, ninja's, holds for one place only."""
+    """The index moves with `folder`, unlike torch's and ninja's records, which hold for one path only."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._loaded: dict[str, ModuleType | str] = {}
 
     def key(self, function: str, arguments: dict[str, Any]) -> str | None:
-        """A name for a call of `load` or `load_inline`; None for one whose result is not kept here."""
+        """A digest of a call of `load` or `load_inline`; None for a call whose result is not indexed."""
         if arguments.get("is_standalone"):
             return None
         place = arguments.get("build_directory")
@@ -42,20 +43,21 @@ class BuiltExtensions:
         return hashlib.blake2b(text.encode(errors="replace")).hexdigest()
 
     def has(self, key: str) -> bool:
-        """Whether this call has built its extension, and that is there."""
-        found = self._index().get(key)
-        return found is not None and (self._folder / found[1]).exists()
+        """Whether this call has built its extension and the file exists."""
+        entry = self._index().get(key)
+        return entry is not None and (self._folder / entry[1]).exists()
 
     def load(self, key: str | None) -> ModuleType | str | None:
-        """The extension that this call built, imported, or loaded and its path; None where there is none yet."""
+        """The module that this call built, imported; for a plain library, its path after loading. None if nothing is
+        built."""
         if key is None:
             return None
         if key in self._loaded:
             return self._loaded[key]
-        found = self._index().get(key)
-        if found is None or not (self._folder / found[1]).exists():
+        entry = self._index().get(key)
+        if entry is None or not (self._folder / entry[1]).exists():
             return None
-        name, library = found
+        name, library = entry
         if name is None:
             torch.ops.load_library(self._folder / library)  # type: ignore[no-untyped-call]
             self._loaded[key] = str(self._folder / library)
@@ -69,24 +71,24 @@ class BuiltExtensions:
         return module
 
     def add(self, key: str | None, extension: Any) -> None:
-        """Notes what a call built."""
+        """Records the extension that a call built."""
         is_module = isinstance(extension, ModuleType)
         library = getattr(extension, "__file__", None) if is_module else extension
         if key is None or not isinstance(library, str):
             return
         self._loaded[key] = extension
         within = self._within_job(library)
-        if within is not None:  # Only what lies in the job's folder moves with it.
-            # Imported under the file's name, whatever the module calls itself.
+        if within is not None:  # Only files in the job's folder move with it.
+            # Import under the file's name, whatever the module calls itself.
             name = Path(library).stem if is_module else None
             index = self._index() | {key: [name, os.path.relpath(within, self._folder.name)]}
             self._folder.mkdir(exist_ok=True)
             (self._folder / INDEX).write_text(json.dumps(index), encoding="utf-8")
 
     def _within_job(self, place: str | Path) -> Path | None:
-        """Where in the job's folder it lies, which moves with the build; None for what lies elsewhere.
+        """The path relative to the job's folder; None outside of it.
 
-        /tmp is the job's folder too, where submissions have one of their own.
+        /tmp is the job's folder too, where submissions have a private /tmp.
         """
         job, real = self._folder.parent.resolve(), Path(place).resolve()
         for root in (job, TEMPORARY):

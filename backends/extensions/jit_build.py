@@ -1,8 +1,9 @@
-"""Torch's just-in-time extensions inside a job: where they are built, for which card, and what the compiler said.
+"""Torch's just-in-time extensions inside a job: where and for which architecture they are built, and the compiler's
+log.
 
-A source calls `load_inline` or `load` as it pleases. In the builder that compiles into the job folder; in the runner
-the same call loads the library that is there. On a worker without a GPU, CUDA sources are
-compiled where the toolchain allows, so that compile errors are found, and are not run.
+A source calls `load_inline` or `load` as usual. In the builder the call compiles into the job folder; in the runner the
+same call loads the compiled library. On a worker without a GPU, CUDA sources are compiled where the toolchain allows,
+to find compile errors, and are not run.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ from domain.result import Status
 FOLDER = "ext"
 MAX_JOBS = 8
 MAX_KERNELS = 32
-"""Told of."""
+"""Maximum number of kernels whose resources are reported."""
 ARCH_WITHOUT_DEVICE = "sm_90"
-"""What a worker without a GPU compiles for."""
+"""The target architecture on a worker without a GPU."""
 
-_OF_LINES = frozenset({"-lineinfo", "--generate-line-info", "-G", "--device-debug"})
-"""Options of nvcc of which one at most is given."""
+_LINE_OPTIONS = frozenset({"-lineinfo", "--generate-line-info", "-G", "--device-debug"})
+"""Options of nvcc that exclude each other; -lineinfo is added only where none of them is present."""
 CUDA_LIBRARIES = ("c10_cuda", "torch_cuda")
 
-# Here, and so in the zygote: each runner that asked for it would take a millisecond of its job's time.
+# Computed at import, and so in the zygote: each runner would otherwise spend a millisecond of its job's time on it.
 _STOCK: dict[str, Callable[..., Any]] = {name: getattr(cpp_extension, name) for name in ("load", "load_inline")}
 _SIGNATURES = {stock: inspect.signature(stock) for stock in _STOCK.values()}
 _ARCH = re.compile(r"sm_(\d+)(\d)([af]?)")
@@ -50,10 +51,10 @@ _LIBRARY_HEADERS = ("cublas", "cusparse", "cusolver", "cufft", "curand", "cudnn"
 _TORCH_CUDA_HEADERS = ("ATen/cuda/", "c10/cuda/", "torch/csrc/cuda/")
 
 
-class Called(BaseException):
-    """`load` or `load_inline` was called while that was waited for.
+class BuildRequested(BaseException):
+    """Raised by `load` or `load_inline` while calls are intercepted.
 
-    `build` does what was asked, under that key and name; None where it is of no use.
+    `build` performs the call, under that key and name; None where building it here is of no use.
     """
 
     def __init__(self, build: Callable[[], Any] | None = None, key: str = "", name: str = "") -> None:
@@ -62,9 +63,10 @@ class Called(BaseException):
 
 
 class Extensions:
-    """The extensions that one job's source builds: their names, what was only compiled, the compilers' output.
+    """The extensions that one job's source builds: their names, those only compiled, and the compilers' output.
 
-    `compiled` has the names of those that were not there. While it `waits`, calls that build raise Called.
+    `compiled` names the extensions that were not built beforehand. While `intercepting`, calls that build raise
+    BuildRequested.
     """
 
     def __init__(self, folder: Path, target: Target) -> None:
@@ -73,30 +75,30 @@ class Extensions:
         self.built: list[str] = []
         self.only_compiled: list[str] = []
         self.compiled: list[str] = []
-        self.waits = False
+        self.intercepting = False
         self.log = ""
-        self._there = BuiltExtensions(folder / FOLDER)
+        self._built = BuiltExtensions(folder / FOLDER)
 
     @property
     def headers(self) -> list[str]:
-        """Which headers each file was compiled with (backends.extensions.compiler_driver), and why not the lean
+        """The headers that each file was compiled with (backends.extensions.compiler_driver), and why not the lean
         ones."""
         notes = sorted((self.folder / FOLDER).glob(f"*/*{NOTE}"))
         return [f"{note.name.removesuffix(NOTE)}: {note.read_text(encoding='utf-8')}" for note in notes]
 
     @property
     def kernels(self) -> list[dict[str, Any]]:
-        """What the extensions' kernels need, by the assembler's report."""
+        """Resources of the extensions' kernels, from the assembler's report."""
         notes = sorted((self.folder / FOLDER).glob(f"*/*{RESOURCES}"))
-        found: list[dict[str, Any]] = []
+        resources: list[dict[str, Any]] = []
         for note in notes:
             with suppress(OSError, ValueError):
-                found += json.loads(note.read_text(encoding="utf-8"))
-        return found[:MAX_KERNELS]
+                resources += json.loads(note.read_text(encoding="utf-8"))
+        return resources[:MAX_KERNELS]
 
     def has(self, key: str) -> bool:
         """Whether the call of that key has built its extension."""
-        return self._there.has(key)
+        return self._built.has(key)
 
     def require_device(self) -> None:
         """Raises KernelFault (UNSUPPORTED, compiled) if something was compiled that cannot run on this worker."""
@@ -104,7 +106,7 @@ class Extensions:
             raise _not_run(self.only_compiled, self.log)
 
     def builder(self, stock: Callable[..., Any]) -> Callable[..., Any]:
-        """`load` or `load_inline` with the compiler's output kept."""
+        """Wraps `load` or `load_inline`: captures the compiler's output and loads what was built before."""
         signature = _SIGNATURES[stock]
 
         @functools.wraps(stock)
@@ -112,57 +114,57 @@ class Extensions:
             call = signature.bind(*args, **kwargs)
             _with_lines(call.arguments)
             only_compiles = _wants_cuda(call.arguments) and not self.target.is_cuda
-            key, name = self._there.key(stock.__name__, call.arguments), str(call.arguments["name"])
-            if self.waits:
+            key, name = self._built.key(stock.__name__, call.arguments), str(call.arguments["name"])
+            if self.intercepting:
                 if key is None or only_compiles:
-                    raise Called
+                    raise BuildRequested
                 if self.has(key):
-                    return _StandIn(name, Called)
-                raise Called(functools.partial(build, *args, **kwargs), key, name)
+                    return _StandIn(name, BuildRequested)
+                raise BuildRequested(functools.partial(build, *args, **kwargs), key, name)
             if only_compiles:
                 return self._compile_only(stock, call)
-            extension = self._there.load(key)
+            extension = self._built.load(key)
             if extension is None:
                 if name not in self.compiled:
                     self.compiled.append(name)
                 with self._console():
                     extension = stock(*call.args, **call.kwargs)
-                self._there.add(key, extension)
+                self._built.add(key, extension)
             self.built.append(name)
             return extension
 
         return build
 
     def _compile_only(self, stock: Callable[..., Any], call: inspect.BoundArguments) -> ModuleType:
-        """The stock build, against a torch without CUDA: all of it is done but the library is not used."""
+        """Runs the stock build against a torch without CUDA; the resulting library is not used."""
         home = cuda_home()
         if home is None:
             raise KernelFault(Status.UNSUPPORTED, f"not compiled: {NO_DEVICE} and no CUDA compiler (nvcc)")
         cpp_extension.CUDA_HOME = str(home)
-        given = call.arguments
+        arguments = call.arguments
         for flags in ("extra_cflags", "extra_cuda_cflags"):
-            # torch's CUDA headers are there, the file that its CMake would have generated is not.
-            given[flags] = [*(given.get(flags) or []), "-DC10_CUDA_NO_CMAKE_CONFIGURE_FILE"]
-        given["extra_ldflags"] = [*(given.get("extra_ldflags") or []), f"-L{self._stand_ins()}"]
+            # torch's CUDA headers exist here, but not the file that its CMake would have generated.
+            arguments[flags] = [*(arguments.get(flags) or []), "-DC10_CUDA_NO_CMAKE_CONFIGURE_FILE"]
+        arguments["extra_ldflags"] = [*(arguments.get("extra_ldflags") or []), f"-L{self._stand_ins()}"]
         try:
             with self._console():
                 stock(*call.args, **call.kwargs)
         except ImportError:
-            pass  # Built and linked; what it links against is not here.
+            pass  # Built and linked; a library that it links against is missing here.
         except OSError as error:
-            if ".so" not in str(error):  # Else the same, from a library that is no Python module.
+            if ".so" not in str(error):  # A missing .so means the same for a library that is no Python module.
                 raise
         except RuntimeError as error:
             if header := _header_not_here(f"{error}\n{self.log}"):
                 message = f"not compiled: {NO_DEVICE}, and its torch has no CUDA part: {header} is missing"
                 raise KernelFault(Status.UNSUPPORTED, message, str(error)) from error
             raise
-        name = str(given["name"])
+        name = str(arguments["name"])
         self.only_compiled.append(name)
         return _StandIn(name, functools.partial(_not_run, [name]))
 
     def _stand_ins(self) -> Path:
-        """Libraries for the linker to find: linker scripts that name torch's CPU library in place of its CUDA ones."""
+        """A folder of linker scripts that name torch's CPU library in place of its CUDA ones."""
         folder = self.folder / FOLDER / ".stand-ins"
         folder.mkdir(parents=True, exist_ok=True)
         for name in CUDA_LIBRARIES:
@@ -171,7 +173,7 @@ class Extensions:
 
     @contextmanager
     def _console(self) -> Iterator[None]:
-        """Keeps what ninja writes to descriptor 1 when a source asks for `verbose`; errors carry it as a note."""
+        """Captures what ninja writes to descriptor 1 when a source asks for `verbose`; errors carry it as a note."""
         sys.stdout.flush()
         standard_output = os.dup(1)
         with tempfile.TemporaryFile(dir=self.folder) as console:
@@ -195,7 +197,7 @@ class Extensions:
 
 
 def install(folder: Path, target: Target) -> Extensions:
-    """Prepares this process, which serves one submission: extensions are built in `folder` and for `target`."""
+    """Prepares this process, which serves one submission, to build extensions in `folder` for `target`."""
     variables = {
         "TORCH_EXTENSIONS_DIR": str(folder / FOLDER),
         "TORCH_CUDA_ARCH_LIST": torch_arch(target.arch or ARCH_WITHOUT_DEVICE),
@@ -219,36 +221,33 @@ def install(folder: Path, target: Target) -> Extensions:
 
 
 def torch_arch(arch: str) -> str:
-    """TORCH_CUDA_ARCH_LIST's form: "9.0" of "sm_90", "10.0a" of "sm_100a"."""
+    """TORCH_CUDA_ARCH_LIST's form: "9.0" for "sm_90", "10.0a" for "sm_100a"."""
     match = _ARCH.fullmatch(arch)
     if match is None:
         raise ValueError(f"not an architecture: {arch!r}")
     return f"{match[1]}.{match[2]}{match[3]}"
 
 
-def _with_lines(given: dict[str, Any]) -> None:
-    """Device code that knows its source's lines, which changes nothing else of it: for sanitizer and profiler."""
-    flags = list(given.get("extra_cuda_cflags") or [])
-    if _wants_cuda(given) and not _OF_LINES.intersection(flags):
-        given["extra_cuda_cflags"] = [*flags, "-lineinfo"]
+def _with_lines(arguments: dict[str, Any]) -> None:
+    """Adds line numbers to device code for the sanitizer and the profiler; changes no code."""
+    flags = list(arguments.get("extra_cuda_cflags") or [])
+    if _wants_cuda(arguments) and not _LINE_OPTIONS.intersection(flags):
+        arguments["extra_cuda_cflags"] = [*flags, "-lineinfo"]
 
 
 class _StandIn(ModuleType):
-    """In place of an extension that cannot be loaded, or is not to be used: whoever calls a function of it meets that.
+    """Replaces an extension that cannot be loaded or must not be used; every function of it raises `make_error()`."""
 
-    `met` makes what is raised.
-    """
-
-    def __init__(self, name: str, met: Callable[[], BaseException]) -> None:
+    def __init__(self, name: str, make_error: Callable[[], BaseException]) -> None:
         super().__init__(name)
-        self._met = met
+        self._make_error = make_error
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
 
         def refuse(*args: Any, **kwargs: Any) -> Any:
-            raise self._met()
+            raise self._make_error()
 
         return refuse
 
@@ -266,7 +265,8 @@ def _wants_cuda(arguments: dict[str, Any]) -> bool:
 
 
 def _header_not_here(text: str) -> str | None:
-    """The header that this worker's torch and CUDA lack, where that and not the source ended the compilation."""
+    """The header that this worker's torch or CUDA lacks, where that and not the source's fault ended the
+    compilation."""
     for includer, header in _MISSING_HEADER.findall(text):
         by_torch = "/torch/include/" in includer or includer.startswith(f"{cpp_extension.CUDA_HOME}/")
         if by_torch or header.startswith((*_LIBRARY_HEADERS, *_TORCH_CUDA_HEADERS)):

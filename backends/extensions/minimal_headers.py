@@ -1,7 +1,7 @@
-"""Stand-ins for torch's umbrella headers: what nearly every extension uses, and no declaration of every operator.
+"""Replacements for torch's umbrella headers: the declarations that nearly every extension uses, without all operators.
 
-Written once for an installed torch, from its own headers. What else a source uses is added for that source
-(`backends.extensions.include_scan`).
+They are generated once for an installed torch, from its own headers. `backends.extensions.include_scan` adds the other
+headers that a source needs.
 """
 
 from __future__ import annotations
@@ -11,21 +11,22 @@ from pathlib import Path
 
 OWN = "kernel_eval"
 NAMED = "kernel_eval_named.h"
-"""What a source names; included by the stand-ins, written for each source into a folder of its own."""
+"""A header generated for each source, in a folder of its own, with the headers that the source needs. The replacements
+include it."""
 
 HOST = "KERNEL_EVAL_HOST"
-"""Defined where `NAMED` is included after the precompiled header and not from it."""
+"""Defined where `NAMED` is included after the precompiled header instead of from it."""
 
 UMBRELLAS = ("torch/extension.h", "torch/torch.h", "torch/all.h", "torch/types.h", "ATen/ATen.h", "ATen/Functions.h")
 LISTS = f"{OWN}/lists.h"
-"""Lists of tensors as operators take them, with the interpreter's values and types behind them."""
+"""Lists of tensors as operators take them, followed by the interpreter's values and types."""
 
 TYPES = "torch/csrc/api/include/torch/types.h"
 FACTORIES = "torch/csrc/autograd/generated/variable_factories.h"
 
 GUARD = "ATen/DeviceGuard.h"
 CONTEXT = f"{OWN}/context.h"
-"""torch's own `ATen/Context.h`, with the hooks of every kind of device behind it."""
+"""torch's own `ATen/Context.h`, followed by the hooks of every kind of device."""
 _CONTEXT = "ATen/Context.h"
 _INCLUDE = re.compile(r"^#include <([^>]+)>\n", re.MULTILINE)
 _OF_CONTEXT = re.compile(r"ATen/(?:detail/\w+Hooks\w*|CPUGeneratorImpl|DeviceAccelerator|\w+Backend)\.h")
@@ -33,7 +34,7 @@ _OF_CONTEXT = re.compile(r"ATen/(?:detail/\w+Hooks\w*|CPUGeneratorImpl|DeviceAcc
 _LISTS = "#include <ATen/core/IListRef.h>\n"
 _DEVICE_OF_LISTS = re.compile(r"^inline [^\n]+ device_of\(ITensorListRef t\) \{$.*?^\}\n", re.MULTILINE | re.DOTALL)
 
-# cmath above all: without it, abs(float) would be found in the C library, for integers.
+# cmath comes first: without it, abs(float) would resolve to the C library's abs for integers.
 _STANDARD = (
     "algorithm array cmath cstdint cstdio cstdlib cstring functional iostream limits map memory mutex numeric optional "
     "sstream stdexcept string tuple type_traits unordered_map utility vector"
@@ -57,7 +58,7 @@ _PYTHON = ("torch/csrc/utils/pybind.h", "torch/csrc/Exceptions.h")
 
 _PER_OPERATOR = "#ifndef AT_PER_OPERATOR_HEADERS\n#define AT_PER_OPERATOR_HEADERS\n#endif\n"
 
-# As torch::autograd::make_variable does, without the header of the autograd engine.
+# Like torch::autograd::make_variable, without the header of the autograd engine.
 _MAKE_VARIABLE = """namespace torch::kernel_eval {
 inline at::Tensor make_variable(at::Tensor data, bool requires_grad = false) {
   if (!data.defined()) return at::Tensor();
@@ -76,7 +77,8 @@ inline at::Tensor make_variable(at::Tensor data, bool requires_grad = false) {
 
 
 def write(folder: Path, torch_include: Path) -> None:
-    """Writes the stand-ins below `folder`. Raises OSError where this torch has not the headers they are made of."""
+    """Writes the replacements below `folder`. Raises OSError where this torch lacks a header that they are generated
+    from."""
     types = (torch_include / TYPES).read_text(encoding="utf-8")
     own = folder / OWN
     (own / "factories").mkdir(parents=True)
@@ -84,7 +86,7 @@ def write(folder: Path, torch_include: Path) -> None:
     _write(own / "python.h", "".join(f"#include <{name}>\n" for name in _PYTHON))
     for name, text in _factories((torch_include / FACTORIES).read_text(encoding="utf-8")).items():
         _write(own / "factories" / f"{name}.h", text)
-    # torch's own aliases (kFloat32, nullopt, …), whatever its version has.
+    # torch's own aliases (kFloat32, nullopt, …), in any version.
     aliases = re.sub(r"^\s*#\s*(?:include|pragma)\b.*$", "", types, flags=re.MULTILINE)
     named = f"#ifndef {HOST}\n#include <{NAMED}>\n#endif\n"
     _write(own / "types.h", f"#include <{OWN}/core.h>\n{aliases}\n{named}")
@@ -96,13 +98,14 @@ def write(folder: Path, torch_include: Path) -> None:
 
 
 def _write_guard(folder: Path, torchs: str) -> None:
-    """torch's own header, which every operator's includes, without lists: a third of what all these headers cost.
+    """Writes torch's guard header without lists, which make up a third of these headers' cost. Every operator includes
+    it.
 
-    Of a torch whose header looks otherwise it stays as it is, and the lists are in every source.
+    A torch whose header looks different keeps it, and every source then includes the lists.
     """
-    guard, found = _DEVICE_OF_LISTS.subn("", torchs)
+    guard, count = _DEVICE_OF_LISTS.subn("", torchs)
     overload = _DEVICE_OF_LISTS.search(torchs)
-    if overload is None or found != 1 or _LISTS not in guard:
+    if overload is None or count != 1 or _LISTS not in guard:
         _write(folder / LISTS, _LISTS)
         return
     _write(folder / GUARD, guard.replace(_LISTS, ""))
@@ -110,9 +113,10 @@ def _write_guard(folder: Path, torchs: str) -> None:
 
 
 def _write_context(folder: Path, torchs: str) -> None:
-    """torch's own header, which every operator's includes, without what it is for: some of what else it includes."""
-    kept = [name for name in _INCLUDE.findall(torchs) if not _OF_CONTEXT.fullmatch(name)]
-    _write(folder / _CONTEXT, "".join(f"#include <{name}>\n" for name in kept))
+    """Writes a context header with only some of its includes, and without its own content. Every operator includes
+    it."""
+    names = [name for name in _INCLUDE.findall(torchs) if not _OF_CONTEXT.fullmatch(name)]
+    _write(folder / _CONTEXT, "".join(f"#include <{name}>\n" for name in names))
     _write(folder / CONTEXT, torchs)
 
 
@@ -125,10 +129,11 @@ def _core(torch_include: Path) -> str:
 
 
 def _factories(generated: str) -> dict[str, str]:
-    """Of `torch::empty` and its like, which wrap what `at::empty` makes: one header a name, with every overload."""
-    found: dict[str, list[str]] = {}
+    """Generates one header, with every overload, for each of `torch::empty` and its like, which wrap `at::empty`'s
+    result."""
+    overloads: dict[str, list[str]] = {}
     for match in re.finditer(r"^inline at::Tensor (\w+)\(.*?^}$", generated, re.MULTILINE | re.DOTALL):
-        found.setdefault(match[1], []).append(
+        overloads.setdefault(match[1], []).append(
             match[0].replace("autograd::make_variable(", "kernel_eval::make_variable(")
         )
     container = "#include <torch/csrc/api/include/torch/detail/TensorDataContainer.h>\n"
@@ -137,7 +142,7 @@ def _factories(generated: str) -> dict[str, str]:
         + "namespace torch {\n"
         + "\n".join(blocks)
         + "\n}\n"
-        for name, blocks in found.items()
+        for name, blocks in overloads.items()
     }
 
 

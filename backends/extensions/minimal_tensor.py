@@ -1,8 +1,8 @@
-"""A stand-in for the header of `at::Tensor`, with the methods that a source names and those that torch's headers call.
+"""Replaces the header of `at::Tensor`, keeping only the methods that a source names or torch's headers call.
 
-Each of six hundred is a declaration, a definition and an operator's structures to three front ends, a tenth of what the
-core costs (docs/measurements.md). They are not virtual: whoever sees fewer of them sees the same tensor. A name that a
-macro puts together is not seen; such a source does not compile, and is compiled with torch's own headers then.
+Each of six hundred methods costs three front ends a declaration, a definition and an operator's structures: a tenth of
+the core's cost (docs/measurements.md). Methods are not virtual, so a class with fewer declarations has the same layout.
+A method name assembled by a macro is missed; the source then fails to compile and is compiled with torch's own headers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ BODY = "ATen/core/TensorBody.h"
 BASE = "ATen/core/TensorBase.h"
 OPERATORS = "#include <ATen/MethodOperators.h>\n"
 METHODS = "kernel_eval_methods.h"
-"""What a source names, as macros; included by the stand-in, written for each source into a folder of its own."""
+"""A header of macros for the names in a source, generated for each source in a folder of its own; the replacement
+includes it."""
 
 _DEFINED = re.compile(r"^// aten::[^\n]*\ninline [^\n]+? Tensor::(\w+)\([^\n]*\) const \{\n(.*?)^\}\n", re.M | re.S)
 _DECLARED = re.compile(r"^  [\w:&<>, *]+?[ &](\w+)\([^\n]*\) const;\n", re.M)
@@ -34,27 +35,29 @@ _CALLERS = (
 
 
 def write(folder: Path, torch_include: Path) -> None:
-    """Writes the stand-in below `folder`; nothing where this torch's header looks otherwise. Raises OSError."""
+    """Writes the replacement below `folder`; nothing where this torch's header looks different. Raises OSError."""
     body = (torch_include / BODY).read_text(encoding="utf-8")
     operators: dict[str, set[str]] = {}
-    for found in _DEFINED.finditer(body):
-        operators.setdefault(found[1], set()).update(_USED.findall(found[2]))
-    declared = {found[1] for found in _DECLARED.finditer(body)}
+    for match in _DEFINED.finditer(body):
+        operators.setdefault(match[1], set()).update(_USED.findall(match[2]))
+    declared = {match[1] for match in _DECLARED.finditer(body)}
     headers = _headers(torch_include)
     if not operators or OPERATORS not in body or not declared >= operators.keys():
         return
     if not headers.keys() >= set().union(*operators.values()):
         return
 
-    def guarded(found: re.Match[str]) -> str:
-        return _where_named(found[1], found[0]) if found[1] in named else found[0]
+    def guarded(match: re.Match[str]) -> str:
+        return _where_named(match[1], match[0]) if match[1] in named else match[0]
 
-    rest = _DECLARED.sub("", _DEFINED.sub("", body)) + (torch_include / BASE).read_text(encoding="utf-8")
-    named = operators.keys() - set(_WORD.findall(rest)) - _called(torch_include)
+    remaining = _DECLARED.sub("", _DEFINED.sub("", body)) + (torch_include / BASE).read_text(encoding="utf-8")
+    named = operators.keys() - set(_WORD.findall(remaining)) - _called(torch_include)
     named = {name for name in named if not name.startswith("__")}
     includes = "#include <ATen/core/ATen_fwd.h>\n"
     for name, structures in sorted(operators.items()):
-        text = "".join(f"#include <ATen/ops/{one}>\n" for one in sorted({headers[one] for one in structures}))
+        text = "".join(
+            f"#include <ATen/ops/{header}>\n" for header in sorted({headers[header] for header in structures})
+        )
         includes += _where_named(name, text) if name in named else text
     body = _DECLARED.sub(guarded, _DEFINED.sub(guarded, body))
     own = f"#ifndef {HOST}\n#include <{METHODS}>\n#endif\n"
@@ -63,7 +66,7 @@ def write(folder: Path, torch_include: Path) -> None:
 
 
 def methods(names: Iterable[str]) -> str:
-    """The text of METHODS for a source in which those names stand."""
+    """The text of METHODS for a source that contains these names."""
     return "".join(f"#define {_macro(name)}\n" for name in sorted(names))
 
 
@@ -76,16 +79,16 @@ def _macro(name: str) -> str:
 
 
 def _headers(torch_include: Path) -> dict[str, str]:
-    """The header of each operator's structure."""
-    found = {}
+    """Maps each operator's structure to its header."""
+    by_structure = {}
     for header in (torch_include / "ATen" / "ops").glob("*_ops.h"):
         for structure in _STRUCTURE.findall(header.read_text(encoding="utf-8")):
-            found[structure] = header.name
-    return found
+            by_structure[structure] = header.name
+    return by_structure
 
 
 def _called(torch_include: Path) -> set[str]:
-    """Whatever torch's own headers call as a method, or define as one of a tensor's."""
+    """The methods that torch's own headers call or define on a tensor."""
     called: set[str] = set()
     for pattern in _CALLERS:
         for header in torch_include.glob(pattern):

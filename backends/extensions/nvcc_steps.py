@@ -1,4 +1,4 @@
-"""One nvcc command as its own steps, the host's front end beside the device's compiler instead of before it."""
+"""Runs one nvcc command as its separate steps, with the host's front end in parallel to the device's compiler."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ _MODULE_ID = re.compile(r'--gen_module_id_file\s+--module_id_file_name\s+"([^"]+
 
 
 _PSEUDO = "-- "
-"""What nvcc does by itself, without a program that could be started here."""
+"""Prefix of a step that nvcc performs internally, which cannot be started as a program here."""
 _DEPENDENCIES = {"--generate-dependencies-with-compile": 0, "-MD": 0, "-MMD": 0, "--dependency-output": 1, "-MF": 1}
-"""Flags that have headers listed for make and ninja, and how many words follow each: torch asks for it, and nvcc has a
-pseudo-step for it. Nobody builds in that folder twice, and ninja takes a list that is not there for an empty one."""
+"""Flags that list headers for make and ninja, and how many words follow each. They are dropped, because nvcc has a
+pseudo-step for them. A job's folder is built only once, and ninja takes a missing list for an empty one."""
 
 
 class UnknownSteps(Exception):
-    """nvcc does this in steps that are not known here: run it as it is."""
+    """nvcc uses steps that this module does not know: run the command unchanged."""
 
 
 class Steps:
-    """The steps of one compilation, as `nvcc --dryrun` tells them.
+    """The steps of one compilation, as `nvcc --dryrun` lists them.
 
-    Both front ends need the module's id, which the host's makes up otherwise: here it is written beforehand.
+    Both front ends need the module's id, which the host's front end normally generates. Here it is written in advance.
     """
 
     def __init__(self, command: list[str], folder: Path) -> None:
         self.environment = {**os.environ, "TMPDIR": str(folder)}  # noqa: TID251 - as the compiler would inherit it
-        told = subprocess.run(
+        dry_run = subprocess.run(
             [*_without_dependencies(command), "--dryrun", "--keep", "--keep-dir", str(folder)],
             env=self.environment,
             capture_output=True,
             text=True,
             check=False,
         )
-        if told.returncode != 0:
-            raise UnknownSteps(told.stderr)
+        if dry_run.returncode != 0:
+            raise UnknownSteps(dry_run.stderr)
         steps: list[str] = []
-        for line in told.stderr.splitlines():
+        for line in dry_run.stderr.splitlines():
             step = line.removeprefix(_PREFIX)
             variable = _VARIABLE.fullmatch(step)
             if variable:
@@ -58,7 +58,7 @@ class Steps:
         if len(fronts) != 1 or not any("/cicc" in step for step in steps) or ".cudafe1.cpp" not in steps[-1]:
             raise UnknownSteps("\n".join(steps))
         cut = fronts[0] + 1
-        if " -E " not in steps[cut]:  # Else the device's compiler would read what the host's side has yet to write.
+        if " -E " not in steps[cut]:  # Otherwise it would need the host's output.
             raise UnknownSteps("\n".join(steps))
         module_id = _MODULE_ID.search(steps[cut - 1])
         if module_id is None:
@@ -69,7 +69,7 @@ class Steps:
         self.host, self.device, self.last = steps[:cut], steps[cut:-1], steps[-1]
 
     def run(self) -> tuple[int, str]:
-        """Exit status and what the compilers wrote."""
+        """Returns the exit status and the compilers' output."""
         with ThreadPoolExecutor(2) as pool:
             device = pool.submit(self._run, self.device)
             status, text = self._run(self.host)
@@ -99,12 +99,12 @@ class Steps:
 
 
 def _without_dependencies(command: list[str]) -> list[str]:
-    kept: list[str] = []
+    remaining: list[str] = []
     words = iter(command)
     for word in words:
         following = _DEPENDENCIES.get(word)
         if following is None:
-            kept.append(word)
+            remaining.append(word)
         for _ in range(following or 0):
             next(words, None)
-    return kept
+    return remaining

@@ -1,4 +1,4 @@
-"""The lean headers of the host part precompiled: for which flags, and which one a command can use."""
+"""Precompiles the lean headers for host code, and decides which compilations can use the result."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from backends.extensions.minimal_headers import HOST, OWN
 
 INCLUDED = f"{OWN}/host.h"
 OPTIMISATION: tuple[tuple[str, ...], ...] = ((), ("-O3",), ("-O2",))
-"""The usual `extra_cflags`; a header is a third of a gigabyte, so there are no more."""
+"""The usual `extra_cflags`; a precompiled header takes a third of a gigabyte, so others get none."""
 
 _FOR_CODE = re.compile(r"-(?:O|std=|f|m|g|ansi|pthread|x)")
-"""Flags that a precompiled header and its user must have alike; the compiler itself checks macros."""
+"""Flags that a precompiled header and its user must share; the compiler itself checks macros."""
 
 
 def variant(arguments: list[str]) -> str:
-    """A name for the flags that decide about the code of the headers."""
+    """A name for the flags that affect the headers' code."""
     flags = [argument for argument in arguments if _FOR_CODE.match(argument)]
     return hashlib.blake2b(" ".join(flags).encode(), digest_size=8).hexdigest()
 
 
 def precompile(compiler: str, folder: Path, includes: list[str], flags: list[str]) -> None:
-    """Makes the header for those flags below `folder`, if it is not there; complete or not at all.
+    """Builds the header for those flags below `folder`, unless it exists; complete or not at all.
 
     `includes` are the folders of torch and Python. Raises CalledProcessError, OSError.
     """

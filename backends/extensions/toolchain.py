@@ -1,7 +1,7 @@
-"""A folder with the compilers of a submission's extensions: drivers, lean headers, precompiled ones.
+"""Prepares a folder with the compilers of a submission's extensions: drivers, lean headers and precompiled ones.
 
-It is made by the service's own code and read by submissions. Its name says what it was made for and from, so that a new
-torch or compiler gets another.
+The service's own code makes it, and submissions read it. Its name is a digest of its inputs, so a new torch or compiler
+gets a new folder.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from backends.extensions.pch import OPTIMISATION, precompile
 from domain.paths import ROOT
 
 UNUSED_S = 30 * 86_400.0
+"""Maximum age of a toolchain that no worker has started with, in s."""
 
 log = logging.getLogger(__name__)
 
@@ -57,8 +58,8 @@ sys.exit(main({tool!r}, Path({folder!r}), sys.argv[1:]))
 """
 
 
-def prepared(parent: Path) -> Path | None:
-    """The folder below `parent` for this installation, made where it is not there; None where there is no compiler.
+def prepare(parent: Path) -> Path | None:
+    """The folder below `parent` for this installation, created if needed; None where there is no compiler.
 
     Raises OSError.
     """
@@ -75,7 +76,7 @@ def prepared(parent: Path) -> Path | None:
         draft.chmod(0o755)
         minimal_headers.write(draft / "include", torch_include())
         minimal_tensor.write(draft / "include", torch_include())
-        # Their own copy: a submission's processes need not see the service's folder.
+        # A copy of its own, because a submission's processes need not see the service's folder.
         for part in _PARTS:
             copy = draft / "lib" / Path(str(part.__file__)).relative_to(ROOT)
             copy.parent.mkdir(parents=True, exist_ok=True)
@@ -91,7 +92,7 @@ def prepared(parent: Path) -> Path | None:
         try:
             draft.rename(folder)
         except OSError:
-            if not (folder / "toolchain.json").exists():  # Else another process was faster.
+            if not (folder / "toolchain.json").exists():  # Otherwise another process was faster.
                 raise
     finally:
         shutil.rmtree(draft, ignore_errors=True)
@@ -100,7 +101,7 @@ def prepared(parent: Path) -> Path | None:
 
 
 def _tidy(parent: Path) -> None:
-    """Removes what no worker has started with for long: a gigabyte for each torch that there was."""
+    """Removes toolchains that no worker has started with for a long time: a gigabyte for each past torch."""
     for config in parent.glob("*/toolchain.json"):
         with suppress(FileNotFoundError):
             if time.time() - config.stat().st_mtime > UNUSED_S:
@@ -108,7 +109,7 @@ def _tidy(parent: Path) -> None:
 
 
 def precompile_all(folder: Path) -> None:
-    """Makes the precompiled headers, one process of all at a time; returns at once where another is at it."""
+    """Builds the precompiled headers, in one process at a time; returns at once where another process is doing so."""
     with (folder / "toolchain.json").open() as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -124,12 +125,12 @@ def precompile_all(folder: Path) -> None:
 
 
 def torch_include() -> Path:
-    """Where the installed torch has its headers."""
+    """The folder of the installed torch's headers."""
     return Path(torch.__file__).parent / "include"
 
 
 def versions() -> dict[str, str]:
-    """Of the compilers, by tool: the first lines of what they say themselves."""
+    """The first lines of each compiler's own version report, by tool."""
     return {tool: _version(path) for tool, path in _tools().items()}
 
 
@@ -148,13 +149,13 @@ def _version(path: str) -> str:
 
 
 def _digest(tools: dict[str, str]) -> str:
-    own = [Path(str(part.__file__)).read_text(encoding="utf-8") for part in _PARTS]
-    made_for = [torch.__version__, str(torch_include()), sys.executable, sys.version, _DRIVER, *own]
-    made_for += [_version(path) for path in tools.values()]
-    return hashlib.blake2b("\0".join(made_for).encode(), digest_size=16).hexdigest()
+    parts = [Path(str(part.__file__)).read_text(encoding="utf-8") for part in _PARTS]
+    inputs = [torch.__version__, str(torch_include()), sys.executable, sys.version, _DRIVER, *parts]
+    inputs += [_version(path) for path in tools.values()]
+    return hashlib.blake2b("\0".join(inputs).encode(), digest_size=16).hexdigest()
 
 
 def _standard() -> str:
     """The C++ standard that this torch compiles extensions for."""
-    found = re.findall(r"'-std=(c\+\+\d\d)'", inspect.getsource(cpp_extension))
-    return found[0] if found else "c++17"
+    standards = re.findall(r"'-std=(c\+\+\d\d)'", inspect.getsource(cpp_extension))
+    return standards[0] if standards else "c++17"

@@ -1,4 +1,4 @@
-"""What Triton's interpreter lacks: the functions of `libdevice`, by torch's of the same meaning."""
+"""Adds the `libdevice` functions, which Triton's interpreter lacks, by means of torch's equivalents."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import triton.language as tl
 from backends.source.error_report import NotInterpreted
 
 _MODULES = ("triton.language.extra.libdevice", "triton.language.extra.cuda.libdevice")
-_ALIKE = (
+_SAME_NAMES = (
     "abs acos acosh asin asinh atan atan2 atanh ceil copysign cos cosh erf erfc erfinv exp exp2 expm1 floor fmod hypot "
     "isinf isnan lgamma log log10 log1p log2 nextafter pow rsqrt signbit sin sinh sqrt tan tanh trunc"
 )
-"""Functions that torch has under their own name."""
+"""Functions that torch has under the same name."""
 
 _FUNCTIONS: dict[str, Callable[..., torch.Tensor]] = {
-    **{name: getattr(torch, name) for name in _ALIKE.split()},
+    **{name: getattr(torch, name) for name in _SAME_NAMES.split()},
     **{f"fast_{name}f": getattr(torch, name) for name in ("cos", "exp", "log", "log10", "log2", "pow", "sin", "tan")},
     "add_rn": torch.add,
     "sub_rn": torch.sub,
@@ -39,7 +39,7 @@ _FUNCTIONS: dict[str, Callable[..., torch.Tensor]] = {
     "fma_rn": lambda x, y, z: x * y + z,
     "fdim": lambda x, y: torch.clamp(x - y, min=0),
     "cbrt": lambda x: torch.copysign(x.abs() ** (1 / 3), x),
-    # Not the floor of a half more, which float32 rounds up below a half and for what is odd beyond 2**23.
+    # Not floor(x + 0.5), which float32 rounds up just below a half, and for odd numbers beyond 2**23.
     "round": lambda x: torch.copysign(x.trunc().abs() + (x.frac().abs() >= 0.5), x),
     "normcdf": torch.special.ndtr,
     "saturatef": lambda x: torch.clamp(x, 0, 1),
@@ -50,7 +50,7 @@ _Encode = Callable[[np.ndarray[Any, Any], tl.dtype], Any]
 
 
 def install(decode: _Decode, encode: _Encode) -> None:
-    """Puts them where sources import them from. `decode` and `encode` tell a handle's numbers, and keep numbers so."""
+    """Puts the functions where sources import them. `decode` and `encode` convert between a handle and its numbers."""
     for path in _MODULES:
         module = importlib.import_module(path)
         for name in [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]:
@@ -61,10 +61,10 @@ def install(decode: _Decode, encode: _Encode) -> None:
 def _interpreted(
     name: str, function: Callable[..., torch.Tensor] | None, decode: _Decode, encode: _Encode
 ) -> Callable[..., Any]:
-    def called(*given: Any, **_: Any) -> Any:
+    def called(*arguments: Any, **_: Any) -> Any:
         if function is None:
             raise NotInterpreted(f"libdevice.{name}")
-        values = [value.value if isinstance(value, tl.constexpr) else value for value in given]
+        values = [value.value if isinstance(value, tl.constexpr) else value for value in arguments]
         tensors = [value for value in values if isinstance(value, tl.tensor)]
         numbers = [
             torch.from_numpy(np.array(decode(value.handle) if isinstance(value, tl.tensor) else np.array([value])))

@@ -1,7 +1,8 @@
-"""Triton's interpreter, set right where it answers otherwise than a GPU.
+"""Corrects Triton's interpreter where its results differ from a GPU's.
 
-It takes the GPU's place on a worker without one. As it comes it adds the bit patterns of bfloat16 numbers, rounds
-float8 wrongly, hands float scalars on as Python's numbers and knows no libdevice: a right kernel would be called wrong.
+The interpreter replaces the GPU on a worker without one. Unpatched, it adds the bit patterns of bfloat16 numbers,
+rounds float8 wrongly, passes float scalars on as Python numbers and lacks libdevice. Right kernels would be judged
+wrong.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from backends.source.error_report import NotInterpreted
 
 _Array = np.ndarray[Any, Any]
 
-_KEPT_AS_BITS = {tl.bfloat16: torch.bfloat16, tl.float8e4nv: torch.float8_e4m3fn, tl.float8e5: torch.float8_e5m2}
-"""Types that numpy has not: the interpreter keeps their bits as unsigned numbers."""
+_STORED_AS_BITS = {tl.bfloat16: torch.bfloat16, tl.float8e4nv: torch.float8_e4m3fn, tl.float8e5: torch.float8_e5m2}
+"""Types that numpy lacks: the interpreter stores their bits as unsigned numbers."""
 
 _BITS = {2: (np.uint16, torch.int16), 1: (np.uint8, torch.uint8)}
 _OTHER_ROUNDING = "RTZ"
@@ -34,14 +35,14 @@ _original_fma = InterpreterBuilder.create_fma
 _original_dot = InterpreterBuilder.create_dot
 _original_fp_to_fp = InterpreterBuilder.create_fp_to_fp
 _original_atomic = InterpreterBuilder.create_atomic_rmw
-_Reduction = ReduceOps.__base__  # Of scans too; its name differs between versions of Triton.
+_Reduction = ReduceOps.__base__  # The base of scans too; its name differs between versions of Triton.
 _original_reduction = _Reduction.apply
 _original_argument = interpreter._implicit_cvt
 
 
 @cache
 def install() -> None:
-    """For this process and what it forks, once. A GPU's kernels are compiled and never come here."""
+    """Patches this process and its forks, once. Kernels for a GPU are compiled and never use the interpreter."""
     InterpreterBuilder.cast_impl = _cast
     InterpreterBuilder.binary_op = _binary
     InterpreterBuilder.ternary_op = _ternary
@@ -53,11 +54,11 @@ def install() -> None:
     _Reduction.apply = _reduction
     InterpreterBuilder.get_bf16 = lambda builder, value: _encoded(np.array([value], np.float32), tl.bfloat16)
     interpreter._implicit_cvt = _argument
-    libdevice.install(_decoded, _as_kept)
+    libdevice.install(_decoded, _as_stored)
 
 
 def _argument(value: Any) -> Any:
-    """A kernel's argument: a float is float32 there as it is for a GPU, and a bool one bit."""
+    """A kernel's argument: a float becomes float32 as on a GPU, and a bool one bit."""
     if isinstance(value, bool):
         return tl.tensor(TensorHandle(np.array([value], np.bool_), tl.int1), tl.int1)
     if isinstance(value, float):
@@ -66,25 +67,25 @@ def _argument(value: Any) -> Any:
 
 
 def _is_bits(handle: TensorHandle) -> bool:
-    """Not so of the truth values that a comparison leaves under its operands' type."""
-    kind = _KEPT_AS_BITS.get(handle.dtype.scalar)
+    """Whether the handle stores bits. Truth values that a comparison leaves under its operands' type do not count."""
+    kind = _STORED_AS_BITS.get(handle.dtype.scalar)
     return kind is not None and handle.data.dtype == _BITS[kind.itemsize][0]
 
 
 def _decoded(handle: TensorHandle) -> _Array:
-    """Its numbers, as float32 where numpy has not their type."""
+    """The handle's numbers, as float32 where numpy lacks their type."""
     data: _Array = handle.data
     if not _is_bits(handle):
         return data
-    kind = _KEPT_AS_BITS[handle.dtype.scalar]
-    # A copy, which has an order in memory that torch takes.
+    kind = _STORED_AS_BITS[handle.dtype.scalar]
+    # The copy has a memory order that torch accepts.
     bits = torch.from_numpy(np.array(data.view(np.int16 if data.dtype == np.uint16 else np.uint8)))
     return bits.view(kind).float().numpy()
 
 
 def _encoded(values: _Array, dtype: tl.dtype) -> TensorHandle:
-    """Those numbers, rounded to the nearest; of float8 what is too large becomes the largest, as on a GPU."""
-    kind = _KEPT_AS_BITS[dtype.scalar]
+    """The numbers rounded to the nearest; for float8, too large ones become the largest, as on a GPU."""
+    kind = _STORED_AS_BITS[dtype.scalar]
     rounded = torch.from_numpy(np.array(values, np.float32))
     if kind.itemsize == 1:
         largest = torch.finfo(kind).max
@@ -93,39 +94,39 @@ def _encoded(values: _Array, dtype: tl.dtype) -> TensorHandle:
     return TensorHandle(rounded.to(kind).view(stored).numpy().view(unsigned), dtype.scalar)
 
 
-def _as_kept(values: _Array, dtype: tl.dtype) -> TensorHandle:
-    if dtype.scalar in _KEPT_AS_BITS:
+def _as_stored(values: _Array, dtype: tl.dtype) -> TensorHandle:
+    if dtype.scalar in _STORED_AS_BITS:
         return _encoded(values, dtype)
     return TensorHandle(values.astype(interpreter._get_np_dtype(dtype.scalar)), dtype.scalar)
 
 
 def _plain(handle: TensorHandle) -> TensorHandle:
-    """The same as float32."""
+    """The same numbers as float32."""
     return TensorHandle(_decoded(handle), tl.float32) if _is_bits(handle) else handle
 
 
 def _like(result: TensorHandle, dtype: tl.dtype) -> TensorHandle:
-    """What was computed in float32, as that type; truth values as they are."""
+    """A float32 result converted to that type; truth values stay."""
     if result.data.dtype == np.bool_:
         return TensorHandle(result.data, tl.int1)
     return _encoded(result.data, dtype)
 
 
-def _cast(builder: InterpreterBuilder, value: TensorHandle, wanted: tl.dtype) -> TensorHandle:
-    if wanted.scalar in _KEPT_AS_BITS:
-        return _encoded(_decoded(value), wanted)
+def _cast(builder: InterpreterBuilder, value: TensorHandle, dtype: tl.dtype) -> TensorHandle:
+    if dtype.scalar in _STORED_AS_BITS:
+        return _encoded(_decoded(value), dtype)
     if _is_bits(value):
-        return _as_kept(_decoded(value), wanted)
-    if value.dtype.scalar in _KEPT_AS_BITS:
-        return _as_kept(value.data, wanted)
-    return _original_cast(builder, value, wanted)
+        return _as_stored(_decoded(value), dtype)
+    if value.dtype.scalar in _STORED_AS_BITS:
+        return _as_stored(value.data, dtype)
+    return _original_cast(builder, value, dtype)
 
 
-def _fp_to_fp(builder: InterpreterBuilder, value: TensorHandle, wanted: tl.dtype, rounding: Any) -> TensorHandle:
-    known = wanted.scalar in _KEPT_AS_BITS or _is_bits(value)
-    if not known or _OTHER_ROUNDING in str(rounding):
-        return _original_fp_to_fp(builder, value, wanted, rounding)
-    return _cast(builder, value, wanted)
+def _fp_to_fp(builder: InterpreterBuilder, value: TensorHandle, dtype: tl.dtype, rounding: Any) -> TensorHandle:
+    stored_as_bits = dtype.scalar in _STORED_AS_BITS or _is_bits(value)
+    if not stored_as_bits or _OTHER_ROUNDING in str(rounding):
+        return _original_fp_to_fp(builder, value, dtype, rounding)
+    return _cast(builder, value, dtype)
 
 
 def _binary(builder: InterpreterBuilder, left: TensorHandle, right: TensorHandle, operation: Any) -> TensorHandle:
@@ -155,20 +156,20 @@ def _fma(builder: InterpreterBuilder, x: TensorHandle, y: TensorHandle, z: Tenso
     return _like(_original_fma(builder, _plain(x), _plain(y), _plain(z)), z.dtype)
 
 
-def _dot(builder: InterpreterBuilder, a: TensorHandle, b: TensorHandle, c: TensorHandle, *how: Any) -> TensorHandle:
-    return _original_dot(builder, _plain(a), _plain(b), c, *how)
+def _dot(builder: InterpreterBuilder, a: TensorHandle, b: TensorHandle, c: TensorHandle, *options: Any) -> TensorHandle:
+    return _original_dot(builder, _plain(a), _plain(b), c, *options)
 
 
-def _atomic(builder: InterpreterBuilder, kind: Any, pointer: TensorHandle, value: TensorHandle, *how: Any) -> Any:
+def _atomic(builder: InterpreterBuilder, kind: Any, pointer: TensorHandle, value: TensorHandle, *options: Any) -> Any:
     if _is_bits(value):
         raise NotInterpreted(f"an atomic operation on {value.dtype.scalar}")
-    return _original_atomic(builder, kind, pointer, value, *how)
+    return _original_atomic(builder, kind, pointer, value, *options)
 
 
-def _reduction(operation: Any, given: Any) -> Any:
-    """What `tl.reduce` and `tl.associative_scan` do, and with them `tl.sum`."""
-    if isinstance(given, tuple) and any(_is_bits(one.handle) for one in given):
-        plain = tuple(one.to(tl.float32) if _is_bits(one.handle) else one for one in given)
+def _reduction(operation: Any, inputs: Any) -> Any:
+    """Implements `tl.reduce` and `tl.associative_scan`, and with them `tl.sum`."""
+    if isinstance(inputs, tuple) and any(_is_bits(tensor.handle) for tensor in inputs):
+        plain = tuple(tensor.to(tl.float32) if _is_bits(tensor.handle) else tensor for tensor in inputs)
         results = _original_reduction(operation, plain)
-        return tuple(result.to(one.dtype) for result, one in zip(results, given, strict=True))
-    return _original_reduction(operation, given)
+        return tuple(result.to(tensor.dtype) for result, tensor in zip(results, inputs, strict=True))
+    return _original_reduction(operation, inputs)

@@ -1,4 +1,5 @@
-"""What every kernel type written in Python shares: import the source, find the entry, construct it, call it."""
+"""The common base of all kernel types written in Python: imports the source, finds its entry, constructs and calls
+it."""
 
 from __future__ import annotations
 
@@ -15,18 +16,18 @@ from backends.base import Artifact, Backend, Executable, Target
 from backends.extensions import jit_build
 from backends.extensions.deferred_build import build_late
 from backends.source.argument_binding import (
+    borrowed_arguments,
     by_position,
     construct,
     contract_arguments,
-    guest_arguments,
     input_maker,
     signature_of,
 )
 from backends.source.entry_point import Entry, resolve
 from backends.source.error_report import asks_for_gpu, fault, gradient_hint, reached_source, summary
-from backends.source.input_inference import Plan, find_plan
-from backends.source.module_loader import imported
-from backends.source.rng_state import resumption, seed_everything
+from backends.source.input_inference import InputPlan, find_plan
+from backends.source.module_loader import import_source
+from backends.source.rng_state import rng_snapshot, seed_everything
 from domain.fault import KernelFault
 from domain.kernel import Kernel
 from domain.result import Status
@@ -34,24 +35,24 @@ from domain.value import Stranger, leaves, replace
 
 
 class PythonBackend(Backend):
-    """A source in Python. It is executed as it is, once in the builder and once in the runner."""
+    """A source in Python. It is executed unchanged, once in the builder and once in the runner."""
 
     def entry(self, module: ModuleType, kernel: Kernel) -> Entry:
-        """What to call; raises KernelFault (COMPILE_ERROR) when it is not there."""
+        """The object to call; raises KernelFault (COMPILE_ERROR) when the source does not define it."""
         return resolve(module, kernel)
 
     def facts(self, entry: Entry, kernel: Kernel, target: Target) -> dict[str, Any]:
-        """What a kernel type has to say about its entry after the import, while still in the builder."""
+        """Facts about the entry that a kernel type adds after the import, still in the builder."""
         return {}
 
     def build(self, kernel: Kernel, folder: Path, target: Target) -> Artifact:
-        """Executes the source with no GPU visible, so that its extensions are compiled and its errors found.
+        """Executes the source with no GPU visible, which compiles its extensions and reveals its errors.
 
         A source that insists on a GPU is deferred to the runner.
         """
         extensions = _prepared(folder, target)
         try:
-            module = imported(kernel.source_code, folder)
+            module = import_source(kernel.source_code, folder)
         except BaseException as error:
             if target.is_cuda and asks_for_gpu(error):
                 reason = f"the source needs a GPU while it is imported ({summary(error)})"
@@ -69,10 +70,11 @@ class PythonBackend(Backend):
     def load(
         self, kernel: Kernel, folder: Path, target: Target, artifact: Artifact, init: list[Any] | None, seed: int
     ) -> Executable:
-        """Executes the source again, where its extensions are found built, and constructs its class under the seed."""
+        """Executes the source again, where its extensions are already built, and constructs its class under the
+        seed."""
         extensions = _prepared(folder, target)
         try:
-            module = imported(kernel.source_code, folder)
+            module = import_source(kernel.source_code, folder)
         except BaseException as error:
             raise _import_fault(error, folder, target) from error
         entry = self.entry(module, kernel)
@@ -82,7 +84,7 @@ class PythonBackend(Backend):
             doing = f"constructing {entry.label}"
             own = input_maker("get_init_inputs", [module, entry.target])
             if isinstance(error, TypeError) and own is None and not reached_source(error):
-                doing += f" (the source has no get_init_inputs() to give its arguments, and {_others(init)})"
+                doing += f" (the source has no get_init_inputs() to give its arguments, and {_why_unusable(init)})"
             raise fault(error, doing, folder, target) from error
         extensions.require_device()
         executable.compiled = extensions.compiled
@@ -107,33 +109,33 @@ class PythonExecutable(Executable):
         self._target = target
         self._init: list[Any] | None = None
         self._inputs_on_device = target.is_cuda
-        self._plan: Plan | None = None
+        self._plan: InputPlan | None = None
         self._instance: Any = None
         self._callable: Callable[..., Any] = entry.target
         if entry.method is not None:
             maker = input_maker("get_init_inputs", [module, entry.target])
-            self._init = self._made("get_init_inputs", maker, seed)
+            self._init = self._call_maker("get_init_inputs", maker, seed)
             seed_everything(seed)
             self._instance = construct(entry.target, self._init, self._on_device(init))
             if isinstance(self._instance, torch.nn.Module):
                 self._instance = self._instance.to(target.device)
-            # The instance itself for forward, so that hooks and torch.compile's wrapper run.
+            # Call the instance itself for forward, so that hooks and torch.compile's wrapper run.
             through_call = isinstance(self._instance, torch.nn.Module) and entry.method == "forward"
             self._callable = self._instance if through_call else getattr(self._instance, entry.method)
-        self._resume = resumption()
+        self._restore_rng = rng_snapshot()
         self._signature = signature_of(getattr(self._instance, entry.method) if entry.method else entry.target)
         holders = [holder for holder in (module, self._instance, entry.target) if holder is not None]
-        # Looked for once: as many sets are drawn as there are calls.
+        # Searched once, because the source makes as many input sets as there are calls.
         self._get_inputs = input_maker("get_inputs", holders)
         self._passed = contract_arguments(self._signature, kernel.io)
-        self._is_guest = kernel.io is None and self._get_inputs is None
+        self._borrows_arguments = kernel.io is None and self._get_inputs is None
 
     def resume(self) -> None:
-        self._resume()
+        self._restore_rng()
 
     def call(self, args: list[Any]) -> Any:
-        if self._is_guest:
-            self._passed, self._is_guest = guest_arguments(self._signature, args), False
+        if self._borrows_arguments:
+            self._passed, self._borrows_arguments = borrowed_arguments(self._signature, args), False
         if self._passed is not None:
             args = [args[index] for index in self._passed]
         try:
@@ -161,15 +163,15 @@ class PythonExecutable(Executable):
 
     def own_inputs(self, seed: int) -> list[Any] | None:
         try:
-            # On a GPU from the start where the source lets it: numbers drawn on the host and copied take a thousand
-            # times as long, and the device is held meanwhile.
+            # Make inputs on the GPU where the source allows it: drawing on the host and copying takes a thousand times
+            # as long, and the job holds the device meanwhile.
             if self._inputs_on_device:
                 try:
                     with torch.device(self._target.device):
-                        return self._made("get_inputs", self._get_inputs, seed)
+                        return self._call_maker("get_inputs", self._get_inputs, seed)
                 except Exception:
                     self._inputs_on_device = False
-            return self._made("get_inputs", self._get_inputs, seed)
+            return self._call_maker("get_inputs", self._get_inputs, seed)
         except Exception as error:
             raise fault(error, "calling get_inputs()", self._folder, self._target) from error
 
@@ -186,12 +188,12 @@ class PythonExecutable(Executable):
             raise fault(error, doing, self._folder, self._target) from error
 
     def _first_call(self, *args: Any) -> Any:
-        self._resume()
+        self._restore_rng()
         return self._callable(*args)
 
     def state(self) -> dict[str, Any]:
         own = self._weights()
-        # A lazy module has none yet: its first call draws them, from where its constructor left the generators.
+        # A lazy module has none yet: its first call draws them, with the generators as its constructor left them.
         return {} if any(is_lazy(value) for value in own.values()) else own
 
     def parameters(self) -> list[str]:
@@ -201,40 +203,41 @@ class PythonExecutable(Executable):
 
     def load_state(self, state: dict[str, Any]) -> bool:
         own = self._weights()
-        # A lazy layer that has some of its tensors can neither make the others nor be called.
-        waiting = any(is_lazy(value) and name not in state for name, value in own.items())
-        if waiting or not all(name in own and _takes(own[name], given) for name, given in state.items()):
+        # A lazy layer with only some of its tensors can neither make the others nor be called.
+        incomplete = any(is_lazy(value) and name not in state for name, value in own.items())
+        if incomplete or not all(name in own and _takes(own[name], source) for name, source in state.items()):
             return False
         with torch.no_grad():
-            for name, given in state.items():
+            for name, source in state.items():
                 value = own[name]
                 if is_lazy(value):
-                    value.materialize(given.shape)
-                _once(value).copy_(_once(given, like=value))
+                    value.materialize(source.shape)
+                _once(value).copy_(_once(source, like=value))
         return True
 
     def _weights(self) -> dict[str, Any]:
-        """The module's own tensors by name, lazy ones among them."""
+        """The module's own tensors by name, lazy ones included."""
         if not isinstance(self._instance, torch.nn.Module):
             return {}
-        # With keep_vars: without, a lazy parameter is a copy, and its own would stay as it is.
+        # Without keep_vars a lazy parameter would be a copy, and the module's own would stay as it is.
         state = self._instance.state_dict(keep_vars=True)
         return {name: value for name, value in state.items() if isinstance(value, torch.Tensor)}
 
-    def _made(self, name: str, maker: Callable[[], Any] | None, seed: int) -> list[Any] | None:
-        """What the source's own input maker gives under the seed, on the target; None when it has none."""
+    def _call_maker(self, name: str, maker: Callable[[], Any] | None, seed: int) -> list[Any] | None:
+        """Calls the source's own input maker under the seed, and moves the result to the target; None without a
+        maker."""
         if maker is None:
             return None
         seed_everything(seed)
-        made = maker()
-        if made is None:
+        result = maker()
+        if result is None:
             message = f"{name}() returned None; end it with `return [...]`"
             raise KernelFault(Status.RUNTIME_ERROR, message, compiled=True)
-        if name == "get_inputs" and isinstance(made, dict):
-            # Arguments by name; else a dict is itself the one argument.
-            named = by_position(self._signature, made)
-            made = [made] if named is None else named
-        items = list(made) if isinstance(made, (list, tuple)) else [made]
+        if name == "get_inputs" and isinstance(result, dict):
+            # A dict holds arguments by name; if these do not fit, it is itself the one argument.
+            named = by_position(self._signature, result)
+            result = [result] if named is None else named
+        items = list(result) if isinstance(result, (list, tuple)) else [result]
         return list(self._on_device(items))
 
     def _on_device(self, value: Any) -> Any:
@@ -242,35 +245,35 @@ class PythonExecutable(Executable):
 
 
 def _prepared(folder: Path, target: Target) -> jit_build.Extensions:
-    """Before the source is imported, which binds the names that it imports."""
+    """Runs before the source is imported, because the source binds the names that it imports."""
     if not target.is_cuda:
-        # Not above: it is made of the interpreter's inner names, which no GPU's kernel should depend on.
+        # A local import: the module relies on the interpreter's private names, which no GPU kernel should depend on.
         from backends.interpreter.patches import install
 
         install()
     return jit_build.install(folder, target)
 
 
-def _others(init: list[Any] | None) -> str:
-    """Why a reference's constructor arguments did not do either."""
+def _why_unusable(init: list[Any] | None) -> str:
+    """Why the reference's constructor arguments could not be used either."""
     if init is None:
         return "none of a reference's came"
-    strangers = ", ".join(stranger.words for stranger in leaves(init, Stranger))
-    if strangers:
-        return f"of the reference's some cannot cross to another process ({strangers}): define it here too"
+    unserializable = ", ".join(item.words for item in leaves(init, Stranger))
+    if unserializable:
+        return f"of the reference's some cannot cross to another process ({unserializable}): define it here too"
     return f"the reference's {len(init)} do not fit"
 
 
-def _takes(own: torch.Tensor, given: Any) -> bool:
-    """Whether the one can be a copy of the other. What was quantised to integers when it was made cannot."""
-    if not isinstance(given, torch.Tensor):
+def _takes(own: torch.Tensor, value: Any) -> bool:
+    """Whether `value` can be copied into `own`. A tensor that its constructor quantised to integers takes no float."""
+    if not isinstance(value, torch.Tensor):
         return False
-    alike = own.is_floating_point() == given.is_floating_point() and own.is_complex() == given.is_complex()
-    return alike and (is_lazy(own) or own.shape == given.shape)
+    same_kind = own.is_floating_point() == value.is_floating_point() and own.is_complex() == value.is_complex()
+    return same_kind and (is_lazy(own) or own.shape == value.shape)
 
 
 def _once(tensor: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tensor:
-    """Every element that has memory of its own, once; of an expanded dimension the first. Those of `like`, if given."""
+    """The elements of a tensor without the repetitions of expanded dimensions; with `like`, without those of `like`."""
     strides = (tensor if like is None else like).stride()
     return tensor[tuple(slice(1) if stride == 0 else slice(None) for stride in strides)] if 0 in strides else tensor
 

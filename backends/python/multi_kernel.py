@@ -13,7 +13,7 @@ from domain.result import Status
 
 
 class MultiKernelBackend(PythonBackend):
-    """The function that metadata.entry_point names, called with the contract's arguments by position."""
+    """Calls the function that metadata.entry_point names, with the contract's arguments by position."""
 
     kernel_type = KernelType.MULTI_KERNEL
 

@@ -1,4 +1,5 @@
-"""How values meet parameters: contract arguments, constructor arguments, the source's own input makers."""
+"""Matches values to a callable's parameters: contract arguments, constructor arguments and the source's input
+makers."""
 
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ from domain.value import Stranger, leaves
 def contract_arguments(signature: inspect.Signature | None, io: IOContract | None) -> list[int] | None:
     """Indexes of the contract's arguments to pass by position; None for all.
 
-    Outputs are left out where the callable does not take them all: it returns its answer instead. So are scalars of
-    which it names none: one contract may serve a kernel that is told sizes and a function that reads them off.
+    Outputs are skipped where the callable does not take all arguments: it returns its outputs then. Scalars are skipped
+    too where the callable names none of them. One contract may thus serve a kernel that takes sizes and a function that
+    derives them from the tensors.
     """
     if io is None or signature is None or _binds(signature, len(io.args)):
         return None
@@ -28,10 +30,10 @@ def contract_arguments(signature: inspect.Signature | None, io: IOContract | Non
     return tensors if not named and _binds(signature, len(tensors)) else None
 
 
-def guest_arguments(signature: inspect.Signature | None, args: Sequence[Any]) -> list[int] | None:
+def borrowed_arguments(signature: inspect.Signature | None, args: Sequence[Any]) -> list[int] | None:
     """Indexes of another kernel's arguments to pass by position; None for all.
 
-    For a callable without a contract or inputs of its own: scalars are left out where it takes the tensors alone.
+    Serves a callable with neither a contract nor inputs. Scalars are skipped where it takes only the tensors.
     """
     if signature is None or _binds(signature, len(args)):
         return None
@@ -40,7 +42,7 @@ def guest_arguments(signature: inspect.Signature | None, args: Sequence[Any]) ->
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
-    """The signature, where the callable tells it: builtins and methods that forgot `self` do not."""
+    """The callable's signature; None where Python cannot tell it, as for builtins and methods that forgot `self`."""
     try:
         return inspect.signature(function)
     except (TypeError, ValueError):
@@ -48,7 +50,7 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
 
 
 def input_maker(name: str, holders: Sequence[Any]) -> Callable[[], Any] | None:
-    """The first of the holders' functions of that name that can be called without arguments."""
+    """The first function of that name, among the holders' attributes, that can be called without arguments."""
     for holder in holders:
         maker: Any = getattr(holder, name, None)
         signature = signature_of(maker) if callable(maker) else None
@@ -57,37 +59,36 @@ def input_maker(name: str, holders: Sequence[Any]) -> Callable[[], Any] | None:
     return None
 
 
-def construct(target: Callable[..., Any], own: list[Any] | None, given: list[Any] | None) -> Any:
-    """An instance from the source's own constructor arguments, else from those given if it takes them, else from none.
+def construct(target: Callable[..., Any], own: list[Any] | None, reference_arguments: list[Any] | None) -> Any:
+    """An instance made from the source's own constructor arguments, else from the reference's, else without arguments.
 
-    Those given are no use where one of them could not come along.
-
-    Arguments are `[a, b]`, or one dict of keyword arguments, or `[[a, b], {"c": d}]`.
+    The reference's arguments are used only if they fit and all of them could be serialised. Arguments are `[a, b]`, one
+    dict of keyword arguments, or `[[a, b], {"c": d}]`.
     """
     if own is not None:
         args, keywords = _arguments(target, own)
         return target(*args, **keywords)
-    if given is not None and not leaves(given, Stranger):
-        args, keywords = _arguments(target, given)
+    if reference_arguments is not None and not leaves(reference_arguments, Stranger):
+        args, keywords = _arguments(target, reference_arguments)
         if _fits(target, args, keywords):
             return target(*args, **keywords)
     return target()
 
 
 def by_position(signature: inspect.Signature | None, named: dict[Any, Any]) -> list[Any] | None:
-    """Named arguments in calling order, defaults in the gaps; None where they cannot be given by position."""
+    """Named arguments in calling order, with defaults in the gaps; None where they cannot be passed by position."""
     parameters = list(signature.parameters.values()) if signature is not None else []
     last = max((index for index, parameter in enumerate(parameters) if parameter.name in named), default=-1)
-    taken = parameters[: last + 1]
-    required = {parameter.name for parameter in parameters if _must_be_given(parameter)}
-    if any(parameter.kind is not parameter.POSITIONAL_OR_KEYWORD for parameter in taken):
+    leading = parameters[: last + 1]
+    required = {parameter.name for parameter in parameters if _is_required(parameter)}
+    if any(parameter.kind is not parameter.POSITIONAL_OR_KEYWORD for parameter in leading):
         return None
-    if named.keys() - {parameter.name for parameter in taken} or required - named.keys():
+    if named.keys() - {parameter.name for parameter in leading} or required - named.keys():
         return None
-    return [named.get(parameter.name, parameter.default) for parameter in taken]
+    return [named.get(parameter.name, parameter.default) for parameter in leading]
 
 
-def _must_be_given(parameter: inspect.Parameter) -> bool:
+def _is_required(parameter: inspect.Parameter) -> bool:
     variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     return parameter.default is parameter.empty and not variadic
 
@@ -97,7 +98,7 @@ def _arguments(target: Callable[..., Any], init: list[Any]) -> tuple[list[Any], 
         case [dict() as keywords] if keywords and _fits(target, [], keywords):
             return [], keywords
         case [list() | tuple() as args, dict() as keywords]:
-            # A constructor may also take a list and a dict; it does unless these fit as its parameters.
+            # A constructor may also take a list and a dict, but parameters that match come first.
             if _fits(target, list(args), keywords):
                 return list(args), keywords
     return init, {}
@@ -107,7 +108,7 @@ def _fits(target: Callable[..., Any], args: list[Any], keywords: dict[Any, Any])
     if not all(isinstance(key, str) for key in keywords):
         return False
     if getattr(target, "__init__", None) is torch.nn.Module.__init__:
-        return not args and not keywords  # Its signature would take anything, and then refuse it.
+        return not args and not keywords  # Its signature accepts anything, and the constructor then refuses it.
     signature = signature_of(target)
     try:
         return signature is not None and signature.bind(*args, **keywords) is not None

@@ -1,4 +1,4 @@
-"""What is called in a Python source: a class and its method, or a function."""
+"""Finds what to call in a Python source: a class and its method, or a function."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from domain.kernel import Kernel
 from domain.result import Status
 
 CLASS_NAMES = ("ModelNew", "Model")
-"""A candidate often carries the reference's `Model` along; of a reference it is the first that is meant."""
+"""A candidate often includes the reference's `Model`, so `ModelNew` comes first; for a reference `Model` does."""
 
 DEFAULT_FUNCTION = "kernel_fn"
 DEFAULT_METHODS = ("forward", "__call__")
@@ -32,15 +32,15 @@ class Entry:
 
 
 def resolve(module: ModuleType, kernel: Kernel) -> Entry:
-    """The entry that the metadata names, else the first of its class names, else `kernel_fn`, else the only function.
+    """The entry that the metadata name, else the first known class name, else `kernel_fn`, else the only function.
 
-    Raises KernelFault (COMPILE_ERROR) naming what is missing and what is there.
+    Raises KernelFault (COMPILE_ERROR) naming what is missing and what the source defines.
     """
-    function, wanted = named_function(kernel), _text(kernel, "class_name")
+    function, class_name = named_function(kernel), _text(kernel, "class_name")
     if function:
         return named(module, function, kernel)
-    if wanted:
-        return _class(module, wanted, kernel)
+    if class_name:
+        return _class(module, class_name, kernel)
     for name in reversed(CLASS_NAMES) if kernel.is_reference else CLASS_NAMES:
         if isinstance(getattr(module, name, None), type):
             return _class(module, name, kernel)
@@ -62,37 +62,38 @@ def named_function(kernel: Kernel) -> str | None:
 
 def named(module: ModuleType, name: str, kernel: Kernel) -> Entry:
     """The function or class of that name; raises KernelFault (COMPILE_ERROR) when there is none."""
-    found = getattr(module, name, None)
-    if isinstance(found, type):
+    target = getattr(module, name, None)
+    if isinstance(target, type):
         return _class(module, name, kernel)
-    if not callable(found):
+    if not callable(target):
         raise _missing(name, module)
-    return Entry(f"function {name}", found)
+    return Entry(f"function {name}", target)
 
 
 def _class(module: ModuleType, name: str, kernel: Kernel) -> Entry:
-    found = getattr(module, name, None)
-    if not isinstance(found, type):
+    target = getattr(module, name, None)
+    if not isinstance(target, type):
         raise _missing(name, module)
-    method = _text(kernel, "method_name") or _default_method(found)
-    if not callable(getattr(found, method, None)) or getattr(found, method) is nn.Module.forward:
-        methods = [key for key, value in vars(found).items() if isinstance(value, FunctionType) and key[0] != "_"]
+    method = _text(kernel, "method_name") or _default_method(target)
+    if not callable(getattr(target, method, None)) or getattr(target, method) is nn.Module.forward:
+        methods = [key for key, value in vars(target).items() if isinstance(value, FunctionType) and key[0] != "_"]
         raise KernelFault(
             Status.COMPILE_ERROR,
             f"Entry point '{name}.{method}' not found; class {name} has: {', '.join(methods) or 'no public method'}",
         )
     label = f"class {name}" if method in DEFAULT_METHODS else f"method {name}.{method}"
-    return Entry(label, found, method)
+    return Entry(label, target, method)
 
 
-def _default_method(found: type) -> str:
-    """`forward`, or `__call__` of a class that has only that; every module has one, for its `forward`."""
-    own_call = any("__call__" in vars(base) for base in found.__mro__)
-    return DEFAULT_METHODS[own_call and not hasattr(found, "forward")]
+def _default_method(target: type) -> str:
+    """`forward`, or `__call__` for a class that has only that; every torch module has a `__call__`, which runs
+    `forward`."""
+    own_call = any("__call__" in vars(base) for base in target.__mro__)
+    return DEFAULT_METHODS[own_call and not hasattr(target, "forward")]
 
 
 def _own_functions(module: ModuleType) -> list[str]:
-    """Public functions that the source defines itself, its input makers and those without parameters aside."""
+    """Public functions that the source defines, except its input makers and functions without parameters."""
     return [
         name
         for name, value in vars(module).items()

@@ -1,4 +1,4 @@
-"""An exception that came out of a submission's Python, told as a KernelFault: its lines, not ours."""
+"""Turns an exception from a submission's Python into a KernelFault, with the submission's lines and without ours."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ _NOT_INTERPRETED = "inline_asm_elementwise"
 _INTERPRETER_LACKS = re.compile(r"'InterpreterBuilder\W+ object has no attribute")
 _PROGRAMMING_ERRORS = (NameError, AttributeError, TypeError, ImportError, SyntaxError)
 _GPU = r"(?:\bis_cuda\b|\bcuda\b|\bgpu)"
-_WANTED = r"(?:\brequire|\bneed|\bmust\b|\bonly\b|\bexpect|available|\bno\b|\bnot\b|\bwithout\b|\bmissing\b)"
+_DEMAND = r"(?:\brequire|\bneed|\bmust\b|\bonly\b|\bexpect|available|\bno\b|\bnot\b|\bwithout\b|\bmissing\b)"
 _INSISTS = re.compile(
-    rf"torch\.cuda\.|^assert\b.*{_GPU}|^raise\b.*(?:{_GPU}.*{_WANTED}|{_WANTED}.*{_GPU})", re.IGNORECASE
+    rf"torch\.cuda\.|^assert\b.*{_GPU}|^raise\b.*(?:{_GPU}.*{_DEMAND}|{_DEMAND}.*{_GPU})", re.IGNORECASE
 )
-"""A source's own check for a GPU. The word alone is in many an error that is the kernel's own."""
+"""A source's own check for a GPU. The word alone occurs in many errors that are the kernel's own."""
 _COMMENT = re.compile(r"\s#.*$")
 
 
@@ -63,14 +63,16 @@ class NotInterpreted(NotImplementedError):
 def fault(
     error: BaseException, doing: str, folder: Path, target: Target, status: Status = Status.RUNTIME_ERROR
 ) -> KernelFault:
-    """The KernelFault for an exception raised while `doing`; `status` unless the exception says better.
+    """The KernelFault for an exception raised while `doing`; its status is `status` unless the exception implies
+    another.
 
-    The log is the traceback from the source's first line on, with the compiler's text, paths relative to the folder.
+    The log is the traceback from the source's first line on, with the compiler's text and with paths relative to the
+    folder.
     """
     if isinstance(error, KernelFault):
         return error
     if isinstance(error, CodecError):
-        # Raised in our own code, about a value of theirs: the traceback would tell nobody anything.
+        # Our own code raised it, about a value of the submission: the traceback would not help its author.
         message = f"{doing}: a value cannot cross to the referee: {error}"
         return KernelFault(Status.UNSUPPORTED, message, compiled=status is not Status.COMPILE_ERROR)
     log = _readable(error, folder)
@@ -90,7 +92,7 @@ def fault(
 
 
 def _is_beyond_interpreter(error: BaseException) -> bool:
-    """Whether a kernel that was interpreted uses what the interpreter has not, or answers with None."""
+    """Whether an interpreted kernel uses a feature that the interpreter lacks or answers with None."""
     if type(error).__name__ != "InterpreterError":
         return False
     links = list(_chain(error))
@@ -98,11 +100,11 @@ def _is_beyond_interpreter(error: BaseException) -> bool:
         return True
     frames = [frame for link in links for frame, _ in traceback.walk_tb(link.__traceback__)]
     code = [frame.f_code for frame in frames if Path(frame.f_code.co_filename).name == FILE_NAME]
-    return any(_NOT_INTERPRETED in each.co_names for each in code)
+    return any(_NOT_INTERPRETED in function.co_names for function in code)
 
 
 def _is_triton_compile_error(error: BaseException) -> bool:
-    """Triton compiles at the first launch: its errors about the source are compile errors whenever they come."""
+    """Whether Triton rejected the source. It compiles at the first launch, so such errors may come during a run."""
     kind = type(error)
     return kind.__module__.startswith("triton.compiler") and kind.__name__.endswith("Error")
 
@@ -117,9 +119,9 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def asks_for_gpu(error: BaseException) -> bool:
-    """Whether the exception comes of there being no GPU: the libraries' own words, or the source's own check.
+    """Whether a missing GPU caused the exception: by the libraries' messages, or the source's own check.
 
-    Without its CUDA part, torch.cuda may fail at whatever comes first.
+    In a torch without CUDA, torch.cuda may fail at its first use of any kind.
     """
     for link in _chain(error):
         if any(sign in text_of(link) for sign in _NO_GPU) or _raised_in_torch_cuda(link):
@@ -135,13 +137,13 @@ def _raised_in_torch_cuda(error: BaseException) -> bool:
 
 
 def _temporary_hint(error: BaseException, folder: Path) -> str:
-    """A hint for a source that was refused a path below /tmp: not every host allows a /tmp for each submission."""
+    """A hint for a source that was denied a path below /tmp: not every host can give each submission a /tmp."""
     refused = [link for link in _chain(error) if isinstance(link, PermissionError | FileNotFoundError)]
     names = [name for link in refused for name in (link.filename, link.filename2)]
     paths = [Path(os.fsdecode(name)) for name in names if isinstance(name, str | bytes)]
     if not any(path.is_relative_to(_TEMPORARY) and not path.is_relative_to(folder) for path in paths):
         return ""
-    # A /tmp of its own is this folder, by another name.
+    # With a private /tmp, /tmp is this folder under another name.
     with contextlib.suppress(OSError):
         if os.path.samefile(_TEMPORARY, folder):
             return ""
@@ -149,19 +151,19 @@ def _temporary_hint(error: BaseException, folder: Path) -> str:
 
 
 def gradient_hint(error: BaseException) -> str:
-    """What to add about a call of a source that asks for gradients and has none."""
+    """A hint for a source that needs gradients, which calls disable."""
     if _NO_GRADIENT not in text_of(error):
         return ""
     return " (calls are made under torch.no_grad(): what needs gradients goes into `with torch.enable_grad():`)"
 
 
 def reached_source(error: BaseException) -> bool:
-    """Whether a line of the source ran before it was raised."""
+    """Whether a line of the source ran before the exception."""
     return any(Path(frame.filename).name == FILE_NAME for frame in traceback.extract_tb(error.__traceback__))
 
 
 def text_of(error: BaseException) -> str:
-    """What the exception says: a submission's own may fail even at that."""
+    """The exception's text. A submission's own exception may fail even there."""
     try:
         return str(error)
     except Exception as failure:
@@ -169,7 +171,7 @@ def text_of(error: BaseException) -> str:
 
 
 def summary(error: BaseException) -> str:
-    """Type and text of an exception, cut where it is endless."""
+    """Type and text of an exception, cut at a maximum length."""
     text = f"{type(error).__name__}: {text_of(error)}".rstrip(": ")
     return text if len(text) <= _MESSAGE_CHARS else text[:_MESSAGE_CHARS] + " [...]"
 
@@ -190,7 +192,7 @@ def _readable(error: BaseException, folder: Path) -> str:
 
 
 def _from_source(trace: TracebackType | None) -> TracebackType | None:
-    """The traceback from its first frame in the source on; where it has none there, from the first that is not ours."""
+    """The traceback from its first frame in the source on; without one, from the first frame that is not ours."""
     frames = [trace] if trace is not None else []
     while frames and frames[-1].tb_next is not None:
         frames.append(frames[-1].tb_next)

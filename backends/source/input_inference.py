@@ -1,4 +1,4 @@
-"""Inputs for a source that gives none: guessed from its signature and layers, then tried by calling it."""
+"""Guesses inputs for a source without any, from its signature and layers, and tries them by calling it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from domain.result import Status
 Shape = tuple[int, ...]
 
 PLAIN_SHAPES: tuple[Shape, ...] = ((1024, 1024), (16, 128, 128), (8, 16, 64, 64), (4096,), ())
-"""Square first: elementwise work, `x @ x.T` and `a @ b` all take it."""
+"""Square first: elementwise work, `x @ x.T` and `a @ b` all accept it."""
 
 MAX_LAYER_SHAPES = 12
 
 INDEX_NAMES = frozenset({"index", "indices", "idx", "ids", "input_ids", "token_ids", "tokens", "label", "labels"})
 TARGET_NAMES = frozenset({"target", "targets"})
-"""Of a loss: values like the prediction's, or classes."""
+"""A loss function's targets: values like the prediction's, or classes."""
 
 MASK_NAMES = frozenset({"mask", "attn_mask", "attention_mask", "padding_mask", "key_padding_mask", "src_mask"})
 SCALARS: dict[str, int | float | bool] = {"int": 1, "float": 0.5, "bool": True}
@@ -55,20 +55,20 @@ class TensorGuess:
 
 
 @dataclass(frozen=True)
-class Plan:
+class InputPlan:
     """A guess for every parameter, by name, in calling order."""
 
     guesses: tuple[tuple[str, TensorGuess | int | float | bool], ...]
 
     def draw(self, seed: int, target: Target) -> list[Any]:
-        """The inputs under that seed."""
+        """Draws the inputs under that seed."""
         seed_everything(seed)
         return [guess.draw(target.device) if isinstance(guess, TensorGuess) else guess for _, guess in self.guesses]
 
     def described(self) -> str:
         """Each parameter with its guess, such as `x float32 [4, 4] standard normal; n = 1`."""
-        each = [f"{name} {guess if isinstance(guess, TensorGuess) else f'= {guess}'}" for name, guess in self.guesses]
-        return "; ".join(each) or "no arguments"
+        parts = [f"{name} {guess if isinstance(guess, TensorGuess) else f'= {guess}'}" for name, guess in self.guesses]
+        return "; ".join(parts) or "no arguments"
 
 
 def find_plan(
@@ -78,16 +78,15 @@ def find_plan(
     target: Target,
     seed: int,
     entry: str,
-) -> Plan:
-    """The first plan that the function can be called with; its module's buffers are as before.
+) -> InputPlan:
+    """The first plan with which the function can be called; afterwards its module's buffers are as before.
 
-    Raises KernelFault (RUNTIME_ERROR) with the last error when none fits, or the function's own exception where other
-    inputs would not have helped: a bug in the source, or whatever the inputs no GPU, no memory, no compilation, or the
-    same error.
+    Raises KernelFault (RUNTIME_ERROR) with the last error when none fits. Raises the function's own exception where
+    other inputs would not help: a bug in the source; no GPU, memory or compilation; or the same error for all inputs.
     """
     module = instance if isinstance(instance, torch.nn.Module) else torch.nn.Module()
     buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
-    failures: list[tuple[Plan, Exception]] = []
+    failures: list[tuple[InputPlan, Exception]] = []
     for plan in _plans(_parameters(signature), module):
         try:
             with torch.no_grad():
@@ -109,14 +108,14 @@ def find_plan(
 
 
 def _is_final(error: Exception, target: Target) -> bool:
-    """Whether trying on is pointless: the device is lost to this process, or was never there."""
+    """Whether further tries are pointless: the process lost the device, or never had one."""
     return (not target.is_cuda and asks_for_gpu(error)) or (
         "CUDA error" in text_of(error) and not is_out_of_memory(error)
     )
 
 
 def _not_of_the_inputs(errors: list[Exception], target: Target) -> Exception | None:
-    """The error that other inputs would not have avoided, when there is one: it says the same whatever it is given."""
+    """The error that no other input would have avoided, when there is one."""
     bug = next((error for error in errors if _is_bug(error)), None)
     if len({summary(error) for error in errors}) == 1:
         return errors[-1]
@@ -125,17 +124,17 @@ def _not_of_the_inputs(errors: list[Exception], target: Target) -> Exception | N
 
 
 def _is_bug(error: Exception) -> bool:
-    """Whether a name is missing in the source itself, not in what we guessed for an argument."""
+    """Whether a name is missing in the source itself, not in a guessed argument."""
     # Triton's interpreter wraps what a kernel raised.
     if type(error).__name__ == "InterpreterError" and isinstance(error.__cause__, NameError):
         error = error.__cause__
     if isinstance(error, AttributeError):
         return not isinstance(error.obj, (torch.Tensor, int, float))
-    # A local without a value may be one that only the branch for another shape gives one.
+    # An unbound local may get its value in a branch for another shape.
     return isinstance(error, (NameError, ImportError)) and not isinstance(error, UnboundLocalError)
 
 
-def _nothing_fits(entry: str, failures: list[tuple[Plan, Exception]]) -> KernelFault:
+def _nothing_fits(entry: str, failures: list[tuple[InputPlan, Exception]]) -> KernelFault:
     plan, error = next(
         ((plan, error) for plan, error in failures if "shape" in text_of(error) or "size" in text_of(error)),
         failures[-1],
@@ -150,7 +149,7 @@ def _nothing_fits(entry: str, failures: list[tuple[Plan, Exception]]) -> KernelF
 
 
 def _parameters(signature: inspect.Signature | None) -> list[inspect.Parameter]:
-    """The parameters that a call has to give; the first optional one where none is required."""
+    """The required parameters; the variadic one where none is required."""
     if signature is None:
         return [inspect.Parameter("x", inspect.Parameter.POSITIONAL_ONLY)]
     positional = [p for p in signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
@@ -158,16 +157,16 @@ def _parameters(signature: inspect.Signature | None) -> list[inspect.Parameter]:
     return [p for p in positional if p.default is p.empty] or variadic
 
 
-def _plans(parameters: list[inspect.Parameter], module: torch.nn.Module) -> Iterator[Plan]:
+def _plans(parameters: list[inspect.Parameter], module: torch.nn.Module) -> Iterator[InputPlan]:
     scalars = [_scalar(parameter) for parameter in parameters]
     names = [p.name for p, scalar in zip(parameters, scalars, strict=True) if scalar is None]
     dtype = next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.get_default_dtype())
-    seen = set()
+    tried = set()
     for guesses in _tensor_guesses(names, module, dtype):
-        if tuple(guesses) not in seen:
-            seen.add(tuple(guesses))
+        if tuple(guesses) not in tried:
+            tried.add(tuple(guesses))
             tensors = iter(guesses)
-            yield Plan(
+            yield InputPlan(
                 tuple(
                     (p.name, next(tensors) if scalar is None else scalar)
                     for p, scalar in zip(parameters, scalars, strict=True)
@@ -181,7 +180,7 @@ def _scalar(parameter: inspect.Parameter) -> int | float | bool | None:
 
 
 def _tensor_guesses(names: list[str], module: torch.nn.Module, dtype: torch.dtype) -> Iterator[list[TensorGuess]]:
-    """Guesses for the tensors of that name: by layer, each by a layer of its own, by weight, then plain."""
+    """Guesses for the named tensors: from each layer, a layer for each tensor, from weights, then plain shapes."""
     if not names:
         yield []
         return

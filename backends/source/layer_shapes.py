@@ -1,4 +1,4 @@
-"""Which input shapes a torch layer takes, read off its own sizes."""
+"""Derives the input shapes that a torch layer takes from its attributes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXTENTS: dict[int, tuple[Shape, ...]] = {
     2: ((64, 64), (32, 32), (28, 28), (224, 224)),
     3: ((16, 32, 32),),
 }
-"""Sizes of a signal, an image and a volume; several images, because a flattened one fixes the size of what follows."""
+"""Sizes of a signal, an image and a volume; several images, because flattening fixes the size of what follows."""
 
 
 def _rows(features: int) -> list[Shape]:
@@ -55,11 +55,11 @@ SHAPES: tuple[tuple[type | tuple[type, ...], Callable[[Any], list[Shape]]], ...]
 
 
 def layer_shapes(layer: nn.Module) -> list[Shape]:
-    """Shapes that this layer itself takes, likeliest first; empty for one that does not tell (and for containers)."""
+    """Shapes that this layer takes, likeliest first; empty for one with unknown shapes and for containers."""
     for kind, shapes in SHAPES:
         if isinstance(layer, kind):
             return [shape for shape in shapes(layer) if 0 not in shape]
-    # Pooling, dropout, shuffling: no sizes of their own, but MaxPool2d works on images.
+    # Pooling, dropout, shuffling have no sizes of their own, but MaxPool2d works on images.
     suffix = type(layer).__name__[-2:]
     if type(layer).__module__.startswith("torch.nn.") and suffix in ("1d", "2d", "3d"):
         return _planes(PLANE_CHANNELS, int(suffix[0]))
@@ -67,46 +67,47 @@ def layer_shapes(layer: nn.Module) -> list[Shape]:
 
 
 def weight_shapes(module: nn.Module) -> list[Shape]:
-    """Shapes that suit weights which modules hold directly, without a layer of torch's around them."""
-    found: list[Shape] = []
+    """Shapes that suit weights which modules hold directly, outside of torch's layers."""
+    shapes: list[Shape] = []
     for holder in module.modules():
         if not layer_shapes(holder):
             for weight in holder.parameters(recurse=False):
                 if weight.dim() in (1, 2):
-                    found += [shape for size in weight.shape for shape in _rows(size)]
+                    shapes += [shape for size in weight.shape for shape in _rows(size)]
                 elif weight.dim() in (3, 4, 5):
-                    found += _planes(weight.shape[1], weight.dim() - 2)[:1]
-    return found
+                    shapes += _planes(weight.shape[1], weight.dim() - 2)[:1]
+    return shapes
 
 
 def embedding_rows(module: nn.Module) -> int | None:
-    """The rows of the smallest embedding, where an embedding is the first layer that tells anything; else None."""
-    telling = [layer for layer in module.modules() if isinstance(layer, EMBEDDINGS) or layer_shapes(layer)]
-    if not telling or not isinstance(telling[0], EMBEDDINGS):
+    """The rows of the smallest embedding, if an embedding is the first layer with known inputs; else None."""
+    sized_layers = [layer for layer in module.modules() if isinstance(layer, EMBEDDINGS) or layer_shapes(layer)]
+    if not sized_layers or not isinstance(sized_layers[0], EMBEDDINGS):
         return None
-    return min(layer.num_embeddings for layer in telling if isinstance(layer, EMBEDDINGS))
+    return min(layer.num_embeddings for layer in sized_layers if isinstance(layer, EMBEDDINGS))
 
 
 def tower_inputs(module: nn.Module) -> list[tuple[Shape, int | None]]:
-    """Child by child, what its first telling layer takes; with the rows of an embedding, which takes indices.
+    """For each child module, the input of its first layer with known inputs; embeddings take indices and add their
+    rows.
 
-    For a module that gives each of its inputs to another child. A bilinear layer takes two.
+    Suits a module that passes each of its inputs to another child. A bilinear layer takes two.
     """
-    found: list[tuple[Shape, int | None]] = []
-    for layer in (_first_telling(child) for child in module.children()):
+    inputs: list[tuple[Shape, int | None]] = []
+    for layer in (_first_with_inputs(child) for child in module.children()):
         match layer:
             case nn.Bilinear():
-                found += [((BATCH, layer.in1_features), None), ((BATCH, layer.in2_features), None)]
+                inputs += [((BATCH, layer.in1_features), None), ((BATCH, layer.in2_features), None)]
             case nn.Embedding() | nn.EmbeddingBag():
-                found.append(((BATCH,), layer.num_embeddings))
+                inputs.append(((BATCH,), layer.num_embeddings))
             case nn.Module():
-                found.append((layer_shapes(layer)[0], None))
-    return found
+                inputs.append((layer_shapes(layer)[0], None))
+    return inputs
 
 
-def _first_telling(module: nn.Module) -> nn.Module | None:
-    tells = (nn.Bilinear, *EMBEDDINGS)
-    return next((layer for layer in module.modules() if isinstance(layer, tells) or layer_shapes(layer)), None)
+def _first_with_inputs(module: nn.Module) -> nn.Module | None:
+    kinds = (nn.Bilinear, *EMBEDDINGS)
+    return next((layer for layer in module.modules() if isinstance(layer, kinds) or layer_shapes(layer)), None)
 
 
 def index_shapes(rows: int = SEQUENCE) -> list[Shape]:

@@ -1,4 +1,4 @@
-"""Source text becomes an imported module: a real file in the job folder, so that tracebacks and Triton can read it."""
+"""Imports a source text as a module, from a real file in the job folder that tracebacks and Triton can read."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import torch
 FILE_NAME = "kernel.py"
 
 PRESEEDED: dict[str, Any] = {"torch": torch, "nn": torch.nn, "F": torch.nn.functional, "math": math}
-"""Names that a source finds without importing them; its own imports and definitions win."""
+"""Names that a source can use without importing them; its own imports and definitions take precedence."""
 
 _serial = itertools.count()
 
 
-def imported(source: str, folder: Path) -> ModuleType:
+def import_source(source: str, folder: Path) -> ModuleType:
     """Writes the source to `folder`/kernel.py and executes it as a module under a private, unique name.
 
     Raises whatever the source raises (SystemExit too), SyntaxError or ValueError where it is not Python.
@@ -32,8 +32,8 @@ def imported(source: str, folder: Path) -> ModuleType:
     module = _empty(f"_submission_{next(_serial)}", path)
     sys.modules[module.__name__] = module
     try:
-        # Not the loader's own exec_module: it would leave bytecode behind and take it up again after a change.
-        # As text, which has no encoding to name: a comment is one, whatever that would make of it.
+        # Not the loader's exec_module, which would write bytecode and could load it again after a change.
+        # Compiled from text, because bytes could declare an encoding in a comment.
         exec(compile(source, str(path), "exec", dont_inherit=True), vars(module))
     except BaseException:
         del sys.modules[module.__name__]

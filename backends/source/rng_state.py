@@ -1,4 +1,4 @@
-"""Every source of random numbers that a submission is likely to draw from, seeded together, and put back together."""
+"""Seeds, saves and restores every random generator that a submission is likely to use."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ def seed_everything(seed: int) -> None:
     """Seeds Python, numpy and torch: the host, and the GPUs where CUDA runs in this process."""
     random.seed(seed)
     numpy.random.seed(seed % 2**32)
-    # What torch.manual_seed comes to, less its queries for every other kind of device: they take longer than a draw.
+    # Does what torch.manual_seed does, without its queries for every other kind of device, which take longer than a
+    # draw.
     torch.default_generator.manual_seed(seed % 2**63)
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.manual_seed_all(seed % 2**63)
 
 
-def resumption() -> Callable[[], None]:
-    """What puts all of them back to where they are now."""
+def rng_snapshot() -> Callable[[], None]:
+    """Returns a function that restores all generators to their state at this moment."""
     python, array, host = random.getstate(), numpy.random.get_state(), torch.default_generator.get_state()
     on_devices = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     devices = torch.cuda.get_rng_state_all() if on_devices else []

@@ -1,4 +1,4 @@
-"""Compiles a Triton kernel in the builder, where no GPU is, so that the runner finds the machine code in the cache."""
+"""Compiles a Triton kernel in the builder, without a GPU, so that the runner finds the machine code in the cache."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from domain.contract import IOContract
 
 
 class _AbsentDevice:
-    """Triton's driver as far as compiling asks for it: which architecture to compile for."""
+    """Replaces Triton's driver as far as compiling needs it: it reports the architecture."""
 
     def __init__(self, arch: str) -> None:
         self._target = GPUTarget("cuda", int(re.sub(r"\D", "", arch)), WARP)
@@ -39,7 +39,7 @@ def compile_ahead(launch: TritonLaunch, io: IOContract, arch: str) -> dict[str, 
     """Fills Triton's cache with the code for this contract (every configuration of an autotuned kernel).
 
     Returns facts: what was compiled, or why it could not be here (the first call then compiles). Raises KernelFault
-    (compile_error) where Triton says that the kernel is wrong.
+    (compile_error) where Triton rejects the kernel.
     """
     before = driver._active
     driver.set_active(_AbsentDevice(arch))
@@ -48,7 +48,7 @@ def compile_ahead(launch: TritonLaunch, io: IOContract, arch: str) -> dict[str, 
     except (CompilationError, PTXASError) as error:
         raise compile_fault(launch.name, error) from error
     except Exception as error:
-        # A kernel's own pruning or heuristics may ask the device something. Then the runner compiles.
+        # A kernel's own pruning or heuristics may query the device; the runner then compiles.
         return {"compiled_ahead": False, "notes": [f"compiled at the first call: {type(error).__name__}: {error}"]}
     finally:
         driver.set_active(before)
@@ -58,9 +58,10 @@ def compile_ahead(launch: TritonLaunch, io: IOContract, arch: str) -> dict[str, 
 
 
 def _host_code(kernels: list[tuple[Any, Any]]) -> list[str]:
-    """Has Triton compile the C that launches these kernels, which it would do at the first launch; notes what failed.
+    """Compiles the C code that launches these kernels, which Triton otherwise does at the first launch; notes failures.
 
-    That is linked with the GPU's driver, and is of Triton's inside: where it fails here, the first launch does it.
+    The code links with the GPU's driver and relies on Triton's internals; where it fails here, the first launch repeats
+    it.
     """
     before = driver._active
     try:
@@ -76,7 +77,7 @@ def _host_code(kernels: list[tuple[Any, Any]]) -> list[str]:
 
 
 def _stand_in(argument: Any) -> Any:
-    """A dtype stands for a tensor, whose address Triton then takes for aligned, as the real ones are."""
+    """A dtype stands for a tensor. Triton then assumes an aligned address, which real tensors have."""
     if not argument.is_tensor:
         return argument.value
     return getattr(torch, argument.tensor_spec.dtype if argument.tensor_spec else "float32")
@@ -85,4 +86,4 @@ def _stand_in(argument: Any) -> Any:
 def _resources(kernel: Any, arch: str) -> dict[str, Any]:
     metadata = kernel.metadata
     cubin = getattr(kernel, "asm", {}).get("cubin")
-    return cache.needs(cubin, arch, metadata.num_warps, metadata.num_stages, metadata.shared)
+    return cache.resources(cubin, arch, metadata.num_warps, metadata.num_stages, metadata.shared)

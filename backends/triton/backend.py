@@ -26,10 +26,10 @@ _PYTHON_ENTRY_KEYS = ("function_name", "entry_point", "class_name")
 
 
 class TritonBackend(PythonBackend):
-    """The kernel that metadata.kernel_name names, else the first that the contract's arguments fit.
+    """Launches the kernel that metadata.kernel_name names, else the first that the contract's arguments fit.
 
-    A source whose metadata name a function or class, or that has a `Model`, is called as Python instead; so is one
-    with `kernel_fn`, or with just one function, unless the contract has a grid.
+    A source whose metadata name a function or class, or that has a `Model`, is called as Python instead. The same holds
+    for a source with `kernel_fn` or just one function, unless the contract has a grid.
     """
 
     kernel_type: ClassVar[KernelType] = KernelType.TRITON
@@ -37,21 +37,21 @@ class TritonBackend(PythonBackend):
     def entry(self, module: ModuleType, kernel: Kernel) -> Entry:
         kernels = _kernels(module)
         for autotuner in _interpreted_autotuners(kernels):
-            # There is nothing to measure in an interpreter, and the autotuner would ask for a GPU.
+            # An interpreter has nothing to measure, and the autotuner would query a GPU.
             autotuner.configs = autotuner.configs[:1]
-        wanted = kernel.metadata.get("kernel_name")
-        if wanted:
-            return _wanted(str(wanted), kernels, module, kernel)
+        kernel_name = kernel.metadata.get("kernel_name")
+        if kernel_name:
+            return _by_name(str(kernel_name), kernels, module, kernel)
         if self._is_python(module, kernel, kernels):
             return self._python_entry(module, kernel, kernels)
         name = _fitting(kernels, module, kernel.io)
         return _direct(name, kernels[name], kernel.io)
 
-    def facts(self, found: Entry, kernel: Kernel, target: Target) -> dict[str, Any]:
-        """What is launched and how; for a GPU, the kernel is compiled into the cache that the runner will use."""
+    def facts(self, entry: Entry, kernel: Kernel, target: Target) -> dict[str, Any]:
+        """The kernel and how it is launched; for a GPU, also compiles it into the cache that the runner will use."""
         interpreted = triton.knobs.runtime.interpret
         facts: dict[str, Any] = {"triton": triton.__version__, "interpreted": interpreted, "notes": []}
-        launch = found.target
+        launch = entry.target
         if not isinstance(launch, TritonLaunch) or kernel.io is None:
             return facts
         if launch.autotuned and interpreted:
@@ -73,7 +73,7 @@ class TritonBackend(PythonBackend):
             raise KernelFault(fault.status, message) from fault
 
     def _is_python(self, module: ModuleType, kernel: Kernel, kernels: dict[str, Any]) -> bool:
-        """Whether a Python function or class is meant: named, or the only thing that can be launched as it is."""
+        """Whether a Python function or class is meant: it is named, or nothing else can be launched."""
         if not kernels or any(kernel.metadata.get(key) for key in _PYTHON_ENTRY_KEYS):
             return True
         if any(isinstance(getattr(module, name, None), type) for name in entry.CLASS_NAMES):
@@ -81,17 +81,17 @@ class TritonBackend(PythonBackend):
         if kernel.io is not None and kernel.io.launch.grid is not None:
             return False
         try:
-            found = entry.resolve(module, kernel)
+            resolved = entry.resolve(module, kernel)
         except KernelFault:
             return False
-        # A kernel may be called kernel_fn itself, and looks callable.
-        return not isinstance(found.target, _KERNEL_TYPES)
+        # A kernel may itself be called kernel_fn, and looks callable.
+        return not isinstance(resolved.target, _KERNEL_TYPES)
 
 
 def _kernels(module: ModuleType) -> dict[str, Any]:
     """The kernels at module level by name, the source's own before the imported ones."""
-    found = {name: value for name, value in vars(module).items() if isinstance(value, _KERNEL_TYPES)}
-    return dict(sorted(found.items(), key=lambda item: function_of(item[1]).__module__ != module.__name__))
+    kernels = {name: value for name, value in vars(module).items() if isinstance(value, _KERNEL_TYPES)}
+    return dict(sorted(kernels.items(), key=lambda item: function_of(item[1]).__module__ != module.__name__))
 
 
 def _interpreted_autotuners(kernels: dict[str, Any]) -> list[Autotuner]:
@@ -105,7 +105,7 @@ def _interpreted_autotuners(kernels: dict[str, Any]) -> list[Autotuner]:
     ]
 
 
-def _wanted(name: str, kernels: dict[str, Any], module: ModuleType, kernel: Kernel) -> Entry:
+def _by_name(name: str, kernels: dict[str, Any], module: ModuleType, kernel: Kernel) -> Entry:
     if name in kernels:
         return _direct(name, kernels[name], kernel.io)
     if isinstance(getattr(module, name, None), FunctionType):
@@ -115,7 +115,8 @@ def _wanted(name: str, kernels: dict[str, Any], module: ModuleType, kernel: Kern
 
 
 def _fitting(kernels: dict[str, Any], module: ModuleType, io: IOContract | None) -> str:
-    """The first kernel that the arguments fit and that no other kernel calls, for helpers are jitted too."""
+    """The first kernel that the arguments fit and that no other kernel calls, because helper functions are jitted
+    too."""
     called = {name for kernel in kernels.values() for name in function_of(kernel).__code__.co_names}
     candidates = sorted(kernels, key=lambda name: name in called)
     for name in candidates:

@@ -1,6 +1,6 @@
-"""Triton's cache in a job's folder: which kernels were compiled, ahead or at a call, and what their machine code needs.
+"""Reads Triton's cache in a job's folder: the compiled kernels and the resources that their machine code needs.
 
-Any process of the submission may have written there: what does not look like Triton's is passed over.
+Any process of the submission may have written there, so entries that do not look like Triton's are skipped.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from backends.binary import cubin as machine_code
 from backends.binary.occupancy import WARP, occupancy
 
 FOLDER = "triton"
-"""In a job's folder (`sandbox.isolation.apply`)."""
+"""Name of the cache's folder in a job's folder (`sandbox.isolation.apply`)."""
 MAX_NOTE_BYTES = 1 << 20
 MAX_CUBIN_BYTES = 32 << 20
 
@@ -31,37 +31,39 @@ class Compiled:
     stem: Path
 
     def file(self, suffix: str) -> Path:
-        """Such as ".cubin" or ".ptx"."""
+        """The file with a suffix such as ".cubin" or ".ptx"."""
         return self.stem.with_name(f"{self.stem.name}{suffix}")
 
 
-def compiled(folder: Path) -> list[Compiled]:
-    """All of them, by name and how they were compiled: the cache's own folders are named by digests."""
-    found = []
+def list_compilations(folder: Path) -> list[Compiled]:
+    """All compilations, ordered by name and options, because the cache names its folders by digests."""
+    compilations = []
     for note in (folder / FOLDER).glob("*/*.json"):
         if note.name.startswith("__grp__") or not note.is_file():
             continue
         with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
             with note.open(encoding="utf-8") as file:
-                told = json.loads(file.read(MAX_NOTE_BYTES))
+                options = json.loads(file.read(MAX_NOTE_BYTES))
             stem = note.with_name(note.name.removesuffix(".json"))
-            numbers = (int(told["num_warps"]), int(told["num_stages"]), int(told.get("shared", 0)))
-            found.append(Compiled(stem.name, *numbers, stem))
-    return sorted(one for one in found if one.file(".cubin").is_file())
+            numbers = (int(options["num_warps"]), int(options["num_stages"]), int(options.get("shared", 0)))
+            compilations.append(Compiled(stem.name, *numbers, stem))
+    return sorted(compilation for compilation in compilations if compilation.file(".cubin").is_file())
 
 
-def needed(folder: Path, arch: str | None, most: int) -> list[dict[str, Any]]:
-    """Of the first `most` of them what the machine code needs; JSON-ready."""
-    found = []
-    for one in compiled(folder)[:most]:
-        with suppress(OSError), one.file(".cubin").open("rb") as file:
-            told = needs(file.read(MAX_CUBIN_BYTES), arch, one.num_warps, one.num_stages, one.shared)
-            found.append({"name": one.name, **told})
-    return found
+def list_resources(folder: Path, arch: str | None, limit: int) -> list[dict[str, Any]]:
+    """Resources of the first `limit` compilations; JSON-ready."""
+    reports = []
+    for compilation in list_compilations(folder)[:limit]:
+        with suppress(OSError), compilation.file(".cubin").open("rb") as file:
+            report = resources(
+                file.read(MAX_CUBIN_BYTES), arch, compilation.num_warps, compilation.num_stages, compilation.shared
+            )
+            reports.append({"name": compilation.name, **report})
+    return reports
 
 
-def needs(cubin: Any, arch: str | None, num_warps: int, num_stages: int, shared: int) -> dict[str, Any]:
-    """One configuration's: what it was compiled with, and what its machine code needs (where that can be read)."""
+def resources(cubin: Any, arch: str | None, num_warps: int, num_stages: int, shared: int) -> dict[str, Any]:
+    """The options of one configuration, and the resources of its machine code where that can be read."""
     facts: dict[str, Any] = {"num_warps": num_warps, "num_stages": num_stages, "shared_bytes": shared}
     try:
         (code,) = machine_code.kernels(cubin)

@@ -1,7 +1,7 @@
-"""What Triton asks of its own files and tools before it looks into its cache, asked once for all processes of a zygote.
+"""Computes what Triton asks about its own files and tools before a cache lookup, once for all processes of a zygote.
 
-The digest of its own library takes 0.3 to 0.5 s, for which each process that builds or calls a Triton kernel would
-wait, and the device with it (docs/measurements.md).
+The digest of its own library takes 0.3 to 0.5 s. Each process that builds or calls a Triton kernel would spend that,
+while its job holds the device (docs/measurements.md).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import re
 from contextlib import suppress
 
 
-def learn(arch: str) -> None:
-    """Has Triton remember its answers for kernels of that architecture ("sm_90")."""
+def cache_identity(arch: str) -> None:
+    """Makes Triton cache its results for kernels of that architecture ("sm_90")."""
     capability = int(re.sub(r"\D", "", arch))
     for module, function, arguments in (
         ("triton.runtime.cache", "triton_key", ()),
@@ -21,5 +21,5 @@ def learn(arch: str) -> None:
         ("triton.backends.nvidia.compiler", "get_ptxas_version", (capability,)),
         ("triton.backends.nvidia.driver", "library_dirs", ()),
     ):
-        with suppress(Exception):  # It is of Triton's inside, and a node may have no driver: who needs it asks again.
+        with suppress(Exception):  # May fail without a driver; a process that needs it asks again.
             getattr(importlib.import_module(module), function)(*arguments)

@@ -18,7 +18,7 @@ DEFAULT_GRID: tuple[Dimension, ...] = (1,)
 
 
 def layers(kernel: Any) -> Iterator[Any]:
-    """The kernel and what it wraps: an autotuner around heuristics around a jitted function, say."""
+    """The kernel and what it wraps, such as an autotuner around heuristics around a jitted function."""
     while True:
         yield kernel
         inner = getattr(kernel, "fn", None)
@@ -53,14 +53,14 @@ class Unbound(Exception):
 
 @dataclass(frozen=True)
 class Binding:
-    """Where each argument goes: indexes into the contract's arguments, by position and by parameter name."""
+    """The destination of each argument: indexes into the contract's arguments, by position and by parameter name."""
 
     positional: tuple[int, ...]
     named: tuple[tuple[str, int], ...]
 
 
 def bind(kernel: Any, arguments: tuple[Argument, ...]) -> Binding:
-    """Meta arguments go to the parameter of their name, all others to the free parameters in order.
+    """Assigns meta arguments to the parameter of their name, all others to the free parameters in order.
 
     Raises Unbound.
     """
@@ -122,7 +122,7 @@ class TritonLaunch:
             raise compile_fault(self.name, error) from error
 
     def warm_up(self, stand_ins: list[Any]) -> Any:
-        """Compiles for arguments like these without launching; what the kernel's own `warmup` returns."""
+        """Compiles for arguments like these without launching; returns the result of the kernel's own `warmup`."""
         binding = self._binding
         return self._kernel.warmup(
             *[stand_ins[index] for index in binding.positional],
@@ -137,25 +137,25 @@ class TritonLaunch:
         self._launch = self._kernel[self._grid(_numbers(named))]
 
     def _grid(self, scalars: Mapping[str, int | float]) -> Any:
-        """Numbers where the contract's scalars decide it; a function where the autotuner has its say in it."""
-        given = self._io.launch.grid or DEFAULT_GRID
+        """Numbers where the contract's scalars determine it; a function where the autotuner's parameters contribute."""
+        dimensions = self._io.launch.grid or DEFAULT_GRID
         tuned = tuned_names(self._kernel)
         if not tuned:
-            return _sizes(given, scalars)
-        return lambda meta: _sizes(given, {**scalars, **_numbers(meta)})
+            return _sizes(dimensions, scalars)
+        return lambda meta: _sizes(dimensions, {**scalars, **_numbers(meta)})
 
 
 def _options(kernel: Any, io: IOContract) -> dict[str, int]:
-    """num_warps and num_stages, unless a configuration of the autotuner says them."""
+    """num_warps and num_stages, unless the autotuner's configurations set them."""
     if is_autotuned(kernel):
         return {}
-    given = {"num_warps": io.launch.num_warps, "num_stages": io.launch.num_stages}
-    return {name: value for name, value in given.items() if value is not None}
+    options = {"num_warps": io.launch.num_warps, "num_stages": io.launch.num_stages}
+    return {name: value for name, value in options.items() if value is not None}
 
 
-def _sizes(given: tuple[Dimension, ...], scalars: Mapping[str, int | float]) -> tuple[int, ...]:
+def _sizes(dimensions: tuple[Dimension, ...], scalars: Mapping[str, int | float]) -> tuple[int, ...]:
     try:
-        sizes = tuple(dimension(size, scalars) for size in given)
+        sizes = tuple(dimension(size, scalars) for size in dimensions)
     except ExpressionError as error:
         raise KernelFault(Status.CONTRACT_MISMATCH, f"launch.grid: {error}", compiled=True) from error
     if min(sizes) < 1:
@@ -168,7 +168,7 @@ def _numbers(values: Mapping[str, Any]) -> dict[str, int | float]:
 
 
 def compile_fault(name: str, error: BaseException) -> KernelFault:
-    """Triton's own words: the reason in the message; in the log the excerpts, from the kernel in to its helpers."""
+    """Triton's reason becomes the message; the log has its excerpts, from the kernel to its helper functions."""
     excerpts, reason = [str(error)], error
     while (cause := reason.__cause__) is not None:
         reason = cause

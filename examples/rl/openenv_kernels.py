@@ -1,6 +1,6 @@
 """An OpenEnv environment over HTTP: uvicorn --app-dir examples/rl openenv_kernels:app.
 
-`reset` gives a problem, `step` judges an attempt and says what to mend; an episode has three attempts.
+`reset` returns a problem; `step` judges an attempt and returns feedback. An episode has three attempts.
 """
 
 import uuid
@@ -21,7 +21,7 @@ class Attempt(Action):
 
 
 class Feedback(Observation):
-    """What to write, and what was found about it."""
+    """The problem, and the feedback on the last attempt."""
 
     problem: str = ""
     reference: str = ""
@@ -41,26 +41,26 @@ class KernelEnvironment(Environment):
         self._state = State(episode_id=str(uuid.uuid4()), step_count=0)
 
     def reset(self, seed=None, episode_id=None, problem=None, **_):
-        """A problem by name, or the one that the seed names."""
-        named = {each.name: each for each in self._problems}
-        self._problem = named[problem] if problem else self._problems[(seed or 0) % len(self._problems)]
+        """Selects a problem by name, else by the seed."""
+        by_name = {item.name: item for item in self._problems}
+        self._problem = by_name[problem] if problem else self._problems[(seed or 0) % len(self._problems)]
         self._state = State(episode_id=episode_id or str(uuid.uuid4()), step_count=0)
-        return self._observed("Answer with one Python code block that defines ModelNew.", None)
+        return self._observation("Answer with one Python code block that defines ModelNew.", None)
 
     def step(self, action, timeout_s=None, **_):
-        """Judges it. What the service failed raises, so that nobody takes it for a reward."""
+        """Judges the attempt. A failure of the service raises, so that it never counts as a reward."""
         (scored,) = self.judge.score([action.completion], [self._problem.reference])
         if scored.reward is None:
             raise RuntimeError(f"{scored.verdict}: {scored.reason}")
         self._state.step_count += 1
-        told = of_result(scored.result) if scored.result else scored.reason
-        return self._observed(told, scored.reward)
+        feedback = of_result(scored.result) if scored.result else scored.reason
+        return self._observation(feedback, scored.reward)
 
     @property
     def state(self):
         return self._state
 
-    def _observed(self, feedback, reward):
+    def _observation(self, feedback, reward):
         return Feedback(
             problem=self._problem.name,
             reference=self._problem.reference.source_code,

@@ -15,15 +15,15 @@ ASK = (
 
 
 def problems():
-    """The starter suite's references as a data set; the column `reference` is what the reward asks for."""
+    """The starter suite's references as a data set; the reward reads the column `reference`."""
     sources = [problem.reference.source_code for problem in read("starter")]
     return Dataset.from_list(
-        [{"prompt": [{"role": "user", "content": ASK.format(each)}], "reference": each} for each in sources]
+        [{"prompt": [{"role": "user", "content": ASK.format(source)}], "reference": source} for source in sources]
     )
 
 
 def trainer(model, reward=None, **settings):
-    """A trainer whose only reward is right and fast kernels."""
+    """A trainer that rewards only right and fast kernels."""
     reward = reward or KernelReward(options={"num_trials": 50, "timeout": 60})
     config = GRPOConfig(**{"output_dir": "grpo-kernels", "num_generations": 8, **settings})
     return GRPOTrainer(model=model, reward_funcs=reward, args=config, train_dataset=problems())

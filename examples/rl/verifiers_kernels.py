@@ -16,7 +16,7 @@ ASK = (
 
 
 class KernelData(vf.TaskData):
-    """A reference to be matched and beaten."""
+    """A task's data: the reference that a kernel must match and beat."""
 
     reference: str
 
@@ -28,7 +28,7 @@ class KernelTask(vf.Task[KernelData, vf.State, vf.TaskConfig]):
 
     @vf.reward
     async def right_and_fast(self, trace) -> dict[str, float]:
-        """The parts of the reward. What the service failed is an error of the rollout, and no reward."""
+        """The parts of the reward. A failure of the service is an error of the rollout, not a reward."""
         (scored,) = await asyncio.to_thread(self.judge.score, [trace.last_reply], [self.data.reference])
         if scored.reward is None:
             raise RuntimeError(f"{scored.verdict}: {scored.reason}")

@@ -2,7 +2,7 @@ import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
 
-# Torch's headers take a compiler long: the kernel is kept apart from them, in a source that needs none.
+# torch's headers compile slowly, so the kernel is in a source of its own that includes none.
 CUDA = r"""
 #include <cuda_runtime.h>
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
-from backends.code_listings import MAX_CODES, Found, listings
+from backends.code_listings import MAX_CODES, CodeText, listings
 from backends.triton import cache
 from domain.listing import Form
 from sandbox.protocol.channel import Message
@@ -16,7 +16,7 @@ def listed(folder: Path, message: Message) -> Message:
     told = listings(folder, [Form(form) for form in message["forms"]])
     return {
         "op": "listings",
-        "found": [asdict(one) for one in told if isinstance(one, Found)],
-        "kernels": cache.needed(folder, message["arch"], MAX_CODES),
-        "lacking": [asdict(one) for one in told if not isinstance(one, Found)],
+        "found": [asdict(one) for one in told if isinstance(one, CodeText)],
+        "kernels": cache.list_resources(folder, message["arch"], MAX_CODES),
+        "lacking": [asdict(one) for one in told if not isinstance(one, CodeText)],
     }

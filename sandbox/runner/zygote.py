@@ -159,7 +159,7 @@ def main() -> None:
     with no_device_visible():
         missing = preload()
         if gpu:
-            cache_key.learn(arch)
+            cache_key.cache_identity(arch)
         else:
             importlib.import_module("backends.interpreter.patches").install()  # Each runner would, which takes 3 ms.
         importlib.import_module("sandbox.runner.parameter_noise").note_operators()

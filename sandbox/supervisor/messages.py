@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from backends.code_listings import MAX_CHARS, MAX_CODES, Found, Lacking
+from backends.code_listings import MAX_CHARS, MAX_CODES, CodeText, MissingText
 from domain.listing import Form
 from domain.value import MAX_BYTES, TensorRef
 from sandbox.protocol import output_structure
@@ -118,7 +118,7 @@ class ArgumentView:
 class Code:
     """What a folder holds of compiled code: texts and those that cannot be had, and what Triton's kernels need."""
 
-    texts: list[Found | Lacking]
+    texts: list[CodeText | MissingText]
     kernels: list[dict[str, Any]]
 
 
@@ -187,7 +187,7 @@ def code(answer: dict[str, Any]) -> Code:
         [one for one in _list(answer.get(key))[:most] if _is_of_code(one)] for key in ("found", "lacking")
     )
     texts = [
-        Found(
+        CodeText(
             one["kernel"],
             Form(one["form"]),
             one["text"][:MAX_CHARS],
@@ -197,7 +197,7 @@ def code(answer: dict[str, Any]) -> Code:
         for one in found
         if isinstance(one.get("text"), str)
     ]
-    reasons = [Lacking(one["kernel"], Form(one["form"]), _text(one.get("reason"))) for one in lacking]
+    reasons = [MissingText(one["kernel"], Form(one["form"]), _text(one.get("reason"))) for one in lacking]
     kernels = [_group(one) for one in _list(answer.get("kernels"))[:MAX_CODES] if isinstance(one, dict)]
     return Code([*texts, *reasons], kernels)
 

@@ -12,10 +12,10 @@ from tasks.runtime.kernel_run import Contender
 from validation.inputs.contract_inputs import (
     ContractInputs,
     arguments_for,
-    called_with,
     counterparts,
     input_positions,
-    laid_out_anew,
+    inputs_needing_copy,
+    plain_call_positions,
 )
 
 Given = dict[int, str | None]
@@ -72,12 +72,14 @@ class HandedOut:
             drawn_own = own.draw(number)
             arguments = arguments_for(io, drawn_own, self._contract, drawn)
             if number == 0:
-                self.laid_out_anew = laid_out_anew(io, drawn_own, self._contract, drawn)
+                self.laid_out_anew = inputs_needing_copy(io, drawn_own, self._contract, drawn)
             return arguments
 
     def _without_contract(self, drawn: Arguments) -> Arguments:
         """For a callable that has none: a contract's inputs, without outputs and launch constants."""
-        return drawn if self._contract is None else [drawn[position] for position in called_with(self._contract)]
+        return (
+            drawn if self._contract is None else [drawn[position] for position in plain_call_positions(self._contract)]
+        )
 
     def _stacked(self, drawn: StackOf, given: Given, numbers: range) -> StackedSets | None:
         candidates = self._candidates_stack(drawn, given, numbers)
@@ -97,14 +99,14 @@ class HandedOut:
             pairs = {index: places[number] for index, number in counterparts(io, list(given.values())).items()}
             # What has no counterpart is an output, or the same in every set.
             unpaired = [index for index, argument in enumerate(io.args) if argument.is_tensor and index not in pairs]
-            together = all(own.lie_together(index, numbers) for index in unpaired)
+            together = all(own.can_stack(index, numbers) for index in unpaired)
         its_own = _drawn_by(self._candidate, own, numbers)
         return (lambda index: drawn(pairs[index]) if index in pairs else its_own(index)) if together else None
 
     def _inputs_only(self, drawn: StackOf) -> StackOf:
         if self._contract is None:
             return drawn
-        positions = called_with(self._contract)
+        positions = plain_call_positions(self._contract)
         return lambda index: drawn(positions[index])
 
 

@@ -19,13 +19,13 @@ from tasks.runtime.freeze import at_rest
 from tasks.runtime.kernel_run import Contender
 from tasks.runtime.worker_context import Workbench
 from validation.compare.result import CallComparison
-from validation.compare.rounding_boundary import Outputs, few_are_wrong, given_by_reference
-from validation.compare.ties import tied
+from validation.compare.rounding_boundary import Outputs, explained_by_jumps, few_are_wrong
+from validation.compare.ties import explain_ties
 from validation.compare.tolerance import Tolerance
-from validation.evidence.perturbation_bound import MOST_ELEMENTS, step
-from validation.inputs.distributions import moved
-from validation.inputs.value_traits import Nature, nature
-from validation.seeds import derived
+from validation.evidence.perturbation_bound import MOST_ELEMENTS, move_size
+from validation.inputs.distributions import perturbed
+from validation.inputs.value_traits import ValueTraits, classify_values
+from validation.seeds import derive_seed
 
 TURNS = tuple((sign * turn, times) for turn, times in enumerate((1, 1, 1, 1, 2, 2), start=1) for sign in (1, -1))
 """As many as are needed, the last ones by twice as much, which is less than the tolerance still: of calls in which a
@@ -60,7 +60,7 @@ class Edges:
         counts = {"elements": self._elements, "calls": self._calls}
         return Flag(FlagCode.ROUNDING_DECIDES, SAID.format(**counts), counts)
 
-    def without(
+    def excuse_boundary_elements(
         self, found: list[CallComparison], slots: Slots, expected: Outputs, actual: Outputs, deadline: float
     ) -> list[CallComparison]:
         """What was found, with calls right whose wrong elements the reference gives itself; `slots` are its own.
@@ -73,13 +73,13 @@ class Edges:
         for call in wrong:
             ours, theirs = ([stack[call] for stack in stacks] for stacks in (expected, actual))
             # Of equal values a reference may name a certain one on purpose, which inputs that differ cannot show.
-            if sum(tensor.numel() for tensor in ours) > MOST_ELEMENTS or tied(ours, theirs):
+            if sum(tensor.numel() for tensor in ours) > MOST_ELEMENTS or explain_ties(ours, theirs):
                 return found
             if not few_are_wrong(ours, theirs, self._tolerance):
                 return found
             runs = self._runs(slots.arguments(call), deadline)
             with closing(runs):
-                if not given_by_reference(ours, theirs, runs, self._tolerance):
+                if not explained_by_jumps(ours, theirs, runs, self._tolerance):
                     return found
         self._calls += len(wrong)
         self._elements += sum(found[call].mismatch_count for call in wrong)
@@ -93,8 +93,8 @@ class Edges:
             return
         if self._left_s <= 0:
             return
-        by, began = step(self._tolerance, arguments), time.monotonic()
-        kinds = [nature(tensor) for tensor in values.leaves(arguments, torch.Tensor)]
+        by, began = move_size(self._tolerance, arguments), time.monotonic()
+        kinds = [classify_values(tensor) for tensor in values.leaves(arguments, torch.Tensor)]
         try:
             with at_rest([self._candidate], self._bench.device):
                 for turn, times in ((0, 0), *TURNS):
@@ -112,16 +112,16 @@ class Edges:
             session.until(deadline)
 
 
-def _moved(arguments: Arguments, kinds: list[Nature], turn: int, by: float) -> Arguments:
+def _moved(arguments: Arguments, kinds: list[ValueTraits], turn: int, by: float) -> Arguments:
     places = iter(enumerate(kinds))
 
     def move(tensor: torch.Tensor) -> torch.Tensor:
         place, kind = next(places)
         if not kind.continuous:
             return tensor
-        seed = derived(0, "edge", abs(turn), place)
+        seed = derive_seed(0, "edge", abs(turn), place)
         # Of plain numbers zeros too: a normal is 0.0 once in some ten million, where `>` and `>=` part by luck.
-        return moved(tensor.double(), by if turn > 0 else -by, seed, zeros=kind is Nature.PLAIN)
+        return perturbed(tensor.double(), by if turn > 0 else -by, seed, zeros=kind is ValueTraits.PLAIN)
 
     told: Arguments = values.replace(arguments, torch.Tensor, move)
     return told

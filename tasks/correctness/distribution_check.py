@@ -25,16 +25,16 @@ from tasks.runtime.freeze import at_rest, undisturbed_window
 from tasks.runtime.kernel_run import Contender
 from validation.compare.comparison import compare
 from validation.compare.result import CallComparison
-from validation.compare.rounding_boundary import few, given_by_reference
+from validation.compare.rounding_boundary import explained_by_jumps, few_enough
 from validation.compare.tolerance import Tolerance
-from validation.evidence.perturbation_bound import TURNS, Finding, examine, step
-from validation.evidence.small_outputs import own_atols
+from validation.evidence.perturbation_bound import MOVE_SIGNS, NoiseCheck, check_against_noise, move_size
+from validation.evidence.small_outputs import scaled_atols
 from validation.inputs.distributions import DISTRIBUTIONS, DRAWN, SPARSE, Distribution
 
 CALL_S, CALL_FACTOR = 2.0, 20.0
 """What one call or one float64 run may take here, beside that many times what a call takes otherwise."""
 BUDGET_S = 5.0
-FURTHER = [(turn, times) for turn, times in EDGE_TURNS if turn not in TURNS]
+FURTHER = [(turn, times) for turn, times in EDGE_TURNS if turn not in MOVE_SIGNS]
 NOTHING_CHANGES = Flag(FlagCode.DISTRIBUTION_INPUTS_UNCHANGED, "no input looks like plain random numbers")
 BELONG_TOGETHER = Flag(
     FlagCode.DISTRIBUTION_INPUTS_RELATED,
@@ -60,7 +60,7 @@ class OtherDistributions:
         # Element by element: an outlier's size is no excuse for the rest. What is honest passes with evidence.
         self._plain = Tolerance(rounds.tolerance.atol, rounds.tolerance.rtol)
         self._call_s = CALL_S + CALL_FACTOR * max(contender.estimate_ms for contender in rounds.contenders) / 1e3
-        self._own_atols = own_atols(rounds.reference_outputs, rounds.tolerance)
+        self._own_atols = scaled_atols(rounds.reference_outputs, rounds.tolerance)
         self._until = 0.0
         self._has_failed = False
         self._belong: bool | None = None
@@ -141,7 +141,7 @@ class OtherDistributions:
             self._rounds.note(_wrong(distribution, found, expected, self._rounds.tolerance))
         return {}
 
-    def _no_evidence(self, distribution: Distribution, found: Finding, *, exact_known: bool) -> Flag | None:
+    def _no_evidence(self, distribution: Distribution, found: NoiseCheck, *, exact_known: bool) -> Flag | None:
         """Why what differs says nothing against the candidate, where it does not."""
         if found.unsound is not None:
             return Flag(FlagCode.DISTRIBUTION_REFERENCE_UNSOUND, found.unsound)
@@ -182,19 +182,21 @@ class OtherDistributions:
         three = zip(expected, actual, atols, strict=True)
         return all(compare([want], [got], replace(self._plain, atol=atol)).passed for want, got, atol in three)
 
-    def _examined(self, distribution: Distribution, expected: Outputs, actual: Outputs | None) -> tuple[Finding, bool]:
+    def _examined(
+        self, distribution: Distribution, expected: Outputs, actual: Outputs | None
+    ) -> tuple[NoiseCheck, bool]:
         """What speaks against the candidate, and whether the reference could be run in float64 for it."""
-        by = step(self._rounds.tolerance, self._slots[self._reference.role].arguments(0))
+        by = move_size(self._rounds.tolerance, self._slots[self._reference.role].arguments(0))
         try:
             exact = self._doubled(distribution, 0, 0.0)
             if exact is not None:
-                moves = [self._doubled(distribution, turn, by) or [] for turn in TURNS]
+                moves = [self._doubled(distribution, turn, by) or [] for turn in MOVE_SIGNS]
             else:
-                moves = [self._again(distribution, turn, by) for turn in TURNS]
+                moves = [self._again(distribution, turn, by) for turn in MOVE_SIGNS]
         except KernelFault as fault:
-            return Finding(unsound=f"the reference failed on inputs that differ by rounding: {fault.message}"), False
+            return NoiseCheck(unsound=f"the reference failed on inputs that differ by rounding: {fault.message}"), False
         found = self._found(distribution, expected, actual, exact, moves)
-        if exact is None or actual is None or not found.wrong or not few(found.wrong, found.rows, expected):
+        if exact is None or actual is None or not found.wrong or not few_enough(found.wrong, found.rows, expected):
             return found, exact is not None
         # A few may by luck have hardly been moved; and where the reference jumps, either side is right (ADR 44).
         more = list(self._further(distribution, by))
@@ -203,7 +205,7 @@ class OtherDistributions:
         atols = self._atols(distribution)
         tolerance = self._rounds.tolerance if atols is None else replace(self._plain, atol=min(atols))
         runs = [exact, *moves, *(run for times, run in more if times > 1)]
-        if found.wrong and given_by_reference(expected, actual, runs, tolerance):
+        if found.wrong and explained_by_jumps(expected, actual, runs, tolerance):
             found = replace(found, wrong=0, rows=0, first=None)
         return found, True
 
@@ -225,9 +227,9 @@ class OtherDistributions:
         actual: Outputs | None,
         exact: Outputs | None,
         moves: list[Outputs],
-    ) -> Finding:
+    ) -> NoiseCheck:
         how: dict[str, Any] = {"tied": distribution.tied, "atols": self._atols(distribution)}
-        return examine(expected, actual, exact, moves, self._rounds.tolerance, **how)
+        return check_against_noise(expected, actual, exact, moves, self._rounds.tolerance, **how)
 
     def _doubled(self, distribution: Distribution, turn: int, by: float) -> Outputs | None:
         """One call of the reference in float64; None where it has no such form."""
@@ -270,7 +272,7 @@ def untried(why: Flag) -> dict[str, Any]:
     return {"checked": [], "skipped": skipped, "unmodified_inputs": {}}
 
 
-def _doubt(found: Finding) -> str:
+def _doubt(found: NoiseCheck) -> str:
     return found.unsound or "without a float64 run of the reference that is no evidence against it"
 
 
@@ -279,11 +281,11 @@ def _on(distribution: Distribution, fault: KernelFault) -> KernelFault:
     return KernelFault(fault.status, message, fault.log, compiled=fault.compiled)
 
 
-def _wrong(distribution: Distribution, found: Finding, expected: Outputs, tolerance: Tolerance) -> CallComparison:
+def _wrong(distribution: Distribution, found: NoiseCheck, expected: Outputs, tolerance: Tolerance) -> CallComparison:
     first = "first at output {output}, index {index}: expected {expected}, got {actual}".format(**(found.first or {}))
     sentence = (
-        f"Wrong on {distribution.name} inputs ({distribution.about}): {found.wrong} of {found.judged} elements, of "
-        f"which {found.not_finite} are NaN or infinite; {first}"
+        f"Wrong on {distribution.name} inputs ({distribution.description}): {found.wrong} of {found.judged} elements, "
+        f"of which {found.not_finite} are NaN or infinite; {first}"
     )
     return CallComparison(
         tolerance,

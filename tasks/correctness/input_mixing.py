@@ -17,9 +17,9 @@ import torch
 
 from domain import value as values
 from sandbox.protocol.arena import stored_shape
-from validation.inputs.distributions import laid_out
-from validation.inputs.value_traits import Nature, nature
-from validation.seeds import derived
+from validation.inputs.distributions import with_layout_of
+from validation.inputs.value_traits import ValueTraits, classify_values
+from validation.seeds import derive_seed
 
 Arguments = list[Any]
 
@@ -48,12 +48,12 @@ class MixedInputs:
     @property
     def possible(self) -> bool:
         """Whether mixing gives anything new."""
-        return len(self._kept) > 1 and Nature.PLAIN in self._natures
+        return len(self._kept) > 1 and ValueTraits.PLAIN in self._natures
 
     @cached_property
-    def _natures(self) -> list[Nature]:
+    def _natures(self) -> list[ValueTraits]:
         """Of a set's tensors; looked at when there is something to mix, which few jobs come to."""
-        return [nature(tensor) for tensor in values.leaves(self._kept[0], torch.Tensor)]
+        return [classify_values(tensor) for tensor in values.leaves(self._kept[0], torch.Tensor)]
 
     def of(self, number: int) -> Arguments:
         """The mixed set of that number.
@@ -61,16 +61,16 @@ class MixedInputs:
         All of its tensors are turned alike, and those of one shape have the same factors: what was equal to another, or
         the sum of others, stays so.
         """
-        choice = random.Random(derived(self._secret, "mixed", number))
+        choice = random.Random(derive_seed(self._secret, "mixed", number))
         one, other = choice.sample(self._kept, 2)
         angle = choice.uniform(0.1, 0.4) * math.pi
         pairs = iter(zip(self._natures, values.leaves(other, torch.Tensor), strict=True))
 
         def mix(tensor: torch.Tensor) -> torch.Tensor:
             kind, second = next(pairs)
-            if kind is not Nature.PLAIN:
+            if kind is not ValueTraits.PLAIN:
                 return tensor
-            seed = derived(self._secret, "factors", number, *tensor.shape)
+            seed = derive_seed(self._secret, "factors", number, *tensor.shape)
             return _mixed(tensor, second, angle, torch.Generator(tensor.device).manual_seed(seed))
 
         mixed: Arguments = values.replace(one, torch.Tensor, mix)
@@ -88,4 +88,4 @@ def _mixed(one: torch.Tensor, other: torch.Tensor, angle: float, drawn: torch.Ge
     low, high = FACTORS
     factors = torch.rand(turned.shape, generator=drawn, device=one.device, dtype=wide).mul_(high - low).add_(low)
     size = math.sqrt((low * low + low * high + high * high) / 3)
-    return laid_out(one, turned.mul_(factors.div_(size)))
+    return with_layout_of(one, turned.mul_(factors.div_(size)))

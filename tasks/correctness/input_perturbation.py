@@ -8,10 +8,10 @@ from domain import value as values
 from domain.contract import Argument, IOContract
 from tasks.correctness.input_batches import Arguments
 from tasks.correctness.input_source import TrialInputs
-from validation.inputs.distributions import Distribution, moved
+from validation.inputs.distributions import Distribution, perturbed
 from validation.inputs.tensor_spec import is_random
-from validation.inputs.value_traits import Nature, nature
-from validation.seeds import derived
+from validation.inputs.value_traits import ValueTraits, classify_values
+from validation.seeds import derive_seed
 
 NUMBER = 1 << 40
 """Of the set: far from all that windows count through, so that it is the same however many of those there were."""
@@ -33,7 +33,7 @@ class VariedInputs:
 
     def some_may_change(self, distribution: Distribution) -> bool:
         """Whether any tensor looks like what that is made of; where none does, it is the drawn one."""
-        return distribution.made_of in self._natures
+        return distribution.applies_to in self._natures
 
     @property
     def some_move(self) -> bool:
@@ -46,7 +46,7 @@ class VariedInputs:
         return {
             name: kind.value
             for name, kind in zip(self._names, self._natures, strict=True)
-            if kind not in (Nature.PLAIN, Nature.NOT_FLOATING, Nature.UNDETERMINED)
+            if kind not in (ValueTraits.PLAIN, ValueTraits.NOT_FLOATING, ValueTraits.UNDETERMINED)
         }
 
     def plain(self) -> dict[str, Arguments]:
@@ -82,9 +82,9 @@ class VariedInputs:
                 tensor = tensor.double()
             if not (by and kind.continuous):
                 return tensor
-            seed = derived(self._secret, "move", abs(turn), place)
+            seed = derive_seed(self._secret, "move", abs(turn), place)
             # Of plain numbers zeros too: what is equal comes apart.
-            return moved(tensor, by if turn > 0 else -by, seed, zeros=kind is Nature.PLAIN)
+            return perturbed(tensor, by if turn > 0 else -by, seed, zeros=kind is ValueTraits.PLAIN)
 
         drawn = values.replace(self._changed(distribution), torch.Tensor, move)
         return self._inputs.handed_out.for_owner(drawn)
@@ -94,19 +94,19 @@ class VariedInputs:
 
         def change(tensor: torch.Tensor) -> torch.Tensor:
             place, kind = next(places)
-            if kind is not distribution.made_of:
+            if kind is not distribution.applies_to:
                 return tensor
             number = self._natures[:place].count(kind)
-            return distribution.of(tensor, derived(self._secret, distribution.name, place), number)
+            return distribution.apply(tensor, derive_seed(self._secret, distribution.name, place), number)
 
         drawn: Arguments = values.replace(self._drawn, torch.Tensor, change)
         return drawn
 
 
-def _described(contract: IOContract | None, tensors: list[torch.Tensor]) -> tuple[list[str], list[Nature]]:
+def _described(contract: IOContract | None, tensors: list[torch.Tensor]) -> tuple[list[str], list[ValueTraits]]:
     """Names and natures of a set's tensors."""
     if contract is None:
-        return [f"input {place}" for place in range(len(tensors))], [nature(tensor) for tensor in tensors]
+        return [f"input {place}" for place in range(len(tensors))], [classify_values(tensor) for tensor in tensors]
     arguments = [argument for argument in contract.args if argument.is_tensor]
     return (
         [argument.name for argument in arguments],
@@ -114,14 +114,14 @@ def _described(contract: IOContract | None, tensors: list[torch.Tensor]) -> tupl
     )
 
 
-def _of_argument(argument: Argument, tensor: torch.Tensor) -> Nature:
+def _of_argument(argument: Argument, tensor: torch.Tensor) -> ValueTraits:
     spec = argument.tensor_spec
     if argument.role == "output" or spec is None:
-        return Nature.UNDETERMINED
+        return ValueTraits.UNDETERMINED
     if not tensor.is_floating_point():
-        return Nature.NOT_FLOATING
+        return ValueTraits.NOT_FLOATING
     if not is_random(spec):
-        return Nature.NOT_DRAWN
+        return ValueTraits.NOT_DRAWN
     if spec.init is not None and spec.init.kind != "randn":
-        return Nature.DECLARED_RANGE
-    return nature(tensor, declared_normal=True)
+        return ValueTraits.DECLARED_RANGE
+    return classify_values(tensor, declared_normal=True)

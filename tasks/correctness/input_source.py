@@ -128,7 +128,7 @@ class TrialInputs:
 
     def _of_contract(self, inputs: ContractInputs, numbers: range) -> SeparateSets | StackedSets:
         with self._owner.answerable():
-            together = inputs.drawn_together(numbers) if numbers.start > 0 else numbers[:1]
+            together = inputs.draw_ahead(numbers) if numbers.start > 0 else numbers[:1]
         stacked = self.handed_out.of_contract(inputs, together) if len(together) > 1 else None
         if stacked is not None:
             return stacked

@@ -13,7 +13,7 @@ from tasks.correctness.input_batches import Arguments
 from tasks.runtime.freeze import at_rest
 from tasks.runtime.kernel_run import Contender
 from tasks.runtime.worker_context import Workbench
-from validation.compare.output_matching import answer_order
+from validation.compare.output_matching import match_outputs
 from validation.inputs.contract_inputs import ContractInputs
 
 PROBE_CALLS = 4
@@ -83,7 +83,7 @@ class Preparation:
         if wanted is None or given is None:
             raise ValueError("not probed")
         with candidate.answerable():
-            order = answer_order(wanted.form, given.form)
+            order = match_outputs(wanted.form, given.form)
             if order != sorted(order):
                 candidate.probe = given.ordered(order)
                 candidate.open_session.order(order)

@@ -31,7 +31,7 @@ from validation.compare.bitwise import identical
 from validation.compare.comparison import compare
 from validation.compare.result import CallComparison
 from validation.evidence.perturbation_bound import Outputs
-from validation.seeds import derived
+from validation.seeds import derive_seed
 
 RUNNING_MEAN, RUNNING_VAR = "running_mean", "running_var"
 """What torch's norm layers call the buffers that they compute with in eval mode."""
@@ -115,7 +115,7 @@ class OtherWeights:
         for role, layout in self._slots.items():
             layout.fill(0, [plain[role]])
         others = {
-            name: noised(self._first[name], derived(self._secret, "weights", place))
+            name: noised(self._first[name], derive_seed(self._secret, "weights", place))
             for place, name in enumerate(self._names)
         }
         expected = self._answer(self._reference, others)
@@ -208,7 +208,7 @@ class OtherWeights:
     def _anew(self, names: Sequence[str], *, widely: bool) -> tuple[dict[str, Any], Outputs] | str:
         """What the candidate has and answers when it is made with others for those; or why that tells nothing."""
         try:
-            made = self._load(derived(self._secret, "weights", "anew"), widely=widely)
+            made = self._load(derive_seed(self._secret, "weights", "anew"), widely=widely)
             actual = self._answer(self._candidate)
         except KernelFault:
             return FAILED

@@ -34,9 +34,9 @@ from tasks.runtime.kernel_run import Contender
 from tasks.runtime.worker_context import Workbench
 from validation.compare.comparison import agree, compare_stacked
 from validation.compare.mismatch_map import mismatch_map
-from validation.compare.output_permutation import other_order
-from validation.compare.result import CallComparison, Tally
-from validation.compare.ties import tied
+from validation.compare.output_permutation import describe_permutation
+from validation.compare.result import Aggregator, CallComparison
+from validation.compare.ties import explain_ties
 from validation.compare.tolerance import requested
 from validation.evidence.precision_estimate import precision_finding
 from validation.evidence.weak_reference import weak_reference
@@ -92,7 +92,7 @@ class Rounds:
         self._hint: str | None = None
         self._mismatch_map: dict[str, Any] | None = None
         self._filled = 0
-        self._compared = Tally()
+        self._compared = Aggregator()
         self._first_outputs: dict[str, list[Outputs]] = {}
         self._first_call: Arguments = []
         self._sample = SampledCall()
@@ -201,7 +201,7 @@ class Rounds:
         expected, actual = (slots[c.role].read_stacked(windows[c.role].snapshot) for c in (reference, candidate))
         self._sample.offer(slots[reference.role], expected, actual)
         found = compare_stacked(expected, actual, self.tolerance)
-        found = self._edges.without(found, slots[reference.role], expected, actual, self.deadline)
+        found = self._edges.excuse_boundary_elements(found, slots[reference.role], expected, actual, self.deadline)
         self._compared.add(found)
         first = next((call for call, said in enumerate(found) if not said.passed), None)
         if first is not None and self._mismatch_map is None:
@@ -210,8 +210,8 @@ class Rounds:
             self._hint = (
                 self._hint
                 or never_written(candidate, given)
-                or other_order(wanted, given, self.tolerance)
-                or tied(wanted, given)
+                or describe_permutation(wanted, given, self.tolerance)
+                or explain_ties(wanted, given)
                 or advice
                 or self._advice
             )

@@ -14,14 +14,14 @@ from profiling.window.timed_window import Window
 from tasks.runtime.kernel_run import Contender
 from validation.compare.comparison import agree
 from validation.compare.tolerance import Tolerance
-from validation.inputs.poison_fill import untouched
+from validation.inputs.poison_fill import unwritten_fraction
 
 
 def check_written(owner: Contender, outputs: list[torch.Tensor]) -> None:
     """Outputs in a contract's arguments begin as poison: one that is still all poison was never written."""
     io = owner.kernel.io
     for index, tensor in zip(owner.output_arguments, outputs, strict=False):
-        if io is not None and io.args[index].role == "output" and untouched(tensor) == 1.0:
+        if io is not None and io.args[index].role == "output" and unwritten_fraction(tensor) == 1.0:
             raise KernelFault(
                 Status.WRONG_RESULT,
                 f"the kernel wrote nothing into its output {io.args[index].name!r}: check the launch and its bounds",
@@ -32,7 +32,7 @@ def never_written(contender: Contender, outputs: list[torch.Tensor]) -> str | No
     """How much of a wrong call's outputs is as it was before the call; None where the kernel has written all of it."""
     io = contender.kernel.io
     for index, tensor in zip(contender.output_arguments, outputs, strict=False):
-        if io is not None and io.args[index].role == "output" and (share := untouched(tensor)) > 0:
+        if io is not None and io.args[index].role == "output" and (share := unwritten_fraction(tensor)) > 0:
             return (
                 f"{round(share * tensor.numel())} of the {tensor.numel()} elements of {io.args[index].name!r} were "
                 "never written in that call and hold what outputs begin as: check the grid and the last block's mask"
@@ -60,8 +60,8 @@ def check_inputs(reference: Window, candidate: Window) -> None:
 def check_first_call(contenders: list[Contender], windows: dict[str, Window]) -> None:
     """Of calls with the same inputs before the first window, by both runners' words; later ones are compared."""
     differ = [contender.probe.first_differs for contender in contenders if contender.probe is not None]
-    untouched = all(window.inputs_changed is False for window in windows.values())
-    if differ == [False, True] and untouched:
+    inputs_unchanged = all(window.inputs_changed is False for window in windows.values())
+    if differ == [False, True] and inputs_unchanged:
         raise KernelFault(
             Status.WRONG_RESULT,
             "its first call answers otherwise than a later one does to the same inputs, and the reference's does not: "

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from backends.code_listings import Found, Lacking
+from backends.code_listings import CodeText, MissingText
 from backends.triton import cache
 from domain.fault import InfrastructureFault, KernelFault
 from domain.kernel import KernelType
@@ -75,13 +75,13 @@ def _read(
     return _kept(contender, wanted, told.texts)
 
 
-def _kept(contender: Contender, wanted: list[Form], told: list[Found | Lacking]) -> list[Listing | NoListing]:
+def _kept(contender: Contender, wanted: list[Form], told: list[CodeText | MissingText]) -> list[Listing | NoListing]:
     kept: list[Listing | NoListing] = []
     names: set[str] = set()
     left = MAX_KEPT_BYTES
     for one in sorted((each for each in told if each.form in wanted), key=lambda each: wanted.index(each.form)):
         kernel = _plain(contender, one.kernel)
-        if isinstance(one, Lacking):
+        if isinstance(one, MissingText):
             kept.append(NoListing(one.form, _plain(contender, one.reason), kernel))
             continue
         text = _cleaned(contender, one.text)

@@ -45,7 +45,7 @@ from tasks.runtime.stream_isolation import BeginAnew, Queues, Streams, apart, un
 from tasks.runtime.teardown import close, end, stop
 from tasks.runtime.worker_context import Workbench
 from tasks.timing.timing_stage import Timekeeper
-from validation.seeds import derived
+from validation.seeds import derive_seed
 
 
 def run(
@@ -143,7 +143,7 @@ class _Job:
         given = request.replay_seed
         self.secret = int(given, 16) if given is not None else secrets.randbits(256)
         # A submission is told this one, and from what it is told its inputs cannot be worked out: a digest.
-        self.weights_seed = derived(self.secret, "weights") % 2**31
+        self.weights_seed = derive_seed(self.secret, "weights") % 2**31
         self.inputs: TrialInputs | None = None
         self.weights: Weights | None = None
         self.distributions: dict[str, Any] | None = None

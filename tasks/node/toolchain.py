@@ -34,7 +34,7 @@ class Compilers:
         self._process: subprocess.Popen[bytes] | None = None
         self._told = False
         try:
-            found = toolchain.prepared(parent)
+            found = toolchain.prepare(parent)
             self.folder = str(found) if found is not None else None
         except OSError as error:
             log.warning("extensions are built with stock headers: %s", error)

@@ -10,7 +10,7 @@ from flask.testing import FlaskClient
 from redis import Redis
 
 from api import create_app
-from api.http.context import KEY, Desk
+from api.http.context import KEY, AppContext
 from tasks.jobs.job_store import JobRecords
 
 
@@ -18,8 +18,8 @@ from tasks.jobs.job_store import JobRecords
 def app(redis_url: str) -> Iterator[APIFlask]:
     app = create_app()
     yield app
-    desk: Desk = app.extensions[KEY]
-    desk.waiters.close()
+    context: AppContext = app.extensions[KEY]
+    context.long_poll.close()
 
 
 @pytest.fixture
@@ -30,5 +30,5 @@ def client(app: APIFlask, redis: Redis) -> Iterator[FlaskClient]:
 
 @pytest.fixture
 def records(app: APIFlask, redis: Redis) -> JobRecords:
-    desk: Desk = app.extensions[KEY]
-    return desk.records
+    context: AppContext = app.extensions[KEY]
+    return context.records

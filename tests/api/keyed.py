@@ -15,7 +15,7 @@ from werkzeug.test import TestResponse
 from api import create_app
 from api.auth.authentication import EXTENSION, Access
 from api.auth.key_file import KeyFile
-from api.http.context import KEY, Desk
+from api.http.context import KEY, AppContext
 from domain.access import Scope
 from domain.settings import settings
 
@@ -31,11 +31,11 @@ def app_with(**variables: str) -> Iterator[APIFlask]:
         settings.cache_clear()
         app = create_app()
     settings.cache_clear()
-    desk: Desk = app.extensions[KEY]
+    context: AppContext = app.extensions[KEY]
     try:
         yield app
     finally:
-        desk.waiters.close()
+        context.long_poll.close()
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from api import create_app
 from api.auth.key_file import KeyFile
 from api.http.accept_balancer import STEP_S, ServerProcess
 from api.http.limits import PROCESSES, WAITERS
-from api.webhook_dispatcher import Courier
+from api.webhook_dispatcher import Dispatcher
 from domain.access import Scope
 from tasks.jobs.job_lua import CHANNEL
 from tasks.jobs.job_store import JobRecords
@@ -213,9 +213,9 @@ def test_who_is_gone_is_waited_for_no_more(monkeypatch: pytest.MonkeyPatch) -> N
     many.accept("listener")
     assert slept == [2 * STEP_S], "another has none"
     few.accept("listener")
-    few.gone()
+    few.on_exit()
     many.accept("listener")
-    many.gone()
+    many.on_exit()
     assert slept == [2 * STEP_S]
 
 
@@ -280,7 +280,7 @@ def test_every_process_tells_the_same_metrics(server: Server) -> None:
 def test_what_is_loaded_is_never_looked_through_for_garbage(monkeypatch: pytest.MonkeyPatch) -> None:
     from api.gunicorn_config import post_worker_init  # It reads the settings when it is imported.
 
-    monkeypatch.setattr(Courier, "start", lambda self: None)
+    monkeypatch.setattr(Dispatcher, "start", lambda self: None)
     before = gc.get_freeze_count()
     try:
         post_worker_init(SimpleNamespace(wsgi=create_app(), alive=True))

@@ -19,7 +19,7 @@ import pytest
 from redis import Redis
 
 from api.http import connections
-from api.http.connections import Incoming, PatientSocket, WaitingRoom
+from api.http.connections import DeadlineQueue, Incoming, PatientSocket
 from api.http.limits import (
     BODY_BYTES_PER_S,
     BODY_S,
@@ -311,7 +311,7 @@ def test_an_answer_that_is_not_read_is_kept_and_not_waited_for(monkeypatch: pyte
 
 
 def test_a_room_is_left_in_the_order_in_which_it_was_entered() -> None:
-    room = WaitingRoom(0.0)
+    room = DeadlineQueue(0.0)
     for each in "abc":
         room.add(each)
     room.add("a")

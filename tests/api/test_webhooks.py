@@ -18,9 +18,9 @@ from flask.testing import FlaskClient
 from redis import Redis
 
 from api import webhook_dispatcher as module
-from api.http.context import KEY, Desk
+from api.http.context import KEY, AppContext
 from api.url_policy import Forbidden, connect, destination
-from api.webhook_dispatcher import SENDERS, SIGNATURE, TIMEOUT_S, Courier, headers, post
+from api.webhook_dispatcher import SENDERS, SIGNATURE, TIMEOUT_S, Dispatcher, headers, post
 from domain.access import Key, Scope
 from domain.settings import settings
 from tasks.jobs.job_store import JobRecords
@@ -89,9 +89,9 @@ def listed(redis_url: str, receiver: Receiver) -> Iterator[Receiver]:
 
 
 @pytest.fixture
-def courier(client: FlaskClient) -> Courier:
-    desk: Desk = client.application.extensions[KEY]
-    return desk.courier
+def dispatcher(client: FlaskClient) -> Dispatcher:
+    context: AppContext = client.application.extensions[KEY]
+    return context.dispatcher
 
 
 def submitted(client: FlaskClient, url: str, secret: str | None = SECRET, path: str = "/evaluate") -> str:
@@ -114,15 +114,15 @@ def state(client: FlaskClient, job_id: str) -> Json:
 
 
 def test_the_end_is_told_once_and_signed(
-    client: FlaskClient, records: JobRecords, courier: Courier, listed: Receiver, redis: Redis
+    client: FlaskClient, records: JobRecords, dispatcher: Dispatcher, listed: Receiver, redis: Redis
 ) -> None:
     job_id = submitted(client, listed.url)
-    courier.turn()
+    dispatcher.run_once()
     assert listed.told == [] and state(client, job_id) is None, "it has not ended"
     complete(records, job_id)
     assert state(client, job_id) == {"state": "pending", "attempts": 0, "last_error": None}
-    courier.turn()
-    courier.turn()
+    dispatcher.run_once()
+    dispatcher.run_once()
     ((path, sent, body),) = listed.told
     told = json.loads(body)
     assert path == "/hook?a=b" and sent["Content-Type"] == "application/json"
@@ -135,7 +135,7 @@ def test_the_end_is_told_once_and_signed(
 
 @pytest.mark.parametrize("how", ["cancelled", "failed"])
 def test_every_end_is_told(
-    client: FlaskClient, records: JobRecords, courier: Courier, listed: Receiver, how: str
+    client: FlaskClient, records: JobRecords, dispatcher: Dispatcher, listed: Receiver, how: str
 ) -> None:
     job_id = submitted(client, listed.url, None, "/")
     if how == "cancelled":
@@ -143,38 +143,38 @@ def test_every_end_is_told(
     else:
         claim = records.claim("w")
         assert claim is not None and records.fail(job_id, claim.attempt, "the driver went away")
-    courier.turn()
+    dispatcher.run_once()
     ((_, sent, body),) = listed.told
     assert json.loads(body)["type"] == f"job.{how}" and SIGNATURE not in sent
 
 
 def test_what_fails_is_tried_again_and_then_given_up(
-    client: FlaskClient, records: JobRecords, courier: Courier, listed: Receiver, redis: Redis
+    client: FlaskClient, records: JobRecords, dispatcher: Dispatcher, listed: Receiver, redis: Redis
 ) -> None:
     listed.status = 503
     job_id = submitted(client, listed.url)
     complete(records, job_id)
     for attempt, pause in enumerate(PAUSES_S, start=1):
-        courier.turn()
+        dispatcher.run_once()
         assert state(client, job_id) == {"state": "pending", "attempts": attempt, "last_error": "answered 503"}
         (due,) = redis.zrange(DUE, 0, -1, withscores=True)
         assert records.now() + pause - 30 < due[1] <= records.now() + pause
-        courier.turn()
+        dispatcher.run_once()
         assert len(listed.told) == attempt, "not before its time"
         redis.zadd(DUE, {job_id: 0})
-    courier.turn()
+    dispatcher.run_once()
     assert state(client, job_id) == {"state": "failed", "attempts": len(PAUSES_S) + 1, "last_error": "answered 503"}
     assert redis.keys("*webhook*") == []
 
 
 @pytest.mark.parametrize(("status", "state_after"), [(302, "pending"), (410, "failed"), (404, "pending")])
 def test_redirections_are_not_followed_and_gone_is_final(
-    client: FlaskClient, records: JobRecords, courier: Courier, listed: Receiver, status: int, state_after: str
+    client: FlaskClient, records: JobRecords, dispatcher: Dispatcher, listed: Receiver, status: int, state_after: str
 ) -> None:
     listed.status, listed.location = status, f"http://127.0.0.1:{listed.server_port}/elsewhere"
     job_id = submitted(client, listed.url)
     complete(records, job_id)
-    courier.turn()
+    dispatcher.run_once()
     assert [path for path, _, _ in listed.told] == ["/hook?a=b"]
     assert state(client, job_id)["state"] == state_after
 
@@ -182,7 +182,7 @@ def test_redirections_are_not_followed_and_gone_is_final(
 def test_a_receiver_that_hangs_or_is_not_there(
     client: FlaskClient,
     records: JobRecords,
-    courier: Courier,
+    dispatcher: Dispatcher,
     listed: Receiver,
     redis: Redis,
     monkeypatch: pytest.MonkeyPatch,
@@ -191,7 +191,7 @@ def test_a_receiver_that_hangs_or_is_not_there(
     listed.hangs.set()
     job_id = submitted(client, listed.url)
     complete(records, job_id)
-    courier.turn()
+    dispatcher.run_once()
     assert state(client, job_id)["state"] == "pending" and len(listed.told) == 1
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # Bound, and nobody listens.
@@ -199,7 +199,7 @@ def test_a_receiver_that_hangs_or_is_not_there(
         settings.cache_clear()
         job_id = submitted(client, f"http://127.0.0.1:{taken.getsockname()[1]}/")
         complete(records, job_id)
-        courier.turn()
+        dispatcher.run_once()
     assert "ConnectionRefusedError" in state(client, job_id)["last_error"]
 
 
@@ -221,7 +221,7 @@ def told_of(records: JobRecords, job_id: str, url: str, key: Key | None = None) 
 
 def test_a_key_whose_receivers_hang_delays_nobody_elses(records: JobRecords, listed: Receiver, redis: Redis) -> None:
     """Its jobs have waited for longer, and there are more of them than anybody sends at once."""
-    courier = Courier(redis, records)
+    dispatcher = Dispatcher(redis, records)
     listed.hangs.set()
     mallory, bob = (Key(name, name, frozenset(Scope), "", 0.0, 1000, 1000) for name in ("mallory", "bob"))
     for number in range(3 * SENDERS):
@@ -233,7 +233,7 @@ def test_a_key_whose_receivers_hang_delays_nobody_elses(records: JobRecords, lis
         patch.setenv("WEBHOOK_HOSTS", "127.0.0.1")
         settings.cache_clear()
         try:
-            courier.start()  # As in a server process.
+            dispatcher.start()  # As in a server process.
             deadline = time.monotonic() + 30
             while not listed.told and time.monotonic() < deadline:
                 time.sleep(0.01)
@@ -248,7 +248,7 @@ def test_a_key_whose_receivers_hang_delays_nobody_elses(records: JobRecords, lis
         finally:
             listed.hangs.clear()
             redis.flushdb()
-            courier.stop()
+            dispatcher.stop()
             other.shutdown()
             answering.join()
             other.server_close()
@@ -298,7 +298,7 @@ def test_a_job_that_is_forgotten_is_not_told(records: JobRecords, redis: Redis) 
 def test_the_secret_is_shown_nowhere(
     client: FlaskClient,
     records: JobRecords,
-    courier: Courier,
+    dispatcher: Dispatcher,
     listed: Receiver,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -306,7 +306,7 @@ def test_the_secret_is_shown_nowhere(
     listed.status = 500
     job_id = submitted(client, listed.url)
     complete(records, job_id)
-    courier.turn()
+    dispatcher.run_once()
     pages = [
         client.get(path).get_data(as_text=True) for path in (f"/job/{job_id}", "/jobs", f"/job/{job_id}/report", "/")
     ]
@@ -314,14 +314,14 @@ def test_the_secret_is_shown_nowhere(
     assert SECRET not in json.dumps(dict(headers(b"", SECRET, 0.0)))
 
 
-def test_in_a_batch(client: FlaskClient, records: JobRecords, courier: Courier, listed: Receiver) -> None:
+def test_in_a_batch(client: FlaskClient, records: JobRecords, dispatcher: Dispatcher, listed: Receiver) -> None:
     wanted = {**BODY, "webhook": {"url": listed.url}}
     refused = {**BODY, "webhook": {"url": "https://elsewhere.example/"}}
     entries = client.post("/batch", json={"jobs": [BODY, wanted, refused]}).get_json()["jobs"]
     assert "WEBHOOK_HOSTS" in entries[2]["problem"]["detail"]
     for entry in entries[:2]:
         complete(records, entry["job_id"])
-    courier.turn()
+    dispatcher.run_once()
     assert [json.loads(body)["job_id"] for _, _, body in listed.told] == [entries[1]["job_id"]]
 
 
@@ -442,7 +442,7 @@ def test_what_is_not_recorded_has_no_webhook(
 
 @pytest.mark.parametrize("path", ["/evaluate", "/batch"])
 def test_who_sends_a_request_again_changes_no_webhook(
-    client: FlaskClient, records: JobRecords, courier: Courier, listed: Receiver, redis: Redis, path: str
+    client: FlaskClient, records: JobRecords, dispatcher: Dispatcher, listed: Receiver, redis: Redis, path: str
 ) -> None:
     def post(body: Json, name: str) -> str:
         whole = body if path == "/evaluate" else {"jobs": [body]}
@@ -455,7 +455,7 @@ def test_who_sends_a_request_again_changes_no_webhook(
     complete(records, job_id)
     job_id = post(hooked, "with")
     complete(records, job_id)
-    courier.turn()
+    dispatcher.run_once()
     post(hooked, "with")
     assert records.counters()["submitted"] == 2
     assert redis.keys("*webhook*") == [], "it has been told, and the secret is forgotten"

@@ -13,7 +13,7 @@ import pytest
 
 from backends import code_listings
 from backends.binary import disassembler
-from backends.code_listings import Found, Lacking
+from backends.code_listings import CodeText, MissingText
 from backends.extensions.compiler_driver import _with_passes
 from backends.triton import cache
 from domain.listing import Form
@@ -26,14 +26,14 @@ with_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc")
 EXTENSION = "__global__ void twice(float* x) { x[threadIdx.x] *= 2; }"
 
 
-def found(folder: Path, *forms: Form) -> list[Found]:
+def found(folder: Path, *forms: Form) -> list[CodeText]:
     told = code_listings.listings(folder, forms or list(Form))
-    assert all(isinstance(one, Found) for one in told), told
-    return [one for one in told if isinstance(one, Found)]
+    assert all(isinstance(one, CodeText) for one in told), told
+    return [one for one in told if isinstance(one, CodeText)]
 
 
-def lacking(folder: Path, *forms: Form) -> list[Lacking]:
-    return [one for one in code_listings.listings(folder, forms) if isinstance(one, Lacking)]
+def lacking(folder: Path, *forms: Form) -> list[MissingText]:
+    return [one for one in code_listings.listings(folder, forms) if isinstance(one, MissingText)]
 
 
 def test_raw_cuda(tmp_path: Path) -> None:
@@ -76,9 +76,9 @@ def test_every_stage_of_triton(compiled_by_triton: Path) -> None:
 def test_what_triton_compiled_is_told_as_it_was_when_it_was_compiled(compiled_by_triton: Path) -> None:
     ahead = built(kernel(HEAD + TUNED, "triton", contract(*TENSORS, N, grid=CDIV)), compiled_by_triton, H200)
     assert len(ahead.facts["variants"]) == 2 and all(one["registers"] > 0 for one in ahead.facts["variants"])
-    needed = cache.needed(compiled_by_triton, "sm_90", 16)
+    needed = cache.list_resources(compiled_by_triton, "sm_90", 16)
     assert needed == [{"name": "add", **variant} for variant in ahead.facts["variants"]]
-    (first,) = cache.needed(compiled_by_triton, None, 1)
+    (first,) = cache.list_resources(compiled_by_triton, None, 1)
     assert first["registers"] == needed[0]["registers"] and "occupancy" not in first
 
 
@@ -111,7 +111,7 @@ def test_an_extensions_library(tmp_path: Path) -> None:
     # Compiled the stock way, no PTX is kept.
     (place / "twice.cuda.o.ptx").unlink()
     (reason,) = lacking(tmp_path, Form.PTX)
-    assert reason.kernel == "twice" and "build.headers" in reason.reason and "ask for sass" in reason.reason
+    assert reason.kernel == "twice" and "build.headers" in reason.reason and "request sass" in reason.reason
 
 
 def test_without_the_tools_the_reason_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ NAMES = sorted(path.stem for path in SOURCES.glob("[a-z]*.py"))
 
 @pytest.fixture(scope="module")
 def compilers(tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = toolchain.prepared(tmp_path_factory.mktemp("toolchains"))
+    folder = toolchain.prepare(tmp_path_factory.mktemp("toolchains"))
     assert folder is not None
     return str(folder)
 

@@ -238,7 +238,7 @@ def test_a_report_on_a_terminal_is_text(run: Command, files: Path, monkeypatch: 
     monkeypatch.setenv("NO_COLOR", "1")
     assert run("report", job_id) == 0
     assert (
-        "It compiles, but its answers" in run.out and "wrong_result" in run.out and f"/job/{job_id}/report" in run.out
+        "It compiles, but its outputs" in run.out and "wrong_result" in run.out and f"/job/{job_id}/report" in run.out
     )
     assert "<html" not in run.out
     assert run("report", job_id, "--html") == 0 and run.out.startswith("<!doctype html>")

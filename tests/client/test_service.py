@@ -45,7 +45,7 @@ def compared(url: str) -> Iterator[Result]:
 def test_a_comparison_is_typed(compared: Result) -> None:
     assert compared.passed and compared.error is None
     assert compared.explanation is not None and compared.explanation.startswith(
-        "It compiles, and its answers are right"
+        "It compiles, and its outputs are right"
     )
     assert compared.report == f"/job/{compared.job_id}/report"
     assert compared.kernel.timing is not None and compared.reference is not None

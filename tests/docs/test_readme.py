@@ -17,7 +17,7 @@ from apiflask import APIFlask
 from redis import Redis
 
 from api import create_app
-from api.http.context import KEY, Desk
+from api.http.context import KEY, AppContext
 from domain.paths import ROOT
 from sandbox.isolation.rights import CAPABILITIES
 
@@ -89,8 +89,8 @@ REQUESTS = [
 def app(redis_url: str) -> Iterator[APIFlask]:
     app = create_app()
     yield app
-    desk: Desk = app.extensions[KEY]
-    desk.waiters.close()
+    context: AppContext = app.extensions[KEY]
+    context.long_poll.close()
 
 
 def test_the_readme_and_the_reference_print_requests() -> None:

@@ -30,14 +30,14 @@ def test_unknown_names_are_refused_with_the_known_ones() -> None:
 @pytest.mark.parametrize("shape", [(), (0,), (7,), (3, 5)])
 def test_poison_is_seen_until_it_is_written(name: str, shape: tuple[int, ...]) -> None:
     tensor = torch.zeros(shape, dtype=torch_dtype(name))
-    assert poison_fill.untouched(tensor) == 0.0
+    assert poison_fill.unwritten_fraction(tensor) == 0.0
     poison_fill.fill(tensor)
-    assert poison_fill.untouched(tensor) == (1.0 if tensor.numel() else 0.0)
+    assert poison_fill.unwritten_fraction(tensor) == (1.0 if tensor.numel() else 0.0)
     if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
         assert tensor.to(torch.complex128).isnan().all()
     if tensor.numel() > 1:
         tensor[-1] = 1
-        assert 0.0 < poison_fill.untouched(tensor) < 1.0
+        assert 0.0 < poison_fill.unwritten_fraction(tensor) < 1.0
 
 
 def test_poison_leaves_the_gaps_of_a_strided_tensor() -> None:
@@ -48,8 +48,8 @@ def test_poison_leaves_the_gaps_of_a_strided_tensor() -> None:
 
 
 def test_arithmetic_nans_are_not_poison() -> None:
-    assert poison_fill.untouched(torch.tensor([0.0]) / 0) == 0.0
-    assert poison_fill.untouched(torch.tensor([float("nan")], dtype=torch.float16)) == 0.0
+    assert poison_fill.unwritten_fraction(torch.tensor([0.0]) / 0) == 0.0
+    assert poison_fill.unwritten_fraction(torch.tensor([float("nan")], dtype=torch.float16)) == 0.0
 
 
 @pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2"])
@@ -57,9 +57,9 @@ def test_a_number_of_one_byte_is_no_trace_where_others_were_written(name: str) -
     """Every byte is some answer there: that of e5m2 its largest number, which all that is too large becomes."""
     tensor = torch.ones(8, dtype=torch_dtype(name))
     poison_fill.fill(tensor[:3], finite=True)
-    assert poison_fill.untouched(tensor) == 0.0
+    assert poison_fill.unwritten_fraction(tensor) == 0.0
     poison_fill.fill(tensor, finite=True)
-    assert poison_fill.untouched(tensor) == 1.0
+    assert poison_fill.unwritten_fraction(tensor) == 1.0
 
 
 @pytest.mark.parametrize("name", NAMES)

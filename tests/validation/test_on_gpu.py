@@ -17,7 +17,7 @@ from validation.compare.bitwise import identical
 from validation.compare.comparison import CallComparison, compare, compare_stacked
 from validation.compare.tolerance import Tolerance, requested
 from validation.dtypes import torch_dtype
-from validation.evidence.small_outputs import own_atols
+from validation.evidence.small_outputs import scaled_atols
 from validation.evidence.weak_reference import weak_reference
 from validation.inputs import poison_fill
 from validation.inputs.contract_inputs import ContractInputs
@@ -99,7 +99,7 @@ def test_poison_and_trivial_answers_on_the_card(name: str) -> None:
     assert identical(before, tensor)
     poison_fill.fill(tensor[5:6])
     assert not identical(before, tensor)
-    assert poison_fill.untouched(tensor) == pytest.approx(1 / 64)
+    assert poison_fill.unwritten_fraction(tensor) == pytest.approx(1 / 64)
     assert weak_reference([before], [before.clone()], Tolerance(1e-9, 1e-9)) != []
 
 
@@ -123,14 +123,14 @@ def test_large_outputs_take_bounded_memory(name: str, turned: bool) -> None:
 @pytest.mark.parametrize("name", ITEM_BYTES)
 def test_the_size_of_answers_of_every_dtype_is_known_on_the_card(name: str) -> None:
     small = (torch.rand(64, 64, device="cuda") * 0.02).to(torch_dtype(name))
-    on_host = own_atols([small.cpu()], requested(None, None))
-    assert own_atols([small], requested(None, None)) == (None if on_host is None else pytest.approx(on_host))
+    on_host = scaled_atols([small.cpu()], requested(None, None))
+    assert scaled_atols([small], requested(None, None)) == (None if on_host is None else pytest.approx(on_host))
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS, ids=lambda one: one.name)
 def test_a_distribution_is_the_same_each_time_on_the_card(distribution: Distribution) -> None:
     drawn = torch.randn(64, 1000, device="cuda")
-    assert torch.equal(distribution.of(drawn, 7, 1), distribution.of(drawn, 7, 1))
+    assert torch.equal(distribution.apply(drawn, 7, 1), distribution.apply(drawn, 7, 1))
 
 
 def test_what_does_not_fit_on_the_card_is_the_contracts_fault() -> None:

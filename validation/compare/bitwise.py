@@ -10,7 +10,8 @@ import torch
 _SAME_SIZE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 EQUALITY_BYTES = 1 << 26
-"""Bytes per equality test: a mask and, of what is not contiguous, a copy take that much memory at most (64 MiB)."""
+"""Maximum bytes compared in one equality test (64 MiB): the mask, and a copy of non-contiguous input, take that much.
+"""
 
 
 def bits(tensor: torch.Tensor) -> torch.Tensor:
@@ -23,9 +24,11 @@ def bits(tensor: torch.Tensor) -> torch.Tensor:
 def pieces(
     one: torch.Tensor, other: torch.Tensor, limit: int, start: int = 0
 ) -> Iterator[tuple[int, torch.Tensor, torch.Tensor]]:
-    """Two tensors of one shape, cut alike: (flat index of the first element, 1-D piece, 1-D piece), in C order.
+    """Cuts two tensors of one shape into the same pieces: yields (flat index of the first element, 1-D piece, 1-D
+    piece).
 
-    A piece has at most `limit` elements. Only a piece that is not contiguous is copied, so extra memory stays bounded.
+    Pieces come in C order and have at most `limit` elements. Only a non-contiguous piece is copied, which bounds
+    memory.
     """
     if one.is_contiguous() and other.is_contiguous():
         pairs = zip(torch.split(one.reshape(-1), limit), torch.split(other.reshape(-1), limit), strict=True)
@@ -49,9 +52,10 @@ def identical(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def differing(one: torch.Tensor, other: torch.Tensor, limit: int) -> torch.Tensor:
-    """In which rows two stacks of one dtype and shape, [rows, *shape], are not identical: bools on their device.
+    """A bool for each row: whether two stacks of one dtype and shape, [rows, *shape], differ there in any bit.
 
-    On a GPU nobody has waited for them. Short rows are looked at together, up to `limit` elements.
+    The result stays on the tensors' device; a GPU is not synchronised. Short rows are compared together, up to `limit`
+    elements.
     """
     size = max(1, limit // max(1, math.prod(one.shape[1:])))
     pairs = zip(torch.split(bits(one), size), torch.split(bits(other), size), strict=True)
@@ -59,16 +63,20 @@ def differing(one: torch.Tensor, other: torch.Tensor, limit: int) -> torch.Tenso
 
 
 def _differing_rows(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    if one.is_cpu and torch.equal(one, other):  # Makes no mask.
+    if one.is_cpu and torch.equal(one, other):  # Allocates no mask.
         return torch.zeros(len(one), dtype=torch.bool)
     return (one != other).reshape(len(one), math.prod(one.shape[1:])).any(dim=-1)
 
 
 def _differing_row(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    if one.is_cpu:  # No mask either, and no further than to the first difference.
+    if one.is_cpu:  # Allocates no mask and stops at the first difference.
         return torch.tensor([not identical(one, other)])
-    found = [(a != b).any() for _, a, b in _equality_pieces(one, other)]
-    return torch.stack(found).any(dim=0, keepdim=True) if found else torch.zeros(1, dtype=torch.bool, device=one.device)
+    differences = [(a != b).any() for _, a, b in _equality_pieces(one, other)]
+    return (
+        torch.stack(differences).any(dim=0, keepdim=True)
+        if differences
+        else torch.zeros(1, dtype=torch.bool, device=one.device)
+    )
 
 
 def _equality_pieces(one: torch.Tensor, other: torch.Tensor) -> Iterator[tuple[int, torch.Tensor, torch.Tensor]]:

@@ -1,8 +1,8 @@
-"""The candidate's outputs against the reference's: every element, in float64, on the device where they lie.
+"""Compares the candidate's outputs with the reference's: every element, in float64, on the device that holds them.
 
 An element is right when it is equal (a NaN matches a NaN, an infinity the same infinity) or when both are finite and
-|actual - expected| <= atol + rtol * |expected|. Complex elements: the modulus in place of |.|, NaNs and infinities part
-by part. Integers and bools are exact. Extra memory stays under 640 MiB whatever the size.
+|actual - expected| <= atol + rtol * |expected|. Complex elements use the modulus for |.|; their NaNs and infinities are
+compared part by part. Integers and bools must be equal. Extra memory stays under 640 MiB for any size.
 """
 
 from __future__ import annotations
@@ -14,26 +14,29 @@ from typing import Any
 import torch
 
 from validation.compare.bitwise import differing, pieces
-from validation.compare.element_errors import measures, plain
-from validation.compare.result import CallComparison, finite, joined
-from validation.compare.tolerance import Tolerance, applied, strict
+from validation.compare.element_errors import measure_rows, raw_values
+from validation.compare.result import CallComparison, clamp_finite, merge_comparisons
+from validation.compare.tolerance import Tolerance, effective_tolerance, strict
 
 __all__ = ["CallComparison", "agree", "compare", "compare_stacked"]
 
 PIECE = 1 << 22
-"""Elements of one call compared at a time, half as many complex ones: under 128 bytes of temporaries for each."""
+"""Maximum elements of one call in one comparison, half as many complex ones; each needs under 128 bytes of temporaries.
+"""
 BATCH = 1 << 23
-"""Elements of several calls compared at a time, half as many complex ones: what is launched for them costs more than
-what it does."""
+"""Maximum elements of several calls in one comparison, half as many complex ones. Batching hides the launch overhead,
+which exceeds the work for small outputs."""
 CPU_BATCH = 1 << 16
-"""The same on the CPU, where nothing is launched: temporaries of 512 KiB stay in its caches (docs/measurements.md)."""
+"""The same limit on the CPU, where nothing is launched: temporaries of 512 KiB stay in its caches
+(docs/measurements.md)."""
 
 Rows = list[tuple[int, list[float]]]
-"""The measures of an output of a call, in pieces: where each begins, flat, and what was measured."""
+"""The measures of one output of a call, in pieces: the flat index where each begins, and its measures."""
 
 
 def compare(expected: list[torch.Tensor], actual: list[torch.Tensor], tolerance: Tolerance) -> CallComparison:
-    """Compares one call's outputs, in order. Never raises for what the kernel gave: a wrong shape is a wrong answer."""
+    """Compares one call's outputs, in order. Never raises because of the kernel's outputs: a wrong shape is a
+    mismatch."""
     want, got = ([tensor.unsqueeze(0) for tensor in tensors] for tensors in (expected, actual))
     return compare_stacked(want, got, tolerance)[0]
 
@@ -41,32 +44,32 @@ def compare(expected: list[torch.Tensor], actual: list[torch.Tensor], tolerance:
 def compare_stacked(
     expected: list[torch.Tensor], actual: list[torch.Tensor], requested: Tolerance
 ) -> list[CallComparison]:
-    """Compares calls of one form; each tensor is one output of all of them, [calls, *shape], strided as it may lie.
+    """Compares many calls at once; each tensor stacks one output of all calls, [calls, *shape], with any strides.
 
-    What `compare` says of each, in far less time for small outputs. They are looked at for equal bits first, which is
-    one pass in place of fifty; on a GPU the rest is some fifty launches, whatever the size, which the calls share. The
-    device is waited for twice: once all is looked at, once all is measured. No outputs at all are those of one call.
+    Gives the result of `compare` for each call, in far less time for small outputs. A bitwise test comes first: one
+    pass instead of fifty. On a GPU all calls share some fifty launches, and the host synchronises twice: after the
+    bitwise test and after the measuring. Empty lists count as one call.
     """
     stacks = [*expected, *actual]
     calls = len(stacks[0]) if stacks else 1
     if fault := _fault(expected, actual):
         return [_faulty(expected, fault, requested)] * calls
-    pairs = [(plain(want), plain(got)) for want, got in zip(expected, actual, strict=True)]
+    pairs = [(raw_values(want), raw_values(got)) for want, got in zip(expected, actual, strict=True)]
     unlike = torch.stack([differing(want, got, _batch(want)) for want, got in pairs]).tolist()
     equal = [_equal(want, requested) for want, _ in pairs]
-    found = [joined(equal)] * calls
+    comparisons = [merge_comparisons(equal)] * calls
     rows = _measured(pairs, unlike, requested)
     for call in {call for _, call in rows}:
         parts = list(equal)
         for index, (want, got) in enumerate(zip(expected, actual, strict=True)):
             if unlike[index][call]:
                 parts[index] = _summary(index, call, want, got, requested, rows[index, call])
-        found[call] = joined(parts)
-    return found
+        comparisons[call] = merge_comparisons(parts)
+    return comparisons
 
 
 def agree(ones: list[torch.Tensor], others: list[torch.Tensor], requested: Tolerance) -> bool:
-    """Whether every call of those stacks passes."""
+    """Whether every call of these stacks passes."""
     return all(call.passed for call in compare_stacked(ones, others, requested))
 
 
@@ -98,26 +101,26 @@ def _fault(expected: list[torch.Tensor], actual: list[torch.Tensor]) -> str | No
 def _measured(
     pairs: list[tuple[torch.Tensor, torch.Tensor]], unlike: list[list[bool]], requested: Tolerance
 ) -> dict[tuple[int, int], Rows]:
-    """The measures of each (output, call) that has other bits on both sides."""
-    places, measured = [], []
+    """Measures each (output, call) whose bits differ."""
+    labels, measured = [], []
     for index, (want, got) in enumerate(pairs):
-        tolerance, tight = applied(want.dtype, requested), strict(want.dtype)
-        for calls, start, ours, theirs in _sections(want, got, unlike[index]):
-            places += [(index, call, start) for call in calls]
-            measured.append(measures(ours, theirs, tolerance, tight))
-    found: dict[tuple[int, int], Rows] = {}
-    for (index, call, start), row in zip(places, torch.cat(measured).tolist() if measured else (), strict=True):
+        tolerance, tight = effective_tolerance(want.dtype, requested), strict(want.dtype)
+        for calls, start, expected_rows, actual_rows in _sections(want, got, unlike[index]):
+            labels += [(index, call, start) for call in calls]
+            measured.append(measure_rows(expected_rows, actual_rows, tolerance, tight))
+    by_call: dict[tuple[int, int], Rows] = {}
+    for (index, call, start), row in zip(labels, torch.cat(measured).tolist() if measured else (), strict=True):
         if unlike[index][call]:
-            found.setdefault((index, call), []).append((start, row))
-    return found
+            by_call.setdefault((index, call), []).append((start, row))
+    return by_call
 
 
 def _sections(
     want: torch.Tensor, got: torch.Tensor, unlike: list[bool]
 ) -> Iterator[tuple[range, int, torch.Tensor, torch.Tensor]]:
-    """What is measured at a time: whose calls' rows, where in a call they begin, and the rows of both sides.
+    """Yields what to measure at once: a range of calls, the first flat index in each call, and both sides' rows.
 
-    Rows that are alike may lie between others: to leave them out would take a copy.
+    The range may include calls with equal bits, because to leave them out would take a copy.
     """
     size = max(1, _batch(want) // max(1, want[0].numel()))
     for first in range(0, len(want), size):
@@ -126,8 +129,10 @@ def _sections(
             continue
         calls = range(numbers[0], numbers[-1] + 1)
         if len(calls) > 1:
-            ours, theirs = (stack[calls.start : calls.stop].reshape(len(calls), -1) for stack in (want, got))
-            yield calls, 0, ours, theirs
+            expected_rows, actual_rows = (
+                stack[calls.start : calls.stop].reshape(len(calls), -1) for stack in (want, got)
+            )
+            yield calls, 0, expected_rows, actual_rows
             continue
         for start, one, other in pieces(want[calls[0]], got[calls[0]], PIECE // (1 + want.is_complex())):
             yield calls, start, one.unsqueeze(0), other.unsqueeze(0)
@@ -140,7 +145,7 @@ def _equal(stack: torch.Tensor, requested: Tolerance) -> CallComparison:
 def _summary(
     index: int, call: int, expected: torch.Tensor, actual: torch.Tensor, requested: Tolerance, rows: Rows
 ) -> CallComparison:
-    """One output of a call from the measures of its pieces."""
+    """One call's output, summarised from the measures of its pieces."""
     wrong, nonfinite, strictly_wrong, largest, relative, total, squares, sizes, _ = (
         rows[0][1] if len(rows) == 1 else _together([row for _, row in rows])
     )
@@ -154,20 +159,20 @@ def _summary(
         strict_tolerance=strict(expected.dtype),
         max_abs_diff=largest,
         max_rel_diff=relative,
-        sum_abs_diff=finite(total),
+        sum_abs_diff=clamp_finite(total),
         relative_rms_error=_ratio(squares, sizes),
-        first_mismatch=None if first is None else described(index, first, expected[call], actual[call]),
+        first_mismatch=None if first is None else describe_element(index, first, expected[call], actual[call]),
     )
 
 
 def _together(rows: list[list[float]]) -> list[float]:
-    """The measures of pieces as those of one, but for the last: a place in one of them."""
+    """Combines the measures of several pieces, except the last column, which is a position in one piece."""
     columns = list(zip(*rows, strict=True))
     return [(max if index in (3, 4) else sum)(column) for index, column in enumerate(columns)]
 
 
-def described(output: int, flat: int, expected: torch.Tensor, actual: torch.Tensor) -> dict[str, Any]:
-    """The element at that flat index, in C order, with both values; JSON-ready."""
+def describe_element(output: int, flat: int, expected: torch.Tensor, actual: torch.Tensor) -> dict[str, Any]:
+    """The element at a flat index in C order, with both values; JSON-ready."""
     index = []
     for size in reversed(expected.shape):
         flat, position = divmod(flat, size)
@@ -182,7 +187,7 @@ def described(output: int, flat: int, expected: torch.Tensor, actual: torch.Tens
 
 
 def _json(element: torch.Tensor) -> Any:
-    """A number that JSON has, or the text of one that it does not."""
+    """A number that JSON can hold, else its text."""
     if element.dtype is torch.bool:
         byte = int(element.view(torch.uint8).item())
         return bool(byte) if byte in (0, 1) else f"byte 0x{byte:02X}"

@@ -1,4 +1,4 @@
-"""Rows of two tensors, element by element, boiled down to a few numbers without waiting for the device."""
+"""Reduces rows of two tensors to a few measures of their difference, without synchronising the device."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import torch
 from validation.compare.tolerance import Tolerance
 
 
-def plain(tensor: torch.Tensor) -> torch.Tensor:
-    """As it is measured: without gradients, with the conjugations and negations done that torch only notes on a view.
+def raw_values(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor as it is compared: detached, with pending conjugation and negation applied.
 
-    Of bools their bytes: poison is neither true nor false, and a copy of bools would make it true.
+    Bools become bytes: poison is neither true nor false, and a copy as bool would turn it into true.
     """
     tensor = tensor.detach().resolve_conj().resolve_neg()
     return tensor.view(torch.uint8) if tensor.dtype is torch.bool else tensor
 
 
-def measures(expected: torch.Tensor, actual: torch.Tensor, tolerance: Tolerance, tight: Tolerance) -> torch.Tensor:
-    """Nine float64 numbers, [rows, 9], about each row of two plain [rows, n] tensors, on their device.
+def measure_rows(expected: torch.Tensor, actual: torch.Tensor, tolerance: Tolerance, tight: Tolerance) -> torch.Tensor:
+    """Nine float64 measures, [rows, 9], of each row of two [rows, n] tensors from `raw_values`, on their device.
 
-    How many elements are wrong, are wrong with a NaN or infinity on a side, are wrong under `tight`; the largest
-    absolute and the largest relative difference; the sums of the absolute difference, of its square and of the square
-    of expected; the position of the first wrong element (0 when none is).
+    The counts of wrong elements, of wrong elements with a NaN or infinity, and of elements wrong under `tight`; the
+    largest absolute and relative difference; the sums of the absolute difference, of its square and of expected
+    squared; the position of the first wrong element (0 when none is).
     """
     compared = _compared(expected, actual)
     _, finite, difference, size = compared
@@ -47,7 +47,7 @@ def measures(expected: torch.Tensor, actual: torch.Tensor, tolerance: Tolerance,
 
 
 def wrong_elements(expected: torch.Tensor, actual: torch.Tensor, tolerance: Tolerance) -> torch.Tensor:
-    """Which elements of the rows `measures` counts as wrong: a mask of their shape."""
+    """A mask of the elements that `measure_rows` counts as wrong."""
     compared = _compared(expected, actual)
     return _wrong(compared, compared[-1].square().sum(dim=-1), tolerance)
 
@@ -55,12 +55,12 @@ def wrong_elements(expected: torch.Tensor, actual: torch.Tensor, tolerance: Tole
 def _wrong(compared: _Compared, sizes: torch.Tensor, tolerance: Tolerance) -> torch.Tensor:
     """`sizes`: the sum of each row's squared sizes."""
     same, finite, difference, size = compared
-    if tolerance.of_scale:
+    if tolerance.relative_to_scale:
         # 0 where float64 cannot hold the squares: no scale excuses any.
         mean = sizes / _count(finite).clamp_(min=1)
         limit = torch.maximum(size, mean.sqrt_().nan_to_num_(posinf=0.0).unsqueeze(-1)).mul_(tolerance.rtol)
-        if tolerance.of_element:
-            limit = torch.maximum(limit, size * tolerance.of_element)
+        if tolerance.element_rtol:
+            limit = torch.maximum(limit, size * tolerance.element_rtol)
     else:
         limit = size * tolerance.rtol
     close = difference <= limit.add_(tolerance.atol)
@@ -68,9 +68,9 @@ def _wrong(compared: _Compared, sizes: torch.Tensor, tolerance: Tolerance) -> to
 
 
 _Compared = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
-"""Equal, both finite, |actual - expected| and |expected|, 0 where one is not finite, of each element; both as float64.
+"""For each element: equal, both finite, |actual - expected|, and |expected| (0 where one is not finite).
 
-The difference is NaN or infinite where one is not finite.
+The last two are float64. The difference is NaN or infinite where one side is not finite.
 """
 
 
@@ -82,7 +82,7 @@ def _compared(expected: torch.Tensor, actual: torch.Tensor) -> _Compared:
 def _floating(expected: torch.Tensor, actual: torch.Tensor) -> _Compared:
     want, got = _parts(expected), _parts(actual)
     same = (want == got).logical_or_(want.isnan().logical_and_(got.isnan()))
-    finite = (want * 0.0) == (got * 0.0)  # Of NaN and infinity it is NaN: fewer passes than isfinite.
+    finite = (want * 0.0) == (got * 0.0)  # NaN * 0 and inf * 0 are NaN: fewer passes than isfinite.
     got.sub_(want)
     if want.shape[0] == 1:
         same, finite, difference, size = same[0], finite[0], got[0].abs_(), want[0].abs_()
@@ -119,5 +119,5 @@ def _int64(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _count(mask: torch.Tensor) -> torch.Tensor:
-    """How many of each row: of bytes, as the CPU sums a bool only once it has an int64 of each."""
+    """The number of true elements in each row. Sums bytes, because a CPU sum of bools first converts each to int64."""
     return mask.view(torch.int8).sum(dim=-1, dtype=torch.int32)

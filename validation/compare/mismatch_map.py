@@ -1,6 +1,6 @@
-"""Where an answer is wrong: how many wrong elements lie in each block of the worst slice, small enough to be drawn.
+"""Shows where an output is wrong: counts of wrong elements in each block of its worst slice, small enough to draw.
 
-Of a call that has failed, on the device where its outputs lie, when no clock runs.
+The referee makes the map after a failed call, on the device that holds the outputs, while nothing is being timed.
 """
 
 from __future__ import annotations
@@ -12,30 +12,31 @@ import torch
 
 from validation.compare.bitwise import pieces
 from validation.compare.comparison import PIECE
-from validation.compare.element_errors import plain, wrong_elements
-from validation.compare.tolerance import Tolerance, applied
+from validation.compare.element_errors import raw_values, wrong_elements
+from validation.compare.tolerance import Tolerance, effective_tolerance
 
 SIDE = 32
-"""Blocks of the map at most, each way."""
+"""Maximum number of blocks of the map in each direction."""
 MOST_ELEMENTS = 1 << 28
-"""Of an output, since its mask takes a byte for each."""
+"""Maximum elements of an output that gets a map; its mask takes a byte for each."""
 
 
 def mismatch_map(
     expected: list[torch.Tensor], actual: list[torch.Tensor], requested: Tolerance
 ) -> dict[str, Any] | None:
-    """The output with the most wrong elements, as a map; JSON-ready. None where none is wrong element by element.
+    """Maps the output with the most wrong elements; JSON-ready. None where no element is wrong.
 
-    `slice` are the leading indexes of the matrix (the last two dimensions) with the most wrong elements, `rows` and
-    `columns` its size, `block` the rows and columns of each block, `counts` the wrong elements of each. A tensor of one
-    dimension is shown in lines of `columns` elements (`folded`), the last of which may be short. `mismatch_count` is of
-    the slice, `output_mismatch_count` of the whole output.
+    - `slice`: leading indexes of the matrix (the last two dimensions) with the most wrong elements.
+    - `rows`, `columns`: the size of that matrix.
+    - `block`: the rows and columns of each block; `counts`: the wrong elements of each block.
+    - `folded`: a tensor of one dimension is shown in lines of `columns` elements; the last line may be short.
+    - `mismatch_count` covers the slice, `output_mismatch_count` the whole output.
     """
     masks = [
         (index, _mask(want, got, requested)) for index, (want, got) in enumerate(zip(expected, actual, strict=False))
     ]
-    known = [(int(mask.sum()), index, mask) for index, mask in masks if mask is not None]
-    count, output, mask = max(known, key=lambda one: one[0], default=(0, 0, None))
+    counted = [(int(mask.sum()), index, mask) for index, mask in masks if mask is not None]
+    count, output, mask = max(counted, key=lambda entry: entry[0], default=(0, 0, None))
     if mask is None or count == 0:
         return None
     matrices, folded = _matrices(mask)
@@ -58,14 +59,14 @@ def mismatch_map(
 
 
 def _mask(expected: torch.Tensor, actual: torch.Tensor, requested: Tolerance) -> torch.Tensor | None:
-    """The wrong elements, judged piece by piece as the comparison does; None where it cannot be made."""
+    """The wrong elements, found piece by piece as the comparison does; None where no mask can be made."""
     same_form = expected.shape == actual.shape and expected.dtype == actual.dtype and expected.device == actual.device
     if not same_form or not 0 < expected.numel() <= MOST_ELEMENTS:
         return None
-    tolerance = applied(expected.dtype, requested)
+    tolerance = effective_tolerance(expected.dtype, requested)
     parts = [
         wrong_elements(want.unsqueeze(0), got.unsqueeze(0), tolerance)[0]
-        for _, want, got in pieces(plain(expected), plain(actual), PIECE // (1 + expected.is_complex()))
+        for _, want, got in pieces(raw_values(expected), raw_values(actual), PIECE // (1 + expected.is_complex()))
     ]
     return torch.cat(parts).reshape(expected.shape)
 
@@ -82,7 +83,7 @@ def _matrices(mask: torch.Tensor) -> tuple[torch.Tensor, bool]:
 
 
 def _line(elements: int) -> int:
-    """A power of two of at least SIDE, so that what repeats by warps and blocks shows as columns."""
+    """A power of two, at least SIDE, so that a pattern of warps or blocks shows as columns."""
     return min(elements, max(SIDE, 1 << math.ceil(math.log2(elements) / 2)))
 
 

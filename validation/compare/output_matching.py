@@ -1,4 +1,4 @@
-"""Which of a kernel's outputs belongs to which of the reference's: by name where both have names, else by place."""
+"""Pairs each output of a kernel with an output of the reference: by name where both have names, else by position."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ from domain.fault import KernelFault
 from domain.result import Status
 from sandbox.protocol.output_structure import AnswerForm
 
-MOST_TOLD = 5
-"""Names of one kind."""
+MAX_NAMES = 5
+"""Maximum number of names that a message lists for each kind of mistake."""
 
 
-def answer_order(expected: AnswerForm | None, actual: AnswerForm | None) -> list[int]:
-    """The numbers of the actual outputs, in the order of those that they are compared with; all by place: [0, 1, ...].
+def match_outputs(expected: AnswerForm | None, actual: AnswerForm | None) -> list[int]:
+    """Returns the indexes of the kernel's outputs in the order of the reference's: [0, 1, ...] where all match by
+    position.
 
-    Mappings that stand at the same place are matched by their keys, in whichever order they were filled; so are
-    dataclasses, with each other and with mappings, where they have the same names. A tuple has none. No form: none.
+    Mappings at the same place are matched by their keys, in whichever order they were filled. Dataclasses match each
+    other and mappings where the names are the same. A tuple has no names. Without structures the result is the
+    identity.
 
-    Raises KernelFault (WRONG_RESULT) where a mapping lacks a key of the reference's, or has one of its own.
+    Raises KernelFault (WRONG_RESULT) where a mapping lacks a key of the reference's or has an extra one.
     """
     if expected is None or actual is None:
         return list(range(actual.tensors)) if actual is not None else []
@@ -32,28 +34,32 @@ def _order(expected: AnswerForm, actual: AnswerForm, under: list[str]) -> list[i
     elif not (expected.names or actual.names) and len(expected.members) == len(actual.members) > 0:
         pairs = list(zip(expected.members, actual.members, strict=True))
         orders = [_order(*pair, under) for pair in pairs]
-        if all(wanted.tensors == given.tensors for wanted, given in pairs):
-            return [first + number for first, order in zip(_firsts(actual), orders, strict=True) for number in order]
+        if all(target.tensors == member.tensors for target, member in pairs):
+            return [
+                first + number for first, order in zip(_first_indexes(actual), orders, strict=True) for number in order
+            ]
     return list(range(actual.tensors))
 
 
 def _by_name(expected: AnswerForm, actual: AnswerForm, under: list[str]) -> list[int]:
-    found: list[int] = []
-    places = {name: place for place, name in enumerate(actual.names)}
-    firsts = _firsts(actual)
-    for name, wanted in zip(expected.names, expected.members, strict=True):
-        place = places[name]
-        given = actual.members[place]
-        order = _order(wanted, given, [*under, name])
-        if wanted.tensors != given.tensors:
-            told = f"{given.tensors} of the kernel's outputs and {wanted.tensors} of the reference's"
-            raise KernelFault(Status.WRONG_RESULT, f"{told} are{_under([*under, name])}: return as many there")
-        found += [firsts[place] + number for number in order]
-    return found
+    indexes: list[int] = []
+    positions = {name: position for position, name in enumerate(actual.names)}
+    firsts = _first_indexes(actual)
+    for name, expected_member in zip(expected.names, expected.members, strict=True):
+        position = positions[name]
+        actual_member = actual.members[position]
+        order = _order(expected_member, actual_member, [*under, name])
+        if expected_member.tensors != actual_member.tensors:
+            counts = f"{actual_member.tensors} of the kernel's outputs and {expected_member.tensors} of the reference's"
+            raise KernelFault(
+                Status.WRONG_RESULT, f"{counts} are{_under([*under, name])}: return as many tensors there"
+            )
+        indexes += [firsts[position] + number for number in order]
+    return indexes
 
 
-def _firsts(form: AnswerForm) -> list[int]:
-    """The number of each member's first tensor."""
+def _first_indexes(form: AnswerForm) -> list[int]:
+    """The index of each member's first tensor."""
     firsts, end = [], 0
     for member in form.members:
         firsts.append(end)
@@ -62,15 +68,15 @@ def _firsts(form: AnswerForm) -> list[int]:
 
 
 def _other_keys(expected: AnswerForm, actual: AnswerForm, under: list[str]) -> KernelFault:
-    wanted, given = set(expected.names), set(actual.names)
-    lacking = [name for name in expected.names if name not in given]
-    unknown = [name for name in actual.names if name not in wanted]
-    told = [f"{kind} {_listed(names)}" for kind, names in (("lacks", lacking), ("has", unknown)) if names]
-    more = ", which the reference's has not" if unknown else ""
+    expected_names, actual_names = set(expected.names), set(actual.names)
+    missing = [name for name in expected.names if name not in actual_names]
+    unknown = [name for name in actual.names if name not in expected_names]
+    problems = [f"{kind} {_join_names(names)}" for kind, names in (("lacks", missing), ("has", unknown)) if names]
+    more = ", which the reference's dict lacks" if unknown else ""
     return KernelFault(
         Status.WRONG_RESULT,
-        f"the dict that the kernel returns{_under(under)} {' and '.join(told)}{more}: outputs in dicts are compared by "
-        f"their keys, and the reference's are {_listed(expected.names)}",
+        f"the dict that the kernel returns{_under(under)} {' and '.join(problems)}{more}: outputs in dicts are "
+        f"compared by their keys, and the reference's are {_join_names(expected.names)}",
     )
 
 
@@ -78,6 +84,6 @@ def _under(names: list[str]) -> str:
     return f" under {''.join(f'[{name}]' for name in names)}" if names else ""
 
 
-def _listed(names: list[str] | tuple[str, ...]) -> str:
-    more = f" and {len(names) - MOST_TOLD} more" if len(names) > MOST_TOLD else ""
-    return ", ".join(names[:MOST_TOLD]) + more
+def _join_names(names: list[str] | tuple[str, ...]) -> str:
+    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    return ", ".join(names[:MAX_NAMES]) + more

@@ -1,4 +1,4 @@
-"""Outputs that are right, but stand in another order: as of a tuple that was packed in another one."""
+"""Finds outputs that are right but in another order, such as a tuple packed in another order."""
 
 from __future__ import annotations
 
@@ -7,26 +7,29 @@ import torch
 from validation.compare.comparison import compare
 from validation.compare.tolerance import Tolerance
 
-MOST = 8
-"""Outputs at most that are tried in every place."""
+MAX_OUTPUTS = 8
+"""Maximum number of outputs for which every order is tried."""
 
 
-def other_order(expected: list[torch.Tensor], actual: list[torch.Tensor], tolerance: Tolerance) -> str | None:
-    """A sentence with the places where the expected outputs are found; None where they are not all there."""
-    if not 1 < len(expected) == len(actual) <= MOST:
+def describe_permutation(expected: list[torch.Tensor], actual: list[torch.Tensor], tolerance: Tolerance) -> str | None:
+    """A sentence that names the order of the expected outputs; None where they are not all present or already in
+    order."""
+    if not 1 < len(expected) == len(actual) <= MAX_OUTPUTS:
         return None
-    left = list(range(len(actual)))
-    places = []
+    unmatched = list(range(len(actual)))
+    positions = []
     for want in expected:
-        place = next((place for place in left if compare([want], [actual[place]], tolerance).passed), None)
-        if place is None:
+        position = next(
+            (position for position in unmatched if compare([want], [actual[position]], tolerance).passed), None
+        )
+        if position is None:
             return None
-        left.remove(place)
-        places.append(place)
-    if places == sorted(places):
+        unmatched.remove(position)
+        positions.append(position)
+    if positions == sorted(positions):
         return None
-    found = ", ".join(str(place) for place in places)
+    order = ", ".join(str(position) for position in positions)
     return (
-        f"the outputs are right in another order (the reference's are the kernel's {found}): return them in the "
+        f"the outputs are right in another order (the reference's are the kernel's {order}): return them in the "
         "reference's, a dict's under its keys"
     )

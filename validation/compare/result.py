@@ -1,4 +1,4 @@
-"""What the comparison of a call found, and of many calls together."""
+"""The result of comparing one call's outputs, and the aggregate of many calls."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from validation.compare.tolerance import EXACT, Tolerance
 
 @dataclass(frozen=True)
 class CallComparison:
-    """One call's outputs compared. Differences are over pairs of finite elements; a relative one where expected != 0.
+    """One call's outputs compared. Differences cover pairs of finite elements; relative ones cover expected != 0.
 
-    `fault` is a sentence when the outputs could not be compared element by element: then every element counts as wrong.
-    `nonfinite_count` are the wrong elements where one side is NaN or infinite. `relative_rms_error` is the largest of
-    the outputs' rms(actual - expected) / rms(expected), None where that is not defined.
+    `fault` says why the outputs could not be compared element by element; every element then counts as wrong.
+    `nonfinite_count` counts the wrong elements where one side is NaN or infinite. `relative_rms_error` is the largest
+    rms(actual - expected) / rms(expected) of all outputs, None where that is not defined.
     """
 
     tolerance: Tolerance
@@ -39,8 +39,8 @@ class CallComparison:
         return self.fault is None and self.mismatch_count == 0
 
 
-class Tally:
-    """Compared calls as they come, as one result; what it keeps does not grow with them."""
+class Aggregator:
+    """Aggregates compared calls into one result in constant memory."""
 
     def __init__(self) -> None:
         self._total: CallComparison | None = None
@@ -48,19 +48,20 @@ class Tally:
         self._right = 0
 
     def add(self, calls: list[CallComparison]) -> None:
-        """More compared calls."""
+        """Adds compared calls."""
         if calls:
-            self._total = joined(calls if self._total is None else [self._total, *calls])
+            self._total = merge_comparisons(calls if self._total is None else [self._total, *calls])
             self._calls += len(calls)
             self._right += sum([call.passed for call in calls])
 
     @property
     def comparison(self) -> Comparison:
-        """JSON-ready; ValueError where no call was compared: nothing is not right."""
+        """The aggregate, JSON-ready. Raises ValueError where no call was compared, since that must not count as a
+        pass."""
         total, right, calls = self._total, self._right, self._calls
         if total is None:
             raise ValueError("no call was compared")
-        mean = finite(total.sum_abs_diff / total.element_count) if total.element_count else 0.0
+        mean = clamp_finite(total.sum_abs_diff / total.element_count) if total.element_count else 0.0
         return Comparison(
             passed=right == calls,
             calls=calls,
@@ -84,30 +85,31 @@ class Tally:
         )
 
 
-def joined(parts: list[CallComparison]) -> CallComparison:
-    """Several outputs or several calls as one. What is there many times, as of equal calls, is looked at once."""
+def merge_comparisons(parts: list[CallComparison]) -> CallComparison:
+    """Merges several outputs or several calls into one comparison. An object that occurs many times is processed
+    once."""
     if len(parts) == 1:
         return parts[0]
     times = Counter(map(id, parts))
-    each = list({id(part): part for part in parts}.values())
-    counts = [times[id(part)] for part in each]
-    ratios = [part.relative_rms_error for part in each]
-    first = next((part for part in each if not part.passed), each[0])
+    unique = list({id(part): part for part in parts}.values())
+    counts = [times[id(part)] for part in unique]
+    ratios = [part.relative_rms_error for part in unique]
+    first = next((part for part in unique if not part.passed), unique[0])
     return CallComparison(
         parts[0].tolerance,
-        sum(map(mul, counts, [part.element_count for part in each])),
-        mismatch_count=sum(map(mul, counts, [part.mismatch_count for part in each])),
-        nonfinite_count=sum(map(mul, counts, [part.nonfinite_count for part in each])),
-        strict_mismatch_count=sum(map(mul, counts, [part.strict_mismatch_count for part in each])),
+        sum(map(mul, counts, [part.element_count for part in unique])),
+        mismatch_count=sum(map(mul, counts, [part.mismatch_count for part in unique])),
+        nonfinite_count=sum(map(mul, counts, [part.nonfinite_count for part in unique])),
+        strict_mismatch_count=sum(map(mul, counts, [part.strict_mismatch_count for part in unique])),
         strict_tolerance=Tolerance(
-            max(part.strict_tolerance.atol for part in each), max(part.strict_tolerance.rtol for part in each)
+            max(part.strict_tolerance.atol for part in unique), max(part.strict_tolerance.rtol for part in unique)
         ),
-        max_abs_diff=max(part.max_abs_diff for part in each),
-        max_rel_diff=max(part.max_rel_diff for part in each),
-        sum_abs_diff=finite(sum(map(mul, counts, [part.sum_abs_diff for part in each]))),
+        max_abs_diff=max(part.max_abs_diff for part in unique),
+        max_rel_diff=max(part.max_rel_diff for part in unique),
+        sum_abs_diff=clamp_finite(sum(map(mul, counts, [part.sum_abs_diff for part in unique]))),
         relative_rms_error=None if None in ratios else max(ratio for ratio in ratios if ratio is not None),
         first_mismatch=first.first_mismatch,
-        fault=next((part.fault for part in each if part.fault), None),
+        fault=next((part.fault for part in unique if part.fault), None),
     )
 
 
@@ -131,6 +133,6 @@ def _message(total: CallComparison, right: int, calls: int, mean: float) -> str:
     return text
 
 
-def finite(value: float) -> float:
-    """The value, or the largest float64 in place of infinity: JSON has none."""
+def clamp_finite(value: float) -> float:
+    """The value, or the largest float64 in place of infinity, which JSON cannot hold."""
     return min(value, sys.float_info.max)

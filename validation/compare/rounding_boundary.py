@@ -1,4 +1,4 @@
-"""Whether a wrong answer is one that the reference gives itself for inputs that differ by rounding."""
+"""Tests whether a wrong output is one that the reference itself gives for inputs that differ by rounding."""
 
 from __future__ import annotations
 
@@ -7,68 +7,68 @@ from collections.abc import Iterable
 import torch
 
 from validation.compare.element_errors import wrong_elements
-from validation.compare.tolerance import Tolerance, applied
+from validation.compare.tolerance import Tolerance, effective_tolerance
 
 Outputs = list[torch.Tensor]
 
 
 SHARE, FEWEST, MOST_SHARE = 1e-3, 2, 0.1
-"""Of elements, or of rows where these are no more than the last of all elements; or so many of few, as what is chosen
-otherwise (the nearest of some rows) is one row, and what changes places does so in twos."""
+"""Maximum share (or number) of wrong elements or rows, and maximum share of elements, that rounding may explain. Rows
+count because a choice (the nearest of some rows) changes a whole row, and a swap changes two."""
 
 
-def few(elements: int, rows: int, answers: Outputs) -> bool:
-    """Whether so few are wrong of such answers to a call that rounding may have decided them."""
-    count = sum(answer.numel() for answer in answers)
-    of_rows = sum(answer.numel() // row_length(answer) for answer in answers)
+def few_enough(elements: int, rows: int, outputs: Outputs) -> bool:
+    """Whether so few of a call's outputs are wrong that rounding may have decided them."""
+    count = sum(output.numel() for output in outputs)
+    row_count = sum(output.numel() // row_length(output) for output in outputs)
     return elements <= max(FEWEST, SHARE * count) or (
-        rows <= max(FEWEST, SHARE * of_rows) and elements <= MOST_SHARE * count
+        rows <= max(FEWEST, SHARE * row_count) and elements <= MOST_SHARE * count
     )
 
 
-def row_length(answer: torch.Tensor) -> int:
-    """Elements of what may be chosen as one; of a single row each by itself."""
-    return max(answer.shape[-1], 1) if answer.dim() > 1 else 1
+def row_length(output: torch.Tensor) -> int:
+    """Elements that may be chosen as one unit: the last dimension, or 1 for a vector."""
+    return max(output.shape[-1], 1) if output.dim() > 1 else 1
 
 
 def rows_in(mask: torch.Tensor) -> int:
-    """In how many rows of an answer such a mask of its elements holds any."""
+    """How many rows of an output contain a marked element."""
     return int(mask.reshape(-1, row_length(mask)).any(dim=-1).sum())
 
 
 def few_are_wrong(expected: Outputs, actual: Outputs, requested: Tolerance) -> bool:
-    """The same of one call's answers, that were found to be wrong."""
+    """Whether rounding may explain the wrong elements of one call's outputs, judged by their number (`few_enough`)."""
     masks = [
-        _wrong(want, got, applied(want.dtype, requested)).view(want.shape)
+        _wrong(want, got, effective_tolerance(want.dtype, requested)).view(want.shape)
         for want, got in zip(expected, actual, strict=True)
     ]
-    return few(sum(int(mask.sum()) for mask in masks), sum(map(rows_in, masks)), expected)
+    return few_enough(sum(int(mask.sum()) for mask in masks), sum(map(rows_in, masks)), expected)
 
 
-def given_by_reference(expected: Outputs, actual: Outputs, runs: Iterable[Outputs], requested: Tolerance) -> bool:
-    """Of one call: whether each element that is out of tolerance is what one of those runs of the reference gave there,
-    where that run is out of tolerance as well: it jumps.
+def explained_by_jumps(expected: Outputs, actual: Outputs, runs: Iterable[Outputs], requested: Tolerance) -> bool:
+    """Whether every out-of-tolerance element of one call equals what some run of the reference gave there.
 
-    `runs` are of the same call in float64, and with inputs moved by as much as rounding does; no more of them are made
-    than are needed. Where a function jumps (rounding to levels, a threshold), two right kernels land on either side of
-    the jump in one element of a million. An answer that lies between its sides is none that the reference gives.
+    The same run must itself be out of tolerance at the element: the function jumps. `runs` are the same call in float64
+    and with inputs moved by a rounding error; they are made only as far as needed. Where a function jumps (rounding to
+    levels, a threshold), two right kernels may land on different sides in one element of a million. A value between the
+    sides is never excused.
     """
-    tolerances = [applied(want.dtype, requested) for want in expected]
-    left = [_wrong(*three) for three in zip(expected, actual, tolerances, strict=True)]
-    if not any(bool(wrong.any()) for wrong in left):
-        return False  # Whatever is wrong is so by a narrower measure, and no jump.
+    tolerances = [effective_tolerance(want.dtype, requested) for want in expected]
+    unexplained = [_wrong(*triple) for triple in zip(expected, actual, tolerances, strict=True)]
+    if not any(bool(wrong.any()) for wrong in unexplained):
+        return False  # Wrong only under a stricter measure, so there is no jump.
     for run in runs:
         if _forms(run) != _forms(expected):
             return False
         for index, (want, got) in enumerate(zip(run, actual, strict=True)):
-            ours = expected[index]
-            if not ours.is_floating_point() and want.dtype != ours.dtype:
+            reference_output = expected[index]
+            if not reference_output.is_floating_point() and want.dtype != reference_output.dtype:
                 return False
-            given = _wrong(want, got.to(want.dtype), tolerances[index]).logical_not_()
-            if want.is_floating_point() or want.is_complex():  # Out of the function's domain is no jump.
-                given &= (want.isfinite() | ~ours.isfinite()).reshape(1, -1)
-            left[index] &= ~(given & _wrong(ours.to(want.dtype), want, tolerances[index]))
-        if not any(bool(wrong.any()) for wrong in left):
+            explained = _wrong(want, got.to(want.dtype), tolerances[index]).logical_not_()
+            if want.is_floating_point() or want.is_complex():  # A NaN outside the domain is no jump.
+                explained &= (want.isfinite() | ~reference_output.isfinite()).reshape(1, -1)
+            unexplained[index] &= ~(explained & _wrong(reference_output.to(want.dtype), want, tolerances[index]))
+        if not any(bool(wrong.any()) for wrong in unexplained):
             return True
     return False
 

@@ -1,15 +1,15 @@
-"""How far an answer may be from the expected one: |actual - expected| <= atol + rtol * |expected|.
+"""Tolerances: an output is right where |actual - expected| <= atol + rtol * |expected|.
 
-The request's tolerance decides the verdict, element by element, as torch.allclose has it. A request that names none
-gets the original service's 1e-2 and 1e-2, the relative part counted from the output's scale: over hundreds of fresh
-input sets an honest TF32 product would else miss it in a few elements near zero (16 of 40 sets of a 64x128 @ 128x256
-product on an H200). The strict one of the dtype is applied beside it and reported. Integers and bools are exact under
-both. What is right by the strict one is right where the request names none: two neighbouring float8 differ by more than
-1e-2 of the scale.
+The request's tolerance decides the verdict, element by element, like torch.allclose. Without one the service applies
+the original service's 1e-2 and 1e-2, with the relative part counted from the output's scale. Counted from each element,
+a legitimate TF32 product fails in a few elements near zero (16 of 40 sets of 64x128 @ 128x256 on an H200). The dtype's
+strict tolerance is applied as well and reported. Integers and bools must be equal under both. An output that is right
+under the strict tolerance is also right under the default one: two neighbouring float8 numbers differ by more than 1e-2
+of the scale.
 
-Strict values: torch.testing.assert_close's defaults. float8 has none there (it would be exact); like float16's rtol it
-gets one unit in the last place (2**-3, 2**-2), so that two neighbours of the true value agree, and as atol the smallest
-subnormal (2**-9, 2**-16).
+The strict values are torch.testing.assert_close's defaults. These have none for float8, where the values here are one
+unit in the last place as rtol (2**-3, 2**-2) and the smallest subnormal as atol (2**-9, 2**-16). Two neighbours of the
+true value then agree. float16's rtol is one unit in the last place too.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from domain.request import DEFAULT_TOLERANCE
 class Tolerance:
     """Absolute and relative part of the allowed difference.
 
-    `of_scale`: the relative part counts from the output's root mean square where that is more than the element. A
-    sum's rounding error goes with its terms, not with what is left of them, and an element near zero is compared with
-    what a reader would call the size of the answer.
-    `of_element`: as much of the element itself is allowed in any case, where that is more.
+    `relative_to_scale`: the relative part counts from the output's root mean square where that exceeds the element. A
+    sum's rounding error grows with its terms and not with the sum, which may be near zero.
+
+    `element_rtol`: minimum relative part that counts from the element itself.
     """
 
     atol: float = DEFAULT_TOLERANCE
     rtol: float = DEFAULT_TOLERANCE
-    of_scale: bool = False
-    of_element: float = 0.0
+    relative_to_scale: bool = False
+    element_rtol: float = 0.0
 
     def __str__(self) -> str:
-        return f"atol={self.atol:g}, rtol={self.rtol:g}" + (" of the output's scale" if self.of_scale else "")
+        return f"atol={self.atol:g}, rtol={self.rtol:g}" + (" of the output's scale" if self.relative_to_scale else "")
 
 
 EXACT = Tolerance(0.0, 0.0)
@@ -57,7 +57,7 @@ STRICT: dict[torch.dtype, Tolerance] = {
 def requested(atol: float | None, rtol: float | None) -> Tolerance:
     """The request's tolerance. One that names neither value gets the default, counted from the output's scale."""
     if atol is None and rtol is None:
-        return Tolerance(of_scale=True)
+        return Tolerance(relative_to_scale=True)
     return Tolerance(DEFAULT_TOLERANCE if atol is None else atol, DEFAULT_TOLERANCE if rtol is None else rtol)
 
 
@@ -66,11 +66,15 @@ def strict(dtype: torch.dtype) -> Tolerance:
     return STRICT.get(dtype, EXACT)
 
 
-def applied(dtype: torch.dtype, tolerance: Tolerance) -> Tolerance:
-    """What decides the verdict: the request's, by default no less than the strict one; EXACT for integers and bools."""
+def effective_tolerance(dtype: torch.dtype, tolerance: Tolerance) -> Tolerance:
+    """The tolerance that decides the verdict: the requested one, with the default widened to the strict one if that is
+    larger.
+
+    EXACT for integers and bools.
+    """
     if not (dtype.is_floating_point or dtype.is_complex):
         return EXACT
     least = strict(dtype)
-    if not tolerance.of_scale or (least.rtol <= tolerance.rtol and least.atol <= tolerance.atol):
+    if not tolerance.relative_to_scale or (least.rtol <= tolerance.rtol and least.atol <= tolerance.atol):
         return tolerance
-    return replace(tolerance, atol=max(tolerance.atol, least.atol), of_element=least.rtol)
+    return replace(tolerance, atol=max(tolerance.atol, least.atol), element_rtol=least.rtol)

@@ -1,15 +1,14 @@
-"""Errors against a float64 reference, and the name of a lower precision that a kernel computes in without saying so.
+"""Measures errors against a float64 reference, and names a lower precision that a kernel silently computes in.
 
-Three kinds of evidence, strongest first:
+The evidence, strongest first:
 
-1. Every output value is a number of the lower format, as it would be by chance for no kernel that computes in its own.
-2. The errors point the same way, element by element, as those of a float64 reference whose inputs were rounded to the
-   lower precision (`probes`).
-3. The error has the size that the lower precision's arithmetic gives, 0.3 to 8 unit round-offs.
+1. Every output value is representable in the lower format, which is no coincidence for so many values. 2. The errors
+match, element by element, those of a float64 reference with inputs rounded to the lower precision (`probes`). 3. The
+error has the size of the lower precision's arithmetic, 0.3 to 8 unit round-offs.
 
-All of it only for a kernel whose error is far above the reference's own, so that a reference which itself computes in
-TF32 lets the kernel do so too. An error too large for any of these has no precision's name, but a sentence too: at a
-tolerance that is wide for small values even a wrong formula passes.
+Only a kernel whose error is far above the reference's gets a finding. A reference that computes in TF32 thus allows the
+kernel to do so. An error too large for any precision gets a finding without a name, because a tolerance that is wide
+for small values lets even a wrong formula pass.
 """
 
 from __future__ import annotations
@@ -24,33 +23,36 @@ from domain.flags import Figures, Flag, FlagCode
 from validation.evidence.reduced_precision import UNIT_ROUNDOFF, lower_precisions, plain_name, rounded
 
 FAR_ABOVE = 30.0
-"""A kernel's error over the reference's from which on the order of summation no longer explains it."""
+"""Minimum ratio of the kernel's error to the reference's from which the order of summation no longer explains it."""
 
 FEWEST = 64
-"""Elements below which an error's size, direction and grid are luck. That it is `LARGE` is none in float32 or wider."""
+"""Minimum elements for a finding: in fewer, an error's size, direction and grid are luck. In float32 or wider an error
+above `LARGE` counts for any number."""
 
-ALIKE = 0.5
-"""Correlation of error vectors. Of unrelated ones it stays under 4/sqrt(elements), so under this from FEWEST on."""
+MIN_CORRELATION = 0.5
+"""Minimum correlation of two error vectors. Unrelated vectors stay under 4/sqrt(elements), so under this from FEWEST
+on."""
 
 ONCE = (0.5, 2.0)
-"""How often, between these, the kernel's error contains the probe's."""
+"""Minimum and maximum ratio of the kernel's error along the probe's error to the probe's error."""
 
 LEAST_ROUNDOFFS, MOST_ROUNDOFFS = 0.3, 8.0
-"""Of operands rounded once the relative rms error is 0.4 to 0.6 unit round-offs; accumulating in it gives more."""
+"""Minimum and maximum relative rms error, in unit round-offs. Operands rounded once give 0.4 to 0.6; accumulating in
+the precision gives more."""
 
 ONE_SIGN = 0.02
-"""Of errors of rounding at least that share has the rarer sign; of what is cut off or left out, hardly any."""
+"""Minimum share of the rarer sign among rounding errors; truncated or omitted parts give hardly any."""
 
 LARGE = MOST_ROUNDOFFS * UNIT_ROUNDOFF["bfloat16"]
-"""Of an error that no rounding explains. A reference whose own is that large gives noise there (a sum that is zero but
-for rounding, say), and beside it nothing is said of the kernel's."""
+"""Maximum relative error that rounding explains. Where the reference's own error is larger (a sum that is zero but for
+rounding, say), the kernel's is not judged."""
 
 PIECE = 1 << 21
 
 
 @dataclass(frozen=True)
 class Precision:
-    """Of the output with the largest kernel error: rms and largest error over the rms of the expected values.
+    """Errors of the output with the largest kernel error: rms and maximum, relative to the rms of the expected values.
 
     `suspected_dtype` names the lower precision, `finding` is a flag with what speaks for it, or, with
     `suspected_dtype` None, that the error is larger than any explains; both None for a kernel that keeps its dtype's
@@ -72,18 +74,18 @@ Outputs = Sequence[torch.Tensor]
 def precision_finding(
     expected64: Outputs, reference: Outputs, candidate: Outputs, probes: Mapping[str, Outputs] | None = None
 ) -> Precision | None:
-    """One call's outputs against the same call in float64; None when no output is floating with finite values.
+    """Compares one call's outputs with the same call in float64; None when no output is floating with finite values.
 
     `probes` are float64 outputs for inputs rounded by `validation.evidence.reduced_precision.rounded`, by its names.
-    Outputs of another shape than expected are left out: the comparison speaks of those.
+    Outputs of another shape than expected are skipped: the comparison reports those.
     """
-    found = [
+    precisions = [
         _output(index, *tensors, {name: outputs[index] for name, outputs in (probes or {}).items()})
         for index, tensors in enumerate(zip(expected64, reference, candidate, strict=True))
         if _comparable(*tensors)
     ]
-    known = [precision for precision in found if precision is not None]
-    return max(known, key=lambda one: (one.finding is not None, one.candidate_error), default=None)
+    measured = [precision for precision in precisions if precision is not None]
+    return max(measured, key=lambda precision: (precision.finding is not None, precision.candidate_error), default=None)
 
 
 def _comparable(expected: torch.Tensor, reference: torch.Tensor, candidate: torch.Tensor) -> bool:
@@ -102,42 +104,43 @@ def _output(
     if not sums.count or not sums.size:
         return None
     size = sums.size
-    found = Precision(
+    errors = Precision(
         index,
         sums.candidate / size,
         sums.reference / size,
         sums.candidate_max / size,
         sums.reference_max / size,
     )
-    own = str(candidate.dtype).removeprefix("torch.")
-    least = max(found.reference_error, UNIT_ROUNDOFF.get(own, math.inf))
-    if found.candidate_error < FAR_ABOVE * least:
-        return found
+    dtype_name = str(candidate.dtype).removeprefix("torch.")
+    least = max(errors.reference_error, UNIT_ROUNDOFF.get(dtype_name, math.inf))
+    if errors.candidate_error < FAR_ABOVE * least:
+        return errors
     suspected_dtype, evidence = None, ""
     if sums.count >= FEWEST:
-        suspected_dtype, evidence = _named(found.candidate_error, expected, candidate, probes)
+        suspected_dtype, evidence = _named(errors.candidate_error, expected, candidate, probes)
     if suspected_dtype is None:
-        # A few numbers in half precision may be near zero, and the reference's right, both by chance.
-        told = sums.count >= FEWEST or bool(lower_precisions(candidate.dtype))
-        if not told or not found.reference_error <= LARGE < found.candidate_error:
-            return found
+        # A few half-precision numbers may be near zero, and the reference's may be right, both by chance.
+        can_judge = sums.count >= FEWEST or bool(lower_precisions(candidate.dtype))
+        if not can_judge or not errors.reference_error <= LARGE < errors.candidate_error:
+            return errors
         evidence = (
             f"larger than rounding explains, be it to bfloat16 (up to {LARGE:.2g}), so it computes something else, or "
             "loses its digits in differences or long sums; ask for a smaller atol and rtol to see where"
         )
     sentence = (
-        f"output {index} is {own}, but its error against float64 is {found.candidate_error:.2g} of the values (rms), "
-        f"the reference's {found.reference_error:.2g}: {evidence}"
+        f"output {index} is {dtype_name}, but its error against float64 is {errors.candidate_error:.2g} of the values "
+        f"(rms), "
+        f"the reference's {errors.reference_error:.2g}: {evidence}"
     )
     code = FlagCode.UNEXPLAINED_ERROR if suspected_dtype is None else FlagCode.LOWER_PRECISION
     data: Figures = {
         "output": index,
-        "dtype": own,
-        "error_rms": found.candidate_error,
-        "reference_error_rms": found.reference_error,
+        "dtype": dtype_name,
+        "error_rms": errors.candidate_error,
+        "reference_error_rms": errors.reference_error,
         "suspected_dtype": suspected_dtype,
     }
-    return Precision(**{**vars(found), "suspected_dtype": suspected_dtype, "finding": Flag(code, sentence, data)})
+    return Precision(**{**vars(errors), "suspected_dtype": suspected_dtype, "finding": Flag(code, sentence, data)})
 
 
 def _named(
@@ -148,11 +151,11 @@ def _named(
             name = plain_name(precision)
             return name, f"every one of its {candidate.numel()} values is a {name} number"
     likeness = {name: _likeness(expected, candidate, probe) for name, probe in probes.items()}
-    likest = max(likeness, key=lambda name: likeness[name], default=None)
-    if likest is not None and likeness[likest] >= ALIKE:
-        name = plain_name(likest)
+    best = max(likeness, key=lambda name: likeness[name], default=None)
+    if best is not None and likeness[best] >= MIN_CORRELATION:
+        name = plain_name(best)
         return name, (
-            f"the errors are those of inputs rounded to {name} (correlation {likeness[likest]:.2f} over "
+            f"the errors are those of inputs rounded to {name} (correlation {likeness[best]:.2f} over "
             f"{candidate.numel()} elements)"
         )
     sized = [
@@ -165,18 +168,18 @@ def _named(
     # Coarsest first, so the first unit round-off that the error reaches is the nearest from below.
     nearest = [name for name in sized if UNIT_ROUNDOFF[name] == UNIT_ROUNDOFF[sized[0]]]
     name = " or ".join(nearest)
-    said = f"the size that {name} arithmetic gives (or an approximate function of that accuracy)"
+    evidence = f"the size that {name} arithmetic gives (or an approximate function of that accuracy)"
     if _rarer_sign(expected, candidate) < ONE_SIGN:
-        said += "; but nearly all are of one sign, as where digits are cut off or a part is left out"
-    return name, said
+        evidence += "; but nearly all are of one sign, as where digits are cut off or a part is left out"
+    return name, evidence
 
 
 def _rarer_sign(expected: torch.Tensor, candidate: torch.Tensor) -> float:
-    """The share of the errors that have the sign which fewer have."""
+    """The share of the errors with the less common sign."""
     above = below = 0
-    for want, theirs in _pieces(expected, candidate):
-        above += int((theirs > want).sum())
-        below += int((theirs < want).sum())
+    for want, actual in _pieces(expected, candidate):
+        above += int((actual > want).sum())
+        below += int((actual < want).sum())
     return min(above, below) / max(above + below, 1)
 
 
@@ -187,39 +190,44 @@ class _Sums:
         self.count = 0
         self.reference_max = self.candidate_max = 0.0
         squares = torch.zeros(3, dtype=torch.float64, device=expected.device)
-        for want, ours, theirs in _pieces(expected, reference, candidate):
-            finite = want.isfinite() & ours.isfinite() & theirs.isfinite()
-            want, ours, theirs = want[finite], (ours - want)[finite], (theirs - want)[finite]
+        for want, reference_error, candidate_error in _pieces(expected, reference, candidate):
+            finite = want.isfinite() & reference_error.isfinite() & candidate_error.isfinite()
+            want, reference_error, candidate_error = (
+                want[finite],
+                (reference_error - want)[finite],
+                (candidate_error - want)[finite],
+            )
             if not want.numel():
                 continue
             self.count += want.numel()
-            squares += torch.stack([values.square().sum() for values in (want, ours, theirs)])
-            self.reference_max = max(self.reference_max, float(ours.abs().max()))
-            self.candidate_max = max(self.candidate_max, float(theirs.abs().max()))
+            squares += torch.stack([values.square().sum() for values in (want, reference_error, candidate_error)])
+            self.reference_max = max(self.reference_max, float(reference_error.abs().max()))
+            self.candidate_max = max(self.candidate_max, float(candidate_error.abs().max()))
         self.size, self.reference, self.candidate = (squares / max(self.count, 1)).sqrt().tolist()
 
 
 def _on_grid(tensor: torch.Tensor, precision: str) -> bool:
-    """Whether all its values are numbers of that format, and enough of them neither zero nor infinite to tell."""
-    telling = 0
+    """Whether all values are representable in that format and at least FEWEST are neither zero nor infinite."""
+    counted = 0
     for (values,) in _pieces(tensor, dtype=tensor.dtype):
         if not ((rounded(values, precision) == values) | values.isnan()).all():
             return False
-        telling += int((values.isfinite() & (values != 0)).sum())
-    return telling >= FEWEST
+        counted += int((values.isfinite() & (values != 0)).sum())
+    return counted >= FEWEST
 
 
 def _likeness(expected: torch.Tensor, candidate: torch.Tensor, probe: torch.Tensor) -> float:
-    """Correlation of the kernel's error with the probe's; 0.0 where the one does not contain the other about once.
+    """Correlation of the kernel's error with the probe's; 0.0 unless the kernel's contains the probe's about once.
 
-    What both have in proportion to the expected values is left out: an answer that is only scaled is no rounded one.
+    The part of both errors in proportion to the expected values is removed first: an output that is only scaled is not
+    a rounded one.
     """
     if probe.shape != expected.shape:
         return 0.0
     inner = torch.zeros(3, 3, dtype=torch.float64, device=expected.device)
-    for want, theirs, probed in _pieces(expected, candidate, probe):
-        finite = want.isfinite() & theirs.isfinite() & probed.isfinite()
-        vectors = torch.stack([want[finite], (theirs - want)[finite], (probed - want)[finite]])
+    for want, actual, probed in _pieces(expected, candidate, probe):
+        finite = want.isfinite() & actual.isfinite() & probed.isfinite()
+        vectors = torch.stack([want[finite], (actual - want)[finite], (probed - want)[finite]])
         inner += vectors @ vectors.T
     ((size, along, along_probe), (_, error, common), (_, _, likely)) = inner.tolist()
     if size <= 0:
@@ -231,7 +239,7 @@ def _likeness(expected: torch.Tensor, candidate: torch.Tensor, probe: torch.Tens
 
 
 def _pieces(*tensors: torch.Tensor, dtype: torch.dtype = torch.float64) -> Iterator[tuple[torch.Tensor, ...]]:
-    """Tensors of one shape, cut alike and converted a piece at a time; all on the first one's device."""
+    """Cuts tensors of one shape into the same pieces, converted one at a time on the first tensor's device."""
     flat = [tensor.detach().reshape(-1) for tensor in tensors]
     for start in range(0, flat[0].numel(), PIECE):
         yield tuple(tensor[start : start + PIECE].to(flat[0].device, dtype) for tensor in flat)

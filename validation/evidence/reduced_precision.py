@@ -1,4 +1,4 @@
-"""Tensors rounded to a lower precision but kept in their own dtype: as a silent downcast has them."""
+"""Rounds tensors to a lower precision within their own dtype, as a silent downcast does."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TF32_DROPPED_BITS = 13
 CASTS = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 TF32, TF32_CUT = "tf32", "tf32, cut off"
-"""Matrix units take float32 operands either rounded by the kernel or cut off by themselves."""
+"""Matrix units get float32 operands either rounded by the kernel, or truncate them themselves."""
 
 UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, TF32: 2.0**-11, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
@@ -22,17 +22,18 @@ LOWER: dict[torch.dtype, tuple[str, ...]] = {
 
 
 def lower_precisions(dtype: torch.dtype) -> tuple[str, ...]:
-    """Names that `rounded` takes for a tensor of that dtype; none where there is nothing lower to tell apart."""
+    """Names that `rounded` takes for a tensor of that dtype; empty for dtypes without a lower one to distinguish."""
     return LOWER.get(dtype, ())
 
 
 def plain_name(precision: str) -> str:
-    """A precision without the way of rounding."""
+    """The name of a precision without its way of rounding."""
     return precision.split(",")[0]
 
 
 def rounded(tensor: torch.Tensor, precision: str) -> torch.Tensor:
-    """A tensor of the same dtype with every element rounded to `precision`; one that is not floating as it is."""
+    """A tensor of the same dtype with every element rounded to `precision`; a tensor that is not floating is returned
+    as is."""
     if not tensor.is_floating_point():
         return tensor
     if precision in CASTS:

@@ -1,6 +1,7 @@
-"""Answers of which the default tolerance tells nothing: smaller than what it allows, or beside a fill value.
+"""Handles outputs that the default tolerance cannot judge: they are smaller than it, or stand beside a fill value.
 
-A softmax over 4096 has answers of 2e-4, where 1e-2 excuses any; masked scores at -1e9 are the scale of all others.
+A softmax over 4096 elements has outputs of 2e-4, where a tolerance of 1e-2 accepts anything. Masked scores of -1e9
+raise the scale of all others.
 """
 
 from __future__ import annotations
@@ -13,38 +14,39 @@ from validation.compare.tolerance import Tolerance
 from validation.evidence.perturbation_bound import MOST_ELEMENTS
 
 SHARE = 0.04
-"""Of the answers' root mean square: ten unit round-offs of bfloat16 (2**-8), so that other roundings are within it."""
+"""Allowed share of the outputs' rms: ten unit round-offs of bfloat16 (2**-8), so other ways of rounding stay within it.
+"""
 FILL = 1000.0
-"""What is so many times as large as the rest of an output is not the rest's scale."""
+"""Minimum ratio to the rest of an output from which a value is a fill value, which does not count for the scale."""
 
 
-def own_atols(outputs: list[torch.Tensor], tolerance: Tolerance) -> list[float] | None:
-    """The absolute part that each output's own size suggests; None where the tolerance tells as much of all of them.
+def scaled_atols(outputs: list[torch.Tensor], tolerance: Tolerance) -> list[float] | None:
+    """An absolute tolerance for each output, from its own scale; None where the tolerance already judges all of them.
 
-    Only of the default tolerance: what a request names stands.
+    Applies to the default tolerance only: a tolerance in the request is never narrowed.
     """
-    if not tolerance.of_scale:
+    if not tolerance.relative_to_scale:
         return None
-    atols, tells = list[float](), True
+    atols, adequate = list[float](), True
     for output in outputs:
-        whole, rest = _scales(output)
-        own = min(tolerance.atol, SHARE * rest) if rest > 0 else tolerance.atol
-        tells = tells and own == tolerance.atol and rest * FILL >= whole
-        atols.append(own)
-    return None if tells else atols
+        whole, typical = _scales(output)
+        scaled = min(tolerance.atol, SHARE * typical) if typical > 0 else tolerance.atol
+        adequate = adequate and scaled == tolerance.atol and typical * FILL >= whole
+        atols.append(scaled)
+    return None if adequate else atols
 
 
 def _scales(output: torch.Tensor) -> tuple[float, float]:
-    """The root mean square of what is finite, and of what is not beyond it where that is FILL times smaller."""
+    """The rms of all finite elements, and the rms without the fill values (the same where there are none)."""
     if not (output.is_floating_point() or output.is_complex()) or not 0 < output.numel() <= MOST_ELEMENTS:
         return 0.0, 0.0
-    wide = output.detach().to(torch.complex128 if output.is_complex() else torch.float64)  # Of 8 bits there is no abs.
+    wide = output.detach().to(torch.complex128 if output.is_complex() else torch.float64)  # 8-bit floats have no abs.
     finite = wide.isfinite()
     sizes = wide.abs().masked_fill_(~finite, 0.0)
     whole = _rms(sizes, finite)
     below = finite & (sizes <= whole)
-    rest = _rms(sizes.masked_fill_(~below, 0.0), below)
-    return whole, rest if 0 < rest * FILL < whole else whole
+    typical = _rms(sizes.masked_fill_(~below, 0.0), below)
+    return whole, typical if 0 < typical * FILL < whole else whole
 
 
 def _rms(sizes: torch.Tensor, counted: torch.Tensor) -> float:

@@ -1,4 +1,4 @@
-"""Tasks that cannot tell right from wrong: trivial answers tried against the reference."""
+"""Finds tasks that cannot tell right from wrong, by comparing trivial outputs with the reference's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from validation.compare.comparison import PIECE, compare
 from validation.compare.tolerance import Tolerance
 
 PROBE = 8
-"""Leading elements of each dimension that are compared first: almost every trivial answer fails there."""
+"""Leading elements of each dimension that are compared first: almost every trivial output fails there."""
 
 
 def weak_reference(
@@ -23,10 +23,10 @@ def weak_reference(
 ) -> list[Flag]:
     """One flag for each output that a kernel doing no work would get right at that tolerance; empty if none.
 
-    Tried are zeros, ones, a constant (the output's own mean), the answers to `others`, calls with other inputs, which
-    would all have to pass, and a copy of each input of the same shape and dtype. A single number may be near zero or
-    one by chance, and is its own mean, which nobody knows beforehand: zeros and ones would have to pass in the `others`
-    too there.
+    The trivial outputs are zeros, ones, a constant (the output's mean), and a copy of each input of the same shape and
+    dtype. The outputs for `others`, calls with other inputs, are tried too, and would all have to pass. A single
+    number may be near zero or one by chance, so zeros and ones must also pass for every call in `others`. Its mean is
+    not tried, because no kernel knows it beforehand.
     """
     findings = []
     for index, expected in enumerate(expected_outputs):
@@ -52,9 +52,9 @@ def weak_reference(
 def _trivial(
     expected: torch.Tensor, inputs: list[torch.Tensor], elsewhere: list[torch.Tensor]
 ) -> Iterator[tuple[str, list[tuple[torch.Tensor, torch.Tensor]]]]:
-    """Each with what it would have to be right for: pairs of expected and trivial answers."""
+    """Each trivial output's name, with the pairs of expected and trivial outputs that would all have to agree."""
     is_number = expected.numel() == 1
-    # Expanded constants: no memory for the trivial answers, however large the output.
+    # Expanded constants take no memory, however large the output.
     constants: dict[str, complex] = {"all zeros": 0.0, "all ones": 1.0}
     if expected.numel() > 1:
         constants["a constant, the mean of the output,"] = _mean(expected)
@@ -64,9 +64,9 @@ def _trivial(
         yield name, [(right, trivial) for right in (expected, *(elsewhere if is_number else ()))]
     if elsewhere and all(answer.shape == expected.shape for answer in elsewhere):
         yield "the output of any other call", [(expected, answer) for answer in elsewhere]
-    for position, given in enumerate(inputs):
-        if given.shape == expected.shape and given.dtype == expected.dtype:
-            yield f"a copy of input tensor {position}", [(expected, given)]
+    for position, tensor in enumerate(inputs):
+        if tensor.shape == expected.shape and tensor.dtype == expected.dtype:
+            yield f"a copy of input tensor {position}", [(expected, tensor)]
 
 
 def _passes(expected: torch.Tensor, trivial: torch.Tensor, tolerance: Tolerance) -> bool:

@@ -1,4 +1,4 @@
-"""A contract's arguments for one call, and a reference's inputs given to a candidate with its own contract."""
+"""Draws a contract's arguments for one call, and passes the reference's inputs to a candidate with its own contract."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from domain.result import Status
 from domain.value import TensorRef, leaves
 from sandbox.protocol.arena import write
 from validation.dtypes import torch_dtype, wire_name
-from validation.inputs.tensor_source import FreshTensor
+from validation.inputs.tensor_source import TensorSource
 from validation.inputs.tensor_spec import allocate, is_random
 
 GROUP, GROUP_BYTES = 64, 64 << 20
-"""Sets that are drawn together at most: what is launched for a small one takes longer than what it does."""
+"""Maximum number and bytes of input sets drawn together: launching costs more than drawing a small set."""
 
 
 class ContractInputs:
@@ -31,7 +31,7 @@ class ContractInputs:
         self.io = io
         self._device = device
         self._secret = secret
-        self._tensors: dict[int, FreshTensor] = {}
+        self._tensors: dict[int, TensorSource] = {}
 
     @property
     def repeats(self) -> bool:
@@ -48,57 +48,58 @@ class ContractInputs:
         specs = [argument.tensor_spec for argument in self.io.args if argument.is_tensor and argument.tensor_spec]
         return sum(_span(spec) for spec in specs)
 
-    def draw(self, fresh: int) -> list[Any]:
+    def draw(self, set_number: int) -> list[Any]:
         """All arguments in contract order: tensors on the device, scalars as their values.
 
         Raises KernelFault naming the argument: CONTRACT_MISMATCH for a spec that contradicts itself, OUT_OF_MEMORY when
-        the tensors do not fit. InfrastructureFault where the host has too little memory left for what would fit.
+        the tensors do not fit. Raises InfrastructureFault where they would fit, had other processes not taken the
+        host's memory.
         """
-        return [self._argument(argument, position, fresh) for position, argument in enumerate(self.io.args)]
+        return [self._argument(argument, position, set_number) for position, argument in enumerate(self.io.args)]
 
-    def drawn_together(self, numbers: range) -> range:
-        """The first of these sets: as many as can be had as stacks at once, which are drawn now. Raises as `draw`."""
+    def draw_ahead(self, numbers: range) -> range:
+        """Draws as many of these sets as one stack can hold, and returns their numbers. Raises as `draw` does."""
         tensors = [position for position, argument in enumerate(self.io.args) if argument.is_tensor]
-        count = min([len(numbers), *(self._fresh(position).together(numbers.start) for position in tensors)])
+        count = min([len(numbers), *(self._source(position).stackable(numbers.start) for position in tensors)])
         if count > 1:
             for position in tensors:
-                if not self.io.args[position].is_blank:  # Which is asked for once, if at all.
+                if not self.io.args[position].is_blank:  # Its stack is asked for at most once.
                     self.stack(position, numbers.start, count)
         return numbers[:count]
 
-    def lie_together(self, position: int, numbers: range) -> bool:
-        """Whether `stack` gives that tensor argument of all of these sets at once."""
-        return self._fresh(position).together(numbers.start) >= len(numbers)
+    def can_stack(self, position: int, numbers: range) -> bool:
+        """Whether `stack` can return this tensor argument for all of these sets at once."""
+        return self._source(position).stackable(numbers.start) >= len(numbers)
 
     def stack(self, position: int, first: int, count: int) -> torch.Tensor:
-        """That tensor argument of so many sets from that number on, which lie `together`. Raises as `draw`."""
-        with _answered(self.io.args[position]):
-            return self._fresh(position).stack(first, count)
+        """One tensor argument of `count` sets from `first` on, where `can_stack` allows it. Raises as `draw` does."""
+        with _blaming_contract(self.io.args[position]):
+            return self._source(position).stack(first, count)
 
     @cached_property
     def _group(self) -> int:
         return max(1, min(GROUP, GROUP_BYTES // max(self.nbytes, 1)))
 
-    def _argument(self, argument: Argument, position: int, fresh: int) -> Any:
+    def _argument(self, argument: Argument, position: int, set_number: int) -> Any:
         if not argument.is_tensor:
             return argument.value
-        with _answered(argument):
-            return self._fresh(position).of(fresh)
+        with _blaming_contract(argument):
+            return self._source(position).draw(set_number)
 
-    def _fresh(self, position: int) -> FreshTensor:
+    def _source(self, position: int) -> TensorSource:
         argument = self.io.args[position]
         if argument.tensor_spec is None:
             raise _mismatch(f"argument {argument.name!r} is a tensor: give it a tensor_spec")
         if position not in self._tensors:
-            self._tensors[position] = FreshTensor(
+            self._tensors[position] = TensorSource(
                 argument.tensor_spec, self._device, self._secret, position, group=self._group, blank=argument.is_blank
             )
         return self._tensors[position]
 
 
 @contextmanager
-def _answered(argument: Argument) -> Iterator[None]:
-    """Inside, what cannot be made is the contract's fault, and names the argument."""
+def _blaming_contract(argument: Argument) -> Iterator[None]:
+    """Turns a failure to make a tensor into the contract's fault, and names the argument."""
     try:
         yield
     except ValueError as error:
@@ -106,70 +107,72 @@ def _answered(argument: Argument) -> Iterator[None]:
     except RuntimeError as error:
         if argument.tensor_spec is None or not _out_of_memory(error):
             raise
-        told = f"argument {argument.name!r}, {_described(argument.tensor_spec)}, does not fit in memory"
-        # On a card the kernels' own processes may have the rest of it. What the host has too little of, others took.
+        problem = f"argument {argument.name!r}, {_described(argument.tensor_spec)}, does not fit in memory"
+        # On a GPU the kernels' own processes may hold the rest. On the host, a shortage means that other processes took
+        # it.
         if not isinstance(error, torch.OutOfMemoryError) and _span(argument.tensor_spec) < _host_bytes():
-            raise InfrastructureFault(f"{told}, which has room for it when nobody else needs it") from error
-        raise KernelFault(Status.OUT_OF_MEMORY, f"{told}; make it smaller", log=str(error)) from error
+            raise InfrastructureFault(f"{problem}, which has room for it when nobody else needs it") from error
+        raise KernelFault(Status.OUT_OF_MEMORY, f"{problem}; make it smaller", log=str(error)) from error
 
 
 def arguments_for(
     candidate: IOContract, candidate_draw: list[Any], reference_io: IOContract | None, reference_draw: list[Any]
 ) -> list[Any]:
-    """The candidate's arguments with the reference's inputs in the place of its own input and inout tensors.
+    """The candidate's arguments, with the reference's inputs in place of the candidate's input and inout tensors.
 
-    Arguments that both contracts name alike belong together, the others by their order among the input tensors; a
-    reference without a contract (`reference_io` None: its source made the inputs) gives its tensors in order.
-    Outputs and scalars stay the candidate's own, and so does a tensor of fixed content for which the reference has no
-    counterpart (an accumulator of zeros). Values are copied where the candidate asks for another memory layout.
+    Arguments with the same name in both contracts belong together; the others match by their order among the input
+    tensors. A reference without a contract (`reference_io` None: its source made the inputs) gives its tensors in
+    order. Outputs and scalars stay the candidate's. A fixed tensor without a counterpart in the reference (an
+    accumulator of zeros) stays too. Values are copied where the candidate asks for another memory layout.
 
     Raises KernelFault (CONTRACT_MISMATCH) naming the argument and both shapes or dtypes.
     """
-    given = _inputs_of(reference_io, reference_draw)
+    inputs = _inputs_of(reference_io, reference_draw)
     arguments = list(candidate_draw)
-    for index, source in counterparts(candidate, [name for name, _ in given]).items():
+    for index, source in counterparts(candidate, [name for name, _ in inputs]).items():
         spec = candidate.args[index].tensor_spec
         assert spec is not None
-        arguments[index] = _as_declared(candidate.args[index].name, spec, candidate_draw[index], *given[source])
+        arguments[index] = _as_declared(candidate.args[index].name, spec, candidate_draw[index], *inputs[source])
     return arguments
 
 
-def counterparts(candidate: IOContract, given: Sequence[str | None]) -> dict[int, int]:
-    """Index of the candidate's argument -> number of the reference's input tensor, which have those names.
+def counterparts(candidate: IOContract, source_names: Sequence[str | None]) -> dict[int, int]:
+    """Maps the index of each candidate argument to the number of the reference's input tensor; `source_names` are the
+    latter's names.
 
-    Raises KernelFault as `arguments_for`.
+    Raises KernelFault as `arguments_for` does.
     """
-    by_name = {name: source for source, name in enumerate(given) if name is not None}
-    wanted = input_positions(candidate)
-    pairs = {index: by_name[candidate.args[index].name] for index in wanted if candidate.args[index].name in by_name}
-    unnamed = [index for index in wanted if index not in pairs]
-    left = [source for source in range(len(given)) if source not in pairs.values()]
-    # Fewer inputs to give than asked for: accumulators and work spaces are the candidate's own business.
+    by_name = {name: source for source, name in enumerate(source_names) if name is not None}
+    positions = input_positions(candidate)
+    pairs = {index: by_name[candidate.args[index].name] for index in positions if candidate.args[index].name in by_name}
+    unnamed = [index for index in positions if index not in pairs]
+    unused = [source for source in range(len(source_names)) if source not in pairs.values()]
+    # Too few inputs: the candidate initialises its accumulators and work spaces itself.
     for keep in (_is_accumulator, _is_fixed):
-        own = [index for index in unnamed if keep(candidate.args[index])]
-        surplus = len(unnamed) - len(left)
-        unnamed = [index for index in unnamed if index not in own[-surplus:]] if surplus > 0 else unnamed
-    if len(unnamed) > len(left):
-        names = ", ".join(repr(candidate.args[index].name) for index in unnamed[len(left) :])
+        initialised = [index for index in unnamed if keep(candidate.args[index])]
+        surplus = len(unnamed) - len(unused)
+        unnamed = [index for index in unnamed if index not in initialised[-surplus:]] if surplus > 0 else unnamed
+    if len(unnamed) > len(unused):
+        names = ", ".join(repr(candidate.args[index].name) for index in unnamed[len(unused) :])
         raise _mismatch(
-            f"the candidate's contract takes {len(wanted)} input tensors, the reference has {len(given)}: nothing to "
-            f"give as {names}. Name the arguments alike in both contracts, or give the extra ones fixed content"
+            f"the candidate's contract takes {len(positions)} input tensors, the reference has {len(source_names)}: "
+            f"nothing to give as {names}. Name the arguments alike in both, or give the extra ones fixed content"
         )
-    if unnamed and len(unnamed) < len(left):
+    if unnamed and len(unnamed) < len(unused):
         raise _mismatch(
-            f"the candidate's contract takes {len(wanted)} input tensors, the reference has {len(given)}, and their "
-            "names do not tell which to leave out. Name the arguments alike in both contracts"
+            f"the candidate's contract takes {len(positions)} input tensors, the reference has {len(source_names)}, "
+            "and their names do not tell which to leave out. Name the arguments alike in both"
         )
-    return pairs | dict(zip(unnamed, left, strict=False))
+    return pairs | dict(zip(unnamed, unused, strict=False))
 
 
 def input_positions(io: IOContract) -> list[int]:
-    """Where a contract's input and inout tensors are among its arguments."""
+    """The positions of a contract's input and inout tensors among its arguments."""
     return [position for position, argument in enumerate(io.args) if _is_input(argument)]
 
 
-def called_with(io: IOContract) -> list[int]:
-    """Which of a contract's arguments a callable gets that has no contract: no outputs, and no launch constants."""
+def plain_call_positions(io: IOContract) -> list[int]:
+    """Positions of the arguments that a callable without a contract gets: neither outputs nor launch constants."""
     return [
         position
         for position, argument in enumerate(io.args)
@@ -177,20 +180,20 @@ def called_with(io: IOContract) -> list[int]:
     ]
 
 
-def laid_out_anew(
+def inputs_needing_copy(
     candidate: IOContract, candidate_draw: list[Any], reference_io: IOContract | None, reference_draw: list[Any]
 ) -> list[str]:
-    """Names of the inputs that `arguments_for` copies into another memory layout than the reference has them in."""
-    given = _inputs_of(reference_io, reference_draw)
+    """Names of the inputs that `arguments_for` copies because the candidate asks for another memory layout."""
+    inputs = _inputs_of(reference_io, reference_draw)
     return [
         candidate.args[index].name
-        for index, source in counterparts(candidate, [name for name, _ in given]).items()
-        if _steps(candidate_draw[index]) != _steps(given[source][1])
+        for index, source in counterparts(candidate, [name for name, _ in inputs]).items()
+        if _steps(candidate_draw[index]) != _steps(inputs[source][1])
     ]
 
 
 def _steps(tensor: torch.Tensor) -> list[int]:
-    """The strides that say something: those of dimensions of more than one element."""
+    """The strides that matter: those of dimensions with more than one element."""
     return [stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size > 1]
 
 
@@ -201,18 +204,18 @@ def _inputs_of(io: IOContract | None, drawn: list[Any]) -> list[tuple[str | None
 
 
 def _as_declared(
-    name: str, spec: TensorSpec, own: torch.Tensor, source_name: str | None, value: torch.Tensor
+    name: str, spec: TensorSpec, declared: torch.Tensor, source_name: str | None, value: torch.Tensor
 ) -> torch.Tensor:
     """The reference's tensor in the candidate's layout."""
-    if value.dtype != own.dtype or value.shape != own.shape:
+    if value.dtype != declared.dtype or value.shape != declared.shape:
         source = f"the reference's {source_name!r}" if source_name else "the reference's tensor in that place"
-        found = f"shape {list(value.shape)} of dtype {wire_name(value.dtype)}"
+        actual = f"shape {list(value.shape)} of dtype {wire_name(value.dtype)}"
         raise _mismatch(
-            f"argument {name!r} is declared with {_described(spec)}, but {source} has {found}; make them agree"
+            f"argument {name!r} is declared with {_described(spec)}, but {source} has {actual}; make them agree"
         )
-    if value.stride() == own.stride():
+    if value.stride() == declared.stride():
         return value
-    target = allocate(spec, str(own.device))
+    target = allocate(spec, str(declared.device))
     write(target, value)
     return target
 
@@ -232,7 +235,7 @@ def _is_accumulator(argument: Argument) -> bool:
 
 
 def _span(spec: TensorSpec) -> int:
-    item_bytes = torch_dtype(spec.dtype).itemsize  # ValueError for one that nobody knows.
+    item_bytes = torch_dtype(spec.dtype).itemsize  # Raises ValueError for an unknown dtype.
     if spec.strides is None or len(spec.strides) != len(spec.shape):
         return math.prod(spec.shape) * item_bytes
     return TensorRef(spec.dtype, spec.shape, spec.strides).span
@@ -247,7 +250,7 @@ def _mismatch(message: str) -> KernelFault:
 
 
 def _host_bytes() -> int:
-    """All of the host's memory, whoever has it at this moment."""
+    """The host's total memory, free or not."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 

@@ -1,7 +1,7 @@
-"""Input distributions beyond the drawn one, for what a kernel gets wrong that only ever saw a standard normal.
+"""Input distributions other than the drawn one. They reveal kernels that are right only for a standard normal.
 
-They are made of a drawn set, so that shapes, layouts and everything that is no plain random number stay as they were.
-Which tensors may be changed at all is told by their values (validation/inputs/value_traits.py).
+Each changes a drawn set, and keeps shapes, layouts and every tensor that is not plain random numbers. A tensor's values
+decide whether it may be changed (validation/inputs/value_traits.py).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from domain.value import TensorRef
 from sandbox.protocol.arena import stored_shape
 from validation.dtypes import wire_name
 from validation.inputs import poison_fill
-from validation.inputs.value_traits import Nature
+from validation.inputs.value_traits import ValueTraits
 
 SMALL, LARGE = 1e-3, 30.0
 OUTLIER, ONE_IN, ENDS = 100.0, 512, 4
 ROWS_SHARE = 1 / 8
-"""Of all rows at most that are singled out, or one of a few."""
+"""Maximum share of the rows that get an extreme last element; at least one row does."""
 OFFSET = 8.0
 ZEROS = 0.25
 SPARSE_SHARE, SPARSE_SCALE = 1 / 8, 0.01
@@ -31,29 +31,29 @@ Change = Callable[[torch.Tensor, float, torch.Generator, int], torch.Tensor]
 
 @dataclass(frozen=True)
 class Distribution:
-    """`change` takes a tensor as float32 or float64, its root mean square, a generator and its number among the changed
-    ones; it may write in place.
+    """`change` takes a tensor as float32 or float64, its rms, a generator and the tensor's index among the changed
+    ones. It may write in place.
 
-    It is made of tensors of that nature, all others stay. A `harsh` one leads to where a right reference may overflow
-    or divide by zero: it decides only with a float64 run of the reference. In a `tied` one many elements are equal, of
-    which any may be chosen.
+    Tensors of other traits than `applies_to` stay as they are. `harsh`: a right reference may overflow or divide by
+    zero, so the distribution decides only with a float64 run of the reference. `tied`: many elements are equal, and the
+    kernel may choose any of them.
     """
 
     name: str
-    about: str
+    description: str
     change: Change
-    made_of: Nature = Nature.PLAIN
+    applies_to: ValueTraits = ValueTraits.PLAIN
     harsh: bool = False
     tied: bool = False
 
-    def of(self, tensor: torch.Tensor, seed: int, number: int = 0) -> torch.Tensor:
-        """A tensor of the same shape, strides and dtype, under that seed."""
+    def apply(self, tensor: torch.Tensor, seed: int, number: int = 0) -> torch.Tensor:
+        """Returns a changed tensor of the same shape, strides and dtype; the seed makes it repeatable."""
         stored = tensor.as_strided(stored_shape(tensor), tensor.stride())
         wide = stored.to(torch.float64 if tensor.dtype is torch.float64 else torch.float32, copy=True)
         generator = torch.Generator(device=tensor.device).manual_seed(seed)
         rms = float(torch.linalg.vector_norm(wide)) / max(wide.numel(), 1) ** 0.5
         highest = torch.finfo(tensor.dtype).max
-        return laid_out(tensor, self.change(wide, rms, generator, number).clamp_(-highest, highest))
+        return with_layout_of(tensor, self.change(wide, rms, generator, number).clamp_(-highest, highest))
 
 
 def _scaled(to: float) -> Change:
@@ -64,12 +64,12 @@ def _shifted(by: float) -> Change:
     return lambda tensor, rms, _, number: tensor.add_(by * rms)
 
 
-def _shifted_in_turn(by: float) -> Change:
+def _shifted_alternately(by: float) -> Change:
     return lambda tensor, rms, _, number: tensor.add_(_sign(number) * by * rms)
 
 
 def _first_far_below(tensor: torch.Tensor, rms: float, _: torch.Generator, number: int) -> torch.Tensor:
-    # One alone: products of several so large would leave float16's range in kernels that are right.
+    # Only the first input: products of several large ones would overflow float16 in right kernels.
     return tensor if number else tensor.mul_(LARGE / rms).sub_(OFFSET * LARGE)
 
 
@@ -78,50 +78,50 @@ def _sign(number: int) -> int:
 
 
 def _with_outliers(tensor: torch.Tensor, rms: float, generator: torch.Generator, number: int) -> torch.Tensor:
-    made = tensor.clone(memory_format=torch.contiguous_format)
-    flat = made.view(-1)
+    changed = tensor.clone(memory_format=torch.contiguous_format)
+    flat = changed.view(-1)
     count = max(2, flat.numel() // ONE_IN)
     signs = torch.arange(count, device=flat.device).remainder(2).mul(-2).add(1).to(flat.dtype)
 
     def far(count: int) -> torch.Tensor:
-        # Of different sizes, so that no two tie.
+        # Distinct sizes avoid ties.
         sizes = torch.rand(count, generator=generator, device=flat.device).to(flat.dtype).add_(1)
         return sizes.mul_(OUTLIER * rms)
 
-    flat[_apart(flat.numel(), count, generator)] = signs * far(count)
-    # At the end of some rows along each dimension is their only one.
-    rows = _rows(made.shape, ENDS, generator)
+    flat[_spread_positions(flat.numel(), count, generator)] = signs * far(count)
+    # Some rows along each dimension get a single outlier, at their end.
+    rows = _rows(changed.shape, ENDS, generator)
     for dimension, row in rows:
-        made.movedim(dimension, -1)[row] = tensor.movedim(dimension, -1)[row]
+        changed.movedim(dimension, -1)[row] = tensor.movedim(dimension, -1)[row]
     for dimension, row in rows:
-        made.movedim(dimension, -1)[..., -1][row] = _sign(number) * far(len(row[0]))
+        changed.movedim(dimension, -1)[..., -1][row] = _sign(number) * far(len(row[0]))
     flat[-1:] = _sign(number) * far(1)
-    return made
+    return changed
 
 
-def _apart(size: int, count: int, generator: torch.Generator) -> torch.Tensor:
-    """So many different places of that many, in order: one in each of as many parts."""
+def _spread_positions(size: int, count: int, generator: torch.Generator) -> torch.Tensor:
+    """Draws `count` distinct positions below `size`, ascending: one from each of `count` equal parts."""
     part = size // count
     within = torch.randint(part, (count,), generator=generator, device=generator.device)
     return torch.arange(count, device=generator.device).mul_(part).add_(within)
 
 
 def _rows(shape: torch.Size, most: int, generator: torch.Generator) -> list[tuple[int, tuple[torch.Tensor, ...]]]:
-    """Each dimension along which there are many, and where some of them lie by the other dimensions."""
-    found = []
+    """For each dimension of several elements: the dimension, and the indexes of a few rows along it."""
+    rows = []
     for dimension, length in enumerate(shape):
-        others = [size for place, size in enumerate(shape) if place != dimension]
-        if length == 1 or math.prod(others) == 1:  # All of it is that one row.
+        others = [size for axis, size in enumerate(shape) if axis != dimension]
+        if length == 1 or math.prod(others) == 1:  # The tensor is one row.
             continue
         count = min(most, max(1, int(math.prod(others) * ROWS_SHARE)))
-        others = [max(size - 1, 1) for size in others]  # Not the last ones, where rows along others end.
-        flat = _apart(math.prod(others), min(count, math.prod(others)), generator)
-        places = list[torch.Tensor]()
+        others = [max(size - 1, 1) for size in others]  # Leave out the last ones, where rows of other dimensions end.
+        flat = _spread_positions(math.prod(others), min(count, math.prod(others)), generator)
+        indexes = list[torch.Tensor]()
         for size in reversed(others):
-            places.insert(0, flat % size)
+            indexes.insert(0, flat % size)
             flat = flat // size
-        found.append((dimension, tuple(places)))
-    return found
+        rows.append((dimension, tuple(indexes)))
+    return rows
 
 
 def _constant_rows(tensor: torch.Tensor, rms: float, generator: torch.Generator, number: int) -> torch.Tensor:
@@ -130,44 +130,45 @@ def _constant_rows(tensor: torch.Tensor, rms: float, generator: torch.Generator,
 
 def _with_zeros(tensor: torch.Tensor, rms: float, generator: torch.Generator, number: int) -> torch.Tensor:
     zeros = torch.rand(tensor.shape, generator=generator, device=tensor.device).lt(ZEROS)
-    # Along each dimension one row is zero throughout: no more, as a sample of zeros is a case that tasks set apart.
+    # One row along each dimension is all zeros. Not more, because tasks often treat a zero sample specially.
     for dimension, row in _rows(tensor.shape, 1, generator):
         zeros.movedim(dimension, -1)[row] = True
     return tensor.masked_fill_(zeros, 0.0)
 
 
 def _sparse(tensor: torch.Tensor, rms: float, generator: torch.Generator, number: int) -> torch.Tensor:
-    kept = torch.rand(tensor.shape, generator=generator, device=tensor.device).lt(SPARSE_SHARE)
-    return torch.where(kept, tensor, tensor * SPARSE_SCALE)
+    unscaled = torch.rand(tensor.shape, generator=generator, device=tensor.device).lt(SPARSE_SHARE)
+    return torch.where(unscaled, tensor, tensor * SPARSE_SCALE)
 
 
-# Not another one: for answers of which the tolerance tells nothing, which are counted by their own size here.
+# The inputs as drawn. It serves for outputs that the default tolerance cannot judge; these are judged by their own
+# scale.
 DRAWN = Distribution(
     "drawn", "as they are drawn, small answers by their own size", lambda tensor, *_: tensor, harsh=True
 )
-# Another mean and another spread, within the range and without ties: means that are put in place of what was to be
-# computed, and variances that are known beforehand, are right of uniform noise alone.
+# Another mean and spread within the range, without ties. A kernel that assumes uniform noise's known mean and variance
+# fails here.
 SPARSE = Distribution(
     "sparse",
     f"but for one in {1 / SPARSE_SHARE:g}, elements of what looks like torch.rand are {SPARSE_SCALE:g} times as large",
     _sparse,
-    made_of=Nature.UNIFORM,
+    applies_to=ValueTraits.UNIFORM,
     harsh=True,
 )
 DISTRIBUTIONS = (
-    # The size of sqrt(epsilon) in norm layers (1e-6, 1e-5), where another epsilon is another answer.
+    # The size of sqrt(epsilon) in norm layers (1e-6, 1e-5): a wrong epsilon shows.
     Distribution("small", f"random inputs brought to an rms of {SMALL:g}", _scaled(SMALL)),
-    # All positive and all negative: maxima that begin at 0, variances that cancel, means that are not zero. Of several
-    # inputs the signs differ in the second one, so that all their products are negative.
+    # All positive, then all negative: reveals maxima that begin at 0, variances that cancel and means assumed to be
+    # zero. With several inputs the signs alternate, so that their products are negative.
     Distribution("positive", f"random inputs shifted up by {OFFSET:g} times their rms", _shifted(OFFSET)),
     Distribution(
         "negative",
         f"random inputs shifted by {OFFSET:g} times their rms, down and up in turn",
-        _shifted_in_turn(-OFFSET),
+        _shifted_alternately(-OFFSET),
     ),
-    # A variance of zero, where a division without an epsilon is 0/0.
+    # A variance of zero: a division without an epsilon is 0/0.
     Distribution("constant rows", "every row of a random input has one value", _constant_rows, harsh=True, tied=True),
-    # What a ReLU or padding leaves: a norm of zero, where a division without a guard is 0/0, and zeros taken for gaps.
+    # As after a ReLU or padding: a norm of zero is 0/0 without a guard, and zeros may be taken for gaps.
     Distribution(
         "zeros",
         f"a share of {ZEROS:g} of a random input, and one row along each dimension, is zero",
@@ -175,18 +176,18 @@ DISTRIBUTIONS = (
         harsh=True,
         tied=True,
     ),
-    # exp() without a maximum taken off overflows from 89 in float32 and from 11 in float16; saturated approximations.
+    # exp() without subtracting the maximum overflows from 89 in float32 and 11 in float16; approximations saturate.
     Distribution("large", f"random inputs brought to an rms of {LARGE:g}", _scaled(LARGE), harsh=True),
-    # Single values far out, as transformers' activations have: 20 times the rest and more (Dettmers et al., LLM.int8(),
-    # arXiv:2208.07339; Sun et al., Massive Activations, arXiv:2402.17762). Also against sums extrapolated from a part,
-    # and, at the ends of some rows and columns, against a last element that is left out where it hardly weighs.
+    # Extreme single values, as in transformer activations: over 20 times the rest (Dettmers et al., LLM.int8(),
+    # arXiv:2208.07339; Sun et al., Massive Activations, arXiv:2402.17762). Also reveals sums extrapolated from a part.
+    # The outliers at row ends reveal a kernel that skips the last element.
     Distribution(
         "outliers",
         f"one element in {ONE_IN}, and the last of some rows, is {OUTLIER:g} to {2 * OUTLIER:g} times the rms",
         _with_outliers,
         harsh=True,
     ),
-    # exp() of what a maximum that begins at 0 leaves is 0 there, and -20 or -100 is not below everything.
+    # Reveals a maximum that begins at 0, or at -20 or -100: exp() of what remains is 0.
     Distribution(
         "far below",
         f"the first random input is brought to an rms of {LARGE:g} around {-OFFSET * LARGE:g}",
@@ -196,11 +197,11 @@ DISTRIBUTIONS = (
 )
 
 
-def moved(tensor: torch.Tensor, by: float, seed: int, *, zeros: bool = False) -> torch.Tensor:
-    """Every element a share of half to one and a half times `by` up or down, at random: what rounding does to it.
+def perturbed(tensor: torch.Tensor, by: float, seed: int, *, zeros: bool = False) -> torch.Tensor:
+    """Moves every element up or down by a random share of 0.5 to 1.5 times `by`, like a rounding error.
 
-    `zeros`: these too, by that share of the tensor's root mean square. Same layout and dtype. The opposite `by` moves
-    every element the opposite way, so that a tie which one breaks to one side the other breaks to the other.
+    With `zeros`, zeros move too, by that share of the tensor's rms. Layout and dtype stay. The opposite `by` moves
+    every element the opposite way, so that a tie breaks to the other side.
     """
     generator = torch.Generator(device=tensor.device).manual_seed(seed)
     stored = tensor.as_strided(stored_shape(tensor), tensor.stride())
@@ -209,12 +210,12 @@ def moved(tensor: torch.Tensor, by: float, seed: int, *, zeros: bool = False) ->
     steps = shares.sign().mul_(0.5).add_(shares).mul_(by)
     if zeros:
         rms = torch.linalg.vector_norm(wide) / max(wide.numel(), 1) ** 0.5
-        return laid_out(tensor, torch.where(wide == 0, steps * rms, wide * (1 + steps)))
-    return laid_out(tensor, wide.mul_(steps.add_(1)))
+        return with_layout_of(tensor, torch.where(wide == 0, steps * rms, wide * (1 + steps)))
+    return with_layout_of(tensor, wide.mul_(steps.add_(1)))
 
 
-def laid_out(like: torch.Tensor, stored: torch.Tensor) -> torch.Tensor:
-    """`stored` in the memory layout and dtype of `like`; gaps hold poison."""
+def with_layout_of(like: torch.Tensor, stored: torch.Tensor) -> torch.Tensor:
+    """Copies `stored` into the memory layout and dtype of `like`; gaps hold poison."""
     ref = TensorRef(wire_name(like.dtype), tuple(like.shape), like.stride())
     memory = torch.empty(ref.span // like.element_size(), dtype=like.dtype, device=like.device)
     poison_fill.fill(memory)

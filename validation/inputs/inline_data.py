@@ -15,7 +15,8 @@ from validation.dtypes import torch_dtype
 
 
 def inline_tensor(data: TensorData) -> torch.Tensor:
-    """The contiguous host tensor that the data spell; ValueError when they do not decode to exactly that many bytes."""
+    """The contiguous host tensor that the data encode; ValueError unless they decode to exactly the bytes of its
+    shape."""
     dtype = torch_dtype(data.dtype)
     size = math.prod(data.shape) * ITEM_BYTES[data.dtype]
     raw = _bytes(data, size)
@@ -40,11 +41,11 @@ def _bytes(data: TensorData, size: int) -> bytes:
     if data.compress != "zlib":
         raise ValueError(f"compress is 'none' or 'zlib', not {data.compress!r}")
     try:
-        # One byte over the expected size is enough to see that there are too many, however far it would inflate.
+        # One extra byte shows that there are too many, however far the rest would inflate.
         return zlib.decompressobj().decompress(raw, size + 1)
     except zlib.error as error:
         raise ValueError(f"data_b64 is not zlib-compressed: {error}") from error
 
 
-def _count(found: int, size: int) -> str:
-    return str(found) if found <= size else f"more than {size}"
+def _count(size_in_bytes: int, size: int) -> str:
+    return str(size_in_bytes) if size_in_bytes <= size else f"more than {size}"

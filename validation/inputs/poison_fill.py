@@ -1,10 +1,10 @@
-"""A pattern that fills outputs before a call, so that what the kernel did not write is seen.
+"""A byte pattern that fills outputs before a call and reveals elements that the kernel did not write.
 
-Floating and complex elements get bytes of 0xFF, a NaN in every such dtype, and one that no arithmetic gives on a GPU
-(its own NaNs are 0x7FFFFFFF and the like). Integers and bools get bytes of 0xA5, because -1 is a common answer.
+Floating and complex elements get bytes of 0xFF: a NaN in every such dtype, and one that no GPU arithmetic produces (GPU
+NaNs are 0x7FFFFFFF and the like). Integers and bools get bytes of 0xA5, because -1 is a common output.
 
-Where NaN is the right answer, that pattern is no trace of an element left out. So there is a second one for floating
-and complex elements, bytes of 0x7B: a large finite number in every such dtype.
+Where NaN is the right output, that pattern reveals nothing. A second pattern for floating and complex elements, bytes
+of 0x7B, is a large finite number in every such dtype.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ def fill(tensor: torch.Tensor, *, finite: bool = False) -> None:
     bits(tensor).fill_(_patterns(tensor)[-1 if finite else 0])
 
 
-def untouched(tensor: torch.Tensor) -> float:
+def unwritten_fraction(tensor: torch.Tensor) -> float:
     """The fraction of elements, 0.0 to 1.0, that still hold a pattern; 0.0 for a tensor without elements."""
     if tensor.numel() == 0:
         return 0.0
     raw = bits(tensor)
     first, *others = (int((raw == pattern).sum().item()) / raw.numel() for pattern in _patterns(tensor))
     if raw.element_size() == 1:
-        # A number of one byte is an answer like any other, unless nothing else is there.
+        # A one-byte number may be a legitimate output, unless all elements hold it.
         others = [share for share in others if share == 1.0]
     return max(first, *others, 0.0)
 

@@ -1,15 +1,15 @@
-"""The values of each `init.kind`, drawn in the tensor's own dtype as the original service drew them.
+"""Draws the values of each `init.kind` in the tensor's own dtype, as the original service drew them.
 
-| kind      | floating, complex                   | integer                                       | bool       |
-|-----------|-------------------------------------|-----------------------------------------------|------------|
-| `randn`   | normal * `std` (1) + `mean` (0)     | uniform over the dtype; int64 within ±1000000 | coin flips |
-| `uniform` | [`low` (0), `high` (1))             | `low` (0) to `high` (100), both included      | coin flips |
-| `randint` | whole numbers from [`low`, `high`)  | `low` (0) to `high` (100), `high` excluded    | coin flips |
-| `zeros`, `ones`, `full` | `fill_value` (0)      | exact, up to 64 bits                          | truth      |
-| `arange`  | `start` (0) + `step` (1) * i along the last dimension, repeated over the others    | | non-zero   |
+| kind | floating, complex | integer | bool |
+|-----------|-------------------------------------|-----------------------------------------------|------------| |
+`randn` | normal * `std` (1) + `mean` (0) | uniform over the dtype; int64 within ±1000000 | coin flips | | `uniform` |
+[`low` (0), `high` (1)) | `low` (0) to `high` (100), both included | coin flips | | `randint` | whole numbers from
+[`low`, `high`) | `low` (0) to `high` (100), `high` excluded | coin flips | | `zeros`, `ones`, `full` | `fill_value` (0)
+| exact, up to 64 bits | truth | | `arange` | `start` (0) + `step` (1) * i along the last dimension, repeated over the
+others | | non-zero |
 
-uint64 has 0 to 1000000 under `randn`, as int64's upper half. Complex `randn` has variance std² over both parts, complex
-`uniform` and `randint` draw each part by itself.
+uint64 has 0 to 1000000 under `randn`, as int64's upper half. Complex `randn` has variance std² over both parts; complex
+`uniform` and `randint` draw each part independently.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ RANDOM_KINDS = frozenset({"randn", "uniform", "randint"})
 FIXED_KINDS = frozenset({"zeros", "ones", "full", "arange"})
 WIDE_INTEGERS = {"int64": (-1_000_000, 1_000_000), "uint64": (0, 1_000_000)}
 LARGEST_DRAW = 2**63 - 2
-"""torch.randint takes its exclusive bound as an int64."""
+"""Maximum random integer: torch.randint takes its exclusive bound as an int64."""
 
 
 @dataclass(frozen=True)
-class Drawn:
+class RandomValues:
     """Random values of several sets, [sets, ...].
 
-    With the two bounds that mirroring exchanges (a normal: the mean, twice), and what none may reach.
+    `low` and `high` are the bounds that mirroring exchanges (for a normal distribution both are the mean); values stay
+    below `limit`.
     """
 
     values: torch.Tensor
@@ -45,11 +46,10 @@ class Drawn:
     limit: float = math.inf
 
     def mirror_up(self, sets: slice, seed: int) -> None:
-        """Mirrors a stretch of an eighth to a half of the elements into the upper half of the range, in place.
+        """Mirrors an eighth to a half of the elements into the upper half of the range, in place, in the chosen sets.
 
-        Of those sets' tensors. Every value stays one that the contract allows, yet the parts of the tensor differ in
-        their mean: a reduction over a part of it no longer stands for the whole, and a mean of zero is no longer a good
-        guess.
+        Every value stays within the contract, but parts of the tensor now differ in their mean. A reduction over one
+        part then no longer stands for the whole, and zero is no longer a good guess for the mean.
         """
         part = (torch.view_as_real(self.values)[..., 0] if self.values.is_complex() else self.values)[sets]
         total = math.prod(part.shape[1:])
@@ -60,7 +60,7 @@ class Drawn:
         length = shortest + seed % (longest - shortest + 1)
         start = (seed >> 20) % (total - length + 1)
         stretch = flat[:, start : start + length]
-        # In few launches: thousands of sets are drawn while the device is held.
+        # Few launches, because the referee draws thousands of sets while it holds the device.
         if self.low == self.high == 0 and math.isinf(self.limit):
             stretch.abs_()
         else:
@@ -76,10 +76,10 @@ class Drawn:
 def random_content(
     init: TensorInit, shape: tuple[int, ...], name: str, seed: int, device: str, skewed: Iterable[tuple[slice, int]]
 ) -> torch.Tensor:
-    """Random values of several sets, [sets, ...], under that seed, on that device's own generator.
+    """Random values of several sets, [sets, ...], from a generator of that device with that seed.
 
-    `skewed` are the sets that are (`Drawn.mirror_up`), and under which seed. Raises ValueError for bounds the dtype
-    can't hold.
+    `skewed` lists the sets to skew (`RandomValues.mirror_up`) and the seed of each. Raises ValueError for bounds that
+    the dtype cannot hold.
     """
     generator = torch.Generator(device=device)
     try:
@@ -106,28 +106,28 @@ def fixed_content(init: TensorInit, shape: tuple[int, ...], name: str, device: s
     return torch.full((), constant, dtype=torch_dtype(name), device=device).expand(shape)
 
 
-def _draw(init: TensorInit, shape: tuple[int, ...], name: str, generator: torch.Generator, device: str) -> Drawn:
+def _draw(init: TensorInit, shape: tuple[int, ...], name: str, generator: torch.Generator, device: str) -> RandomValues:
     options: dict[str, Any] = {"generator": generator, "device": device}
     if name == "bool":
-        return Drawn(torch.randint(0, 2, shape, dtype=torch.uint8, **options), 0, 1)
+        return RandomValues(torch.randint(0, 2, shape, dtype=torch.uint8, **options), 0, 1)
     if _is_integer(name) or init.kind == "randint":
         low, high = _integer_bounds(init, name)
-        return Drawn(_integers(low, high, shape, name, options), low, high)
-    # float8 has no generator of its own: drawn as float32 and rounded.
+        return RandomValues(_integers(low, high, shape, name, options), low, high)
+    # torch has no float8 generator: draw as float32 and round.
     dtype = torch.float32 if name.startswith("float8") else torch_dtype(name)
     if init.kind == "randn":
         mean, std = _or(init.mean, 0.0), _or(init.std, 1.0)
         values = torch.randn(shape, dtype=dtype, **options)
         if (mean, std) != (0.0, 1.0):
             values.mul_(std).add_(mean)
-        return Drawn(values, mean, mean)
+        return RandomValues(values, mean, mean)
     bottom, top = _or(init.low, 0.0), _or(init.high, 1.0)
     if bottom > top:
         raise ValueError(f"low {bottom} is above high {top}")
     values = torch.rand(shape, dtype=dtype, **options)
     parts = torch.view_as_real(values) if dtype.is_complex else values
     parts.mul_(top - bottom).add_(bottom)
-    return Drawn(values, bottom, top, limit=top)
+    return RandomValues(values, bottom, top, limit=top)
 
 
 def _integer_bounds(init: TensorInit, name: str) -> tuple[int, int]:
@@ -150,7 +150,7 @@ def _integers(low: int, high: int, shape: tuple[int, ...], name: str, options: d
     if name in COMPLEX:
         parts = torch.randint(low, high + 1, (*shape, 2), **options)
         return torch.view_as_complex(parts.to(torch_dtype(name).to_real()))
-    # The wider unsigned dtypes and the floating ones are drawn as int64 and converted.
+    # int64 serves for the dtypes that torch.randint cannot draw: wide unsigned and floating ones.
     dtype = torch_dtype(name) if name in ("int8", "int16", "int32", "int64", "uint8") else torch.int64
     return torch.randint(low, high + 1, shape, dtype=dtype, **options)
 

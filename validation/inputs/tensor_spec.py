@@ -1,4 +1,4 @@
-"""One tensor of a contract: its memory layout, and its content in the first and in every fresh input set."""
+"""Makes one tensor of a contract: its memory layout, and its content in the first and in every fresh input set."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from validation.dtypes import torch_dtype
 from validation.inputs import poison_fill
 from validation.inputs.inline_data import inline_tensor
 from validation.inputs.random_content import FIXED_KINDS, RANDOM_KINDS, fixed_content, random_content
-from validation.seeds import derived
+from validation.seeds import derive_seed
 
 UNSPECIFIED_KIND = "empty"
-"""Content that nothing may rely on: it is the poison pattern, so that relying on it shows and no old memory leaks."""
+"""Content that nothing may rely on. It is the poison pattern, which reveals reliance on it and leaks no old memory."""
 STRETCHES = 4
-"""Different ones that a group's sets are skewed by."""
+"""Number of different skews that a group's sets share."""
 KINDS = RANDOM_KINDS | FIXED_KINDS | {UNSPECIFIED_KIND}
 
 
@@ -29,21 +29,22 @@ def is_random(spec: TensorSpec) -> bool:
 def make_tensor(spec: TensorSpec, *, device: str, seed: int | None, position: int, fresh: int) -> torch.Tensor:
     """The tensor of the `fresh`-th input set, on `device`.
 
-    Set 0 is the contract's own: its seeds are used as they are, on a generator of that device, and what has no seed
-    gets one from the job's secret `seed` and the argument's `position`, so that two kernels agree and two arguments
-    differ. In the sets after it everything random is re-drawn from the secret, and every odd set is skewed
-    (`Drawn.mirror_up`); data, zeros, ones, full and arange stay.
+    Set 0 is the contract's own. Its seeds are used as they are, on that device's generator. A tensor without a seed
+    gets one from the job's secret `seed` and the argument's `position`, so two kernels get equal inputs and two
+    arguments differ. Later sets re-draw everything random from the secret, and skew every odd set
+    (`RandomValues.mirror_up`). Data, zeros, ones, full and arange stay.
 
-    Raises ValueError for a spec that can't be made; memory errors are torch's own.
+    Raises ValueError for a spec that cannot be made; memory errors are torch's own.
     """
     dtype = torch_dtype(spec.dtype)
     unspecified = spec.init is not None and spec.data is None and spec.init.kind == UNSPECIFIED_KIND
     if spec.strides is None and not unspecified:
-        # Without gaps there is nothing to poison: thousands of sets are drawn while the device is held.
+        # Without gaps nothing needs poison; this path must be fast, because the device is held while thousands of sets
+        # are drawn.
         content = _content(spec, spec.shape, device, seed, position, fresh)
         if is_random(spec):
             return content.to(device, dtype)
-        # Fixed content may be expanded, with strides of 0 even where it is contiguous by torch's word.
+        # Fixed content may be expanded: it can have strides of 0 even where torch calls it contiguous.
         return torch.empty(spec.shape, dtype=dtype, device=device).copy_(content)
     tensor = allocate(spec, device)
     if unspecified:
@@ -56,28 +57,28 @@ def make_tensor(spec: TensorSpec, *, device: str, seed: int | None, position: in
 def make_group(
     spec: TensorSpec, *, device: str, seed: int | None, position: int, group: int, size: int
 ) -> torch.Tensor:
-    """The tensors of so many fresh sets at once, [sets, ...]: of set 1 and those behind it, of the next ones, ...
+    """The tensors of `size` fresh sets at once, [sets, ...]. Group 0 begins with set 1.
 
-    As those of `make_tensor`, but for one seed of all and a few stretches that the odd ones are skewed by in turn: by
-    themselves, the small sets of a window cost the device more than the window does.
+    They differ from `make_tensor`'s: the group shares one seed, and odd sets share a few skews. Drawn one by one, the
+    small sets of a window would cost more device time than the window itself.
     """
     first = 1 + group * size
     odd = 1 - first % 2
     skewed = [
-        (slice(place, None, 2 * STRETCHES), derived(seed, first + place, position))
-        for place in range(odd, min(odd + 2 * STRETCHES, size), 2)
+        (slice(index, None, 2 * STRETCHES), derive_seed(seed, first + index, position))
+        for index in range(odd, min(odd + 2 * STRETCHES, size), 2)
     ]
-    init, own = spec.init or TensorInit(), derived(seed, "group", group, position)
-    return random_content(init, (size, *spec.shape), spec.dtype, own, device, skewed)
+    init, group_seed = spec.init or TensorInit(), derive_seed(seed, "group", group, position)
+    return random_content(init, (size, *spec.shape), spec.dtype, group_seed, device, skewed)
 
 
 def allocate(spec: TensorSpec, device: str, *, finite: bool = False) -> torch.Tensor:
     """A tensor of that shape, dtype and strides whose memory, gaps included, holds the poison pattern.
 
-    `finite`: the one that is no NaN.
+    `finite` selects the pattern that is not NaN.
 
-    Raises ValueError for strides that are negative, of another rank, or that may put two elements in one place;
-    stride 0 is allowed and means that one element is repeated.
+    Raises ValueError for strides that are negative, of another rank, or that may put two elements in one place; stride
+    0 is allowed and repeats one element.
     """
     dtype = torch_dtype(spec.dtype)
     strides = spec.strides
@@ -102,19 +103,20 @@ def _content(
         return _unrepeated(fixed_content(init, spec.shape, spec.dtype, device), shape)
     if init.kind not in RANDOM_KINDS:
         raise ValueError(f"unknown init kind {init.kind!r}; known are {', '.join(sorted(KINDS))}")
-    seed = init.seed if fresh == 0 and init.seed is not None else derived(secret, fresh, position)
+    seed = init.seed if fresh == 0 and init.seed is not None else derive_seed(secret, fresh, position)
     skewed = [(slice(None), seed)] if fresh % 2 == 1 else []
     return random_content(init, (1, *shape), spec.dtype, seed, device, skewed)[0]
 
 
 def _unrepeated(content: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
-    """The given content where it has memory of its own; ValueError when it varies along a dimension of stride 0."""
+    """The content without repetitions, if it has its own memory; ValueError when it varies along a dimension of stride
+    0."""
     if content.shape == shape:
         return content
-    own = content[tuple(slice(0, size) for size in shape)]
-    if not identical(own.expand(content.shape), content):
+    unique = content[tuple(slice(0, size) for size in shape)]
+    if not identical(unique.expand(content.shape), content):
         raise ValueError("the content varies along a dimension of stride 0, which holds one element")
-    return own
+    return unique
 
 
 def _check_strides(shape: tuple[int, ...], strides: tuple[int, ...]) -> None:

@@ -166,10 +166,10 @@ def test_strange_names_in_a_batch_are_compared_in_time(client: FlaskClient) -> N
 @pytest.fixture
 def full() -> Iterator[None]:
     """All but two MiB of what bodies may take is taken."""
-    BODIES.settle(0)
+    BODIES.take_slot(0)
     assert BODIES.take(BODY_MEMORY - 2 * MIB)
     yield
-    BODIES.settle(0)
+    BODIES.take_slot(0)
 
 
 def reserved() -> int:
@@ -187,7 +187,7 @@ def test_large_bodies_are_refused_for_a_while_where_there_is_no_memory(client: F
 
 
 def test_what_a_body_took_is_given_back(client: FlaskClient) -> None:
-    BODIES.settle(0)
+    BODIES.take_slot(0)
     code = kernel(RELU + " " * (MIB // 2), "torch")
     for sent, status in (
         ({"kernel": code}, 202),
@@ -211,7 +211,7 @@ def test_who_waits_holds_no_body(client: FlaskClient, monkeypatch: pytest.Monkey
         assert sent == {}
 
     monkeypatch.setattr("api.routes.submissions.release", release)
-    BODIES.settle(0)
+    BODIES.take_slot(0)
     code = kernel(RELU + " " * (MIB // 2), "torch")
     assert client.post("/evaluate", json={"kernel": code}).status_code == 202
     assert client.post("/batch", json={"jobs": [{"kernel": code}]}).status_code == 202
@@ -219,10 +219,10 @@ def test_who_waits_holds_no_body(client: FlaskClient, monkeypatch: pytest.Monkey
 
 
 def test_another_process_has_what_one_that_died_had() -> None:
-    BODIES.settle(7)
+    BODIES.take_slot(7)
     try:
         assert BODIES.take(MIB) and reserved() == MIB
         body_memory.clear(7)
         assert reserved() == 0
     finally:
-        BODIES.settle(0)
+        BODIES.take_slot(0)

@@ -11,7 +11,7 @@ from flask.testing import FlaskClient
 from redis import Redis
 from werkzeug.test import TestResponse
 
-from api.http.context import KEY, Desk
+from api.http.context import KEY, AppContext
 from api.routes import events
 from domain.job import Stage
 from domain.result import Status
@@ -157,9 +157,9 @@ def test_silence_is_filled_and_a_stream_ends(
 def test_no_more_streams_than_places(
     client: FlaskClient, stream: Streams, records: JobRecords, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk: Desk = client.application.extensions[KEY]
-    hub = JobHub(desk.redis, 2)
-    monkeypatch.setattr(desk.waiters, "_hub", hub)
+    context: AppContext = client.application.extensions[KEY]
+    hub = JobHub(context.redis, 2)
+    monkeypatch.setattr(context.long_poll, "_hub", hub)
     try:
         job_id = submit(client)
         held = [stream(job_id) for _ in range(2)]

@@ -9,7 +9,7 @@ import pytest
 from flask.testing import FlaskClient
 from redis import Redis
 
-from api.http.context import KEY, Desk
+from api.http.context import KEY, AppContext
 from api.http.limits import PROCESSES, THREADS
 from domain.job import Stage
 from domain.settings import settings
@@ -214,8 +214,8 @@ def test_cleanup(client: FlaskClient, records: JobRecords) -> None:
 
 
 def test_no_place_to_wait(client: FlaskClient) -> None:
-    desk: Desk = client.application.extensions[KEY]
-    hub, places = desk.waiters._hub, 0
+    context: AppContext = client.application.extensions[KEY]
+    hub, places = context.long_poll._hub, 0
     while hub.try_enter():
         places += 1
     try:

@@ -99,7 +99,7 @@ def assert_sound(page: Page) -> None:
 
 def test_a_faster_candidate(client: FlaskClient, records: JobRecords) -> None:
     page = report(client, completed(client, records, results.passed(2.0)))
-    assert "It compiles, and its answers are right in 208 compared calls." in page.text
+    assert "It compiles, and its outputs are right in 208 compared calls." in page.text
     assert "It is 2.00 times as fast as the reference (95 % interval 1.80 to 2.20)." in page.text
     for told in ("1,755 to 1,980 MHz, of 1,980", "12.4 µs", "24.8 µs", "sw power cap", "NVIDIA H200", "replay_seed"):
         assert told in page.text, told
@@ -112,10 +112,10 @@ def test_a_faster_candidate(client: FlaskClient, records: JobRecords) -> None:
     ("speedup", "says"),
     [
         (Speedup(0.5, 0.4, 0.6, "slower"), "It is slower than the reference: 0.500 times as fast"),
-        (Speedup(1.0, 0.9, 1.1, "not_distinguishable"), "No difference in speed to the reference can be told"),
+        (Speedup(1.0, 0.9, 1.1, "not_distinguishable"), "No significant difference in speed to the reference"),
         (Speedup(30.0, 30.0, float("inf"), "faster"), "It is at least 30.0 times as fast as the reference."),
         (Speedup(1.5, 0.0, float("inf"), "not_distinguishable"), "95 % interval 0 upwards"),
-        (None, "A call takes 12.4 µs (± 0.40 %). No speed-up is given"),
+        (None, "A call takes 12.4 µs (± 0.40 %). No speed-up is reported"),
     ],
 )
 def test_every_kind_of_speedup(client: FlaskClient, records: JobRecords, speedup: Speedup | None, says: str) -> None:
@@ -124,7 +124,7 @@ def test_every_kind_of_speedup(client: FlaskClient, records: JobRecords, speedup
 
 def test_one_kernel_alone(client: FlaskClient, records: JobRecords) -> None:
     page = report(client, completed(client, records, results.evaluated()))
-    assert "No reference was given, so that nothing is said about its answers. A call takes 500 µs" in page.text
+    assert "There was no reference, so its outputs were not checked. A call takes 500 µs" in page.text
     assert "No flags." in page.text
 
 
@@ -137,7 +137,7 @@ def test_a_time_too_short_to_be_measured_is_told_as_a_bound(client: FlaskClient,
 def test_where_outputs_differ(client: FlaskClient, records: JobRecords) -> None:
     page = report(client, completed(client, records, results.wrong()))
     assert (
-        "its answers are wrong in 5 of 5 compared calls: 61,039 elements of 655,360 are out of tolerance" in page.text
+        "its outputs are wrong in 5 of 5 compared calls: 61,039 elements of 655,360 are out of tolerance" in page.text
     )
     assert "All wrong elements lie in rows 32 to 63 and columns 46 to 47." in page.text
     assert "in the slice [1]" in page.text and "64 wrong elements here, 70 in the whole output" in page.text
@@ -421,7 +421,7 @@ def test_without_counted_operations_there_is_no_drawing(client: FlaskClient, rec
     unknown = {"flops": None, "flops_per_s": None, "arithmetic_share": None, "flops_per_byte": None}
     copy = results.roofline(**unknown, memory_share=0.81, bound="memory", roof_flops_per_s=None)
     page = report(client, completed(client, records, results.evaluated(roofline=copy)))
-    assert "81.0 %" in page.text and "not counted: ask with “profile”" in page.text
+    assert "81.0 %" in page.text and "not counted: request “profile”" in page.text
     assert "beneath the card's roofline" not in [each.get("aria-labelledby") for each in page.those("svg")]
     assert not [circle for circle in page.those("circle") if circle["r"] == "6"]
     assert "roofline" not in report(client, completed(client, records, results.evaluated())).text

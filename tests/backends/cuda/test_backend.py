@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from backends.base import Artifact, Target
-from backends.cuda.argument_packing import word
+from backends.cuda.argument_packing import pack_word
 from backends.cuda.launch_geometry import default_shared_bytes, geometry
 from backends.cuda.signature import Parameter
 from domain.contract import IOContract
@@ -220,7 +220,7 @@ WORDS = [
 
 @pytest.mark.parametrize(("kind", "size", "value", "bits"), WORDS)
 def test_scalars_at_their_type(kind: str, size: int, value: float, bits: int) -> None:
-    assert word(Parameter(kind.replace("double", "float"), size), value, "a") == bits
+    assert pack_word(Parameter(kind.replace("double", "float"), size), value, "a") == bits
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_scalars_at_their_type(kind: str, size: int, value: float, bits: int) ->
 )
 def test_scalars_that_do_not_fit(kind: str, size: int, value: float) -> None:
     with pytest.raises(KernelFault, match="does not fit") as caught:
-        word(Parameter(kind, size), value, "a")
+        pack_word(Parameter(kind, size), value, "a")
     assert caught.value.status is Status.RUNTIME_ERROR
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from backends.cuda import headers
-from backends.cuda.header_shims import own_integers
+from backends.cuda.header_shims import defines_integer_types
 from tests.backends.contracts import contract, scalar, tensor
 from tests.backends.loading import built, kernel
 
@@ -58,4 +58,4 @@ def test_the_wheels_alone_are_enough(tmp_path: Path, monkeypatch: pytest.MonkeyP
     [("typedef long int64_t;", True), ("using uint32_t = unsigned;", True), ("uint32_t f(int64_t a);", False)],
 )
 def test_own_integers(code: str, own: bool) -> None:
-    assert own_integers(code) is own
+    assert defines_integer_types(code) is own

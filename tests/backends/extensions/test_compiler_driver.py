@@ -27,7 +27,7 @@ with_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc")
 
 @pytest.fixture(scope="module")
 def compilers(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = toolchain.prepared(tmp_path_factory.mktemp("toolchains"))
+    folder = toolchain.prepare(tmp_path_factory.mktemp("toolchains"))
     assert folder is not None
     return folder
 
@@ -85,7 +85,7 @@ def test_errors_are_the_stock_compilers(compilers: Path, tmp_path: Path) -> None
     stock = ["c++", *FLAGS, "-c", str(source), "-o", str(tmp_path / "stock.o")]
     expected = subprocess.run(stock, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (expected.returncode, expected.stdout, expected.stderr)
-    assert note(tmp_path).startswith("stock (the lean headers do not do: ")
+    assert note(tmp_path).startswith("stock (the lean headers do not suffice: ")
     assert "nowhere.h" in note(tmp_path)
 
 
@@ -98,7 +98,7 @@ def test_what_needs_no_torch_is_left_alone(compilers: Path, tmp_path: Path) -> N
 
 def test_the_folder_is_made_once_and_for_reading(compilers: Path) -> None:
     before = (compilers / "bin" / "c++").stat().st_mtime_ns
-    assert toolchain.prepared(compilers.parent) == compilers
+    assert toolchain.prepare(compilers.parent) == compilers
     assert (compilers / "bin" / "c++").stat().st_mtime_ns == before
     assert [path.name for path in compilers.parent.iterdir()] == [compilers.name]
     assert not stat.S_IMODE((compilers / "bin" / "c++").stat().st_mode) & 0o222
@@ -109,7 +109,7 @@ def test_what_nobody_starts_with_goes(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / "toolchain.json").write_text("{}")
     os.utime(tmp_path / "old" / "toolchain.json", (0, 0))
-    folder = toolchain.prepared(tmp_path)
+    folder = toolchain.prepare(tmp_path)
     assert folder is not None
     assert {path.name for path in tmp_path.iterdir()} == {"other", folder.name}
 

@@ -86,7 +86,7 @@ def test_what_is_named_is_there(lean: Path, tmp_path: Path, missing: str) -> Non
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc")
 @pytest.mark.slow
 def test_a_device_source_is_compiled_with_it(tmp_path: Path) -> None:
-    folder = toolchain.prepared(tmp_path / "toolchains")
+    folder = toolchain.prepare(tmp_path / "toolchains")
     assert folder is not None
     (tmp_path / "k.cu").write_text(METHODS)
     search = [*cpp_extension.include_paths(), sysconfig.get_path("include", scheme="posix_prefix")]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from backends.code_listings import MAX_CHARS, MAX_CODES, Found, Lacking
+from backends.code_listings import MAX_CHARS, MAX_CODES, CodeText, MissingText
 from domain.listing import Form
 from sandbox.supervisor import messages
 from sandbox.supervisor.messages import MAX_FACT_CHARS, MAX_FACTS_CHARS, Code, Probe, facts, tensors
@@ -54,10 +54,10 @@ def test_code_is_taken_as_far_as_it_is_any() -> None:
     strange: list[Any] = [None, 7, {}, {**TEXT, "form": "elf"}, {**TEXT, "kernel": 1}, {**TEXT, "text": None}, [TEXT]]
     long = {**TEXT, "text": "x" * (MAX_CHARS + 1), "variant": 7}
     found = messages.code({"found": [*strange, TEXT, long], "lacking": [TEXT, *strange], "kernels": [{"name": "k"}, 1]})
-    assert found.texts[0] == Found("k", Form.PTX, "t", truncated=False)
-    assert isinstance(found.texts[1], Found) and found.texts[1].truncated and found.texts[1].variant == "7"
+    assert found.texts[0] == CodeText("k", Form.PTX, "t", truncated=False)
+    assert isinstance(found.texts[1], CodeText) and found.texts[1].truncated and found.texts[1].variant == "7"
     assert len(found.texts[1].text) == MAX_CHARS
-    assert [type(one) for one in found.texts[2:]] == [Lacking, Lacking], "a reason needs no text"
+    assert [type(one) for one in found.texts[2:]] == [MissingText, MissingText], "a reason needs no text"
     assert found.kernels == [{"name": "k"}]
 
 

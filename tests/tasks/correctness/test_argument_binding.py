@@ -27,7 +27,7 @@ NUMBERS = range(3, 3 + CALLS)
 @pytest.fixture(autouse=True)
 def grouped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sets are drawn in groups on the CPU too."""
-    monkeypatch.setattr(tensor_source, "FORETOLD", frozenset())
+    monkeypatch.setattr(tensor_source, "PREDICTABLE", frozenset())
 
 
 def tensor(name: str, shape: list[int], role: str = "input", **more: Any) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def test_of_a_contract(
     assert contract is not None
     inputs, own = ContractInputs(contract, "cpu", 7), sides[1].kernel.io
     handed_out = HandedOut(sides[0], sides[1], contract, ContractInputs(own, "cpu", 7) if own is not None else None)
-    assert len(inputs.drawn_together(NUMBERS)) == CALLS
+    assert len(inputs.draw_ahead(NUMBERS)) == CALLS
     stacked = handed_out.of_contract(inputs, NUMBERS)
     assert stacked is not None
     assert_alike(handed_out, sides, [inputs.draw(number) for number in NUMBERS], stacked)
@@ -124,6 +124,6 @@ def test_what_is_random_and_the_candidates_own_is_drawn_singly(tmp_path: Path) -
     io = sides[1].kernel.io
     assert isinstance(io, IOContract)
     own = ContractInputs(io, "cpu", 7)
-    beyond = range(1, 1 + tensor_source.EVERY)
-    assert own.lie_together(0, NUMBERS) and not own.lie_together(1, beyond)
+    beyond = range(1, 1 + tensor_source.UNLIMITED)
+    assert own.can_stack(0, NUMBERS) and not own.can_stack(1, beyond)
     assert HandedOut(sides[0], sides[1], None, own).of_source(made_by_a_source([5, 4]), beyond) is None

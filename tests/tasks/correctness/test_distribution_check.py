@@ -15,7 +15,7 @@ from tasks.correctness.distribution_check import BELONG_TOGETHER
 from tasks.evaluation.pipeline import run
 from tasks.runtime.worker_context import Workbench
 from tests.tasks.watching import WATCHING, stood_still_s
-from validation.evidence.perturbation_bound import TURNS
+from validation.evidence.perturbation_bound import MOVE_SIGNS
 
 NORMAL = "torch.randn(16, 64)"
 ALL = ["small", "positive", "negative", "constant rows", "zeros", "large", "outliers", "far below"]
@@ -276,7 +276,7 @@ def test_on_the_host_the_kernel_does_not_run_beside_the_reference(bench: Workben
     outcome = judged(bench, slow, candidate, "torch.randn(16, 4096)").outcome
     assert outcome.status is Status.WRONG_RESULT and "large inputs" in (outcome.message or "")
     # Of its reference's calls the last may end with its process, before its thread has come to say so.
-    assert stood_still_s(outcome.output) >= 0.3 * (1 + len(TURNS))
+    assert stood_still_s(outcome.output) >= 0.3 * (1 + len(MOVE_SIGNS))
 
 
 def test_where_the_reference_overflows_itself_nothing_is_said_against_the_kernel(bench: Workbench) -> None:

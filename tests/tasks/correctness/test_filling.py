@@ -60,7 +60,7 @@ def test_windows_run_over_what_is_written_while_calls_are_queued(
 def test_what_goes_wrong_with_inputs_ends_the_job_alike(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch, at_once: bool, compared: bool
 ) -> None:
-    drawn = ContractInputs.drawn_together
+    drawn = ContractInputs.draw_ahead
     asked: list[range] = []
 
     def fails(self: ContractInputs, numbers: range) -> range:
@@ -70,7 +70,7 @@ def test_what_goes_wrong_with_inputs_ends_the_job_alike(
         return drawn(self, numbers)
 
     monkeypatch.setattr(Timekeeper, "_at_once", lambda *_: at_once)
-    monkeypatch.setattr(ContractInputs, "drawn_together", fails)
+    monkeypatch.setattr(ContractInputs, "draw_ahead", fails)
     report = judged(bench, "y + x", compared=compared)
     owner = report.reference if compared else report.outcome
     assert owner is not None and owner.status is Status.UNSUPPORTED and owner.message == "no more of them"

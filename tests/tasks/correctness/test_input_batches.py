@@ -26,7 +26,7 @@ CALLS = GROUP + 6
 @pytest.fixture(autouse=True)
 def grouped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sets are drawn in groups on the CPU too."""
-    monkeypatch.setattr(tensor_source, "FORETOLD", frozenset())
+    monkeypatch.setattr(tensor_source, "PREDICTABLE", frozenset())
 
 
 def tensor(name: str, shape: list[int], role: str = "input", dtype: str = "float32", **more: Any) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def test_stacked_sets_are_those_that_are_drawn_one_by_one(arguments: list[dict[s
     by_set.image.copy_(by_stack.image)  # Guards are random.
     first = 3
     while first < CALLS:
-        numbers = one.drawn_together(range(first, CALLS))
+        numbers = one.draw_ahead(range(first, CALLS))
         assert len(numbers) == min(CALLS, 1 + GROUP * (1 + (first - 1) // GROUP)) - first or arguments == KINDS["none"]
         stack = partial(one.stack, first=first, count=len(numbers))
         StackedSets(len(numbers), {CANDIDATE: stack}).fill(CANDIDATE, by_stack, first)
@@ -78,9 +78,9 @@ def test_stacked_sets_are_those_that_are_drawn_one_by_one(arguments: list[dict[s
 
 
 def test_the_first_set_and_those_with_gaps_that_are_random_come_by_themselves() -> None:
-    assert list(ContractInputs(contract(KINDS["randn"]), "cpu", 7).drawn_together(range(5))) == [0]
+    assert list(ContractInputs(contract(KINDS["randn"]), "cpu", 7).draw_ahead(range(5))) == [0]
     gaps = contract([tensor("x", [5, 4], strides=[8, 1])])
-    assert list(ContractInputs(gaps, "cpu", 7).drawn_together(range(3, 9))) == [3]
+    assert list(ContractInputs(gaps, "cpu", 7).draw_ahead(range(3, 9))) == [3]
 
 
 def test_outputs_that_have_been_written_are_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
 from api import create_app
-from api.http.context import KEY, Desk
+from api.http.context import KEY, AppContext
 from domain.job import Stage, State
 from domain.kernel import Kernel, KernelType
 from domain.paths import ROOT
@@ -235,8 +235,8 @@ def test_a_cancelled_jobs_runner_is_gone_within_a_second(
         assert gone
         until(lambda job_id=job_id: seen(records, job_id).state is State.CANCELLED)
     assert min(took_s) < CANCELLED_S, took_s
-    desk: Desk = app.extensions[KEY]
-    desk.waiters.close()
+    context: AppContext = app.extensions[KEY]
+    context.long_poll.close()
 
 
 def test_a_cancelled_job_ends_wherever_it_is_and_the_next_has_the_device(

@@ -19,7 +19,7 @@ from flask.testing import FlaskClient
 from redis import Redis
 
 from api import create_app
-from api.http.context import KEY, Desk
+from api.http.context import KEY, AppContext
 from domain.job import Stage
 from domain.settings import settings
 from tasks.jobs import trace_queue
@@ -42,8 +42,8 @@ def traced_to(url: str) -> Iterator[FlaskClient]:
         try:
             yield app.test_client()
         finally:
-            desk: Desk = app.extensions[KEY]
-            desk.waiters.close()
+            context: AppContext = app.extensions[KEY]
+            context.long_poll.close()
     settings.cache_clear()
 
 

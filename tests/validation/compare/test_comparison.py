@@ -21,8 +21,8 @@ from tests.validation import oracle
 from validation.compare import comparison
 from validation.compare.bitwise import differing, identical
 from validation.compare.comparison import CallComparison, compare, compare_stacked
-from validation.compare.element_errors import measures
-from validation.compare.result import Tally, joined
+from validation.compare.element_errors import measure_rows
+from validation.compare.result import Aggregator, merge_comparisons
 from validation.compare.tolerance import Tolerance, requested
 from validation.dtypes import torch_dtype
 from validation.inputs.poison_fill import fill
@@ -41,7 +41,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> int:
 
 def merge(calls: list[CallComparison]) -> Comparison:
     """As a job's calls become its comparison."""
-    tally = Tally()
+    tally = Aggregator()
     tally.add(calls)
     return tally.comparison
 
@@ -444,7 +444,7 @@ def test_calls_that_differ_by_rounding_are_told_together_as_alone(name: str, ste
         found = compare_stacked([expected], [actual], tolerance)
         alone = [compare([want], [got], tolerance) for want, got in zip(expected, actual, strict=True)]
         assert all(close(*pair) for pair in zip(found, alone, strict=True))
-        assert close(joined(found), joined(alone))
+        assert close(merge_comparisons(found), merge_comparisons(alone))
         assert asdict(merge(found))["calls_passed"] == sum(call.passed for call in alone) >= 10
 
 
@@ -483,9 +483,9 @@ def test_on_the_cpu_equal_outputs_of_many_calls_are_told_by_their_bits(monkeypat
 
     def counted(expected: torch.Tensor, *others: Any) -> torch.Tensor:
         measured.append(len(expected))
-        return measures(expected, *others)
+        return measure_rows(expected, *others)
 
-    monkeypatch.setattr(comparison, "measures", counted)
+    monkeypatch.setattr(comparison, "measure_rows", counted)
     same = torch.tensor([1.0, math.nan, math.inf])
     found = together([([same], [same.clone()]), ([same], [same + 5]), ([same], [same.clone()])], Tolerance())
     assert [call.passed for call in found] == [True, False, True]

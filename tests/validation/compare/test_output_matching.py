@@ -10,7 +10,7 @@ import pytest
 from domain.fault import KernelFault
 from domain.result import Status
 from sandbox.protocol.output_structure import AnswerForm, parsed, wire
-from validation.compare.output_matching import answer_order
+from validation.compare.output_matching import match_outputs
 
 
 @dataclasses.dataclass
@@ -49,12 +49,12 @@ def form(result: Any) -> AnswerForm:
     ],
 )
 def test_outputs_are_matched_by_key_where_both_have_keys(expected: Any, actual: Any, order: list[int]) -> None:
-    assert answer_order(form(expected), form(actual)) == order
+    assert match_outputs(form(expected), form(actual)) == order
 
 
 def test_what_has_no_form_is_matched_by_place() -> None:
-    assert answer_order(None, form({"b": 1, "a": 1})) == [0, 1]
-    assert answer_order(form({"b": 1, "a": 1}), None) == []
+    assert match_outputs(None, form({"b": 1, "a": 1})) == [0, 1]
+    assert match_outputs(form({"b": 1, "a": 1}), None) == []
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_what_has_no_form_is_matched_by_place() -> None:
     [
         ({"a": 1, "b": 1}, {"a": 1}, "returns lacks 'b': outputs"),
         ({"a": 1, "b": 1}, {"a": 1, "b": None}, "returns lacks 'b': outputs"),
-        ({"a": 1}, {"a": 1, "c": 1}, "returns has 'c', which the reference's has not"),
+        ({"a": 1}, {"a": 1, "c": 1}, "returns has 'c', which the reference's dict lacks"),
         ({"a": 1, "b": 1}, {"a": 1, "c": 1}, "lacks 'b' and has 'c'"),
         ({"s": ({"a": 1, 2: 1}, 1)}, {"s": ({"a": 1}, 1)}, "returns under ['s'] lacks 2"),
         ({"a": 1}, dict.fromkeys(range(8), 1), "has 0, 1, 2, 3, 4 and 3 more"),
@@ -75,5 +75,5 @@ def test_what_has_no_form_is_matched_by_place() -> None:
 )
 def test_other_keys_are_named(expected: Any, actual: Any, says: str) -> None:
     with pytest.raises(KernelFault) as caught:
-        answer_order(form(expected), form(actual))
+        match_outputs(form(expected), form(actual))
     assert caught.value.status is Status.WRONG_RESULT and says in caught.value.message

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from validation.compare.rounding_boundary import few, few_are_wrong, given_by_reference
+from validation.compare.rounding_boundary import explained_by_jumps, few_are_wrong, few_enough
 from validation.compare.tolerance import requested
 
 TOLERANCE = requested(1e-3, 1e-3)
@@ -14,7 +14,7 @@ TOLERANCE = requested(1e-3, 1e-3)
 def given(expected: list[float], actual: list[float], *runs: list[float], dtype: torch.dtype = torch.float32) -> bool:
     want, got = (torch.tensor(each, dtype=dtype) for each in (expected, actual))
     wide = torch.float64 if dtype.is_floating_point else dtype
-    return given_by_reference([want], [got], [[torch.tensor(run, dtype=wide)] for run in runs], TOLERANCE)
+    return explained_by_jumps([want], [got], [[torch.tensor(run, dtype=wide)] for run in runs], TOLERANCE)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int8, torch.int64])
@@ -49,9 +49,9 @@ def test_where_nothing_is_out_of_tolerance_nothing_jumps() -> None:
 
 def test_runs_of_another_form_tell_nothing() -> None:
     one, two = torch.ones(2), torch.zeros(2)
-    assert not given_by_reference([one], [two], [[torch.zeros(3)]], TOLERANCE)
-    assert not given_by_reference([one], [two], [[two, two]], TOLERANCE)
-    assert not given_by_reference([one.long()], [two.long()], [[two.double()]], TOLERANCE)
+    assert not explained_by_jumps([one], [two], [[torch.zeros(3)]], TOLERANCE)
+    assert not explained_by_jumps([one], [two], [[two, two]], TOLERANCE)
+    assert not explained_by_jumps([one.long()], [two.long()], [[two.double()]], TOLERANCE)
 
 
 def test_an_error_near_the_tolerance_is_no_jump() -> None:
@@ -59,8 +59,8 @@ def test_an_error_near_the_tolerance_is_no_jump() -> None:
     expected = torch.full((64, 300), 1.0)
     actual = expected + torch.where(torch.arange(300) == 299, 0.025, 0.0)
     moved = [[expected + 0.01], [expected - 0.01]]
-    assert not given_by_reference([expected], [actual], moved, requested(None, None))
-    assert given_by_reference([expected], [actual], [[expected + 0.025]], requested(None, None))
+    assert not explained_by_jumps([expected], [actual], moved, requested(None, None))
+    assert explained_by_jumps([expected], [actual], [[expected + 0.025]], requested(None, None))
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_an_error_near_the_tolerance_is_no_jump() -> None:
     ],
 )
 def test_few_elements_or_few_rows(elements: int, rows: int, shape: tuple[int, ...], wanted: bool) -> None:
-    assert few(elements, rows, [torch.zeros(shape)]) is wanted
+    assert few_enough(elements, rows, [torch.zeros(shape)]) is wanted
 
 
 def test_rows_are_counted_where_wrong_elements_lie() -> None:

@@ -10,9 +10,9 @@ import torch
 from torch.nn import functional as F
 
 from validation.compare.tolerance import Tolerance, requested
-from validation.evidence.perturbation_bound import Finding, examine, step
+from validation.evidence.perturbation_bound import NoiseCheck, check_against_noise, move_size
 from validation.evidence.reduced_precision import TF32, rounded
-from validation.inputs.distributions import DISTRIBUTIONS, Distribution, moved
+from validation.inputs.distributions import DISTRIBUTIONS, Distribution, perturbed
 
 Kernel = Callable[..., torch.Tensor]
 
@@ -31,20 +31,22 @@ def found(
     tolerance: Tolerance,
     *,
     with_exact: bool = True,
-) -> Finding:
-    given = [distribution.of(tensor, seed, seed) for seed, tensor in enumerate(inputs)]
-    by = step(tolerance, given)
+) -> NoiseCheck:
+    given = [distribution.apply(tensor, seed, seed) for seed, tensor in enumerate(inputs)]
+    by = move_size(tolerance, given)
 
     def turn(number: int, wide: bool) -> list[torch.Tensor]:
         tensors = [tensor.double() if wide else tensor for tensor in given]
         signed = by if number > 0 else -by
         seeds = [10 * abs(number) + seed for seed in range(len(tensors))]
         pairs = zip(tensors, seeds, strict=True)
-        return [reference(*(moved(tensor, signed, seed, zeros=distribution.tied) for tensor, seed in pairs))]
+        return [reference(*(perturbed(tensor, signed, seed, zeros=distribution.tied) for tensor, seed in pairs))]
 
     exact = [reference(*(tensor.double() for tensor in given))] if with_exact else None
     moves = [turn(number, with_exact) for number in (1, -1, 2)]
-    return examine([reference(*given)], [candidate(*given)], exact, moves, tolerance, tied=distribution.tied)
+    return check_against_noise(
+        [reference(*given)], [candidate(*given)], exact, moves, tolerance, tied=distribution.tied
+    )
 
 
 def tf32(kernel: Kernel) -> Kernel:
@@ -264,36 +266,36 @@ def test_an_outlier_does_not_hide_what_is_wrong_in_other_rows() -> None:
     actual = expected.clone()
     actual[1:] *= 1.1
     noise = [expected * (1 + 1e-3), expected * (1 - 1e-3)]
-    finding = examine([expected], [actual], [expected.double()], [[one] for one in noise], LOOSE)
+    finding = check_against_noise([expected], [actual], [expected.double()], [[one] for one in noise], LOOSE)
     assert finding.wrong > 63 * 128 / 2
 
 
 def test_a_reference_that_is_not_right_itself_accuses_nobody() -> None:
     x = normal(8, 8)
-    finding = examine([x * 1.5], [x], [x.double()], [[x]], LOOSE)
+    finding = check_against_noise([x * 1.5], [x], [x.double()], [[x]], LOOSE)
     assert finding.unsound is not None and "float64" in finding.unsound
     overflown = torch.full((8,), torch.inf, dtype=HALF)
-    finding = examine([overflown], [x[0].half()], [x[0].double() * 1e6], [[x[0].double() * 1e6]], LOOSE)
+    finding = check_against_noise([overflown], [x[0].half()], [x[0].double() * 1e6], [[x[0].double() * 1e6]], LOOSE)
     assert finding.unsound is not None and "float16" in finding.unsound
 
 
 def test_infinities_that_the_task_has_are_not_judged_and_the_rest_is() -> None:
     expected = torch.tensor([1.0, torch.inf, torch.nan, 2.0])
     exact, actual = expected.double(), torch.tensor([1.0, 0.0, 0.0, 3.0])
-    finding = examine([expected], [actual], [exact], [[exact]], LOOSE)
+    finding = check_against_noise([expected], [actual], [exact], [[exact]], LOOSE)
     assert (finding.wrong, finding.judged) == (1, 2)
     assert finding.first == {"output": 0, "index": [3], "expected": 2.0, "actual": 3.0}
 
 
 def test_answers_decided_by_rounding_are_not_judged() -> None:
     ones, twos = torch.ones(4, dtype=torch.int64), torch.full((4,), 2)
-    finding = examine([ones], [twos], [ones], [[twos]], LOOSE)
+    finding = check_against_noise([ones], [twos], [ones], [[twos]], LOOSE)
     assert finding.unsound is not None and "rounding" in finding.unsound
-    assert examine([ones], [twos], [ones], [[ones]], LOOSE).wrong == 4
-    assert examine([ones], [twos], None, [[ones]], LOOSE).unsound is not None
+    assert check_against_noise([ones], [twos], [ones], [[ones]], LOOSE).wrong == 4
+    assert check_against_noise([ones], [twos], None, [[ones]], LOOSE).unsound is not None
 
 
 def test_more_than_can_be_examined_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("validation.evidence.perturbation_bound.MOST_ELEMENTS", 3)
     x = normal(4)
-    assert "too large" in (examine([x], [x + 1], [x], [[x]], LOOSE).unsound or "")
+    assert "too large" in (check_against_noise([x], [x + 1], [x], [[x]], LOOSE).unsound or "")

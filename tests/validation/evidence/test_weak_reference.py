@@ -7,7 +7,7 @@ import torch
 
 from domain.dtype import COMPLEX, FLOATS, ITEM_BYTES
 from domain.flags import FlagCode
-from validation.compare.tolerance import EXACT, Tolerance, applied, strict
+from validation.compare.tolerance import EXACT, Tolerance, effective_tolerance, strict
 from validation.dtypes import torch_dtype
 from validation.evidence.weak_reference import weak_reference
 
@@ -27,7 +27,7 @@ def test_integers_are_exact_whatever_is_asked() -> None:
     asked = Tolerance(0.5, 0.5)
     for name in ITEM_BYTES:
         exact = name not in FLOATS | COMPLEX
-        assert applied(torch_dtype(name), asked) == (EXACT if exact else asked)
+        assert effective_tolerance(torch_dtype(name), asked) == (EXACT if exact else asked)
 
 
 def test_tolerances_read_as_clients_expect() -> None:

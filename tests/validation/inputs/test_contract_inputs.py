@@ -17,7 +17,7 @@ from domain.result import Status
 from validation.compare.bitwise import identical
 from validation.inputs import poison_fill
 from validation.inputs.contract_inputs import GROUP, GROUP_BYTES, ContractInputs, arguments_for
-from validation.inputs.tensor_source import FreshTensor
+from validation.inputs.tensor_source import TensorSource
 
 
 def tensor(
@@ -48,7 +48,7 @@ def test_a_draw_has_every_argument_in_order() -> None:
     x, y, out, n = draw(ADD)
     assert n == 4
     assert not identical(x, y)
-    assert poison_fill.untouched(out) == 1.0
+    assert poison_fill.unwritten_fraction(out) == 1.0
     assert x.isfinite().all()
     assert all(identical(one, other) for one, other in zip(draw(ADD)[:2], [x, y], strict=True))
 
@@ -106,12 +106,12 @@ def test_as_many_sets_are_drawn_together_as_all_of_their_tensors_have_room(
 ) -> None:
     asked: list[int] = []
 
-    class Asked(FreshTensor):
+    class Asked(TensorSource):
         def __init__(self, *spec: Any, group: int, blank: bool) -> None:
             asked.append(group)
             super().__init__(*spec, group=group, blank=True)  # Nothing has to be drawn.
 
-    monkeypatch.setattr("validation.inputs.contract_inputs.FreshTensor", Asked)
+    monkeypatch.setattr("validation.inputs.contract_inputs.TensorSource", Asked)
     ContractInputs(contract(*(tensor(name, elements) for name in "xyz")), "cpu", 1).draw(1)
     assert asked == [together] * 3
 
@@ -150,7 +150,7 @@ def test_inputs_go_by_name_whatever_their_order() -> None:
     assert arguments[0] is given[1]
     assert arguments[2] is given[0]
     assert arguments[1] == 4
-    assert poison_fill.untouched(arguments[3]) == 1.0
+    assert poison_fill.unwritten_fraction(arguments[3]) == 1.0
 
 
 def test_inputs_go_by_position_when_the_names_differ() -> None:
@@ -238,7 +238,7 @@ def test_an_output_begins_as_nan_and_as_a_number_in_turn(name: str) -> None:
     given = ContractInputs(contract(tensor("out", 8, role="output", dtype=name)), "cpu", 1)
     sets = [given.draw(fresh)[0] for fresh in range(4)]
     assert [bool(each.to(torch.complex128).isfinite().all()) for each in sets] == [False, True, False, True]
-    assert [poison_fill.untouched(each) for each in sets] == [1.0] * 4
+    assert [poison_fill.unwritten_fraction(each) for each in sets] == [1.0] * 4
 
 
 SHORT_OF_MEMORY = """

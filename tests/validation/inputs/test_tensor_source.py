@@ -15,7 +15,7 @@ from validation.dtypes import torch_dtype
 from validation.inputs import poison_fill
 from validation.inputs import tensor_source as module
 from validation.inputs.contract_inputs import GROUP
-from validation.inputs.tensor_source import FreshTensor
+from validation.inputs.tensor_source import TensorSource
 from validation.inputs.tensor_spec import make_group, make_tensor
 
 SECRET = 7
@@ -32,11 +32,11 @@ def spec(
 @pytest.fixture
 def grouped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sets are drawn in groups on the CPU too."""
-    monkeypatch.setattr(module, "FORETOLD", frozenset())
+    monkeypatch.setattr(module, "PREDICTABLE", frozenset())
 
 
-def fresh_tensor(of: TensorSpec, secret: int = SECRET, position: int = 0, *, blank: bool = False) -> FreshTensor:
-    return FreshTensor(of, "cpu", secret, position, group=GROUP, blank=blank)
+def fresh_tensor(of: TensorSpec, secret: int = SECRET, position: int = 0, *, blank: bool = False) -> TensorSource:
+    return TensorSource(of, "cpu", secret, position, group=GROUP, blank=blank)
 
 
 @pytest.mark.usefixtures("grouped")
@@ -44,26 +44,26 @@ def fresh_tensor(of: TensorSpec, secret: int = SECRET, position: int = 0, *, bla
 def test_no_two_sets_are_equal_and_each_is_the_same_whenever_it_is_asked_for(kind: str, name: str) -> None:
     of = spec(5, 50, dtype=name, kind=kind)
     one, other = fresh_tensor(of), fresh_tensor(of)
-    sets = {number: one.of(number) for number in SOME}
+    sets = {number: one.draw(number) for number in SOME}
     for tensor in sets.values():
         assert (tensor.dtype, tensor.shape) == (torch_dtype(name), (5, 50)) and tensor.is_contiguous()
         assert not tensor.to(torch.complex128).isnan().any()
-    again = {number: other.of(number) for number in reversed(SOME)}
+    again = {number: other.draw(number) for number in reversed(SOME)}
     assert all(identical(sets[number], again[number]) for number in SOME)
-    elsewhere = [fresh_tensor(of, secret=8).of(1), fresh_tensor(of, position=1).of(1)]
+    elsewhere = [fresh_tensor(of, secret=8).draw(1), fresh_tensor(of, position=1).draw(1)]
     assert not any(identical(*pair) for pair in itertools.combinations([*sets.values(), *elsewhere], 2))
 
 
 def test_the_first_set_is_the_contracts_own() -> None:
     own = TensorSpec((64,), "float32", init=TensorInit("randn", seed=42))
-    assert identical(fresh_tensor(own).of(0), torch.randn(64, generator=torch.Generator().manual_seed(42)))
-    assert not identical(fresh_tensor(own).of(1), fresh_tensor(own, secret=8).of(1))
+    assert identical(fresh_tensor(own).draw(0), torch.randn(64, generator=torch.Generator().manual_seed(42)))
+    assert not identical(fresh_tensor(own).draw(1), fresh_tensor(own, secret=8).draw(1))
 
 
 @pytest.mark.usefixtures("grouped")
 def test_every_other_set_is_skewed_and_not_all_in_one_place() -> None:
     drawn = fresh_tensor(spec(4096))
-    odd, even = ([drawn.of(number) for number in range(start, GROUP, 2)] for start in (1, 2))
+    odd, even = ([drawn.draw(number) for number in range(start, GROUP, 2)] for start in (1, 2))
     # Of a normal, an eighth to a half is mirrored up: its mean is 0.8 there.
     assert all(tensor.mean() > 0.06 for tensor in odd) and all(abs(tensor.mean()) < 0.06 for tensor in even)
     stretches = {tuple((tensor.view(32, 128).mean(dim=-1) > 0.4).tolist()) for tensor in odd}
@@ -83,7 +83,7 @@ def test_groups_of_any_size_skew_the_sets_of_odd_numbers(size: int) -> None:
 @pytest.mark.parametrize("kind", ["uniform", "randint"])
 def test_skewed_values_stay_within_the_contracts_bounds(kind: str) -> None:
     of = TensorSpec((200,), "int16", init=TensorInit(kind, low=-3, high=5))
-    drawn = torch.stack([fresh_tensor(of).of(number) for number in range(1, GROUP + 1)])
+    drawn = torch.stack([fresh_tensor(of).draw(number) for number in range(1, GROUP + 1)])
     assert drawn.min() == -3 and drawn.max() == (5 if kind == "uniform" else 4)
 
 
@@ -92,7 +92,7 @@ def test_skewed_values_stay_within_the_contracts_bounds(kind: str) -> None:
 def test_what_has_a_layout_of_its_own_is_made_by_itself(of: TensorSpec) -> None:
     drawn = fresh_tensor(of)
     for number in (1, 2):
-        assert identical(drawn.of(number), make_tensor(of, device="cpu", seed=SECRET, position=0, fresh=number))
+        assert identical(drawn.draw(number), make_tensor(of, device="cpu", seed=SECRET, position=0, fresh=number))
 
 
 def next_words(words: list[int]) -> random.Random:
@@ -112,25 +112,27 @@ def next_words(words: list[int]) -> random.Random:
 def test_of_a_set_on_the_cpu_the_next_ones_do_not_follow() -> None:
     low, count = -(2**63), 312
     drawn = fresh_tensor(TensorSpec((count,), "int64", init=TensorInit("randint", low=low, high=2**63 - 1)))
-    seen = [number - low for number in drawn.of(2).tolist()]
+    seen = [number - low for number in drawn.draw(2).tolist()]
     words = next_words([word for number in seen for word in (number >> 32, number & 0xFFFFFFFF)])
     foretold = [words.getrandbits(32) << 32 | words.getrandbits(32) for _ in range(2 * count)]
-    assert not {number + low for number in foretold} & set(drawn.of(4).tolist())
+    assert not {number + low for number in foretold} & set(drawn.draw(4).tolist())
 
 
 def test_what_is_the_same_in_many_sets_is_made_once() -> None:
     ones, blank = fresh_tensor(spec(8, kind="ones")), fresh_tensor(spec(8, kind="empty"), blank=True)
-    assert ones.of(0) is ones.of(1) is ones.of(70) and bool(ones.of(0).eq(1).all())
-    assert blank.of(0) is blank.of(2) and blank.of(1) is blank.of(3)
-    assert blank.of(0).isnan().all() and blank.of(1).isfinite().all()
-    assert poison_fill.untouched(blank.of(1)) == 1.0
+    assert ones.draw(0) is ones.draw(1) is ones.draw(70) and bool(ones.draw(0).eq(1).all())
+    assert blank.draw(0) is blank.draw(2) and blank.draw(1) is blank.draw(3)
+    assert blank.draw(0).isnan().all() and blank.draw(1).isfinite().all()
+    assert poison_fill.unwritten_fraction(blank.draw(1)) == 1.0
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", sorted(ITEM_BYTES))
 def test_a_card_draws_groups_of_every_dtype(name: str) -> None:
-    drawn = FreshTensor(spec(3, 50, dtype=name), "cuda", SECRET, 0, group=GROUP, blank=False)
-    sets = [drawn.of(number) for number in (1, 2, 3, GROUP + 1)]
+    drawn = TensorSource(spec(3, 50, dtype=name), "cuda", SECRET, 0, group=GROUP, blank=False)
+    sets = [drawn.draw(number) for number in (1, 2, 3, GROUP + 1)]
     assert all(tensor.is_cuda and tensor.dtype is torch_dtype(name) and tensor.shape == (3, 50) for tensor in sets)
     assert not any(identical(*pair) for pair in itertools.combinations(sets, 2))
-    assert identical(FreshTensor(spec(3, 50, dtype=name), "cuda", SECRET, 0, group=GROUP, blank=False).of(2), sets[1])
+    assert identical(
+        TensorSource(spec(3, 50, dtype=name), "cuda", SECRET, 0, group=GROUP, blank=False).draw(2), sets[1]
+    )

@@ -257,7 +257,7 @@ def test_strides_are_kept_and_the_gaps_are_poison(name: str, strides: tuple[int,
     assert tensor.to(torch.complex128).eq(1).all()
     memory = torch.empty(0, dtype=tensor.dtype).set_(tensor.untyped_storage())
     held = 12 if 0 not in strides else {(0, 1): 4, (1, 0): 3, (0, 0): 1}[strides]
-    assert round(poison_fill.untouched(memory) * memory.numel()) == memory.numel() - held
+    assert round(poison_fill.unwritten_fraction(memory) * memory.numel()) == memory.numel() - held
 
 
 def test_a_transposed_tensor_has_the_values_of_its_plain_twin() -> None:
@@ -266,5 +266,5 @@ def test_a_transposed_tensor_has_the_values_of_its_plain_twin() -> None:
 
 
 def test_allocated_memory_is_poison() -> None:
-    assert poison_fill.untouched(allocate(TensorSpec((3, 4), "float16"), "cpu")) == 1.0
-    assert poison_fill.untouched(make(spec("int64", 5, kind="empty"))) == 1.0
+    assert poison_fill.unwritten_fraction(allocate(TensorSpec((3, 4), "float16"), "cpu")) == 1.0
+    assert poison_fill.unwritten_fraction(make(spec("int64", 5, kind="empty"))) == 1.0
