@@ -30,7 +30,7 @@ from backends.source.rng_state import resumption, seed_everything
 from domain.fault import KernelFault
 from domain.kernel import Kernel
 from domain.result import Status
-from domain.value import Stranger, leaves, replace
+from domain.value import Unserializable, leaves, replace
 
 
 class PythonBackend(Backend):
@@ -255,7 +255,7 @@ def _others(init: list[Any] | None) -> str:
     """Why a reference's constructor arguments did not do either."""
     if init is None:
         return "none of a reference's came"
-    strangers = ", ".join(stranger.words for stranger in leaves(init, Stranger))
+    strangers = ", ".join(stranger.words for stranger in leaves(init, Unserializable))
     if strangers:
         return f"of the reference's some cannot cross to another process ({strangers}): define it here too"
     return f"the reference's {len(init)} do not fit"

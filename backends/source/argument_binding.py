@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from domain.contract import IOContract
-from domain.value import Stranger, leaves
+from domain.value import Unserializable, leaves
 
 
 def contract_arguments(signature: inspect.Signature | None, io: IOContract | None) -> list[int] | None:
@@ -67,7 +67,7 @@ def construct(target: Callable[..., Any], own: list[Any] | None, given: list[Any
     if own is not None:
         args, keywords = _arguments(target, own)
         return target(*args, **keywords)
-    if given is not None and not leaves(given, Stranger):
+    if given is not None and not leaves(given, Unserializable):
         args, keywords = _arguments(target, given)
         if _fits(target, args, keywords):
             return target(*args, **keywords)

@@ -83,7 +83,7 @@ def _run(
             job.build()
             progress(Stage.WAIT_FOR_DEVICE)
             job.warm()
-            with device_lease(bench.device_id, cancelled, request.yields_s):
+            with device_lease(bench.device_id, cancelled, request.queue_offset_s):
                 started = time.monotonic()
                 try:
                     bench.card_errors.clear()
@@ -260,7 +260,7 @@ class _Job:
             self.distributions = untried("left to other processes of the job" if self.request.tried else by_budget)
             return
         if (owner := self.contenders[0]).session is not None:
-            owner.session.until(rounds.deadline)  # Not the one that it was last asked under.
+            owner.session.set_deadline(rounds.deadline)  # Not the one that it was last asked under.
         try:
             varied = VariedInputs(rounds.inputs, self.secret)
         except KernelFault as fault:
@@ -294,7 +294,7 @@ class _Job:
             reference,
             self.speedup,
             self.metrics,
-            self.request.budget.told(compares=reference is not None),
+            self.request.budget.to_dict(compares=reference is not None),
             self.spent_s,
             sum(contender.build_s for contender in self.contenders),
         )

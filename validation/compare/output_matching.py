@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from domain.fault import KernelFault
 from domain.result import Status
-from sandbox.protocol.output_structure import AnswerForm
+from sandbox.protocol.output_structure import OutputStructure
 
 MOST_TOLD = 5
 """Names of one kind."""
 
 
-def answer_order(expected: AnswerForm | None, actual: AnswerForm | None) -> list[int]:
+def answer_order(expected: OutputStructure | None, actual: OutputStructure | None) -> list[int]:
     """The numbers of the actual outputs, in the order of those that they are compared with; all by place: [0, 1, ...].
 
     Mappings that stand at the same place are matched by their keys, in whichever order they were filled; so are
@@ -23,7 +23,7 @@ def answer_order(expected: AnswerForm | None, actual: AnswerForm | None) -> list
     return _order(expected, actual, [])
 
 
-def _order(expected: AnswerForm, actual: AnswerForm, under: list[str]) -> list[int]:
+def _order(expected: OutputStructure, actual: OutputStructure, under: list[str]) -> list[int]:
     if expected.names and actual.names:
         if set(expected.names) == set(actual.names):
             return _by_name(expected, actual, under)
@@ -37,7 +37,7 @@ def _order(expected: AnswerForm, actual: AnswerForm, under: list[str]) -> list[i
     return list(range(actual.tensors))
 
 
-def _by_name(expected: AnswerForm, actual: AnswerForm, under: list[str]) -> list[int]:
+def _by_name(expected: OutputStructure, actual: OutputStructure, under: list[str]) -> list[int]:
     found: list[int] = []
     places = {name: place for place, name in enumerate(actual.names)}
     firsts = _firsts(actual)
@@ -52,7 +52,7 @@ def _by_name(expected: AnswerForm, actual: AnswerForm, under: list[str]) -> list
     return found
 
 
-def _firsts(form: AnswerForm) -> list[int]:
+def _firsts(form: OutputStructure) -> list[int]:
     """The number of each member's first tensor."""
     firsts, end = [], 0
     for member in form.members:
@@ -61,7 +61,7 @@ def _firsts(form: AnswerForm) -> list[int]:
     return firsts
 
 
-def _other_keys(expected: AnswerForm, actual: AnswerForm, under: list[str]) -> KernelFault:
+def _other_keys(expected: OutputStructure, actual: OutputStructure, under: list[str]) -> KernelFault:
     wanted, given = set(expected.names), set(actual.names)
     lacking = [name for name in expected.names if name not in given]
     unknown = [name for name in actual.names if name not in wanted]
