@@ -1,1 +1,1 @@
-"""What the service itself costs a job, measured from outside on whatever device is there: `make bench`."""
+"""Measures what the service itself costs a job, from outside, on the available device: `make bench`."""

@@ -1,6 +1,6 @@
 """`python -m benchmarks [--out FILE]`: starts a service of its own, measures it, stops it, shows a table.
 
-Each part says what it does and is bounded in time, so that on two cores all of it takes about four minutes.
+Each part prints what it does and is bounded in time: on two cores all parts take about four minutes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from stack.terminal import Terminal
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--out", type=Path, help="file of the figures as JSON (default: benchmarks.json in LOG_DIR)")
-    given: Path | None = parser.parse_args().out
+    out_file: Path | None = parser.parse_args().out
     console = Terminal(soft_wrap=True)
     if not console.is_terminal:
         console.width = verdicts.WIDTH
@@ -54,21 +54,21 @@ def main() -> int:
     except (StartError, DeviceError, NoRedisServer, BenchmarkError, httpx.HTTPError) as error:
         console.print(str(error), style="red")
         return 1
-    out = given or ROOT / settings().log_dir / "benchmarks.json"
+    out = out_file or ROOT / settings().log_dir / "benchmarks.json"
     out.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     console.print(f"All figures as JSON: {out}")
     return 0
 
 
 def _measure(console: Terminal) -> dict[str, Any]:
-    """Prints the table and gives its figures."""
+    """Prints the table and returns its figures."""
     own = dataclasses.replace(settings().private(), port=free_port())
     began = time.monotonic()
 
-    def told(what: str) -> None:
+    def report(what: str) -> None:
         console.print(f"{time.monotonic() - began:4.0f} s  {what} ...")
 
-    told("starting Redis, the API and the workers")
+    report("starting Redis, the API and the workers")
     with overhead.service(own) as (stack, client):
         where: dict[str, Any] = {
             "device": described(stack.gpus),
@@ -80,25 +80,25 @@ def _measure(console: Terminal) -> dict[str, Any]:
         gpu = bool(stack.gpus)
         kernels = "Triton and CUDA" if gpu else "PyTorch"
         quick = jobs.comparisons(overhead.STREAM, gpu=gpu, budget="quick")
-        alone, streamed = quick[: overhead.COMPARED], quick[overhead.COMPARED :]
-        told("the first jobs of each process")
+        singles, streamed = quick[: overhead.COMPARED], quick[overhead.COMPARED :]
+        report("the first jobs of each process")
         overhead.warm_up(stack, client)
-        told(f"{overhead.ROUND_TRIPS} tiny evaluations, one at a time")
+        report(f"{overhead.ROUND_TRIPS} tiny evaluations, one at a time")
         round_trip = overhead.round_trip(stack, client)
-        told("the same, of one that has been built")
+        report("the same, of one that has been built")
         built = overhead.round_trip(stack, client, built=True)
-        told(f"{overhead.SUBMISSIONS} submissions while the workers are busy")
+        report(f"{overhead.SUBMISSIONS} submissions while the workers are busy")
         acceptance = overhead.acceptance(stack, client)
-        told(f"{SUBMISSIONS} submissions at {RATE:.0f} a second beside {WAITING} waiting clients")
+        report(f"{SUBMISSIONS} submissions at {RATE:.0f} a second beside {WAITING} waiting clients")
         enqueue = overhead.enqueue(stack)
-        told(f"{overhead.MIXED} mixed jobs as one batch")
+        report(f"{overhead.MIXED} mixed jobs as one batch")
         throughput = overhead.throughput(stack, client, jobs.mixed(overhead.MIXED))
-        told(f"{len(alone)} small comparisons with {kernels} at the quick budget, one at a time")
-        ours = overhead.judged(stack, client, alone)
-        told(f"{len(streamed)} of those as one batch")
+        report(f"{len(singles)} small comparisons with {kernels} at the quick budget, one at a time")
+        quick_service = overhead.judged(stack, client, singles)
+        report(f"{len(streamed)} of those as one batch")
         stream = overhead.throughput(stack, client, streamed)
-    told(f"{len(alone)} of those without the service, an interpreter for each")
-    theirs = baseline(alone, overhead.PART_S)
+    report(f"{len(singles)} of those without the service, an interpreter for each")
+    quick_interpreters = baseline(singles, overhead.PART_S)
     lines = {
         "tiny /evaluate, POST to verdict, one at a time": round_trip.latency,
         "tiny /evaluate less the stage that times": round_trip.untimed,
@@ -111,12 +111,12 @@ def _measure(console: Terminal) -> dict[str, Any]:
         "again, less its own time in them": built.less_computing,
         "POST to 202, workers busy": acceptance,
         f"POST to 202, {enqueue.per_second:.0f} a second, {enqueue.waiting} clients waiting": enqueue.latency,
-        f"small /compare with {kernels} at the quick budget, one at a time": ours.latency,
-        "the same, a fresh interpreter for each (no service)": theirs,
-        "small /compare less the stage that times": ours.untimed,
+        f"small /compare with {kernels} at the quick budget, one at a time": quick_service.latency,
+        "the same, a fresh interpreter for each (no service)": quick_interpreters,
+        "small /compare less the stage that times": quick_service.untimed,
     }
     console.print(_table(lines, throughput))
-    ratio = stream.per_second * theirs.mean / 1e3
+    ratio = stream.per_second * quick_interpreters.mean / 1e3
     console.print(
         f"{stream.jobs} of those as one batch: {stream.per_second:.2f} a second, the device held for {stream.busy:.0%} "
         f"of the time, {ratio:.1f} times those interpreters "
@@ -130,9 +130,9 @@ def _measure(console: Terminal) -> dict[str, Any]:
         "acceptance_ms": dataclasses.asdict(acceptance),
         "enqueue": dataclasses.asdict(enqueue),
         "throughput": dataclasses.asdict(throughput),
-        "quick": dataclasses.asdict(ours),
+        "quick": dataclasses.asdict(quick_service),
         "quick_stream": dataclasses.asdict(stream),
-        "baseline_ms": dataclasses.asdict(theirs),
+        "baseline_ms": dataclasses.asdict(quick_interpreters),
         "stream_over_baseline": ratio,
     }
 

@@ -1,4 +1,4 @@
-"""What everybody does without a service: a fresh interpreter for each job, which imports, compares, times and ends."""
+"""Judging without a service: a fresh interpreter for each job imports, compares, times and ends."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ JOB_S = 120.0
 
 
 def baseline(bodies: list[dict[str, Any]], within_s: float) -> Latency:
-    """Each comparison by itself, one after the other, from the start of its interpreter to its verdict.
+    """Each comparison from the start of its interpreter to its verdict, one after the other.
 
-    As many as fit into `within_s`, and one at least.
+    Judges as many as fit into `within_s`, and at least one.
     """
     samples: list[float] = []
     over = time.perf_counter() + within_s
@@ -47,7 +47,7 @@ def baseline(bodies: list[dict[str, Any]], within_s: float) -> Latency:
 
 
 def judge(body: dict[str, Any]) -> dict[str, Any]:
-    """As the usual scripts do it: everything in one process, the clock around each call."""
+    """Compares and times in one process, with the host's clock around each call, as common scripts do."""
     import torch
 
     device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -1,4 +1,4 @@
-"""One build or one call of a submission in a process of its own; JSON in and out, for `benchmarks.builds`."""
+"""Builds or calls one submission in a process of its own, for `benchmarks.builds`; JSON in and out."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def main() -> None:
 
 
 def _build(case: dict[str, Any]) -> dict[str, Any]:
-    """Compiles where no GPU is visible; seconds by the clock and of all processors, and how it was done."""
+    """Compiles without a visible GPU; returns wall and processor seconds, and how it was built."""
     serving, kernel = backend(KernelType.TORCH_CUDA), _kernel(case)
     began, before = time.monotonic(), _processor_s()
     log, headers = "", []
@@ -34,7 +34,7 @@ def _build(case: dict[str, Any]) -> dict[str, Any]:
         artifact = serving.build(kernel, Path(case["folder"]), _target(case))
         compiled, headers = True, artifact.facts.get("headers", [])
     except KernelFault as fault:
-        # Where there is no GPU, a CUDA source is compiled and linked, and that is how it ends.
+        # Without a GPU, a CUDA source compiles and links, and ends with this fault.
         compiled, log = fault.compiled, f"{fault.message}\n{fault.log}"
     took, worked = time.monotonic() - began, _processor_s() - before
     notes = sorted(Path(case["folder"]).glob("ext/*/*.headers"))
@@ -43,7 +43,7 @@ def _build(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def _call(case: dict[str, Any]) -> dict[str, Any]:
-    """What the built extension answers, as bytes in hexadecimal digits, one for each output."""
+    """The outputs of the built extension, each as hexadecimal bytes."""
     executable = backend(KernelType.TORCH_CUDA).load(
         _kernel(case), Path(case["folder"]), _target(case), Artifact(), None, 1
     )

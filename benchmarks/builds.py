@@ -1,6 +1,6 @@
-"""`python -m benchmarks.builds`: extensions in thirty styles, built as we do and as torch does; a table of both.
+"""`python -m benchmarks.builds`: builds extensions in thirty styles as the service does and as torch does.
 
-Where there is a GPU, both are also called and their outputs compared bit by bit.
+With a GPU, it also calls both builds and compares their outputs bit by bit.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ ARCH_WITHOUT_DEVICE = "sm_90"
 
 
 class CaseError(Exception):
-    """A case's process ended without an answer."""
+    """The process of a case ended without a result."""
 
 
 @dataclass(frozen=True)
 class Built:
-    """One way of building one source."""
+    """One build of one source."""
 
     compiled: bool
     seconds: float
@@ -48,7 +48,7 @@ class Built:
 
 @dataclass
 class Pair:
-    """Of one source: ours, and torch's own where that was asked for."""
+    """The builds of one source: the service's, and torch's own if it was requested."""
 
     name: str
     lean: Built
@@ -68,15 +68,15 @@ def main() -> int:
     parser.add_argument("--no-stock", action="store_true", help="ours alone")
     parser.add_argument("--state", type=Path, help="keep the toolchain in this folder (default: a temporary one)")
     parser.add_argument("--out", type=Path, help="also write the figures to this file, as JSON")
-    given = parser.parse_args()
+    options = parser.parse_args()
     console = Terminal(soft_wrap=True)
     if not console.is_terminal:
         console.width = verdicts.WIDTH
-    names = given.names or sorted(path.stem for path in SOURCES.glob("[a-z]*.py"))
+    names = options.names or sorted(path.stem for path in SOURCES.glob("[a-z]*.py"))
     with tempfile.TemporaryDirectory() as temporary:
-        compilers = _toolchain(given.state or Path(temporary), console)
-        with ThreadPoolExecutor(given.at_once) as pool:
-            compared = partial(compare, compilers=compilers, parent=Path(temporary), no_stock=given.no_stock)
+        compilers = _toolchain(options.state or Path(temporary), console)
+        with ThreadPoolExecutor(options.at_once) as pool:
+            compared = partial(compare, compilers=compilers, parent=Path(temporary), no_stock=options.no_stock)
             pairs = []
             for pair in pool.map(compared, names):
                 pairs.append(pair)
@@ -89,8 +89,8 @@ def main() -> int:
     ratios = [pair.ratio for pair in pairs if pair.ratio is not None]
     if ratios:
         console.print(f"lean over stock: median {statistics.median(ratios):.2f}, worst {max(ratios):.2f}")
-    if given.out is not None:
-        given.out.write_text(json.dumps([asdict(pair) for pair in pairs], indent=2) + "\n", encoding="utf-8")
+    if options.out is not None:
+        options.out.write_text(json.dumps([asdict(pair) for pair in pairs], indent=2) + "\n", encoding="utf-8")
     return int(any(pair.problems for pair in pairs))
 
 
@@ -105,10 +105,10 @@ def _toolchain(parent: Path, console: Terminal) -> str:
 
 
 def compare(name: str, compilers: str, parent: Path, *, no_stock: bool = False) -> Pair:
-    """Both builds of one source below `parent`, and what differs between them."""
+    """Builds one source both ways below `parent`, and lists the differences."""
     source = (SOURCES / f"{name}.py").read_text(encoding="utf-8")
-    ours, theirs = parent / f"{name}-lean", parent / f"{name}-stock"
-    pair = Pair(name, _built(source, ours, compilers), None if no_stock else _built(source, theirs, None))
+    lean_folder, stock_folder = parent / f"{name}-lean", parent / f"{name}-stock"
+    pair = Pair(name, _built(source, lean_folder, compilers), None if no_stock else _built(source, stock_folder, None))
     if not pair.lean.compiled:
         pair.problems.append(f"does not compile: {pair.lean.log}")
     if pair.stock is None:
@@ -118,7 +118,7 @@ def compare(name: str, compilers: str, parent: Path, *, no_stock: bool = False) 
     if pair.lean.symbols != pair.stock.symbols:
         pair.problems.append(f"exports {pair.lean.symbols}, not {pair.stock.symbols}")
     if torch.cuda.is_available():
-        pair.same_outputs = _outputs(source, ours, compilers) == _outputs(source, theirs, None)
+        pair.same_outputs = _outputs(source, lean_folder, compilers) == _outputs(source, stock_folder, None)
         if not pair.same_outputs:
             pair.problems.append("other outputs than the stock build's")
     return pair
@@ -161,9 +161,9 @@ def _device() -> dict[str, str]:
 
 
 def _symbols(library: Path) -> list[str]:
-    """What the source itself defines: strong functions that others can call."""
-    told = subprocess.run(["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True)
-    return sorted(line.split()[-1] for line in told.stdout.splitlines() if line.split()[1] == "T")
+    """The exported functions of the source itself: strong symbols."""
+    listing = subprocess.run(["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True)
+    return sorted(line.split()[-1] for line in listing.stdout.splitlines() if line.split()[1] == "T")
 
 
 def _table(pairs: list[Pair]) -> Table:

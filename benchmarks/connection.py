@@ -1,4 +1,4 @@
-"""One connection of HTTP/1.1 and no more: hundreds of a client library's cost more than the service they measure."""
+"""A minimal HTTP/1.1 connection: hundreds of a client library's would cost more than the service under test."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 @dataclass(frozen=True)
 class Answer:
-    """The status, the headers (names in small letters) and the JSON body."""
+    """The status, the headers (lower-case names) and the JSON body."""
 
     status: int
     headers: dict[str, str]
@@ -19,7 +19,7 @@ class Answer:
 
 
 class Connection:
-    """Kept alive between requests; one request at a time."""
+    """A persistent connection for one request at a time."""
 
     def __init__(self, host: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._host = host
@@ -32,7 +32,7 @@ class Connection:
         return cls(parts.netloc, *await asyncio.open_connection(parts.hostname, parts.port))
 
     async def ask(self, method: str, path: str, body: Any = None) -> Answer:
-        """Raises OSError or asyncio.IncompleteReadError where the service goes."""
+        """Sends a request. Raises OSError or asyncio.IncompleteReadError if the service ends."""
         sent = b"" if body is None else json.dumps(body).encode()
         head = f"{method} {path} HTTP/1.1\r\nHost: {self._host}\r\nContent-Type: application/json\r\n"
         self._writer.write(f"{head}Content-Length: {len(sent)}\r\n\r\n".encode() + sent)

@@ -1,8 +1,8 @@
-"""`python -m benchmarks.contexts`: what windows cost beside another process that makes and ends contexts all the while.
+"""`python -m benchmarks.contexts`: the effect on windows of another process that creates and ends CUDA contexts.
 
-A service's windows wait for that (`tasks.node.device_lease.quiet`); these do not, or for some of its steps only. In
-turn: jobs with the device to themselves, and jobs beside the other process. Told are the times, which should not
-differ, and how often a kernel was told apart from itself.
+A service's windows and contexts wait for each other (`tasks.node.device_lease.quiet`); here all or some steps of a
+context do not. Rounds alternate between jobs alone on the device and jobs beside the other process. The table shows
+times, which should not differ, and how often a kernel was distinguished from itself.
 """
 
 from __future__ import annotations
@@ -28,35 +28,35 @@ from tasks.runtime.runner_pool import end
 from tasks.runtime.worker_context import Workbench
 
 STEPS = (200, 400, 5_000)
-"""Of about 4, 6 and 45 µs on an H200."""
-TURNS = 2
-MADE = "made"
+"""Kernels of about 4, 6 and 45 µs on an H200."""
+ROUNDS = 2
+READY = "made"
 DISTURBED = frozenset({FlagCode.WINDOWS_EXCLUDED, FlagCode.GPU_DISTURBED})
 CREATION = ("opened", "libraries", "launches")
-"""Of a context, in quiet each by itself (`tasks.runtime.runner_pool.Standbys.make`)."""
+"""Steps of a context, each of which waits for windows by itself (`tasks.runtime.runner_pool.Standbys.make`)."""
 ENDED = "ended"
 
 
 class Unquiet(Workbench):
-    """A workbench that waits for nobody's windows in those steps of a context, one after the other."""
+    """A worker context that does not wait for other jobs' windows in the given steps."""
 
     def __init__(self, unquiet: list[str]) -> None:
         self._unquiet = unquiet
         self._next = itertools.cycle((*CREATION, ENDED))
         super().__init__()
 
-    def quiet(self, cancelled: Callable[[], bool], yields_s: float = 0.0) -> AbstractContextManager[None]:
-        return nullcontext() if next(self._next) in self._unquiet else super().quiet(cancelled, yields_s)
+    def quiet(self, cancelled: Callable[[], bool], queue_offset_s: float = 0.0) -> AbstractContextManager[None]:
+        return nullcontext() if next(self._next) in self._unquiet else super().quiet(cancelled, queue_offset_s)
 
 
 @dataclass
-class Seen:
-    """Of jobs of one kind: a call's time, the ratio to itself, the seconds of the device."""
+class Figures:
+    """Results of one kind of job: call times, ratios of the kernel to itself, device seconds."""
 
     times_us: list[float] = field(default_factory=list)
     ratios: list[float] = field(default_factory=list)
     device_s: list[float] = field(default_factory=list)
-    told_apart: int = 0
+    distinguished: int = 0
     disturbed: int = 0
     undecided: int = 0
 
@@ -68,18 +68,18 @@ class Seen:
         self.times_us.append(timing.latency_ms * 1e3)
         self.ratios.append(speedup.ratio)
         self.device_s.append(report.environment["device_seconds"])
-        self.told_apart += speedup.verdict != "not_distinguishable"
+        self.distinguished += speedup.verdict != "not_distinguishable"
         self.disturbed += any(flag.code in DISTURBED for flag in timing.flags)
 
     def figures(self) -> list[str]:
-        """A row's cells behind the number of jobs."""
+        """The cells of a row, after the number of jobs."""
         counted = [str(self.disturbed), str(self.undecided)]
         if len(self.ratios) < 2:
-            return ["-", "-", str(self.told_apart), "-", *counted, "-"]
+            return ["-", "-", str(self.distinguished), "-", *counted, "-"]
         return [
             f"{statistics.median(self.times_us):.3f}",
             f"{statistics.stdev(self.times_us) / statistics.mean(self.times_us):.2%}",
-            str(self.told_apart),
+            str(self.distinguished),
             f"{statistics.stdev(self.ratios):.2%}",
             *counted,
             f"{statistics.median(self.device_s):.2f}",
@@ -108,19 +108,19 @@ def main() -> int:
 
 
 def _measure(bench: Workbench, jobs: int, budget: str, unquiet: list[str]) -> None:
-    seen = {(steps, beside): Seen() for steps in STEPS for beside in (False, True)}
+    figures_by_case = {(steps, concurrent): Figures() for steps in STEPS for concurrent in (False, True)}
     contexts, seconds = 0, 0.0
     judged(bench, spin(STEPS[0]), spin(STEPS[0]), budget=budget)
-    for _ in range(TURNS):
-        for beside in (False, True):
-            other: AbstractContextManager[list[str]] = _other(unquiet) if beside else nullcontext([])
-            with other as made:
+    for _ in range(ROUNDS):
+        for concurrent in (False, True):
+            other: AbstractContextManager[list[str]] = _other(unquiet) if concurrent else nullcontext([])
+            with other as lines:
                 began = time.monotonic()
                 for steps in STEPS:
                     for _ in range(jobs):
-                        seen[steps, beside].add(judged(bench, spin(steps), spin(steps), budget=budget))
-                seconds += (time.monotonic() - began) if beside else 0.0
-            contexts += len(made)
+                        figures_by_case[steps, concurrent].add(judged(bench, spin(steps), spin(steps), budget=budget))
+                seconds += (time.monotonic() - began) if concurrent else 0.0
+            contexts += len(lines)
     columns = [
         "steps",
         "contexts",
@@ -133,39 +133,39 @@ def _measure(bench: Workbench, jobs: int, budget: str, unquiet: list[str]) -> No
         "undecided",
         "device s",
     ]
-    said = f"{contexts / seconds:.1f} contexts a second beside the jobs, unquiet: {', '.join(unquiet)}"
-    rows = Rows(Terminal(width=120), said, *columns)
-    for (steps, beside), found in seen.items():
-        rows.add(str(steps), "meanwhile" if beside else "-", str(len(found.ratios)), *found.figures())
+    title = f"{contexts / seconds:.1f} contexts a second beside the jobs, unquiet: {', '.join(unquiet)}"
+    rows = Rows(Terminal(width=120), title, *columns)
+    for (steps, concurrent), figures in figures_by_case.items():
+        rows.add(str(steps), "meanwhile" if concurrent else "-", str(len(figures.ratios)), *figures.figures())
     rows.end()
 
 
 def _make(bench: Unquiet) -> None:
-    """Contexts, one after the other, and a line for each."""
+    """Creates and ends contexts for ever, and prints a line for each."""
     die_with_parent(os.getppid())
     bench.start_zygote()
     while True:
-        made = bench.standbys.make(1, lambda: False)
+        runners = bench.standbys.make(1, lambda: False)
         with bench.quiet(lambda: False):
-            end(made)
-        print(MADE, flush=True)
+            end(runners)
+        print(READY, flush=True)
 
 
 @contextmanager
 def _other(unquiet: list[str]) -> Iterator[list[str]]:
-    """The other process, once it has made its first context; in the list, when it is gone, a line for each since."""
-    made: list[str] = []
+    """Runs the other process after its first context; the list gets a line for each later one."""
+    lines: list[str] = []
     command = [sys.executable, "-m", "benchmarks.contexts", "--make", "--beside", *unquiet]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
-            if process.stdout is None or process.stdout.readline().strip() != MADE:
+            if process.stdout is None or process.stdout.readline().strip() != READY:
                 raise RuntimeError("the other process makes no contexts; what it said is above")
-            yield made
+            yield lines
         finally:
             alive = process.poll() is None
             process.terminate()
             if process.stdout is not None:
-                made += [line for line in process.stdout if line.strip() == MADE]
+                lines += [line for line in process.stdout if line.strip() == READY]
             if not alive:
                 raise RuntimeError("the other process has ended too soon; what it said is above")
 

@@ -1,6 +1,6 @@
-"""`python -m benchmarks.device_seconds`: for how long a small job holds the device, and what of the referee takes that.
+"""`python -m benchmarks.device_seconds`: how long a small job holds the device, and which functions take that time.
 
-One worker's jobs, one after the other. Functions count with all that they call; what they wait for is a runner's time.
+Runs the jobs of one worker, one after the other. A function's time includes its callees; its waits are a runner's time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tasks.runtime.worker_context import Workbench
 
 LEAST_MS, DEPTH = 1.0, 9
 HOLDING = ("tasks/evaluation/pipeline.py: judge", "tasks/evaluation/pipeline.py: end")
-"""What a job does inside the device's lease."""
+"""Functions that a job calls inside the device's lease."""
 SOFTMAX = """
 class {name}(nn.Module):
     def forward(self, x):
@@ -57,7 +57,7 @@ def main() -> int:
     bench = Workbench()
     try:
         for operation, budget in CASES:
-            profile = cProfile.Profile() if options.functions else None  # It makes the referee slower.
+            profile = cProfile.Profile() if options.functions else None  # Profiling makes the referee slower.
             reports, seconds = _jobs(bench, operation, budget, options.jobs, profile, *_kernels(options.steps))
             held.add_row(operation, budget, *_figures(reports, seconds))
             for row in _tree(profile, options.jobs) if profile is not None else ():
@@ -87,18 +87,18 @@ def _jobs(
     reference: dict[str, Any],
 ) -> tuple[list[Report], list[float]]:
     effort = Budget(budget).effort
-    asked: dict[str, Any] = {
+    options_of_job: dict[str, Any] = {
         "budget": budget,
         "num_trials": effort.num_trials,
         "target_precision": effort.target_precision,
     }
     against = reference if operation == "compare" else None
-    judged(bench, kernel, against, **asked)
+    judged(bench, kernel, against, **options_of_job)
     reports, seconds = [], []
     for _ in range(count):
         began = time.monotonic()
         with profile if profile is not None else nullcontext():
-            reports.append(judged(bench, kernel, against, **asked))
+            reports.append(judged(bench, kernel, against, **options_of_job))
         seconds.append(time.monotonic() - began)
     return reports, seconds
 
@@ -116,29 +116,28 @@ def _figures(reports: list[Report], seconds: list[float]) -> Iterator[str]:
 
 
 def _tree(profile: cProfile.Profile, jobs: int) -> Iterator[tuple[str, str, str]]:
-    """What holds the device, by who calls it: milliseconds a job with all that is called in turn.
+    """Functions that hold the device, as a call tree: calls and milliseconds a job, callees included.
 
-    A profile knows each caller's share of a function, and not whose share of that function's callees: those are taken
-    in the same proportion.
+    A profile has each caller's share of a function, but not of the function's callees: those are divided in proportion.
     """
     stats: Any = pstats.Stats(profile)
     callees: dict[Function, list[tuple[float, int, Function]]] = defaultdict(list)
     for function, (_, _, _, _, callers) in stats.stats.items():
-        for caller, (_, calls, _, taken) in callers.items():
-            callees[caller].append((taken, calls, function))
+        for caller, (_, calls, _, spent_s) in callers.items():
+            callees[caller].append((spent_s, calls, function))
 
     def below(function: Function, share: float, depth: int) -> Iterator[tuple[str, str, str]]:
-        for taken, calls, callee in sorted(callees[function], reverse=True):
-            ms = share * taken / jobs * 1e3
+        for spent_s, calls, callee in sorted(callees[function], reverse=True):
+            ms = share * spent_s / jobs * 1e3
             if ms < LEAST_MS or depth > DEPTH:
                 return
             yield "  " * depth + _named(callee), f"{share * calls / jobs:.1f}", f"{ms:.1f}"
             whole = stats.stats[callee][3]
-            yield from below(callee, share * taken / whole if whole else 0.0, depth + 1)
+            yield from below(callee, share * spent_s / whole if whole else 0.0, depth + 1)
 
-    for root, (_, calls, _, taken, _) in stats.stats.items():
+    for root, (_, calls, _, spent_s, _) in stats.stats.items():
         if _named(root) in HOLDING:
-            yield _named(root), f"{calls / jobs:.1f}", f"{taken / jobs * 1e3:.1f}"
+            yield _named(root), f"{calls / jobs:.1f}", f"{spent_s / jobs * 1e3:.1f}"
             yield from below(root, 1.0, 1)
 
 

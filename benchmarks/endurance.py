@@ -1,8 +1,7 @@
 """`python -m benchmarks.endurance [--jobs N]`: many no-op jobs through a whole service, and its memory.
 
-All but one job in fifty compare a kernel that does nothing with a reference, and are found wrong before anything is
-timed: all of the way but the windows. The fiftieth is timed. Jobs are forgotten after a minute, so that the records
-reach a steady state as they would after a day.
+Forty-nine of fifty jobs compare a kernel that does nothing with a reference, and fail before timing. The fiftieth is
+timed. Records expire after a minute, so that their number becomes steady as it would after a day.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ from stack.running import Stack, running
 from stack.stopping import Stop, stop_on_signals
 from stack.terminal import Terminal
 
-KEPT_S = 60
+JOB_TTL_S = 60
 PIECE = 50
 AHEAD = 100
 TIMED_EVERY = 50
 SAMPLES = 40
 WARM_SHARE = 0.25
-"""Of the samples, those that come before everything has been loaded and every pool filled."""
+"""Fraction of the samples before all libraries are loaded and all pools are full."""
 
 FLAT_MIB = 64.0
-"""Growth over the rest of the run, extrapolated to 50,000 jobs, that counts as none."""
+"""Maximum growth that counts as none, in MiB, extrapolated to 50,000 jobs."""
 
 FULL_JOBS = 50_000
 MIB = 1 << 20
@@ -46,7 +45,7 @@ NOTHING = "class ModelNew(nn.Module):\n    def forward(self, x):\n        return
 
 
 Samples = dict[str, list[tuple[int, float]]]
-"""By process: jobs done, and MiB resident, time after time."""
+"""For each process: pairs of finished jobs and resident MiB."""
 
 
 def main() -> int:
@@ -54,7 +53,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=FULL_JOBS)
     jobs = parser.parse_args().jobs
     stop_on_signals()
-    own = dataclasses.replace(settings().private(), port=free_port(), gpu_device="cpu", job_ttl=KEPT_S)
+    own = dataclasses.replace(settings().private(), port=free_port(), gpu_device="cpu", job_ttl=JOB_TTL_S)
     samples: Samples = defaultdict(list)
     with running(own) as stack, httpx.Client(base_url=stack.url, timeout=60, trust_env=False) as client:
         began = time.monotonic()
@@ -67,7 +66,7 @@ def main() -> int:
         jobs = int(stats["jobs_completed"])
     Terminal(width=120).print(_table(samples))
     print(f"{jobs} jobs in {seconds:.0f} s, {jobs / seconds:.1f} a second: {stats['verdicts']}")
-    growths = {name: _growth(found) for name, found in samples.items()}
+    growths = {name: _growth(series) for name, series in samples.items()}
     grown = {name: round(mib, 1) for name, mib in growths.items() if mib > FLAT_MIB}
     print(f"not flat, in MiB per {FULL_JOBS} jobs: {grown}" if grown else "flat")
     return 1 if grown or stats["jobs_failed"] else 0
@@ -102,15 +101,15 @@ def _job(number: int) -> dict[str, Any]:
 
 
 def _resident() -> list[tuple[str, float]]:
-    """Every process of the service that lives longer than a job, by what it is and its number among its like."""
-    found: dict[str, list[tuple[int, float]]] = defaultdict(list)
+    """Resident memory of every process that outlives a job, by its kind and number."""
+    by_kind: dict[str, list[tuple[int, float]]] = defaultdict(list)
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):
             if (kind := _kind(process)) is not None:
-                found[kind].append((process.pid, process.memory_info().rss / MIB))
+                by_kind[kind].append((process.pid, process.memory_info().rss / MIB))
     return [
         (f"{kind} {number}", mib)
-        for kind, processes in sorted(found.items())
+        for kind, processes in sorted(by_kind.items())
         for number, (_, mib) in enumerate(sorted(processes))
     ]
 
@@ -127,7 +126,7 @@ def _kind(process: psutil.Process) -> str | None:
 
 
 def _growth(samples: list[tuple[int, float]]) -> float:
-    """MiB per FULL_JOBS jobs, a straight line through the samples after the warm-up."""
+    """Slope of a line through the samples after the warm-up, in MiB per FULL_JOBS jobs."""
     late = samples[int(len(samples) * WARM_SHARE) :]
     if len(late) < 2:
         return 0.0
@@ -139,10 +138,10 @@ def _growth(samples: list[tuple[int, float]]) -> float:
 
 def _table(samples: Samples) -> Table:
     table = Table("process", "first MiB", "after warm-up", "last", "highest", f"slope, MiB per {FULL_JOBS} jobs")
-    for name, found in sorted(samples.items()):
-        mib = [each for _, each in found]
+    for name, series in sorted(samples.items()):
+        mib = [each for _, each in series]
         warm = mib[min(int(len(mib) * WARM_SHARE), len(mib) - 1)]
-        figures = (mib[0], warm, mib[-1], max(mib), _growth(found))
+        figures = (mib[0], warm, mib[-1], max(mib), _growth(series))
         table.add_row(name, *(f"{figure:.1f}" for figure in figures))
     return table
 

@@ -1,4 +1,4 @@
-"""How long a POST takes to its 202 while hundreds of clients wait: at a fixed rate, whatever the answers take."""
+"""Measures the time from a POST to its 202 at a fixed rate, while hundreds of clients wait for jobs."""
 
 from __future__ import annotations
 
@@ -25,11 +25,10 @@ CONNECTIONS = 64
 
 @dataclass(frozen=True)
 class Enqueue:
-    """Latencies from the moment that a POST was due, so that a slow answer delays none of those after it.
+    """Latencies from the time at which each POST was due, so that a slow response delays no later one.
 
-    `held` of the `waiting` clients were held by the service when the first POST went out; the others had been told to
-    come back later, as there are places for so many only. `own_cpu` is what these clients themselves took of one
-    processor while they submitted: they share the machine with the service.
+    The service held `held` of the `waiting` clients when the first POST was sent. It had told the others to come back
+    later, because it holds a limited number. `own_cpu` is the share of one processor that these clients used meanwhile.
     """
 
     latency: Latency
@@ -40,12 +39,12 @@ class Enqueue:
 
 
 def main(url: str) -> None:
-    """In a process of its own; prints the figures as JSON."""
+    """Runs in a process of its own; prints the figures as JSON."""
     print(json.dumps(asyncio.run(_measure(url))))
 
 
 def of_wire(wire: dict[str, Any]) -> Enqueue:
-    """What `main` printed."""
+    """Parses the output of `main`."""
     return Enqueue(**{**wire, "latency": Latency(**wire["latency"])})
 
 
@@ -67,7 +66,7 @@ async def _measure(url: str) -> dict[str, Any]:
     await asyncio.gather(*waiters, return_exceptions=True)
     accepted += [job_id for job_id, _, _ in answers]
     for first in range(0, len(accepted), CANCELLED_AT_ONCE):
-        await _asked(connections, "/jobs/cancel", {"job_ids": accepted[first : first + CANCELLED_AT_ONCE]})
+        await _post_json(connections, "/jobs/cancel", {"job_ids": accepted[first : first + CANCELLED_AT_ONCE]})
     latency = Latency.of([seconds for _, seconds, _ in answers])
     return asdict(Enqueue(latency, SUBMISSIONS / spent, WAITING, held, own_cpu))
 
@@ -80,13 +79,13 @@ async def _post(connections: asyncio.Queue[Connection], due: float) -> tuple[str
 
 
 async def _submit(connections: asyncio.Queue[Connection]) -> str:
-    answer = await _asked(connections, "/evaluate", jobs.sleeping())
+    answer = await _post_json(connections, "/evaluate", jobs.sleeping())
     if answer.status != HTTPStatus.ACCEPTED:
         raise RuntimeError(f"the service did not take a job: {answer.body}")
     return str(answer.body["job_id"])
 
 
-async def _asked(connections: asyncio.Queue[Connection], path: str, body: Any) -> Answer:
+async def _post_json(connections: asyncio.Queue[Connection], path: str, body: Any) -> Answer:
     connection = await connections.get()
     try:
         return await connection.ask("POST", path, body)
@@ -95,7 +94,7 @@ async def _asked(connections: asyncio.Queue[Connection], path: str, body: Any) -
 
 
 async def _wait(url: str, job_id: str, number: int, pending: set[int]) -> None:
-    """A client that waits for its own job, as long as it is let; one that finds no place comes back when it is told."""
+    """A client that waits for its job as long as the service holds it, and comes back later when told to."""
     connection = await Connection.to(url)
     try:
         ended = False

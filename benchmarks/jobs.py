@@ -1,4 +1,4 @@
-"""The jobs that are sent: small ones, no two of the same source, so that none finds another's build."""
+"""Small jobs with unique sources, so that no job uses another's build."""
 
 from __future__ import annotations
 
@@ -82,18 +82,18 @@ def cuda(**options: Any) -> Body:
 
 
 def comparisons(count: int, *, gpu: bool, **options: Any) -> list[Body]:
-    """Small ones that pass: Triton and CUDA in turn, or PyTorch where there is no GPU to run those on."""
+    """Small comparisons that pass: Triton and CUDA in turn, or PyTorch without a GPU."""
     kinds = (triton, cuda) if gpu else (right,)
     return [kinds[number % len(kinds)](**options) for number in range(count)]
 
 
 def sleeping() -> Body:
-    """An /evaluate that keeps its worker busy and leaves the processors alone, as a kernel on a GPU does."""
+    """An /evaluate that keeps its worker busy but uses no processor, as a kernel on a GPU does."""
     return {"kernel": _torch(SLEEPING), "num_trials": 1}
 
 
 def mixed(count: int) -> list[Body]:
-    """Evaluations, comparisons that are right and wrong, and CUDA to compile, in turn."""
+    """Evaluations, right and wrong comparisons, and CUDA to compile, in turn."""
     return [_KINDS[number % len(_KINDS)]() for number in range(count)]
 
 
@@ -108,7 +108,7 @@ def _cuda() -> Body:
 
 
 def _contract(inputs: str, output: str, *, meta: bool = False) -> Body:
-    """Of tensors of 256 x 256 and the number of their elements; of a Triton kernel its BLOCK too."""
+    """A contract of tensors of 256 x 256 and their number of elements; with `meta`, also a Triton kernel's BLOCK."""
     spec = {"shape": [SIDE, SIDE], "dtype": "float32"}
     drawn = {**spec, "init": {"kind": "randn"}}
     args: list[Body] = [{"name": name, "type": "tensor", "role": "input", "tensor_spec": drawn} for name in inputs]

@@ -1,4 +1,4 @@
-"""How long something took, many times."""
+"""Statistics of repeated latencies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Latency:
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """The value below which that share of the samples lies, linear between the two nearest; they come in order."""
+    """The value below which `share` of the sorted samples lie, interpolated linearly."""
     rank = share * (len(ordered) - 1)
     below = ordered[int(rank)]
     above = ordered[min(int(rank) + 1, len(ordered) - 1)]

@@ -1,7 +1,7 @@
-"""`PYTHONPATH=client python -m benchmarks.many [--jobs N]`: that many submissions through `Client.map`, and the books.
+"""`PYTHONPATH=client python -m benchmarks.many [--jobs N]`: N submissions through `Client.map`, without a loss.
 
-A service of its own, on the CPU, is stopped and started again after a third of them, and all of its processes are
-killed, Redis too, and started again after two thirds. Every submission runs, prints its own number, and is found wrong.
+The service is its own, on the CPU. It is restarted after a third of the submissions. After two thirds all of its
+processes, Redis too, are killed and started again. Every submission runs, prints its number, and gets a wrong result.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ from benchmarks.endurance import MIB, NOTHING, REFERENCE
 from benchmarks.overhead import BenchmarkError
 from domain.paths import ROOT
 from kernel_eval_client import Client, Submission, torch
-from sandbox.isolation.uid import let_pass
+from sandbox.isolation.uid import allow_traversal
 from stack.redis_server import free_port
 from stack.terminal import Terminal
 
 CONCURRENCY = 64
 READY_S = 120.0
 STOP_S = 90.0
-TOLD = 20
-"""How often the client's memory is noted, and told where there is no terminal."""
+PROGRESS_REPORTS = 20
+"""How often the client's memory is recorded, and printed where there is no terminal."""
 
 
 class Service:
-    """A `make serve` that keeps its jobs from one start to the next."""
+    """A `make serve` that keeps its jobs between starts."""
 
     def __init__(self, folder: Path) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        places = {"LOG_DIR": folder / "logs", "TMPDIR": folder / "tmp", "XDG_STATE_HOME": folder / "state"}
-        for place in places.values():
-            place.mkdir()
-        given = {"PORT": self.port, "GPU_DEVICE": "cpu", **places}
-        self._command = ["env", "-u", "CELERY_BROKER_URL", *(f"{name}={value}" for name, value in given.items())]
+        folders = {"LOG_DIR": folder / "logs", "TMPDIR": folder / "tmp", "XDG_STATE_HOME": folder / "state"}
+        for folder_of_service in folders.values():
+            folder_of_service.mkdir()
+        variables = {"PORT": self.port, "GPU_DEVICE": "cpu", **folders}
+        self._command = ["env", "-u", "CELERY_BROKER_URL", *(f"{name}={value}" for name, value in variables.items())]
         self._process = self._started()
 
     def restart(self) -> None:
-        """As an operator does."""
+        """Restarts it as an operator does."""
         self.stop()
         self._process = self._started()
 
     def crash(self) -> None:
-        """All processes at once, without a warning; then it is started again."""
+        """Kills all processes at once, then starts it again."""
         for process in psutil.Process(self._process.pid).children(recursive=True):
             process.kill()
         self._process.kill()
@@ -90,7 +90,7 @@ def main() -> int:
     jobs: int = parser.parse_args().jobs
     console = Terminal(columns=120)
     with tempfile.TemporaryDirectory(prefix="kernel-eval-many-") as folder:
-        let_pass(Path(folder))
+        allow_traversal(Path(folder))
         service = Service(Path(folder))
         try:
             return _judge(service, jobs, console)
@@ -99,7 +99,7 @@ def main() -> int:
 
 
 def _judge(service: Service, jobs: int, console: Terminal) -> int:
-    """Sends them all and compares what came back with what was sent and with the service's own count."""
+    """Sends all submissions and compares the results with them, and with the service's own count."""
     own, memory = psutil.Process(), []
     came: Counter[int] = Counter()
     job_ids: set[str] = set()
@@ -118,7 +118,7 @@ def _judge(service: Service, jobs: int, console: Terminal) -> int:
                     strange.append(f"{finished.index}: {finished.result.verdict}, not its own answer")
             done = came.total()
             progress.update(bar, completed=done)
-            if done % max(1, jobs // TOLD) == 0:
+            if done % max(1, jobs // PROGRESS_REPORTS) == 0:
                 memory.append(own.memory_info().rss / MIB)
                 if not console.is_terminal:
                     console.print(f"{time.monotonic() - began:5.0f} s  {done} judged, client {memory[-1]:.1f} MiB")
@@ -133,7 +133,7 @@ def _judge(service: Service, jobs: int, console: Terminal) -> int:
     console.print(f"{jobs} submissions in {seconds:.0f} s, {jobs / seconds:.1f} a second; client {_span(memory)}")
     lost, doubled = jobs - len(came), came.total() - len(came)
     console.print(f"lost {lost}, doubled {doubled}, not as sent {len(strange)}; the service has {recorded}")
-    for each in strange[:TOLD]:
+    for each in strange[:PROGRESS_REPORTS]:
         console.print(each)
     right = not (lost or doubled or strange) and len(job_ids) == jobs and recorded == {"completed": jobs}
     return 0 if right and len(restarts) == 2 else 1

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.memory`: what a flood of jobs takes in Redis: queued, done, and when they are forgotten."""
+"""`python -m benchmarks.memory`: the memory of many jobs in Redis: queued, completed and expired."""
 
 from __future__ import annotations
 

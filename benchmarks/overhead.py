@@ -1,4 +1,4 @@
-"""The measurements, each on a running stack through its HTTP side."""
+"""The measurements of a running stack, through its HTTP API."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ BEAT_S = 0.1
 TICK_S = 0.02
 
 PART_S = 30.0
-"""A measurement ends with the sample that it has then: on two cores a job takes seconds, on a GPU all are taken."""
+"""Maximum time of a measurement, in s; it then ends after its current sample. A GPU takes all samples in time."""
 
 
 Answer = TypeVar("Answer")
 
 
 class BenchmarkError(RuntimeError):
-    """What was measured is not what was meant to be measured."""
+    """The benchmark did not measure what it was meant to."""
 
 
 @dataclass(frozen=True)
 class Throughput:
-    """Jobs from the first one's acceptance to the last one's end, by the service's own clock; how each came out.
+    """Jobs from the first acceptance to the last end, by the service's own clock, and their verdicts.
 
-    Of the `sent` ones those that were not done in time were cancelled and do not count. `busy` is the share of that
-    time in which a device was held by a job, of all devices.
+    Jobs of the `sent` ones that were late were cancelled and do not count. `busy` is the share of the time in which
+    jobs held a device, over all devices.
     """
 
     sent: int
@@ -64,26 +64,32 @@ class Throughput:
 
 @contextmanager
 def service(own: Settings) -> Iterator[tuple[Stack, httpx.Client]]:
-    """A running service of those settings and a client of it, until the block ends."""
+    """A running service with those settings, and a client of it, until the block ends."""
     with running(own) as stack, httpx.Client(base_url=stack.url, timeout=REQUEST_S, trust_env=False) as client:
         yield stack, client
 
 
 def jobs_at_once(stack: Stack) -> int:
-    """Of all its workers."""
+    """Maximum jobs at once of all workers."""
     return processes.jobs_at_once(stack.settings, stack.gpus) * max(len(stack.gpus), 1)
 
 
 def warm_up(stack: Stack, client: httpx.Client) -> None:
-    """Each process has its first job, which takes seconds on a GPU: nobody has two while one has none."""
+    """Gives each process its first job, which takes seconds on a GPU."""
     first = [submitted(client, jobs.tiny()) for _ in range(2 * jobs_at_once(stack))]
     stack.wait_until(lambda: all(job_of(client, job_id)["state"] in TERMINAL for job_id in first), "the first jobs")
 
 
 @dataclass(frozen=True)
 class RoundTrips:
-    """POST to verdict as the client sees it, the same less the stage that times, less the windows of its time, less the
-    kernel's own time in them alone, and each stage by itself."""
+    """Latencies of jobs, each less a part of it.
+
+    - `latency`: from the POST to the verdict, as the client sees it.
+    - `untimed`: less the stage that times.
+    - `less_windows`: less the timing windows.
+    - `less_computing`: less the kernel's own time in them.
+    - `stages`: each stage by itself.
+    """
 
     latency: Latency
     untimed: Latency
@@ -93,9 +99,9 @@ class RoundTrips:
 
 
 def round_trip(stack: Stack, client: httpx.Client, *, built: bool = False) -> RoundTrips:
-    """POST of a tiny kernel to its verdict, one after the other, service idle and warm: on a GPU a vector addition.
+    """POST of a tiny kernel to its verdict, one after the other on an idle, warm service; on a GPU a vector addition.
 
-    One that was `built` before, or each anew.
+    With `built`, the kernel was built before; otherwise each is new.
     """
     kind = jobs.vector_add if stack.gpus else jobs.tiny
     bodies = [kind()] * ROUND_TRIPS if built else [kind() for _ in range(ROUND_TRIPS)]
@@ -105,7 +111,7 @@ def round_trip(stack: Stack, client: httpx.Client, *, built: bool = False) -> Ro
 
 
 def acceptance(stack: Stack, client: httpx.Client) -> Latency:
-    """POST to its 202 while the workers are busy with a queue that is longer than they are many."""
+    """POST to its 202 while all workers are busy and jobs wait."""
     accepted = [submitted(client, jobs.tiny()) for _ in range(BACKLOG)]
     stack.wait_until(lambda: job_of(client, accepted[0])["state"] != State.QUEUED, "a worker")
     samples = []
@@ -125,7 +131,7 @@ def acceptance(stack: Stack, client: httpx.Client) -> Latency:
 
 
 def enqueue(stack: Stack) -> Enqueue:
-    """POST to 202 at a fixed rate beside hundreds of clients that wait, from a process of its own."""
+    """POST to its 202 at a fixed rate beside hundreds of waiting clients, from a process of its own."""
     command = [sys.executable, "-m", "benchmarks.enqueue", stack.url]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         stack.wait_until(lambda: process.poll() is not None, "the benchmark's clients")
@@ -136,24 +142,24 @@ def enqueue(stack: Stack) -> Enqueue:
 
 
 def judged(stack: Stack, client: httpx.Client, bodies: list[dict[str, Any]]) -> RoundTrips:
-    """The same comparisons that `benchmarks/baseline.py` makes, one after the other."""
+    """The comparisons of `benchmarks/baseline.py`, one after the other."""
     return _one_after_the_other(stack, client, "/compare", bodies)
 
 
 def throughput(stack: Stack, client: httpx.Client, sent: list[dict[str, Any]], within_s: float = PART_S) -> Throughput:
-    """Jobs accepted as one batch."""
+    """Submits the jobs as one batch and waits for them."""
     answer = client.post("/batch", json={"jobs": sent}).raise_for_status().json()
     if answer["accepted"] != len(sent):
         raise BenchmarkError(f"the service refused jobs: {answer['jobs']}")
     query = {"batch_id": answer["batch_id"], "limit": len(sent)}
-    over, found = time.monotonic() + within_s, _listed(client, query)
-    while not all(job["state"] in TERMINAL for job in found):
-        if time.monotonic() > over and any(job["state"] in TERMINAL for job in found):
+    over, entries = time.monotonic() + within_s, _listed(client, query)
+    while not all(job["state"] in TERMINAL for job in entries):
+        if time.monotonic() > over and any(job["state"] in TERMINAL for job in entries):
             client.post("/jobs/cancel", json={"batch_id": answer["batch_id"]}).raise_for_status()
             over = float("inf")
         stack.tick(BEAT_S)
-        found = _listed(client, query)
-    ended = [job_of(client, entry["job_id"]) for entry in found if entry["state"] != State.CANCELLED]
+        entries = _listed(client, query)
+    ended = [job_of(client, entry["job_id"]) for entry in entries if entry["state"] != State.CANCELLED]
     seconds = max(job["timeline"][-1]["at"] for job in ended) - min(job["submitted_at"] for job in ended)
     verdicts = Counter((job["result"] or {}).get("verdict", job["state"]) for job in ended)
     busy = sum(map(device_seconds, ended)) / (seconds * max(len(stack.gpus), 1))
@@ -161,7 +167,7 @@ def throughput(stack: Stack, client: httpx.Client, sent: list[dict[str, Any]], w
 
 
 def _one_after_the_other(stack: Stack, client: httpx.Client, path: str, bodies: list[dict[str, Any]]) -> RoundTrips:
-    """As many as fit into `PART_S`, and one at least."""
+    """As many as fit into `PART_S`, and at least one."""
     over, samples = time.monotonic() + PART_S, [_judged(stack, client, path, bodies[0])]
     for body in bodies[1:]:
         if time.monotonic() > over:
@@ -179,7 +185,7 @@ def _one_after_the_other(stack: Stack, client: httpx.Client, path: str, bodies: 
 
 
 def _judged(stack: Stack, client: httpx.Client, path: str, body: dict[str, Any]) -> tuple[str, float]:
-    """The job's id, and seconds from the POST to its verdict."""
+    """The job's id, and the seconds from its POST to its verdict."""
 
     def timed() -> tuple[httpx.Response, float]:
         began = time.perf_counter()
@@ -193,7 +199,7 @@ def _judged(stack: Stack, client: httpx.Client, path: str, body: dict[str, Any])
 
 
 def _meanwhile_ticking(stack: Stack, call: Callable[[], Answer]) -> Answer:
-    """What it returns. Processes whose lines nobody takes stand still as soon as their pipe is full."""
+    """Makes the call while `tick` reads the processes' lines: a full pipe would block them."""
     with ThreadPoolExecutor(1) as thread:
         future = thread.submit(call)
         while not future.done():
@@ -202,12 +208,12 @@ def _meanwhile_ticking(stack: Stack, call: Callable[[], Answer]) -> Answer:
 
 
 def _listed(client: httpx.Client, query: dict[str, Any]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = client.get("/jobs", params=query).raise_for_status().json()["jobs"]
-    return found
+    entries: list[dict[str, Any]] = client.get("/jobs", params=query).raise_for_status().json()["jobs"]
+    return entries
 
 
 def submitted(client: httpx.Client, body: jobs.Body) -> str:
-    """The id of the job that an /evaluate has become."""
+    """Submits an /evaluate and returns the job's id."""
     answer = client.post("/evaluate", json=body)
     if answer.status_code != httpx.codes.ACCEPTED:
         raise BenchmarkError(f"the service did not take a job: {answer.text}")
@@ -215,6 +221,6 @@ def submitted(client: httpx.Client, body: jobs.Body) -> str:
 
 
 def job_of(client: httpx.Client, job_id: str) -> dict[str, Any]:
-    """As it is now."""
-    found: dict[str, Any] = client.get(f"/job/{job_id}").raise_for_status().json()
-    return found
+    """The current record of the job."""
+    job: dict[str, Any] = client.get(f"/job/{job_id}").raise_for_status().json()
+    return job

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.recovery`: how soon after a deadly job the next one is at work, through a whole service.
+"""`python -m benchmarks.recovery`: how soon the next job runs after one that kills its runner.
 
-The next job is sent when the deadly one is running. It is at work when it enters `validate`: its runner has its context
-and its code, and its first call begins. Counted from the deadly job's end as it was recorded. Negative: before that.
+The benchmark sends the next job while the deadly one runs. The next job runs once it enters `validate`: its runner has
+context and code, and its first call begins. Times count from the recorded end of the deadly job and may be negative.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from stack.terminal import Terminal
 WARM_UPS = 12
 DEADLINE_S = 5
 LIMIT_S = 1.0
-"""The next job is to be at work by then, in every round; else the exit status is 1."""
+"""Maximum delay of the next job, in s, in every round; otherwise the exit status is 1."""
 
 INPUTS = "\ndef get_inputs():\n    return [torch.randn(256, 256)]\n"
 FORWARD = "class Model(nn.Module):\n    def forward(self, x):\n        "
@@ -56,13 +56,13 @@ def main() -> int:
     late = False
     table = Table("deadly job", "the next is at work after, s", "ends after, s")
     with running(own) as stack, httpx.Client(base_url=stack.url, timeout=60, trust_env=False) as client:
-        # At once, so that each process of the pool has had one: its first takes seconds.
+        # At once, so that each process of the pool gets one: its first job takes seconds.
         for job_id in [submitted(client, jobs.tiny()) for _ in range(WARM_UPS)]:
             _ended(stack, client, job_id)
         for name, (kernel, verdict) in (DEADLY | (DEADLY_ON_A_GPU if stack.gpus else {})).items():
-            found = [_recovered(stack, client, {"kernel_type": "torch"} | kernel, verdict) for _ in range(rounds)]
-            late |= max(at_work for at_work, _ in found) > LIMIT_S
-            table.add_row(name, *(" ".join(f"{each:.2f}" for each in column) for column in zip(*found, strict=True)))
+            delays = [_recovered(stack, client, {"kernel_type": "torch"} | kernel, verdict) for _ in range(rounds)]
+            late |= max(at_work for at_work, _ in delays) > LIMIT_S
+            table.add_row(name, *(" ".join(f"{each:.2f}" for each in column) for column in zip(*delays, strict=True)))
     Terminal(columns=120).print(table)
     return 1 if late else 0
 

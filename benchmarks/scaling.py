@@ -1,8 +1,7 @@
-"""`python -m benchmarks.scaling [--jobs N]`: what twice the GPUs are worth, up to all of this machine.
+"""`python -m benchmarks.scaling [--jobs N]`: throughput with one GPU, two, four, up to all of this machine.
 
-A service of its own for each number of GPUs, one worker on each, and a batch of the same mix of small jobs for each
-GPU. Without a GPU, a service for each number of jobs at once: they share the one device, and only their builds are side
-by side.
+Each number of GPUs has a service of its own, with one worker on each GPU and a batch of small jobs for each. Without a
+GPU, the number of concurrent jobs varies instead: they share one device, and only their builds overlap.
 """
 
 from __future__ import annotations
@@ -36,33 +35,33 @@ def main() -> int:
     options = parser.parse_args()
     console = Terminal(soft_wrap=True)
     stop_on_signals()
-    found: dict[int, Throughput] = {}
+    by_count: dict[int, Throughput] = {}
     try:
         gpus = devices.chosen(devices.installed(), settings().gpu_device, environment.visible_devices())
         for count, own in _services(gpus):
-            found[count] = _streamed(own, options.jobs * (count if gpus else 1))
-            console.print(f"{count}: {found[count].per_second:.2f} a second")
+            by_count[count] = _streamed(own, options.jobs * (count if gpus else 1))
+            console.print(f"{count}: {by_count[count].per_second:.2f} a second")
     except Stop:
         return 1
     except (StartError, DeviceError, NoRedisServer, BenchmarkError, httpx.HTTPError) as error:
         console.print(str(error), style="red")
         return 1
-    console.print(_table("GPUs" if gpus else "jobs at once", found))
+    console.print(_table("GPUs" if gpus else "jobs at once", by_count))
     if options.out:
         options.out.write_text(
-            json.dumps({count: dataclasses.asdict(one) for count, one in found.items()}, indent=2) + "\n",
+            json.dumps({count: dataclasses.asdict(one) for count, one in by_count.items()}, indent=2) + "\n",
             encoding="utf-8",
         )
     return 0
 
 
 def numbers(most: int) -> list[int]:
-    """One, and twice as many each time, up to that many, which are the last."""
+    """Powers of two below `most`, and `most` itself."""
     return [*(1 << power for power in range(most.bit_length()) if 1 << power < most), most]
 
 
 def _services(gpus: list[Gpu]) -> Iterator[tuple[int, Settings]]:
-    """How many there are of what makes it faster, and the settings of a service that has them."""
+    """Each number of GPUs, or of concurrent jobs, and the settings of its service."""
     for count in numbers(len(gpus) or os.cpu_count() or 1):
         own = dataclasses.replace(settings().private(), port=free_port())
         if gpus:
@@ -77,12 +76,12 @@ def _streamed(own: Settings, count: int) -> Throughput:
         return overhead.throughput(stack, client, jobs.mixed(count))
 
 
-def _table(what: str, found: dict[int, Throughput]) -> Table:
+def _table(what: str, by_count: dict[int, Throughput]) -> Table:
     table = Table(what, "jobs", "seconds", "a second", "of one's", "devices held")
-    first = found[min(found)].per_second
-    for count, one in found.items():
-        shown = (f"{one.seconds:.1f}", f"{one.per_second:.2f}", f"{one.per_second / first:.2f}", f"{one.busy:.0%}")
-        table.add_row(str(count), str(one.jobs), *shown)
+    first = by_count[min(by_count)].per_second
+    for count, one in by_count.items():
+        cells = (f"{one.seconds:.1f}", f"{one.per_second:.2f}", f"{one.per_second / first:.2f}", f"{one.busy:.0%}")
+        table.add_row(str(count), str(one.jobs), *cells)
     return table
 
 

@@ -1,4 +1,4 @@
-"""Where a job's time goes: its stages by the service's own clock, as its timeline tells them."""
+"""The time of a job by stage, from its timeline, which uses the service's own clock."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from domain.job import Stage
 
 
 def seconds_by_stage(job: Mapping[str, Any]) -> dict[Stage, float]:
-    """Of an ended job's `GET /job`: how long it was in each stage that it entered, the last one, its end, left out.
+    """Seconds in each stage of an ended job (`GET /job`), without the last, its end.
 
-    A job that was begun more than once has been in its stages more than once.
+    A job that began several times was in its stages several times.
     """
     spent: dict[Stage, float] = defaultdict(float)
     steps = [(Stage(step["stage"]), float(step["at"])) for step in job["timeline"]]
@@ -24,7 +24,7 @@ def seconds_by_stage(job: Mapping[str, Any]) -> dict[Stage, float]:
 
 
 def by_stage(jobs: Iterable[Mapping[str, Any]]) -> dict[Stage, Latency]:
-    """Of several jobs, each stage's latency in the jobs that entered it, in the order of the stages."""
+    """Latencies of each stage over the jobs that entered it, in the order of stages."""
     samples: dict[Stage, list[float]] = defaultdict(list)
     for job in jobs:
         for stage, seconds in seconds_by_stage(job).items():
@@ -33,19 +33,19 @@ def by_stage(jobs: Iterable[Mapping[str, Any]]) -> dict[Stage, Latency]:
 
 
 def computing_seconds(job: Mapping[str, Any]) -> float:
-    """Of a completed job: what its kernels computed in the windows that gave their times, both sides'."""
+    """Seconds that the kernels of a completed job computed in its timing windows, both sides together."""
     result = job.get("result") or {}
     timings = [(result.get(side) or {}).get("timing") for side in ("kernel_exec_result", "ref_result")]
     return float(sum(timing["calls"] * timing["latency_ms"] / 1e3 for timing in timings if timing))
 
 
 def device_seconds(job: Mapping[str, Any]) -> float:
-    """For how long a completed job held its device; 0 where it had no result."""
+    """Seconds for which a completed job held its device; 0 without a result."""
     return _of_environment(job, "device_seconds")
 
 
 def window_seconds(job: Mapping[str, Any]) -> float:
-    """What a completed job's timing windows took, queueing calls and making ready included; 0 without a result."""
+    """Seconds of a completed job's timing windows, with queueing of calls and preparation; 0 without a result."""
     return _of_environment(job, "window_seconds")
 
 

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.standbys`: how long runners' contexts take to be made and to end, so many at once.
+"""`python -m benchmarks.standbys`: times to create and to end several runners' CUDA contexts at once.
 
-Of one hardware queue, as those that wait for jobs, and of the driver's eight, as for jobs of several streams. Windows
-of other jobs wait for both.
+Contexts have one hardware queue, as pooled runners have, or the driver's eight, as jobs with several streams need.
+Windows of other jobs wait for both.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ def main() -> int:
         bench.start_zygote()
         for one_queue in (True, False):
             for count in AT_ONCE:
-                taken = [_taken(bench, count, one_queue) for _ in range(options.times)]
-                made, ended, launch = (statistics.median(times) for times in zip(*taken, strict=True))
-                rows.add("1" if one_queue else "8", str(count), f"{made:.0f}", f"{ended:.0f}", f"{launch:.3f}")
+                samples = [_measure(bench, count, one_queue) for _ in range(options.times)]
+                runners, ended, launch = (statistics.median(times) for times in zip(*samples, strict=True))
+                rows.add("1" if one_queue else "8", str(count), f"{runners:.0f}", f"{ended:.0f}", f"{launch:.3f}")
         rows.end()
     finally:
         bench.close()
     return 0
 
 
-def _taken(bench: Workbench, count: int, one_queue: bool) -> tuple[float, float, float]:
-    """ms until they are made, and until they have ended; µs a launch, the median where it is known."""
+def _measure(bench: Workbench, count: int, one_queue: bool) -> tuple[float, float, float]:
+    """Milliseconds to create and to end the runners, and their median launch time in µs, if known."""
     began = time.perf_counter()
-    made = bench.standbys.make(count, lambda: False, one_queue=one_queue)
-    there = time.perf_counter()
-    end(made)
-    known = [1e3 * one.launch_ms for one in made if one.launch_ms is not None]
-    launch = statistics.median(known) if known else float("nan")
-    return 1e3 * (there - began), 1e3 * (time.perf_counter() - there), launch
+    runners = bench.standbys.make(count, lambda: False, one_queue=one_queue)
+    ready = time.perf_counter()
+    end(runners)
+    launches_us = [1e3 * one.launch_ms for one in runners if one.launch_ms is not None]
+    launch = statistics.median(launches_us) if launches_us else float("nan")
+    return 1e3 * (ready - began), 1e3 * (time.perf_counter() - ready), launch
 
 
 if __name__ == "__main__":

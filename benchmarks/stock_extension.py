@@ -1,6 +1,6 @@
-"""An inline extension judged without a service: this interpreter builds it as torch does, calls it, times it and ends.
+"""Judges an inline extension without a service: builds it as torch does, calls it, times it and ends.
 
-The source on standard input, JSON on standard output, for `benchmarks.extension_stream`.
+Source on standard input, JSON on standard output, for `benchmarks.extension_stream`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ WARM_UPS, TRIALS = 3, 100
 
 @dataclass(frozen=True)
 class Stock:
-    """Seconds from the start of the interpreter to its end, and those of them for which it needed the device."""
+    """Seconds from start to end of the interpreter, and seconds for which it needed the device."""
 
     seconds: float
     device_s: float
 
 
 def judged(source: str) -> Stock:
-    """In a fresh interpreter, with no build of an earlier one."""
+    """Judges the source in a fresh interpreter, without earlier builds."""
     with tempfile.TemporaryDirectory() as builds:
         began = time.perf_counter()
         done = subprocess.run(
@@ -46,7 +46,7 @@ def judged(source: str) -> Stock:
 
 
 def judge(source: str) -> dict[str, Any]:
-    """All in one process, each call waited for; the device is needed from when the class is constructed."""
+    """Judges in one process and waits for each call; the device is needed from the construction of the class."""
     import torch
 
     device = "cuda" if torch.cuda.is_available() else "cpu"

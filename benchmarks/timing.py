@@ -1,4 +1,4 @@
-"""`python -m benchmarks.timing`: our times against others', against themselves, and against a slightly slower twin."""
+"""`python -m benchmarks.timing`: the service's times against other methods, themselves, and a slower twin."""
 
 from __future__ import annotations
 
@@ -24,19 +24,23 @@ HOLD_CYCLES = 20_000_000
 """About 10 ms."""
 SLOWER = 1.02
 LONG_S = 2.0
-"""Of the device, within which a comparison should tell a slower twin."""
+"""Device time, in s, within which a comparison should distinguish a slower twin."""
 TWIN_JOBS = 3
 ITSELF, TWIN = "itself", "twin"
 SPINS = (400, 5_000, 20_000)
 """Steps of about 6, 45 and 170 µs on an H200."""
 SHORT = 170
-"""Of about 4 µs there: what processes differ by is a percent of that, so that it repeats at `precise` alone."""
+"""About 4 µs there: processes differ by a percent of that, so only `precise` gives repeatable times."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """How many jobs of which budget, of how many steps where others than the usual kernels are wanted, and what each is
-    compared with."""
+class Options:
+    """The jobs of a table.
+
+    - `jobs`: number of jobs of each kernel; `budget`: their budget.
+    - `steps`: lengths of the spinning kernels; empty for the usual kernels.
+    - `against`: what each kernel is compared with.
+    """
 
     jobs: int
     budget: str
@@ -44,9 +48,9 @@ class Asked:
     against: tuple[str, ...] = (ITSELF, TWIN)
 
 
-def judged(bench: Workbench, kernel: dict[str, Any], reference: dict[str, Any] | None = None, **asked: Any) -> Report:
-    """One job; raises RuntimeError when the kernel does not pass."""
-    wire = {"kernel": kernel, "reference": reference, "num_trials": 100, "timeout": 120, **asked}
+def judged(bench: Workbench, kernel: dict[str, Any], reference: dict[str, Any] | None = None, **options: Any) -> Report:
+    """Judges one kernel; raises RuntimeError if it does not pass."""
+    wire = {"kernel": kernel, "reference": reference, "num_trials": 100, "timeout": 120, **options}
     report = run(Request.from_wire(wire), bench, lambda stage: None, lambda: False)
     if report.outcome.status is not Status.PASSED or report.outcome.timing is None:
         raise RuntimeError(f"{report.outcome.status}: {report.outcome.message}")
@@ -54,34 +58,35 @@ def judged(bench: Workbench, kernel: dict[str, Any], reference: dict[str, Any] |
 
 
 def by_hand(case: Case) -> float:
-    """Back-to-back calls on inputs of their own after a flush, one pair of events around all, behind a sleep; in ms.
+    """Time of back-to-back calls on separate inputs after a flush, in ms, with one pair of events around all of them.
 
-    The sleep is made longer until every call is queued before it ends: else the host's time would be measured.
+    The calls queue behind a sleep, which grows until all calls are queued before it ends: otherwise the host's time
+    would be measured.
     """
     flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
     inputs = [case.inputs() for _ in range(case.calls)]
     case.function(inputs[0])
-    taken: list[float] = []
+    times_ms: list[float] = []
     hold = HOLD_CYCLES
-    while len(taken) < HAND_WINDOWS:
+    while len(times_ms) < HAND_WINDOWS:
         flush.zero_()
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         torch.cuda._sleep(hold)  # type: ignore[no-untyped-call]
         start.record()
-        kept = [case.function(one) for one in inputs]
+        results = [case.function(one) for one in inputs]
         end.record()
         waited = start.query()  # type: ignore[no-untyped-call]
         torch.cuda.synchronize()
-        del kept
+        del results
         if waited:
             hold *= 2
         else:
-            taken.append(float(start.elapsed_time(end)) / case.calls)
-    return statistics.median(taken)
+            times_ms.append(float(start.elapsed_time(end)) / case.calls)
+    return statistics.median(times_ms)
 
 
 def do_bench(case: Case) -> float:
-    """triton.testing.do_bench's median: events around each single call, its own cost included; in ms."""
+    """The median of triton.testing.do_bench in ms: events around each single call, with their own cost."""
     from triton.testing import do_bench as bench
 
     inputs = case.inputs()
@@ -89,8 +94,7 @@ def do_bench(case: Case) -> float:
 
 
 class Rows:
-    """A table that prints every row as it comes, the last one of as many jobs as there were when it was interrupted: a
-    run that is cut short has not been for nothing."""
+    """A table that also prints each row at once, so that an interrupted run shows its results."""
 
     def __init__(self, console: Terminal, title: str, *columns: str) -> None:
         self._console = console
@@ -106,36 +110,36 @@ class Rows:
 
 
 def agreement(bench: Workbench, console: Terminal) -> None:
-    """Ours against two others, and whether it is within 2 % + 0.5 µs of the first."""
+    """The service's times against two other methods, and whether they are within 2 % + 0.5 µs of the first."""
     rows = Rows(console, "Agreement", "kernel", "ours µs", "by hand µs", "difference", "within", "do_bench µs")
     for case in CASES:
         timing = judged(bench, case.source()).outcome.timing
         hand, usual = by_hand(case), do_bench(case)
         torch.cuda.empty_cache()
-        ours = timing.latency_ms if timing else 0.0
-        within = abs(ours - hand) <= 0.02 * hand + 0.5e-3
+        service_ms = timing.latency_ms if timing else 0.0
+        within = abs(service_ms - hand) <= 0.02 * hand + 0.5e-3
         rows.add(
             case.name,
-            *(f"{ms * 1e3:.2f}" for ms in (ours, hand)),
-            f"{ours / hand - 1:+.1%}",
+            *(f"{ms * 1e3:.2f}" for ms in (service_ms, hand)),
+            f"{service_ms / hand - 1:+.1%}",
             "yes" if within else "no",
             f"{usual * 1e3:.2f}",
         )
     rows.end()
 
 
-def repeatability(bench: Workbench, console: Terminal, asked: Asked, target_precision: float) -> None:
-    """The same kernel in separate jobs, each in processes of its own."""
+def repeatability(bench: Workbench, console: Terminal, options: Options, target_precision: float) -> None:
+    """The same kernel in separate jobs, each with its own processes."""
     columns = ("kernel", "jobs", "median µs", "(p95 - p5) / median", "sd", "of processes", "sure to", "device s")
-    rows = Rows(console, f"Repeatability, {asked.budget}", *columns)
-    kernels = {f"spin {steps}": spin(steps) for steps in asked.steps or (SHORT, *SPINS)}
-    if not asked.steps:
+    rows = Rows(console, f"Repeatability, {options.budget}", *columns)
+    kernels = {f"spin {steps}": spin(steps) for steps in options.steps or (SHORT, *SPINS)}
+    if not options.steps:
         kernels |= {case.name: case.source() for case in CASES if case.name in ("multiply 1 k", "product 2048² bf16")}
     for name, kernel in kernels.items():
         reports: list[Report] = []
         try:
-            for _ in range(asked.jobs):
-                reports.append(judged(bench, kernel, target_precision=target_precision, budget=asked.budget))
+            for _ in range(options.jobs):
+                reports.append(judged(bench, kernel, target_precision=target_precision, budget=options.budget))
         finally:
             if len(reports) > 1:
                 rows.add(name, *_repeated(reports))
@@ -143,22 +147,22 @@ def repeatability(bench: Workbench, console: Terminal, asked: Asked, target_prec
 
 
 def _repeated(reports: list[Report]) -> list[str]:
-    found = [report.outcome.timing for report in reports if report.outcome.timing]
-    times = sorted(timing.latency_ms for timing in found)
+    timings = [report.outcome.timing for report in reports if report.outcome.timing]
+    times = sorted(timing.latency_ms for timing in timings)
     low, high = times[int(0.05 * (len(times) - 1))], times[round(0.95 * (len(times) - 1))]
     middle = statistics.median(times)
     return [
         str(len(reports)),
         f"{middle * 1e3:.3f}",
         *(f"{part:.2%}" for part in ((high - low) / middle, statistics.stdev(times) / middle)),
-        _within([timing.per_process_ms for timing in found]),
-        f"{statistics.median(timing.relative_ci or 0.0 for timing in found):.2%}",
+        _within([timing.per_process_ms for timing in timings]),
+        f"{statistics.median(timing.relative_ci or 0.0 for timing in timings):.2%}",
         f"{statistics.median(report.environment['device_seconds'] for report in reports):.2f}",
     ]
 
 
 def slower_twin(bench: Workbench, steps: int) -> int:
-    """The steps of a twin that takes SLOWER times as long: a part of a short kernel's time is that of its launch."""
+    """Steps of a twin that takes SLOWER times as long; launching takes part of a short kernel's time."""
 
     def takes_ms(count: int) -> float:
         timings = [judged(bench, spin(count)).outcome.timing for _ in range(TWIN_JOBS)]
@@ -168,26 +172,26 @@ def slower_twin(bench: Workbench, steps: int) -> int:
     return steps + round((SLOWER - 1) * once * steps / (twice - once))
 
 
-def comparisons(bench: Workbench, console: Terminal, asked: Asked) -> None:
-    """A kernel with itself, and with a twin that takes 2 % longer."""
+def comparisons(bench: Workbench, console: Terminal, options: Options) -> None:
+    """A kernel against itself, and against a twin that takes 2 % longer."""
     columns = (
         *("kernel", "against", "slower", "faster", "not told apart"),
         *("ratio", "its sd", "of pairs", "device s", "at most", f"over {LONG_S:g} s"),
     )
-    rows = Rows(console, f"A/A and A/B, {asked.budget}", *columns)
+    rows = Rows(console, f"A/A and A/B, {options.budget}", *columns)
     product = next(case for case in CASES if case.name == "product 2048² bf16").source()
-    pairs = [] if asked.steps else [("product 2048² bf16", ITSELF, product, product)]
-    for steps in asked.steps or SPINS:
-        if ITSELF in asked.against:
+    pairs = [] if options.steps else [("product 2048² bf16", ITSELF, product, product)]
+    for steps in options.steps or SPINS:
+        if ITSELF in options.against:
             pairs.append((f"spin {steps}", ITSELF, spin(steps), spin(steps)))
-        if TWIN in asked.against:
+        if TWIN in options.against:
             twin = slower_twin(bench, steps)
             pairs.append((f"spin {steps}", f"spin {twin}", spin(steps), spin(twin)))
     for name, against, reference, candidate in pairs:
         reports: list[Report] = []
         try:
-            for _ in range(asked.jobs):
-                reports.append(judged(bench, candidate, reference, budget=asked.budget))
+            for _ in range(options.jobs):
+                reports.append(judged(bench, candidate, reference, budget=options.budget))
         finally:
             if len(reports) > 1:
                 rows.add(name, against, *_compared(reports))
@@ -195,13 +199,13 @@ def comparisons(bench: Workbench, console: Terminal, asked: Asked) -> None:
 
 
 def _compared(reports: list[Report]) -> list[str]:
-    found = [report.speedup for report in reports if report.speedup is not None]
-    verdicts = [speedup.verdict for speedup in found]
+    speedups = [report.speedup for report in reports if report.speedup is not None]
+    verdicts = [speedup.verdict for speedup in speedups]
     spent = [report.environment["device_seconds"] for report in reports]
     return [
         *(str(verdicts.count(verdict)) for verdict in ("slower", "faster", "not_distinguishable")),
-        f"{statistics.median(speedup.ratio for speedup in found):.4f}",
-        f"{statistics.stdev(speedup.ratio for speedup in found):.2%}",
+        f"{statistics.median(speedup.ratio for speedup in speedups):.4f}",
+        f"{statistics.stdev(speedup.ratio for speedup in speedups):.2%}",
         _within([_ratios(report) for report in reports]),
         f"{statistics.median(spent):.2f}",
         f"{max(spent):.2f}",
@@ -210,14 +214,14 @@ def _compared(reports: list[Report]) -> list[str]:
 
 
 def _ratios(report: Report) -> list[float]:
-    """Of each pair of processes."""
+    """The ratio of each pair of processes."""
     sides = [outcome.timing for outcome in (report.reference, report.outcome) if outcome is not None]
-    theirs, ours = (timing.per_process_ms if timing is not None else [] for timing in sides)
-    return [reference / candidate for reference, candidate in zip(theirs, ours, strict=True)]
+    reference_ms, candidate_ms = (timing.per_process_ms if timing is not None else [] for timing in sides)
+    return [reference / candidate for reference, candidate in zip(reference_ms, candidate_ms, strict=True)]
 
 
 def _within(jobs: list[list[float]]) -> str:
-    """The standard deviation of a job's processes, relative to their mean, over all jobs; nothing of single ones."""
+    """The standard deviation between a job's processes, relative to their mean, over all jobs with several."""
     several = [each for each in jobs if len(each) > 1]
     if not several:
         return ""
@@ -226,29 +230,31 @@ def _within(jobs: list[list[float]]) -> str:
 
 
 def counted(bench: Workbench, console: Terminal, jobs: int) -> None:
-    """The same kernel with its counters read afterwards, and without: whether the times are further apart than both
-    intervals; and two jobs without, for what they differ by anyway."""
+    """Compares times of jobs with and without device metrics: how often they differ by more than both intervals.
+
+    Two jobs without metrics show how often that happens anyway.
+    """
     rows = Rows(console, "With and without device metrics", "kernel", "jobs", "apart", "two plain apart", "most, %")
     kernel = spin(SPINS[1])
     metrics = {"level": "basic", "metrics": []}
-    apart, plainly_apart, most = 0, 0, 0.0
+    different, plain_different, most = 0, 0, 0.0
     for _ in range(jobs):
         plain, other = (judged(bench, kernel).outcome.timing for _ in range(2))
         report = judged(bench, kernel, device_metrics=metrics)
         if report.device_metrics is None or report.device_metrics["status"] != "measured":
             raise RuntimeError(f"no device metrics: {report.device_metrics}")
-        found = report.outcome.timing
-        if plain is None or other is None or found is None:
+        timing = report.outcome.timing
+        if plain is None or other is None or timing is None:
             raise RuntimeError("a job without a time")
-        apart += _apart(plain, found)
-        plainly_apart += _apart(plain, other)
-        most = max(most, abs(found.latency_ms / plain.latency_ms - 1))
-    rows.add(f"spin {SPINS[1]}", str(jobs), str(apart), str(plainly_apart), f"{most:.2%}")
+        different += _differ(plain, timing)
+        plain_different += _differ(plain, other)
+        most = max(most, abs(timing.latency_ms / plain.latency_ms - 1))
+    rows.add(f"spin {SPINS[1]}", str(jobs), str(different), str(plain_different), f"{most:.2%}")
     rows.end()
 
 
-def _apart(one: Timing, other: Timing) -> bool:
-    """Whether two times differ by more than both intervals, the clock's resolution included."""
+def _differ(one: Timing, other: Timing) -> bool:
+    """Whether two times differ by more than both intervals and the clock's resolution."""
     reach = sum((each.relative_ci or 0.0) * each.latency_ms + each.resolution_us / 1e3 for each in (one, other))
     return abs(one.latency_ms - other.latency_ms) > reach
 
@@ -263,22 +269,22 @@ def main() -> None:
     both = (ITSELF, TWIN)
     parser.add_argument("--against", nargs="+", default=both, choices=both, help="what kernels are compared with")
     options = parser.parse_args()
-    asked = Asked(options.jobs, options.budget, tuple(options.steps or ()), tuple(options.against))
+    chosen = Options(options.jobs, options.budget, tuple(options.steps or ()), tuple(options.against))
     console = Terminal(width=120)
     bench = Workbench()
     try:
         if not bench.target.is_cuda:
             raise SystemExit("needs an NVIDIA GPU: the host's clock has nothing to be compared with")
-        judged(bench, spin(SHORT))  # The first job on a card that nobody has measured yet measures its rates too.
+        judged(bench, spin(SHORT))  # The first job on a new card also measures the card's rates.
         if "agreement" in options.tables:
             agreement(bench, console)
         if "repeatability" in options.tables:
-            repeatability(bench, console, asked, options.target_precision)
-            if not (asked.steps or asked.budget == Budget.PRECISE):
-                short = replace(asked, budget=Budget.PRECISE.value, steps=(SHORT,))
+            repeatability(bench, console, chosen, options.target_precision)
+            if not (chosen.steps or chosen.budget == Budget.PRECISE):
+                short = replace(chosen, budget=Budget.PRECISE.value, steps=(SHORT,))
                 repeatability(bench, console, short, options.target_precision)
         if "comparisons" in options.tables:
-            comparisons(bench, console, asked)
+            comparisons(bench, console, chosen)
         if "counted" in options.tables:
             counted(bench, console, options.jobs)
     finally:

@@ -1,4 +1,4 @@
-"""Kernels from 2 µs to 100 ms to time: what they compute, on what, and a twin that takes a known part longer."""
+"""Kernels from 2 µs to 100 ms for timing, and a kernel whose time is adjustable."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SPIN_ELEMENTS = 1 << 18
 
 @dataclass(frozen=True)
 class Case:
-    """A torch kernel: what `forward` returns of x, x's shape and dtype, and how many calls a window by hand has."""
+    """A torch kernel: an expression of x, the shape and dtype of x, and the number of calls in `by_hand`'s window."""
 
     name: str
     expression: str
@@ -36,8 +36,8 @@ class Case:
 
     @property
     def function(self) -> Callable[[torch.Tensor], Any]:
-        made: Callable[[torch.Tensor], Any] = eval(f"lambda x: {self.expression}", {"torch": torch})
-        return made
+        function: Callable[[torch.Tensor], Any] = eval(f"lambda x: {self.expression}", {"torch": torch})
+        return function
 
     def inputs(self) -> torch.Tensor:
         shape = [int(size) for size in self.shape.split(",")]
@@ -70,7 +70,7 @@ CASES = [
 
 
 def spin(steps: int) -> dict[str, Any]:
-    """A raw kernel whose time is `steps` dependent multiplications, and little else."""
+    """A raw kernel that takes `steps` dependent multiplications and little else."""
     spec = {"shape": [SPIN_ELEMENTS], "dtype": "float32"}
     args = [
         {"name": "x", "type": "tensor", "tensor_spec": spec | {"init": {"kind": "randn"}}},

@@ -1,4 +1,4 @@
-"""Who may ask for what: an API key as the service knows it, and the scopes that it can have."""
+"""API keys and their scopes, which say what a client may ask for."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from enum import StrEnum
 
 
 class Scope(StrEnum):
-    """What a key opens. None contains another."""
+    """Permission of a key. No scope includes another."""
 
     SUBMIT = "submit"
-    """Hand in jobs, be answered for them, cancel them."""
+    """Submit jobs, read their results, cancel them."""
     READ = "read"
     """Read one's own jobs, and the service's counters."""
     ADMIN = "admin"
-    """The endpoints under /admin/; nobody's jobs."""
+    """Use the endpoints under /admin/; opens no jobs."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """A key without its secret. `key_id` is what jobs belong to: never given again, also not to a key of that name.
+    """An API key without its secret. Jobs belong to `key_id`, which is never reused, even for the same name.
 
-    `requests_per_minute` and `max_jobs` (jobs that are not terminal, at one moment) bound what it may ask for.
+    `requests_per_minute` and `max_jobs` (jobs that are not terminal, at one moment) limit the client.
     """
 
     key_id: str

@@ -1,4 +1,4 @@
-"""How much of the device a job may cost: what each `budget` of a request stands for."""
+"""The `budget` of a request: how much device time a job may take."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Budget(StrEnum):
-    """What a request may ask for. No level changes how an answer is compared, how secret inputs are, or the gate."""
+    """The levels that a request may ask for. All levels compare outputs alike, with secret inputs and the gate."""
 
     QUICK = "quick"
     DEFAULT = "default"
@@ -18,24 +18,28 @@ class Budget(StrEnum):
     def effort(self) -> Effort:
         return _EFFORTS[self]
 
-    def told(self, *, compares: bool) -> dict[str, Any]:
-        """What the answer says of it. All that a level leaves out is a comparison's."""
+    def to_dict(self, *, compares: bool) -> dict[str, Any]:
+        """The budget in a result. Only a comparison has checks that a level may skip."""
         return {"name": self.value, "skipped_checks": list(self.effort.skipped_checks) if compares else []}
 
 
 @dataclass(frozen=True)
 class Effort:
-    """What a level does.
+    """The effort of one budget level.
 
-    Timing stops where half the 95 % interval, relative, is `target_precision`, and `num_trials` bounds its rounds: both
-    hold unless the request names its own. `min_rounds` are always taken, and narrowing the interval may hold the device
-    `device_time` times as long as usual. A comparison's window lasts `window` times as long as usual, what it costs the
-    device being mostly drawing, laying out and comparing its calls; one of a kernel alone `lone_window` times as long,
-    as windows begin sooner or later in each process (docs/adr/0037). `validation_sets` are the fresh input sets
-    compared before the timing. A kernel alone is judged in so many `processes` one after the other, a comparison in so
-    many `pairs` of them: what a kernel takes differs between them by more than its windows do in one (docs/adr/0038).
-    What is said above of rounds and of time is shared out among them.
-    What is not `thorough` asks nothing beyond that: `skipped_checks` names what.
+    - `target_precision`: timing stops at this half width of the 95 % interval, relative to the time. A request may
+    override   it.
+    - `num_trials`: maximum rounds of windows. A request may override it.
+    - `min_rounds`: minimum rounds of windows.
+    - `device_time`: factor of the usual time for narrowing the interval.
+    - `window`: factor of the usual length of a comparison's window. Drawing and comparing its calls takes most of its
+      cost.
+    - `lone_window`: the same for a kernel alone, whose windows start sooner or later in each process (docs/adr/0037).
+    - `validation_sets`: fresh input sets that are compared before the timing.
+    - `processes`, `pairs`: processes that a kernel alone, or a comparison, is judged in, one after the other. A
+      kernel's time differs more between processes than between windows (docs/adr/0038). Rounds and time are divided
+      among them.
+    - `skipped_checks`: names of further checks that the level skips; a `thorough` level skips none.
     """
 
     target_precision: float

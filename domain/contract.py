@@ -1,7 +1,7 @@
-"""The IO contract: which arguments a kernel takes, how their content is made, how it is launched.
+"""The IO contract of a kernel: its arguments, their content, and its launch.
 
-Wire shapes are the original service's; additions (expressions in the grid, `shared_mem`, `randint`, `strides`, more
-dtypes) are optional, so every old body means what it meant.
+The wire form is the original service's. Our additions (expressions in the grid, `shared_mem`, `randint`, `strides`,
+more dtypes) are optional, so that every old body keeps its meaning.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def _present(wire: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class TensorInit:
-    """How a tensor's content is drawn. Parameters that the kind does not use stay None."""
+    """How a tensor's content is drawn. Parameters that the kind does not use are None."""
 
     kind: str = "randn"
     seed: int | None = None
@@ -33,8 +33,8 @@ class TensorInit:
 
     @classmethod
     def from_wire(cls, wire: dict[str, Any]) -> Self:
-        known = {name: wire[name] for name in cls.__dataclass_fields__ if wire.get(name) is not None}
-        return cls(**known)
+        present = {name: wire[name] for name in cls.__dataclass_fields__ if wire.get(name) is not None}
+        return cls(**present)
 
     def to_wire(self) -> dict[str, Any]:
         return _present({name: getattr(self, name) for name in self.__dataclass_fields__})
@@ -42,7 +42,7 @@ class TensorInit:
 
 @dataclass(frozen=True)
 class TensorData:
-    """Inline content: base64 of raw C-order bytes, optionally zlib-compressed. Wins over `init`."""
+    """Inline content: base64 of raw C-order bytes, optionally zlib-compressed. Takes precedence over `init`."""
 
     data_b64: str
     dtype: str = "float32"
@@ -118,7 +118,7 @@ class Argument:
 
     @property
     def is_blank(self) -> bool:
-        """Whether it is an output without content of its own: what it holds before the call means nothing."""
+        """Whether it is an output without initial content, so that its values before the call mean nothing."""
         spec = self.tensor_spec
         return self.role == "output" and spec is not None and spec.init is None and spec.data is None
 
@@ -158,7 +158,7 @@ def _coerced(kind: str, value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Launch:
-    """Launch geometry. None where the backend's default applies; `shared_mem` is dynamic shared memory in bytes."""
+    """Launch geometry. None stands for the backend's default; `shared_mem` is dynamic shared memory in bytes."""
 
     grid: tuple[Dimension, Dimension, Dimension] | None = None
     block: tuple[Dimension, Dimension, Dimension] | None = None
@@ -193,12 +193,12 @@ def _dimensions(wire: Any) -> tuple[Dimension, Dimension, Dimension] | None:
     if wire is None:
         return None
     if isinstance(wire, dict):
-        given = [wire.get("x"), wire.get("y"), wire.get("z")]
+        sizes = [wire.get("x"), wire.get("y"), wire.get("z")]
     elif isinstance(wire, (list, tuple)):
-        given = [*wire, None, None, None][:3]
+        sizes = [*wire, None, None, None][:3]
     else:
-        given = [wire, None, None]
-    x, y, z = (1 if dimension is None else dimension for dimension in given)
+        sizes = [wire, None, None]
+    x, y, z = (1 if dimension is None else dimension for dimension in sizes)
     return x, y, z
 
 
@@ -211,12 +211,12 @@ class IOContract:
 
     @property
     def outputs(self) -> tuple[int, ...]:
-        """Indexes of the arguments that carry the answer: those marked output or inout, else every tensor."""
+        """Indexes of the output arguments: those marked output or inout, else every tensor."""
         marked = tuple(i for i, argument in enumerate(self.args) if argument.is_output)
         return marked or tuple(i for i, argument in enumerate(self.args) if argument.is_tensor)
 
     def scalars(self) -> dict[str, int | float]:
-        """The numeric arguments by name, for expressions in the launch."""
+        """The numeric arguments by name, for launch expressions."""
         return {a.name: a.value for a in self.args if isinstance(a.value, (int, float)) and not a.is_tensor}
 
     @classmethod

@@ -1,4 +1,4 @@
-"""The element types that a contract may name, by wire name; no GPU library needed to know their size."""
+"""The element types of a contract by wire name, and their sizes, without a GPU library."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ MAX_DIMENSION = 2**31 - 1
 
 
 class ExpressionError(ValueError):
-    """The text is not an expression of the allowed form, or its value is no launch dimension."""
+    """The text is no launch expression, or its value is no launch dimension."""
 
 
 def _cdiv(a: Number, b: Number) -> Number:
@@ -47,7 +47,7 @@ _OPERATORS: dict[type[ast.operator], Callable[[Number, Number], Number]] = {
 
 
 def parse(text: str) -> ast.expr:
-    """The syntax tree of a launch expression; raises ExpressionError naming what is not allowed in it."""
+    """The syntax tree of a launch expression; raises ExpressionError, which names what is not allowed."""
     if len(text) > MAX_EXPRESSION_CHARS:
         raise ExpressionError(f"an expression has at most {MAX_EXPRESSION_CHARS} characters")
     try:
@@ -81,7 +81,7 @@ def names(text: str) -> set[str]:
 
 
 def dimension(value: Dimension, scalars: Mapping[str, Number]) -> int:
-    """The launch dimension that `value` stands for, given the scalar arguments by name; ExpressionError if none."""
+    """The value of a launch dimension, with the scalar arguments by name. Raises ExpressionError if it has none."""
     if isinstance(value, int):
         return value
     try:

@@ -1,4 +1,4 @@
-"""Faults of a kernel: an exception inside the service, a result for the caller."""
+"""Faults: exceptions inside the service that become a verdict (KernelFault) or a retry (InfrastructureFault)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ NO_TEMPORARY = (
 )
 """The hint for a source that was refused a path below /tmp. Another worker may allow it one."""
 LOST_EXIT = 71
-"""Of a process that can no longer use its device: no other job can be judged in it."""
+"""Exit status of a pool child that can no longer use its device, so that it can judge no other job."""
 
 
 class KernelFault(Exception):
-    """The submission failed in a way that is a result, not an error of the service.
+    """The submission failed; the fault becomes its verdict.
 
-    `message` is for the caller: what happened and what to do next; `log` is compiler or traceback text, whole;
-    `compiled` says that the source did compile although nothing ran (CUDA on a worker without a device).
+    `message` tells the caller what happened and what to do next; `log` is the whole text of a compiler or traceback.
+    `compiled` says that the source compiled although nothing ran (CUDA on a worker without a device).
     """
 
     def __init__(self, status: Status, message: str, log: str = "", *, compiled: bool = False) -> None:
@@ -30,11 +30,8 @@ class KernelFault(Exception):
         self.compiled = compiled
 
 
-class NotStill(KernelFault):
-    """Its processes were to stand still, and it looks as if they had not: on a busy host that can be wrong.
-
-    So a job in which it is so for the first time is judged anew.
-    """
+class FreezeViolation(KernelFault):
+    """Frozen processes of the kernel seem to have run. A busy host can cause that too: the job is retried."""
 
     def __init__(self, message: str) -> None:
         super().__init__(Status.CRASHED, message)
@@ -43,8 +40,7 @@ class NotStill(KernelFault):
 class OutputFault(KernelFault):
     """The kernel's output has a form that cannot be compared.
 
-    The status is UNSUPPORTED; beside a reference whose output can be compared it is a wrong result
-    (`as_wrong_result`).
+    The status is UNSUPPORTED. If the reference's output can be compared, `as_wrong_result` makes it a wrong result.
     """
 
     def __init__(self, message: str, log: str = "") -> None:
@@ -60,29 +56,29 @@ class InfrastructureFault(Exception):
 
 
 class Unproven(InfrastructureFault):
-    """A fault of the machine by the text of an untrusted process alone: retried, and no evidence against the worker."""
+    """Only an untrusted process says that the machine failed: retried, but no evidence against the worker."""
 
 
 class JobCancelled(Exception):
     """The job's owner cancelled it while it ran."""
 
 
-def let_go_of_frames(error: BaseException | None) -> None:
-    """Of those that it came through, and the errors behind it: their variables live as long as it does.
+def clear_exception_frames(error: BaseException | None) -> None:
+    """Clears the frames of an error and its causes, whose variables would live as long as the error.
 
-    A frame that still runs keeps its own; a generator that waits in one is closed.
+    Skips frames that still run, and closes generators that are suspended in one.
     """
-    for each in behind(error):
+    for each in exception_chain(error):
         traceback.clear_frames(each.__traceback__)
 
 
-def behind(error: BaseException | None) -> list[BaseException]:
-    """That one, what it was raised from, and what was being handled then; each once."""
-    found: list[BaseException] = []
-    left = [error]
-    while left:
-        each = left.pop()
-        if each is not None and all(each is not other for other in found):
-            found.append(each)
-            left += [each.__cause__, each.__context__]
-    return found
+def exception_chain(error: BaseException | None) -> list[BaseException]:
+    """The error, its causes and contexts; each once."""
+    chain: list[BaseException] = []
+    pending = [error]
+    while pending:
+        current = pending.pop()
+        if current is not None and all(current is not other for other in chain):
+            chain.append(current)
+            pending += [current.__cause__, current.__context__]
+    return chain

@@ -1,4 +1,4 @@
-"""A job's life: its states, its stages, and the moves between them that are allowed."""
+"""The states and stages of a job."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class State(StrEnum):
 
 
 TERMINAL = frozenset({State.COMPLETED, State.FAILED, State.CANCELLED})
-"""A job reaches exactly one of these, once."""
+"""A job reaches exactly one of these states, once."""
 
 
 class Stage(StrEnum):
-    """What is being done inside a state; a progress figure for people, not a promise."""
+    """Progress inside a state; a hint for people, without guarantees."""
 
     QUEUED = "queued"
     BUILD = "build"

@@ -1,4 +1,4 @@
-"""A kernel as it was submitted: source text, its type, how to call it."""
+"""A kernel as submitted: source text, type, and how to call it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from domain.contract import IOContract
 
 
 class KernelType(StrEnum):
-    """What the source is written in; the wire values are the original service's."""
+    """The language and framework of the source; the wire values are the original service's."""
 
     TORCH = "torch"
     TORCH_CUDA = "torch_cuda"
@@ -25,7 +25,7 @@ class KernelType(StrEnum):
 class Kernel:
     """One submitted kernel. `metadata` is free-form; each backend reads the keys it knows.
 
-    `is_reference` is what the request has it as, and decides which class is called where the source has two.
+    `is_reference` is its role in the request, and selects the class where the source has two.
     """
 
     source_code: str
@@ -36,13 +36,13 @@ class Kernel:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all that it is: equal for two submissions of the same kernel, whoever sent them as whatever."""
+        """SHA-256 of the kernel: equal for all submissions of the same kernel, in either role."""
         text = json.dumps(replace(self, is_reference=False).to_wire(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
     @classmethod
     def from_wire(cls, wire: dict[str, Any]) -> Self:
-        """From a request body that the schema has accepted."""
+        """Parses a request body that the schema has accepted."""
         io = wire.get("io")
         return cls(
             source_code=wire["source_code"],
@@ -53,7 +53,7 @@ class Kernel:
         )
 
     def to_wire(self) -> dict[str, Any]:
-        """The request's form again: `from_wire(k.to_wire()) == k`."""
+        """The request's form: `from_wire(k.to_wire()) == k`."""
         wire = {
             "source_code": self.source_code,
             "kernel_type": self.kernel_type.value,

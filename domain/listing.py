@@ -1,4 +1,4 @@
-"""What is kept beside a result, to be read on its own: a kernel's code in each form it has, and a profiler's report."""
+"""Artifacts stored beside a result: a kernel's code in each form, and a profiler's report."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from enum import StrEnum
 from typing import Any
 
 PROFILE = "ncu-rep"
-"""The form of a ProfilerReport, which no request asks for by name: it comes with the device metrics."""
+"""The form of a ProfilerReport. Requests do not ask for it by name: it comes with the device metrics."""
 MAX_PROFILE_BYTES = 32 << 20
 MAX_PROFILE_PACKED = 4 << 20
 
 
 class Form(StrEnum):
-    """The forms of code there are, from the machine's upwards. The last three are Triton's own stages."""
+    """The forms of code, from the machine's upwards. The last three are Triton's own stages."""
 
     SASS = "sass"
     PTX = "ptx"
@@ -29,10 +29,10 @@ class Form(StrEnum):
 
 @dataclass(frozen=True)
 class Listing:
-    """One text, compressed. `name` is its own among those of its side, `size` in bytes of UTF-8.
+    """One text, compressed. `name` is unique on its side; `size` is in bytes of UTF-8.
 
-    `kernel` is what the code is of: a kernel, or an extension with all of its kernels. `variant` tells configurations
-    of one kernel apart. Its content comes out of the submission's own build: information, no evidence.
+    `kernel` names a kernel, or an extension with all of its kernels. `variant` distinguishes configurations of one
+    kernel. The submission's own build produces the content: information, never evidence.
     """
 
     name: str
@@ -43,8 +43,8 @@ class Listing:
     truncated: bool = False
     variant: str | None = None
 
-    def told(self) -> dict[str, Any]:
-        """What a result says of it; JSON-ready."""
+    def to_dict(self) -> dict[str, Any]:
+        """The entry in a result; JSON-ready."""
         return {
             "name": self.name,
             "format": self.format.value,
@@ -57,7 +57,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class NoListing:
-    """A form that was asked for and cannot be had, of one kernel or at all; `reason` says why and what to do.
+    """A requested form that is unavailable, for one kernel or for all; `reason` says why and what to do.
 
     `format` is a Form, or PROFILE.
     """
@@ -66,16 +66,16 @@ class NoListing:
     reason: str
     kernel: str | None = None
 
-    def told(self) -> dict[str, Any]:
-        """What a result says of it; JSON-ready."""
+    def to_dict(self) -> dict[str, Any]:
+        """The entry in a result; JSON-ready."""
         return {"name": None, "format": str(self.format), "kernel": self.kernel, "unavailable": self.reason}
 
 
 @dataclass(frozen=True)
 class ProfilerReport:
-    """A side's report in the profiler's own format, compressed; `size` in bytes as the profiler wrote it.
+    """A side's report in the profiler's own format, compressed; `size` is the original size in bytes.
 
-    It is written by a process tree that the submission is part of: information, no evidence. Nothing here reads it.
+    A process tree with the submission in it writes the report: information, never evidence. Nothing here reads it.
     """
 
     size: int
@@ -84,7 +84,7 @@ class ProfilerReport:
 
     @classmethod
     def of(cls, content: bytes) -> ProfilerReport | NoListing:
-        """As it is kept, or why it is not."""
+        """The compressed report, or why it is too large to store."""
         if len(content) > MAX_PROFILE_BYTES:
             return _too_large(_mebibytes(len(content)), MAX_PROFILE_BYTES)
         packed = zlib.compress(content)
@@ -92,8 +92,8 @@ class ProfilerReport:
             return _too_large(f"{_mebibytes(len(packed))} compressed", MAX_PROFILE_PACKED)
         return cls(len(content), packed)
 
-    def told(self) -> dict[str, Any]:
-        """What a result says of it; JSON-ready."""
+    def to_dict(self) -> dict[str, Any]:
+        """The entry in a result; JSON-ready."""
         return {"name": self.name, "format": PROFILE, "kernel": None, "bytes": self.size}
 
 
@@ -107,10 +107,10 @@ def _mebibytes(size: int) -> str:
 
 
 def pack(text: str) -> bytes:
-    """As it is kept."""
+    """Compresses a text for storage."""
     return zlib.compress(text.encode(errors="replace"))
 
 
 def unpack(packed: bytes) -> bytes:
-    """The bytes again: of a text its UTF-8. Only for what was packed here."""
+    """The original bytes, UTF-8 for a text. Only for data that `pack` or ProfilerReport made."""
     return zlib.decompress(packed)

@@ -1,6 +1,6 @@
-"""Strangers' text as a terminal may show it: nothing in it moves the cursor, ends a line or turns what is read.
+"""Makes untrusted text safe for a terminal: it cannot move the cursor, end a line or reverse what is read.
 
-The client has the same in `kernel_eval_client/quoted.py`: it imports nothing of the server.
+The client has its own copy in `kernel_eval_client/quoted.py`, because it imports nothing of the server.
 """
 
 from __future__ import annotations
@@ -8,27 +8,27 @@ from __future__ import annotations
 import unicodedata
 
 CONTINUED = "    "
-"""Before every further line of one entry of a log, so that none looks like an entry of its own."""
+"""Precedes every further line of a log entry, so that no line looks like an entry of its own."""
 
 _REPLACED_BY = {"\t": " ", "\u00a0": " "}
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Control characters, what orders or joins text unseen, lone surrogates, and line breaks of other alphabets."""
+"""Control characters, invisible ordering and joining, lone surrogates, and line breaks of other alphabets."""
 
 
 def plain(text: str) -> str:
-    """On one line: each such character is a replacement character."""
+    """The text on one line, with a replacement character for each hidden one."""
     return text if _is_plain(text) else "".join(map(_plain, text))
 
 
 def plain_lines(text: str) -> str:
-    """The same of text that may have several lines: line breaks and tabs stay."""
+    """As `plain`, but keeps line breaks and tabs."""
     if _is_plain(text):
         return text
     return "".join(each if each in "\n\t" else _plain(each) for each in text.replace("\r\n", "\n"))
 
 
 def one_entry(text: str) -> str:
-    """The same for a log: each further line is indented."""
+    """As `plain_lines`, for a log: indents each further line."""
     return plain_lines(text).rstrip("\n").replace("\n", f"\n{CONTINUED}")
 
 

@@ -1,4 +1,4 @@
-"""What a job is asked to do: evaluate one kernel, or compare a candidate with a reference."""
+"""A job's request: evaluate one kernel, or compare a candidate with a reference."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from domain.budget import Budget
-from domain.device_metrics import PRINTING_SECONDS, SANITIZER_SECONDS, CountersAsked
+from domain.device_metrics import PRINTING_SECONDS, SANITIZER_SECONDS, CounterRequest
 from domain.kernel import Kernel
 from domain.listing import Form
 from domain.result import CANDIDATE, REFERENCE
@@ -16,32 +16,35 @@ from domain.result import CANDIDATE, REFERENCE
 DEFAULT_NUM_TRIALS = Budget.DEFAULT.effort.num_trials
 DEFAULT_TIMEOUT_S = 120
 DEFAULT_PRIORITY = 5
-YIELDS_S = 10.0
-"""For each level of priority; so nobody waits for the urgent without end."""
+PRIORITY_LEVEL_S = 10.0
+"""Queue offset of one level of priority, in s. It bounds how long urgent jobs can delay others."""
 
 DEFAULT_TARGET_PRECISION = Budget.DEFAULT.effort.target_precision
-"""Half the width of the 95 % interval at which timing stops, relative to what is measured."""
+"""Half width of the 95 % interval at which timing stops, relative to the time."""
 DEFAULT_TOLERANCE = 1e-2
-"""The original service's atol and rtol, where a request names none (None)."""
+"""The original service's atol and rtol, for requests that name none (None)."""
 
 _NO_WORK = ("timeout", "build_timeout", "queue_timeout", "priority", "gpu", "reuse")
 
 
 @dataclass(frozen=True)
 class Request:
-    """One job's request. `reference` is None for /evaluate.
+    """The request of one job.
 
-    `timeout` counts seconds of running, and of building too unless `build_timeout` does. `queue_timeout` is how long
-    the job may wait until a worker begins it (None: as long as it takes).
-    `num_trials` bounds the rounds of windows, which end sooner at `target_precision` (half the interval, relative);
-    `budget` says how much else is done (`domain/budget.py`; at the door it sets those two where they are not given).
-    Of two queued jobs the one of higher `priority` is begun first. `gpu` is the model that it is to run on (None: any),
-    `reuse` whether the answer to the same work may be given again instead.
-    `profile` asks for one more call of each kernel, under a profiler, for information, `artifacts` for its code in
-    those forms, `device_metrics` for what the hardware counters say of each kernel, `sanitize` for what
-    compute-sanitizer says of the candidate.
-    `replay_seed` is the secret of an earlier job in hexadecimal digits, to get its inputs again.
-    `tried` is nobody's to ask for: that this process of the job need not try otherwise what answers stand.
+    - `reference`: None for /evaluate.
+    - `timeout`: maximum time of running, in s; includes building unless `build_timeout` is given.
+    - `queue_timeout`: maximum wait for a worker, in s; None: unlimited.
+    - `num_trials`: maximum rounds of windows; timing ends earlier once the interval reaches `target_precision`.
+    - `budget`: how much else is done (`domain/budget.py`). The API derives the two fields above from it by default.
+    - `priority`: jobs of higher priority begin first.
+    - `gpu`: the model to run on; None: any.
+    - `reuse`: whether an earlier result of the same work may be returned.
+    - `profile`: trace one more call of each kernel under a profiler, for information.
+    - `artifacts`: forms in which the code of each kernel is returned.
+    - `device_metrics`: hardware counters to read for each kernel.
+    - `sanitize`: run compute-sanitizer on the candidate.
+    - `replay_seed`: secret of an earlier job, in hexadecimal digits, to draw its inputs again.
+    - `tried`: internal; this process of the job need not repeat the robustness checks.
     """
 
     kernel: Kernel
@@ -50,7 +53,7 @@ class Request:
     timeout: int = DEFAULT_TIMEOUT_S
     atol: float | None = None
     rtol: float | None = None
-    device_metrics: CountersAsked | None = None
+    device_metrics: CounterRequest | None = None
     target_precision: float = DEFAULT_TARGET_PRECISION
     profile: bool = False
     replay_seed: str | None = None
@@ -66,7 +69,7 @@ class Request:
 
     @property
     def kernels(self) -> dict[str, Kernel]:
-        """By role: the reference, where there is one, and the candidate."""
+        """The kernels by role: the reference, if any, and the candidate."""
         candidate = {CANDIDATE: self.kernel}
         if self.reference is None:
             return candidate
@@ -74,26 +77,30 @@ class Request:
 
     @property
     def processes(self) -> int:
-        """How many processes each kernel is judged in, one after the other; a replay is for finding bugs: in one."""
+        """Number of processes that each kernel is judged in, one after the other. A replay uses one, for debugging."""
         if self.replay_seed is not None:
             return 1
         return self.budget.effort.processes if self.reference is None else self.budget.effort.pairs
 
     @property
     def thorough(self) -> bool:
-        """Whether a comparison's answers are tried otherwise too, where the budget has that done."""
+        """Whether to run the robustness checks of a comparison, as the budget says."""
         return self.budget.effort.thorough and not self.tried
 
     @property
     def build_seconds(self) -> int:
-        """What building may take."""
+        """Maximum time of building, in s."""
         return self.timeout if self.build_timeout is None else self.build_timeout
 
     @property
     def inspection_seconds(self) -> float:
-        """What tools may take that look into the kernels when everything else is known."""
-        asked = self.device_metrics
-        counters = len(self.kernels) * (asked.level.seconds + PRINTING_SECONDS) if asked is not None else 0.0
+        """Maximum time of the tools that inspect the kernels after everything else, in s."""
+        counters_request = self.device_metrics
+        counters = (
+            len(self.kernels) * (counters_request.level.seconds + PRINTING_SECONDS)
+            if counters_request is not None
+            else 0.0
+        )
         return counters + (SANITIZER_SECONDS if self.sanitize else 0.0)
 
     @property
@@ -101,30 +108,30 @@ class Request:
         return "evaluate" if self.reference is None else "compare"
 
     @property
-    def yields_s(self) -> float:
-        """How long a built job lets others go first at the device: the urgent, then those that need it for less.
+    def queue_offset_s(self) -> float:
+        """Offset of a job's place in the queue for the device, in s: urgent and short jobs move ahead of others.
 
-        0 for what is usual in both; less than that goes before what came earlier.
+        0 stands for the default priority and budget. A negative offset moves a job ahead of earlier ones.
         """
         usual = Budget.DEFAULT.effort.device_time
-        return YIELDS_S * (DEFAULT_PRIORITY - self.priority) + self.budget.effort.device_time - usual
+        return PRIORITY_LEVEL_S * (DEFAULT_PRIORITY - self.priority) + self.budget.effort.device_time - usual
 
     @property
     def kind(self) -> str:
-        """Requests of one kind take about as long, as far as can be told beforehand."""
-        asked = [f"counters-{self.device_metrics.level}"] if self.device_metrics is not None else []
-        asked += ["sanitize"] if self.sanitize else []
-        return ":".join([self.operation, self.kernel.kernel_type, self.budget, *asked])
+        """Groups requests that are expected to take about as long."""
+        tools = [f"counters-{self.device_metrics.level}"] if self.device_metrics is not None else []
+        tools += ["sanitize"] if self.sanitize else []
+        return ":".join([self.operation, self.kernel.kernel_type, self.budget, *tools])
 
     @property
     def work(self) -> str:
-        """A digest of what is to be done: the same for requests that differ in when and where only."""
+        """A digest of the work: equal for requests that differ only in when and where they run."""
         done = {name: value for name, value in self.to_wire().items() if name not in _NO_WORK}
         return hashlib.sha256(json.dumps(done, sort_keys=True).encode()).hexdigest()[:32]
 
     @classmethod
     def from_wire(cls, wire: dict[str, Any]) -> Self:
-        """From `to_wire`'s form (the HTTP bodies are turned into it at the door)."""
+        """Parses `to_wire`'s form, into which the API converts HTTP bodies."""
         reference = wire.get("reference")
         return cls(
             kernel=Kernel.from_wire(wire["kernel"]),
@@ -133,7 +140,7 @@ class Request:
             timeout=wire["timeout"],
             atol=wire.get("atol"),
             rtol=wire.get("rtol"),
-            device_metrics=CountersAsked.from_wire(wire.get("device_metrics")),
+            device_metrics=CounterRequest.from_wire(wire.get("device_metrics")),
             target_precision=wire.get("target_precision", DEFAULT_TARGET_PRECISION),
             profile=wire.get("profile", False),
             replay_seed=wire.get("replay_seed"),

@@ -1,4 +1,4 @@
-"""What a job found: a status for each kernel, how right, how fast, how measured."""
+"""The result of a job: a status for each kernel, correctness, times, and how they were measured."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class Outcome:
 
     @property
     def artifacts(self) -> list[Listing | ProfilerReport | NoListing] | None:
-        """All that is kept beside the result, and what could not be had; None where nothing was asked for."""
+        """The artifacts stored beside the result, and reasons for missing ones; None if none were requested."""
         profile = [self.profile] if self.profile is not None else []
         return None if self.listings is None and not profile else [*(self.listings or ()), *profile]
 
@@ -188,7 +188,7 @@ class Report:
 
     @property
     def texts(self) -> dict[str, bytes]:
-        """What is kept of both kernels, compressed, by side and name: `candidate/add.ptx`."""
+        """Compressed artifacts of both kernels by side and name, such as `candidate/add.ptx`."""
         sides = {CANDIDATE: self.outcome, REFERENCE: self.reference}
         return {
             f"{side}/{one.name}": one.packed
@@ -203,7 +203,7 @@ class Report:
         return replace(self, outcome=self.outcome.without_texts(reason), reference=reference)
 
     def _speedup_unavailable_reason(self) -> str:
-        """Why there is none, and what helps."""
+        """Why there is no speed-up, and what the caller can do."""
         if self.outcome.status is not Status.PASSED:
             return "only times of right answers are compared"
         if self.outcome.timing is None:
@@ -214,7 +214,7 @@ class Report:
         )
 
     def body(self, job_id: str) -> dict[str, Any]:
-        """The original service's answer, with ours added; JSON-ready."""
+        """The original service's response with our additions; JSON-ready."""
         environment = self.environment
         body: dict[str, Any] = {
             "job_id": job_id,
@@ -242,7 +242,7 @@ class Report:
 
 
 def _writable(value: Any) -> Any:
-    """The same with null for every number that JSON does not have, and without the half characters UTF-8 does not."""
+    """Replaces numbers that JSON lacks by null, and drops lone surrogates, which UTF-8 lacks."""
     match value:
         case float() if not math.isfinite(value):
             return None
@@ -256,14 +256,14 @@ def _writable(value: Any) -> Any:
 
 
 def first_line(text: Any, most: int = 300) -> str:
-    """Of an error or a reason: the first line that says something, at most so long."""
+    """The first line of a message that is not empty, in at most `most` characters."""
     lines = [line.strip() for line in str(text or "").splitlines()]
     line = next((line for line in lines if line), "")
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def _right(status: Status) -> bool | None:
-    """None where nobody can tell, as it cannot be run here."""
+    """None if the kernel could not run here."""
     return None if status is Status.UNSUPPORTED else status is Status.PASSED
 
 
@@ -285,7 +285,7 @@ def _exec_result(outcome: Outcome, environment: dict[str, Any]) -> dict[str, Any
         "inputs": outcome.inputs,
         "build": outcome.build,
         "launches": outcome.launches,
-        "artifacts": None if outcome.artifacts is None else [one.told() for one in outcome.artifacts],
+        "artifacts": None if outcome.artifacts is None else [one.to_dict() for one in outcome.artifacts],
         "metadata": {
             "gpu_id": environment.get("gpu_id"),
             "gpu_type": environment.get("gpu_type"),

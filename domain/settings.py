@@ -20,9 +20,9 @@ SANDBOX_LAYERS = (
     *("own_user", "capabilities", "no_new_privileges", "landlock", "seccomp"),
     *("signals", "namespaces", "cgroup", "own_gpu_only", "private_tmp"),
 )
-"""What `SANDBOX` may require of a worker; `sandbox.isolation.layer_probe` finds out which of them hold."""
+"""Layers that `SANDBOX` may require of a worker; `sandbox.isolation.layer_probe` tests which of them hold."""
 STRICT_LAYERS = tuple(name for name in SANDBOX_LAYERS if name != "private_tmp")
-"""Those that hold a submission. Without a /tmp of its own it has none: nothing more is open to it."""
+"""The layers that confine a submission. Without a private /tmp, a submission simply has no /tmp."""
 
 LOOPBACK = "127.0.0.1"
 CONSOLE, JSON = "console", "json"
@@ -35,11 +35,12 @@ HIGHEST_PRIORITY = 9
 class Settings:
     """All settings. Sizes in bytes, times in seconds.
 
-    `sandbox` are the layers without which a worker does not start. `lease_dir` is where jobs of all services queue for
-    a device: whatever shares one has to have the same. `shared_builds` bounds the builds that nodes hand each other, 0
-    for none; `build_for` are the architectures that a build-only worker builds for, where it is not to find them out.
-    While there is a `drain_file`, the API takes no new jobs. A service that is not `lasting` is thrown away when it
-    stops, with its queue.
+    - `sandbox`: layers that a worker requires to start.
+    - `lease_dir`: where jobs of all services queue for a device; services that share a device must share it.
+    - `shared_builds`: maximum size of the builds that nodes share; 0 for none.
+    - `build_for`: architectures that a build-only worker builds for; empty: it finds out.
+    - `drain_file`: while the file exists, the API takes no new jobs.
+    - `lasting`: whether the service keeps its queue when it stops.
     """
 
     broker_url: str
@@ -81,16 +82,16 @@ class Settings:
 
     @property
     def keys_required(self) -> bool:
-        """Whether who reaches `host` has to show an API key."""
+        """Whether clients of `host` need an API key."""
         return self.require_api_keys == ON or (self.require_api_keys == AUTO and not self.loopback)
 
     def private(self) -> Settings:
-        """The same for a service that is its starter's alone: on a loopback address, without keys, thrown away."""
+        """The settings of a private service: on a loopback address, without keys, and nothing kept."""
         return dataclasses.replace(self, host=LOOPBACK, require_api_keys=OFF, lasting=False)
 
     @property
     def loopback(self) -> bool:
-        """Whether `host` is reached from this machine only."""
+        """Whether `host` is reachable from this machine only."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -99,7 +100,7 @@ class Settings:
 
 @cache
 def settings() -> Settings:
-    """The settings of this process; raises environs.EnvError naming the variable that does not parse."""
+    """The settings of this process; raises environs.EnvError, which names the variable that does not parse."""
     env = Env()
     read = Settings(
         broker_url=env.str("CELERY_BROKER_URL", "redis://127.0.0.1:6379/0"),
@@ -108,7 +109,7 @@ def settings() -> Settings:
         gpu_device=env.str("GPU_DEVICE", None),
         visible_devices=env.str("CUDA_VISIBLE_DEVICES", None),
         max_workers=env.int("MAX_WORKERS", None, validate=validate.Range(1, 64)),
-        log_level=env.str("LOG_LEVEL", "INFO", validate=_known_level).upper(),
+        log_level=env.str("LOG_LEVEL", "INFO", validate=_validate_level).upper(),
         log_format=env.str("LOG_FORMAT", CONSOLE, validate=validate.OneOf((CONSOLE, JSON))),
         otlp_endpoint=env.str("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "")
         or env.str("OTEL_EXPORTER_OTLP_ENDPOINT", "")
@@ -126,11 +127,11 @@ def settings() -> Settings:
         max_queue=env.int("MAX_QUEUE", 100_000, validate=validate.Range(1)),
         records_memory=env.int("RECORDS_MEMORY_MIB", 4096, validate=validate.Range(1)) * MIB,
         runner_memory=env.int("RUNNER_MEMORY_MIB", 8192, validate=validate.Range(1)) * MIB,
-        sandbox=_required_layers(env.str("SANDBOX", AVAILABLE, validate=_known_layers)),
+        sandbox=_required_layers(env.str("SANDBOX", AVAILABLE, validate=_validate_layers)),
         arena_memory=_mebibytes(env.int("ARENA_MEMORY_MIB", None, validate=validate.Range(1))),
         build_cache=env.int("BUILD_CACHE_MIB", 4096, validate=validate.Range(0)) * MIB,
         shared_builds=env.int("SHARED_BUILDS_MIB", 0, validate=validate.Range(0)) * MIB,
-        build_for=tuple(_listed(env.str("BUILD_FOR", "", validate=_known_targets))),
+        build_for=tuple(_listed(env.str("BUILD_FOR", "", validate=_validate_targets))),
         precompile_headers=env.bool("PRECOMPILE_HEADERS", True),
         require_api_keys=env.str("REQUIRE_API_KEYS", AUTO, validate=validate.OneOf((AUTO, ON, OFF))),
         api_keys_file=Path(env.str("API_KEYS_FILE", "api_keys.json")),
@@ -141,25 +142,25 @@ def settings() -> Settings:
         key_max_priority=env.int("KEY_MAX_PRIORITY", HIGHEST_PRIORITY, validate=validate.Range(0, HIGHEST_PRIORITY)),
     )
     if read.shared_builds and not read.build_cache:
-        raise EnvError("SHARED_BUILDS_MIB needs kept builds, which are what is shared: set BUILD_CACHE_MIB too")
+        raise EnvError("SHARED_BUILDS_MIB shares builds of the local cache: set BUILD_CACHE_MIB too")
     return read
 
 
 def _state_folder(state_home: str) -> Path:
     """A folder whose name no other user of the machine can take first."""
     if os.geteuid() == 0:
-        return Path("/var/lib/kernel-eval")  # Not root's home, which users of the submissions' own cannot pass through.
-    given = Path(state_home)
+        return Path("/var/lib/kernel-eval")  # Not root's home: the submissions' own users cannot pass through it.
+    configured = Path(state_home)
     try:
-        return (given if given.is_absolute() else Path.home() / ".local" / "state") / "kernel-eval" / "node"
-    except RuntimeError:  # A user without a home; whoever opens the folder checks whose it is.
+        return (configured if configured.is_absolute() else Path.home() / ".local" / "state") / "kernel-eval" / "node"
+    except RuntimeError:  # A user without a home. The code that opens the folder checks its owner.
         return Path(tempfile.gettempdir()) / f"kernel-eval-{os.geteuid()}"
 
 
 def _lease_folder() -> Path:
-    """A folder of this host that is the same in every process of a user, whatever its environment: jobs meet there.
+    """A folder of this host that is the same in every process of a user, because jobs queue there for devices.
 
-    `tasks.node.device_lease` checks the owner of its folder inside, which matters where this is the folder for
+    `tasks.node.device_lease` checks the owner of its folder inside, which matters if this is the folder for
     temporary files.
     """
     run = Path("/run")
@@ -170,7 +171,7 @@ def _mebibytes(count: int | None) -> int | None:
     return None if count is None else count * MIB
 
 
-def _known_level(text: str) -> None:
+def _validate_level(text: str) -> None:
     if text.upper() not in LOG_LEVELS:
         raise ValidationError(f"Must be one of: {', '.join(LOG_LEVELS).lower()}.")
 
@@ -187,13 +188,13 @@ def _listed(text: str) -> list[str]:
     return [name.strip().lower() for name in text.split(",") if name.strip()]
 
 
-def _known_targets(text: str) -> None:
+def _validate_targets(text: str) -> None:
     wrong = [name for name in _listed(text) if not re.fullmatch(r"cpu|sm_\d{2,3}", name)]
     if wrong:
         raise ValidationError(f"Must be architectures such as sm_90, or cpu, comma-separated; not {wrong[0]!r}.")
 
 
-def _known_layers(text: str) -> None:
+def _validate_layers(text: str) -> None:
     unknown = [name for name in _names(text) if text != STRICT and name not in SANDBOX_LAYERS]
     if unknown:
         raise ValidationError(f"Must be {AVAILABLE}, {STRICT}, or some of: {', '.join(SANDBOX_LAYERS)}.")

@@ -1,8 +1,8 @@
 """Values that cross between processes: a strict, size-capped tree, never pickle.
 
 Leaves are None, bool, int, float, str and tensors; nodes are tuple, list and dict with string keys. A tensor crosses as
-a `TensorRef`: where its bytes lie in a shared arena and how to read them. Among constructor arguments a dtype crosses
-by its name, and in place of what does not cross a word for it.
+a `TensorRef`: the place of its bytes in a shared arena, and their layout. Among constructor arguments, a dtype crosses
+by its name, and an `Unserializable` stands for any other object.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_BYTES = 1 << 40
 
 
 class CodecError(ValueError):
-    """The tree holds something that does not cross, or is over a cap."""
+    """The tree contains something that does not cross, or exceeds a cap."""
 
 
 @dataclass(frozen=True)
@@ -39,31 +39,31 @@ class TensorRef:
 
     @property
     def span(self) -> int:
-        """Bytes from the first element to the end of the last: what the tensor occupies, gaps included."""
+        """Bytes from the first element to the end of the last, gaps included."""
         if 0 in self.shape:
             return 0
         reach = sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
         return (reach + 1) * ITEM_BYTES[self.dtype]
 
     def at(self, offset: int) -> TensorRef:
-        """The same tensor at another place."""
+        """The same tensor at another offset."""
         return TensorRef(self.dtype, self.shape, self.strides, offset)
 
     def times(self, count: int, step: int) -> TensorRef:
-        """So many of it as one tensor, each `step` bytes, a multiple of an element's, behind the one before."""
+        """`count` such tensors as one, `step` bytes apart, a multiple of the element size."""
         return TensorRef(self.dtype, (count, *self.shape), (step // ITEM_BYTES[self.dtype], *self.strides), self.offset)
 
 
 @dataclass(frozen=True)
 class DtypeName:
-    """A dtype, by the name that it has in a contract."""
+    """A dtype by its name in a contract."""
 
     name: str
 
 
 @dataclass(frozen=True)
-class Stranger:
-    """In place of something that does not cross: what it is, in words."""
+class Unserializable:
+    """Stands for an object that does not cross, and describes it."""
 
     words: str
 
@@ -76,7 +76,7 @@ Value = (
     | str
     | TensorRef
     | DtypeName
-    | Stranger
+    | Unserializable
     | tuple["Value", ...]
     | list["Value"]
     | dict[str, "Value"]
@@ -94,7 +94,7 @@ def encode(value: Any) -> Any:
             return value
         case float():
             return value if math.isfinite(value) else {"$": "float", "text": repr(value)}
-        case tuple() | TensorRef() | DtypeName() | Stranger():
+        case tuple() | TensorRef() | DtypeName() | Unserializable():
             return _tag(value)
         case list():
             return [encode(item) for item in value]
@@ -108,7 +108,7 @@ def encode(value: Any) -> Any:
     )
 
 
-def _tag(value: tuple[Any, ...] | TensorRef | DtypeName | Stranger) -> dict[str, Any]:
+def _tag(value: tuple[Any, ...] | TensorRef | DtypeName | Unserializable) -> dict[str, Any]:
     match value:
         case TensorRef():
             return {
@@ -120,8 +120,8 @@ def _tag(value: tuple[Any, ...] | TensorRef | DtypeName | Stranger) -> dict[str,
             }
         case DtypeName():
             return {"$": "dtype", "name": value.name}
-        case Stranger():
-            return {"$": "stranger", "words": value.words}
+        case Unserializable():
+            return {"$": "unserializable", "words": value.words}
     if _is_named(value):
         raise CodecError(
             f"a named tuple ({type(value).__name__}) would arrive as a plain one; give its fields as a dict, or each "
@@ -131,9 +131,9 @@ def _tag(value: tuple[Any, ...] | TensorRef | DtypeName | Stranger) -> dict[str,
 
 
 def decode(wire: Any, copies: int = 1) -> Value:
-    """The value of an untrusted JSON form; raises CodecError for anything but what `encode` writes.
+    """Parses an untrusted JSON form; raises CodecError for anything but what `encode` writes.
 
-    Of what is to be copied so many times, all copies together have no more nodes than one value may.
+    With `copies`, all copies together may have no more nodes than one value.
     """
     budget = [MAX_NODES // max(copies, 1)]
     return _decode(wire, MAX_DEPTH, budget)
@@ -169,8 +169,8 @@ def _tagged(wire: dict[str, Any], depth: int, budget: list[int]) -> Value:
             return _tensor(wire)
         case {"$": "dtype", "name": str(name)} if name in ITEM_BYTES:
             return DtypeName(name)
-        case {"$": "stranger", "words": str(words)}:
-            return Stranger(words[:MAX_WORDS])
+        case {"$": "unserializable", "words": str(words)}:
+            return Unserializable(words[:MAX_WORDS])
     raise CodecError("not a value")
 
 
@@ -189,7 +189,7 @@ def _tensor(wire: dict[str, Any]) -> TensorRef:
     if type(offset) is not int or not 0 <= offset <= MAX_BYTES:
         raise CodecError("tensor offset out of range")
     ref = TensorRef(dtype, shape, strides, offset)
-    # The sizes beside one that is 0 too: torch multiplies them all.
+    # Counts dimensions beside one of size 0 too: torch multiplies them all.
     if max(ref.span, math.prod(size for size in shape if size)) > MAX_BYTES:
         raise CodecError(f"a tensor spans at most {MAX_BYTES} bytes, and has no more elements")
     return ref
@@ -205,13 +205,13 @@ def _sizes(wire: Any) -> tuple[int, ...]:
 
 def leaves(value: Any, kind: type[Leaf]) -> list[Leaf]:
     """Every leaf of that type, depth first, dicts in insertion order."""
-    found: list[Leaf] = []
-    replace(value, kind, found.append)
-    return found
+    collected: list[Leaf] = []
+    replace(value, kind, collected.append)
+    return collected
 
 
 def replace(value: Any, kind: type[Leaf], change: Callable[[Leaf], Any], depth: int = MAX_DEPTH) -> Any:
-    """The same tree with every leaf of that type changed, depth first; CodecError where it is deeper than MAX_DEPTH."""
+    """The same tree with every leaf of that type changed, depth first; raises CodecError beyond MAX_DEPTH."""
     if isinstance(value, kind):
         return change(value)
     if depth < 0:
@@ -232,7 +232,7 @@ def _is_named(value: tuple[Any, ...]) -> bool:
 
 
 def nodes(value: Any) -> int:
-    """How many nodes `decode` counts in its wire form."""
+    """Number of nodes that `decode` counts in its wire form."""
     match value:
         case tuple() | list():
             return 1 + sum(map(nodes, value))
@@ -242,6 +242,6 @@ def nodes(value: Any) -> int:
 
 
 def filled(value: Any, kind: type[Leaf], leaves: Iterable[Any]) -> Any:
-    """The same tree with those in the places of its leaves of that type, in their order."""
-    each = iter(leaves)
-    return replace(value, kind, lambda _: next(each))
+    """The same tree with `leaves` in place of its leaves of that type, in order."""
+    values_left = iter(leaves)
+    return replace(value, kind, lambda _: next(values_left))

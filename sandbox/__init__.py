@@ -1,1 +1,1 @@
-"""How a stranger's code runs: zygote, launcher, channel, arena, and the runner itself."""
+"""Runs untrusted code: zygote and launcher, channel and arena, confinement, and the runner itself."""

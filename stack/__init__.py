@@ -1,1 +1,1 @@
-"""The whole service on one machine: Redis, the API and one worker per GPU, started together and stopped together."""
+"""The whole service on one machine: Redis, the API and one worker per GPU, started and stopped together."""

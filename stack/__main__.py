@@ -11,7 +11,7 @@ from domain.settings import settings
 from stack import keys
 
 MALFORMED = 2
-"""The exit status of a setting or an argument that does not parse."""
+"""Exit status for a setting or an argument that does not parse."""
 
 
 def main() -> int:
@@ -24,7 +24,7 @@ def main() -> int:
     try:
         if arguments.command == "keys":
             return keys.keys(settings(), arguments)
-        # Imported here: the API's image makes keys and has nothing of what starts a whole service.
+        # Imported here: the API's image manages keys, but has no code to start a service.
         if arguments.command == "demo":
             from stack.demo import demo
 

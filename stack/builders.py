@@ -1,6 +1,7 @@
-"""`python -m stack.builders`: this machine's build-only workers alone, as a container runs them. They need no GPU.
+"""`python -m stack.builders`: only the build workers of this machine, as a container runs them. They need no GPU.
 
-Redis, the API and those who judge are elsewhere. Imports nothing of the API: the workers' image has no web framework.
+Redis, the API and the judging workers run elsewhere. Imports nothing of the API: the workers' image has no web
+framework.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tasks.node.redis_client import connect
 
 
 def run(own: Settings) -> int:
-    """Keeps the builders running until asked to stop; the exit status."""
+    """Keeps the builders running until a signal asks them to stop; returns the exit status."""
     if not own.shared_builds:
         print("there is nowhere to put builds: set SHARED_BUILDS_MIB, here and for the workers", file=sys.stderr)
         return container.MALFORMED
@@ -23,7 +24,7 @@ def run(own: Settings) -> int:
 
 
 def check(own: Settings) -> int:
-    """0 where every builder that belongs on this machine is heard of."""
+    """Returns 0 if every builder of this machine has sent a heartbeat lately."""
     return container.check(processes.builders(own, Path()), lambda: [each.name for each in builders(connect())])
 
 

@@ -1,4 +1,4 @@
-"""One process of the stack: started in a group of its own, read line by line, killed with all its descendants."""
+"""One process of the stack: started in its own group, read line by line, killed with all its descendants."""
 
 from __future__ import annotations
 
@@ -22,9 +22,12 @@ MAX_LINE = 16_384
 
 @dataclass(frozen=True)
 class Program:
-    """What to run. A foundation is stopped after all others; a quiet program speaks to its own log only.
+    """A program to run.
 
-    One that `drains` finishes what it has begun when it is asked to stop. `held` are descriptors that it inherits.
+    - `foundation`: stopped after all others.
+    - `quiet`: its lines go to its own log only.
+    - `drains`: it finishes its work when it is asked to stop.
+    - `held`: descriptors that it inherits.
     """
 
     name: str
@@ -38,7 +41,7 @@ class Program:
 
 
 def _end_with_parent() -> None:
-    # Runs between fork and exec: nothing but one call of a library that is already loaded.
+    # Runs between fork and exec, so it may only call a library that is loaded already.
     _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
@@ -50,7 +53,7 @@ class Child:
     process: subprocess.Popen[bytes]
     started: float
     _partial: bytes = field(default=b"", repr=False)
-    _known: set[psutil.Process] = field(default_factory=set, repr=False)
+    _recorded_descendants: set[psutil.Process] = field(default_factory=set, repr=False)
 
     @classmethod
     def start(cls, program: Program) -> Child:
@@ -79,7 +82,7 @@ class Child:
         return self.process.poll() is None
 
     def read_lines(self) -> tuple[list[str], bool]:
-        """The whole lines that have come since the last call, and whether the pipe has ended."""
+        """The complete lines since the last call, and whether the pipe has ended."""
         ended = False
         try:
             data = os.read(self.pipe, READ_BYTES)
@@ -92,13 +95,13 @@ class Child:
         return [line.decode(errors="replace").rstrip() for line in lines if line.strip()], ended
 
     def ask_to_stop(self) -> None:
-        self._known |= self._descendants()
+        self._recorded_descendants |= self._descendants()
         if self.running:
             self.process.terminate()
 
     def kill(self) -> None:
-        """No mercy: the process, its group, its descendants of now and of when it was asked to stop."""
-        below = self._known | self._descendants()
+        """Kills the process, its group, and its descendants of now and of the time when it was asked to stop."""
+        below = self._recorded_descendants | self._descendants()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         for descendant in below:

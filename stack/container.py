@@ -1,4 +1,4 @@
-"""What a container of workers or of builders does: keeps its programs running, says whether they are heard of."""
+"""The main program of a container of workers or builders: keeps them running and checks their health."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ FAILED = 1
 MALFORMED = 2
 
 
-class Output:
-    """The processes' lines on stdout, where a container's log is."""
+class ContainerLog:
+    """Prints the processes' lines to stdout, the log of a container."""
 
     def __init__(self, form: str = CONSOLE) -> None:
         self._json = form == JSON
@@ -38,20 +38,20 @@ class Output:
         try:
             print(line.json if self._json else f"{name:<6} | {line.readable}", flush=True)
         except OSError:
-            # Whoever read it has gone, as `tee` does with the same Ctrl-C: no reason to give up running jobs.
+            # The reader has gone, as `tee` does on the same Ctrl-C. Running jobs continue.
             self._closed = True
 
 
 def keep_running(
     own: Settings, programs: Callable[[Path], list[Program]], finish: Callable[[Supervisor], None] = lambda _: None
 ) -> int:
-    """Keeps the programs running until asked to stop, then has them `finish`; the exit status.
+    """Keeps the programs running until a signal asks to stop, then calls `finish`; returns the exit status.
 
-    `programs` is given a folder for temporary files, which is gone in the end.
+    `programs` gets a folder for temporary files, which is removed at the end.
     """
     stop_on_signals()
     with tempfile.TemporaryDirectory(prefix="kernel-eval-") as temporary:
-        supervisor = Supervisor(Output(own.log_format))
+        supervisor = Supervisor(ContainerLog(own.log_format))
         try:
             for program in programs(Path(temporary)):
                 supervisor.start(program)
@@ -65,11 +65,11 @@ def keep_running(
             supervisor.stop()
 
 
-def check(programs: list[Program], heard_of: Callable[[], Iterable[str]]) -> int:
-    """A container's health: 0 where each of its programs was heard of in the last seconds: `heard_of` has names."""
+def check(programs: list[Program], live_names: Callable[[], Iterable[str]]) -> int:
+    """A container's health: 0 if `live_names` has the name of each of its programs."""
     expected = {processes.node_name(program) for program in programs}
     try:
-        missing = sorted(expected - set(heard_of()))
+        missing = sorted(expected - set(live_names()))
     except RedisError as error:
         print(f"the broker cannot be asked ({type(error).__name__}): is CELERY_BROKER_URL right, is Redis up?")
         return FAILED
@@ -78,9 +78,11 @@ def check(programs: list[Program], heard_of: Callable[[], Iterable[str]]) -> int
     return FAILED if missing else 0
 
 
-def command(module: str, says: str | None, run: Callable[[Settings], int], check: Callable[[Settings], int]) -> int:
-    """`python -m MODULE [--check]`; the exit status."""
-    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=says)
+def command(
+    module: str, description: str | None, run: Callable[[Settings], int], check: Callable[[Settings], int]
+) -> int:
+    """`python -m MODULE [--check]`; returns the exit status."""
+    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=description)
     parser.add_argument("--check", action="store_true", help="say whether they live, and start nothing")
     arguments = parser.parse_args()
     try:

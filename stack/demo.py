@@ -28,12 +28,12 @@ REQUEST_S = 30.0
 
 
 def demo(settings: Settings) -> int:
-    """The exit status: 0 when every verdict is the expected one."""
+    """Returns the exit status: 0 if every verdict is the expected one."""
     console = Terminal(soft_wrap=True)
     if not console.is_terminal:
         console.width = verdicts.WIDTH
     settings = settings.private()
-    if not environment.is_given("PORT"):
+    if not environment.is_set("PORT"):
         settings = dataclasses.replace(settings, port=free_port())
     stop_on_signals()
     try:
@@ -52,14 +52,14 @@ def demo(settings: Settings) -> int:
 
 
 def _run(stack: Stack, console: Terminal) -> list[Trial]:
-    """Sends all at once and polls until every job is done or time is over; shows the table while it waits."""
+    """Sends all examples and polls until every job is done or time is over; shows the table meanwhile."""
     deadline = time.monotonic() + DEADLINE_S
     with httpx.Client(base_url=stack.url, timeout=REQUEST_S, trust_env=False) as client:
-        # What compiles longest goes last: without a GPU, a compiler beside it would disturb what is being timed.
+        # Slow compilations come last: without a GPU, a compiler would disturb the timing of other jobs.
         examples = sorted(every_example(), key=lambda example: int(example.body["timeout"]))
         trials = [Trial.post(client, example, example.expected(gpu=bool(stack.gpus))) for example in examples]
         trials.sort(key=lambda trial: trial.example.name)
-        told: set[str] = set()
+        reported: set[str] = set()
         with Live(console=console, auto_refresh=False, transient=True) as live:
             for beat in itertools.count():
                 for trial in (trial for trial in trials if not trial.done):
@@ -67,7 +67,7 @@ def _run(stack: Stack, console: Terminal) -> list[Trial]:
                 if console.is_terminal:
                     live.update(verdicts.table(trials, beat), refresh=True)
                 else:
-                    _tell(trials, told, console)
+                    _print_progress(trials, reported, console)
                 if all(trial.done for trial in trials) or time.monotonic() > deadline:
                     break
                 stack.tick(BEAT_S)
@@ -76,17 +76,17 @@ def _run(stack: Stack, console: Terminal) -> list[Trial]:
 
 
 def _poll(trial: Trial, client: httpx.Client) -> None:
-    # An API that is being restarted is no reason to give up; the deadline is the limit of our patience.
+    # The API may be restarting; only the deadline ends the demo.
     with contextlib.suppress(httpx.HTTPError):
         trial.poll(client)
 
 
-def _tell(trials: list[Trial], told: set[str], console: Terminal) -> None:
-    """Progress where there is no terminal: a line for each job that is done."""
+def _print_progress(trials: list[Trial], reported: set[str], console: Terminal) -> None:
+    """Prints a line for each finished job, where there is no terminal."""
     for trial in trials:
-        if trial.done and trial.job_id not in told:
-            told.add(trial.job_id)
-            console.print(f"  {len(told)}/{len(trials)} {trial.example.name}: {trial.got} ({trial.seconds:.1f} s)")
+        if trial.done and trial.job_id not in reported:
+            reported.add(trial.job_id)
+            console.print(f"  {len(reported)}/{len(trials)} {trial.example.name}: {trial.got} ({trial.seconds:.1f} s)")
 
 
 def _conclude(trials: list[Trial], console: Terminal, seconds: float, logs: str) -> int:

@@ -1,4 +1,4 @@
-"""The GPUs of this machine, and which of them the stack may use."""
+"""The GPUs of this machine, and those that the stack may use."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ CPU_ONLY = "cpu"
 
 
 class DeviceError(ValueError):
-    """The GPUs that were asked for are not there."""
+    """The requested GPUs do not exist."""
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU as the driver knows it; `uuid` names it whatever the order of devices is."""
+    """One GPU as the driver knows it; `uuid` identifies it in any order of devices."""
 
     index: int
     uuid: str
@@ -38,19 +38,19 @@ def installed() -> list[Gpu]:
         pynvml.nvmlShutdown()
 
 
-def chosen(gpus: list[Gpu], wanted: str | None, visible: str | None = None) -> list[Gpu]:
-    """The GPUs that `wanted` names: indexes or UUIDs, comma-separated; all of them for None, none for "cpu".
+def chosen(gpus: list[Gpu], requested: str | None, visible: str | None = None) -> list[Gpu]:
+    """The GPUs that `requested` names: indexes or UUIDs, comma-separated; None for all, "cpu" for none.
 
-    `visible` is CUDA's own restriction (CUDA_VISIBLE_DEVICES), which holds where nothing is wanted. Raises DeviceError
-    naming what is not there, rather than running on something else.
+    `visible` is CUDA's own restriction (CUDA_VISIBLE_DEVICES); it applies if nothing is requested. Raises DeviceError
+    for a missing GPU: the stack never falls back to another device.
     """
-    if not wanted and gpus and visible is not None:
-        wanted = visible or CPU_ONLY
-    if not wanted:
+    if not requested and gpus and visible is not None:
+        requested = visible or CPU_ONLY
+    if not requested:
         return gpus
-    if wanted.lower() == CPU_ONLY:
+    if requested.lower() == CPU_ONLY:
         return []
-    return list(dict.fromkeys(_named(gpus, name.strip()) for name in wanted.split(",")))
+    return list(dict.fromkeys(_named(gpus, name.strip()) for name in requested.split(",")))
 
 
 def _named(gpus: list[Gpu], name: str) -> Gpu:

@@ -1,4 +1,4 @@
-"""The way down of a service that lasts: what runs is finished, what is queued stays in Redis for whoever comes next."""
+"""Stops a lasting service: workers finish running jobs, and queued jobs stay in Redis for the next start."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from redis.exceptions import RedisError
 from domain.settings import Settings
 from stack.processes import node_name
 from stack.stopping import Stop, ignore_signals, stop_on_signals
-from stack.supervisor import OURS, Supervisor
+from stack.supervisor import STACK_NAME, Supervisor
 from tasks.jobs.job_store import ACTIVE, JobRecords
 from tasks.jobs.job_view import JobView
 
 SLICE_S = 0.2
 REDIS_S = 2.0
 MOST = 10_000
-"""More jobs than all workers of one Redis handle at once."""
+"""Maximum number of running jobs that are listed: more than all workers of one Redis handle at once."""
 
 SAME_S = 1.0
-"""Signals so close to each other are one wish: `make` hands on the SIGTERM that its whole group was sent."""
+"""Signals within this time, in s, count as one: `make` forwards the SIGTERM that its whole group was sent."""
 
 AGAIN = "Ctrl-C again, or a second SIGTERM, ends them now"
 
 
 class Drain:
-    """The stop of this machine's workers, which take their jobs from the Redis of `settings`; `run` it once.
+    """Drains this machine's workers, which take their jobs from the Redis of `settings`. Call `run` once.
 
-    They have `drain_seconds` for the jobs that they run, and less when a signal comes again. The other programs go on
-    meanwhile. Jobs that had to be ended are queued again.
+    Workers have `drain_seconds` to finish their jobs, or less if a second signal comes. Other programs keep running.
+    Jobs that had to be ended are queued again.
     """
 
     def __init__(self, supervisor: Supervisor, settings: Settings) -> None:
@@ -63,12 +63,12 @@ class Drain:
 
     def _wait(self) -> None:
         began = idle_since = time.monotonic()
-        told: int | None = 0
+        reported: int | None = 0
         while self._supervisor.draining:
             running = self._count()
-            if running != told:
-                self._say(self._waiting(running, first=told == 0))
-                told = running
+            if running != reported:
+                self._say(self._waiting(running, first=reported == 0))
+                reported = running
             now = time.monotonic()
             if running != 0:
                 idle_since = now
@@ -76,7 +76,7 @@ class Drain:
                 self._say(f"{self._limit_s:g} s (DRAIN_SECONDS) are over: running jobs are ended")
                 return
             if now - idle_since > self._supervisor.grace_s:
-                return  # A worker that has nothing to finish and does not end.
+                return  # A worker without jobs does not end.
             self._supervisor.tick(SLICE_S)
 
     def _waiting(self, running: int | None, *, first: bool) -> str:
@@ -84,11 +84,11 @@ class Drain:
             return f"Redis does not say what runs; waiting for the workers, at most {self._limit_s:g} s. {AGAIN}"
         if running == 0:
             return "no job runs any more"
-        told = f"waiting for {_jobs(running, 'running')}"
-        return f"{told}, at most {self._limit_s:g} s. {AGAIN}" if first else told
+        message = f"waiting for {_jobs(running, 'running')}"
+        return f"{message}, at most {self._limit_s:g} s. {AGAIN}" if first else message
 
     def _count(self) -> int | None:
-        """How many jobs the workers run; None where Redis cannot be asked."""
+        """The number of jobs that the workers run; None if Redis does not answer."""
         try:
             return len(self._running())
         except RedisError:
@@ -99,12 +99,12 @@ class Drain:
         return [view for view in active if view.worker in self._names]
 
     def _hand_back(self) -> None:
-        """At once, and before a worker of that name starts again, which would be held responsible for them."""
+        """Requeues unfinished jobs at once: a new worker of the same name would be blamed for them."""
         for view in self._running():
             self._records.requeue(view.job_id, view.attempt, "its worker was stopped before the job had ended")
 
     def _say(self, text: str) -> None:
-        self._supervisor.log.line(OURS, text)
+        self._supervisor.log.line(STACK_NAME, text)
 
 
 def _jobs(count: int, state: str) -> str:

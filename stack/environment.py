@@ -1,4 +1,4 @@
-"""The environment that the stack was started in, and what it hands on to its processes."""
+"""The environment of the stack, and the one that it gives to its processes."""
 
 from __future__ import annotations
 
@@ -8,42 +8,41 @@ from pathlib import Path
 from domain.paths import ROOT
 from domain.settings import Settings
 
-"""The project's folder: every process is started here, so that `api`, `tasks` and `celeryconfig` are importable."""
+"""The project's folder, in which every process starts, so that `api`, `tasks` and `celeryconfig` are importable."""
 PERSISTENT = "/var/tmp"
 
 
-def is_given(variable: str) -> bool:
-    """Whether the user set the variable, be it to its default."""
+def is_set(variable: str) -> bool:
+    """Whether the user has set the variable, even to its default."""
     return bool(os.environ.get(variable))
 
 
 def visible_devices() -> str | None:
-    """CUDA's own restriction of the GPUs, when there is one; empty for none of them."""
+    """CUDA's own restriction of the GPUs, if there is one; empty for no GPU."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     return "" if visible == "-1" else visible
 
 
 def lasting_folder(settings: Settings) -> Path:
-    """For what has to be there at the next start: STATE_DIR, else the user's own folder for such things."""
-    if is_given("STATE_DIR"):
+    """The folder for data that lasts until the next start: STATE_DIR, else the user's state folder."""
+    if is_set("STATE_DIR"):
         return ROOT / settings.state_dir
-    given = Path(os.environ.get("XDG_STATE_HOME", ""))
-    return (given if given.is_absolute() else Path.home() / ".local" / "state") / "kernel-eval"
+    configured = Path(os.environ.get("XDG_STATE_HOME", ""))
+    return (configured if configured.is_absolute() else Path.home() / ".local" / "state") / "kernel-eval"
 
 
 def scratch() -> str | None:
-    """Where the folder of a running stack is made; None for where temporary files go anyway.
+    """Parent of the folder of a running stack; None for the default folder of temporary files.
 
-    Not below /tmp, unless TMPDIR says so: a submission has its own folder in that place
-    (`sandbox.isolation.namespaces`).
+    Not below /tmp, unless TMPDIR says so: a submission has its own folder there (`sandbox.isolation.namespaces`).
     """
-    return PERSISTENT if not is_given("TMPDIR") and os.access(PERSISTENT, os.W_OK | os.X_OK) else None
+    return PERSISTENT if not is_set("TMPDIR") and os.access(PERSISTENT, os.W_OK | os.X_OK) else None
 
 
 def for_child(settings: Settings, temporary: Path, **more: str) -> dict[str, str]:
-    """The environment of one process of the stack: ours, with the settings as they hold now.
+    """The environment of one process of the stack: the stack's own, with the current settings.
 
-    `temporary` is its folder for temporary files: what a killed process leaves there goes with the stack.
+    `temporary` is its folder for temporary files, which the stack removes even if the process is killed.
     """
     return {
         **os.environ,

@@ -1,4 +1,4 @@
-"""The examples as requests: `examples/<name>/` with its sources put in place, and what the answer must be."""
+"""The examples as requests: `examples/<name>/` with its sources inlined, and the expected verdict."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KERNELS = ("kernel", "ref_kernel", "custom_kernel")
 
 @dataclass(frozen=True)
 class Example:
-    """One request, and the verdict that is right for it on a machine with a GPU and on one without."""
+    """One request, and its expected verdicts with and without a GPU."""
 
     name: str
     endpoint: str
@@ -28,7 +28,7 @@ class Example:
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """From its folder; raises KeyError, ValueError or OSError when a part is missing or malformed."""
+        """Loads an example; raises KeyError, ValueError or OSError if a part is missing or malformed."""
         body = json.loads((folder / "request.json").read_text(encoding="utf-8"))
         for kernel in (body[key] for key in KERNELS if key in body):
             kernel["source_code"] = (folder / kernel.pop("source_file")).read_text(encoding="utf-8")
@@ -48,5 +48,5 @@ class Example:
 
 
 def every_example(folder: Path = FOLDER) -> list[Example]:
-    """All of them, by name."""
+    """All examples, by name."""
     return [Example.load(request.parent) for request in sorted(folder.glob("*/request.json"))]

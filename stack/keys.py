@@ -1,4 +1,4 @@
-"""`python -m stack keys`: make, list and revoke the API keys of the service."""
+"""`python -m stack keys`: creates, lists and revokes API keys of the service."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST = 1_000_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What to do with keys, as subcommands of `keys`."""
+    """Adds the subcommands of `keys`."""
     what = parser.add_subparsers(dest="what", required=True)
     add = what.add_parser("add", help="make a key and print it: the one time that it can be had")
     add.add_argument("name", help="whose it is, for the list")
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def keys(settings: Settings, arguments: argparse.Namespace) -> int:
-    """The exit status: 0, or 1 when the file of keys cannot be read or changed as asked."""
+    """Returns the exit status: 0, or 1 if the file of keys cannot be read or changed."""
     file = KeyFile(settings.api_keys_file, settings.key_requests_per_minute, settings.key_max_jobs)
     try:
         match arguments.what:
@@ -53,16 +53,16 @@ def keys(settings: Settings, arguments: argparse.Namespace) -> int:
 def _add(file: KeyFile, arguments: argparse.Namespace) -> None:
     own = {"requests_per_minute": arguments.requests_per_minute, "max_jobs": arguments.max_jobs}
     limits = {name: value for name, value in own.items() if value is not None}
-    # The key alone on stdout, so that it can be piped to where it is kept.
+    # Only the key goes to stdout, so that it can be piped to its store.
     print(file.add(arguments.name, arguments.scope, limits))
     print("Keep it now: only its hash is stored. Send it as `Authorization: Bearer <key>`.", file=sys.stderr)
 
 
 def _list(file: KeyFile) -> None:
     for key in sorted(file.keys().values(), key=lambda key: key.created_at):
-        made = time.strftime("%Y-%m-%d", time.localtime(key.created_at))
+        created = time.strftime("%Y-%m-%d", time.localtime(key.created_at))
         limits = f"{key.requests_per_minute} requests a minute, {key.max_jobs} jobs"
-        print(f"{key.key_id}  {made}  {key.name:<20}  {' '.join(sorted(key.scopes)):<18}  {limits}")
+        print(f"{key.key_id}  {created}  {key.name:<20}  {' '.join(sorted(key.scopes)):<18}  {limits}")
 
 
 def _count(text: str) -> int:

@@ -1,4 +1,4 @@
-"""Where the processes' lines go: a file for each, one file for all, and the console."""
+"""Writes the processes' lines to a file for each, one file for all, and the console."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ ALL = "cuda_eval_server"
 
 MAX_BYTES = 32 << 20
 BACKUPS = 2
-KEPT_LINES = 20
+LAST_LINES = 20
 NAME_WIDTH = 6
 
 
 class LogBook:
-    """Writes lines as they come; remembers the last of each process for the message about its death."""
+    """Writes lines as they come; keeps the last lines of each process to explain its death."""
 
     def __init__(self, folder: Path, console: Terminal | None, form: str = CONSOLE) -> None:
-        """The files have JSON, or like the console readable lines, by `form` (LOG_FORMAT)."""
+        """`form` (LOG_FORMAT) selects JSON or readable lines for the files."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self._console = console
@@ -34,21 +34,21 @@ class LogBook:
         self._last: dict[str, list[str]] = {}
 
     def line(self, name: str, text: str, *, quiet: bool = False) -> None:
-        """One line of that process; a quiet one goes to the process's own file only."""
+        """Writes one line of a process; a quiet line goes only to the process's own file."""
         line = LogLine.read(name, text)
-        shown = line.readable
-        self._last[name] = [*self._last.get(name, []), shown][-KEPT_LINES:]
-        self._write(name, line.json if self._json else shown)
+        readable = line.readable
+        self._last[name] = [*self._last.get(name, []), readable][-LAST_LINES:]
+        self._write(name, line.json if self._json else readable)
         if quiet:
             return
-        self._write(ALL, line.json if self._json else f"{name:<{NAME_WIDTH}} | {shown}")
+        self._write(ALL, line.json if self._json else f"{name:<{NAME_WIDTH}} | {readable}")
         if self._console is not None:
             label = Text(f"{name:<{NAME_WIDTH}} ", style="cyan")
             try:
-                self._console.print(label.append_text(Text(shown, style="default")), soft_wrap=True)
+                self._console.print(label.append_text(Text(readable, style="default")), soft_wrap=True)
             except (OSError, SystemExit):
-                # The terminal is closed, or `tee` has gone with the same Ctrl-C (rich makes a SystemExit of that): no
-                # reason to give up running jobs. The files have it all.
+                # The terminal is closed, or `tee` has ended on the same Ctrl-C (rich raises SystemExit then). Running
+                # jobs continue, and the files have every line.
                 self._console = None
 
     def last_lines(self, name: str) -> str:

@@ -1,5 +1,4 @@
-"""One line of a process: JSON where the process writes that (`tasks/node/log_config.py`), else its text; shown either
-way."""
+"""One line of a process: JSON if the process writes that (`tasks/node/log_config.py`), else text."""
 
 from __future__ import annotations
 
@@ -13,14 +12,14 @@ from domain.plain_text import one_entry, plain_lines
 
 @dataclass(frozen=True)
 class LogLine:
-    """What that process said. `fields` has at least `message`."""
+    """A line of a process. `fields` has at least `message`."""
 
     process: str
     fields: dict[str, Any]
 
     @classmethod
     def read(cls, process: str, text: str) -> LogLine:
-        """From what came through its pipe: other programs, and libraries in ours, do not write JSON."""
+        """Parses a line from a pipe: other programs, and libraries in our processes, do not write JSON."""
         try:
             fields = json.loads(text) if text.startswith("{") else None
         except ValueError:
@@ -31,15 +30,15 @@ class LogLine:
 
     @property
     def json(self) -> str:
-        """One object, with the process's name; in ASCII, and json leaves no other control character than DEL."""
+        """One JSON object with the process's name, in ASCII and without control characters."""
         return json.dumps({"process": self.process, **self.fields}).replace("\x7f", "\\u007f")
 
     @property
     def readable(self) -> str:
-        """For people: without control characters, and further lines indented, so that none passes for another entry."""
-        shown = str(self.fields["message"])
+        """For people: no control characters; further lines are indented, so that none looks like a new entry."""
+        text = str(self.fields["message"])
         if "level" in self.fields:
             time = str(self.fields.get("at", ""))[11:19]
-            shown = f"{time} {self.fields['level']:<7} {shown}"
+            text = f"{time} {self.fields['level']:<7} {text}"
         exception = self.fields.get("exception")
-        return one_entry(f"{shown}\n{exception}" if exception else shown)
+        return one_entry(f"{text}\n{exception}" if exception else text)

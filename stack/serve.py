@@ -13,7 +13,7 @@ SLICE_S = 0.5
 
 
 def serve(settings: Settings) -> int:
-    """Runs until asked to stop; the exit status is 0 then, and 1 when the stack did not come up."""
+    """Runs until a signal asks to stop; returns 0 then, and 1 if the stack did not start."""
     console = Terminal(soft_wrap=True)
     stop_on_signals()
     try:

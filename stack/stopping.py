@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and a closed terminal, as one exception that is raised once for each `stop_on_signals`."""
+"""Turns Ctrl-C, SIGTERM and a closed terminal into one exception, raised once for each `stop_on_signals`."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stop(BaseException):
-    """A signal asked for the end. No Exception, so that nothing on the way takes it for an error of its own."""
+    """A signal asked to stop. A BaseException, so that no handler on the way takes it for an error."""
 
 
-def stop_on_signals(deaf_s: float = 0.0) -> None:
-    """The next signal raises Stop; one within the first `deaf_s` seconds does nothing."""
-    heard_from = time.monotonic() + deaf_s
+def stop_on_signals(ignore_s: float = 0.0) -> None:
+    """Has the next signal raise Stop, but ignores signals within the first `ignore_s` seconds."""
+    ignore_until = time.monotonic() + ignore_s
 
     def stop(number: int, frame: FrameType | None) -> None:
-        if time.monotonic() < heard_from:
+        if time.monotonic() < ignore_until:
             return
         ignore_signals()
         raise Stop
@@ -28,6 +28,6 @@ def stop_on_signals(deaf_s: float = 0.0) -> None:
 
 
 def ignore_signals() -> None:
-    """The way down is bounded: a second Ctrl-C must not cut it short and leave processes behind."""
+    """Ignores further signals: stopping is bounded in time, and a second Ctrl-C would leave processes behind."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)

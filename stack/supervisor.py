@@ -1,4 +1,4 @@
-"""Keeps the stack's processes running, writes down their lines, and leaves none behind."""
+"""Keeps the stack's processes running, writes their lines, and leaves no process behind."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
 STEADY_S = 60.0
-"""A process that ran this long had started well: its next restart is prompt again."""
+"""Time, in s, after which a process counts as started: its next restart is immediate again."""
 
 SWEEP_S = 10.0
 SLICE_S = 0.05
-OURS = "stack"
+STACK_NAME = "stack"
 
 
 class Lines(Protocol):
-    """Where the processes' lines go."""
+    """Destination of the processes' lines."""
 
     def line(self, name: str, text: str, *, quiet: bool = False) -> None: ...
 
 
 @dataclass(eq=False)
 class _Slot:
-    """One program's place: its running process, or when the next try is due."""
+    """A program, and its running process or the time of its next start."""
 
     program: Program
     child: Child | None = None
@@ -49,19 +49,19 @@ class _Slot:
 
 @dataclass
 class Supervisor:
-    """Starts programs, restarts what dies, stops all. One thread: nothing happens but in `start`, `tick` and `stop`."""
+    """Starts programs, restarts those that die, stops all. It acts only in `start`, `tick` and `stop`."""
 
     log: Lines
     grace_s: float = 6.0
-    """What a program that is asked to stop may take, unless it is drained."""
+    """Maximum time for a program to stop when asked, in s, unless it is drained."""
     deaths: dict[str, int] = field(default_factory=dict)
-    """How often each program has ended without being asked to."""
+    """How often each program has ended by itself."""
     _slots: list[_Slot] = field(default_factory=list)
     _drains: bool = False
     _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
 
     def __post_init__(self) -> None:
-        # What outlives its parent below us becomes our child, so that `stop` finds it.
+        # Orphaned descendants become children of this process, so that `stop` finds them.
         _LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
     def start(self, program: Program) -> None:
@@ -70,7 +70,7 @@ class Supervisor:
         self._launch(slot)
 
     def tick(self, seconds: float) -> None:
-        """Passes on lines for about that long, then restarts what has died."""
+        """Passes on lines for about `seconds`, then restarts programs that have died."""
         deadline = time.monotonic() + seconds
         self._listen(seconds)
         while (left := deadline - time.monotonic()) > 0:
@@ -82,18 +82,18 @@ class Supervisor:
 
     @property
     def draining(self) -> list[Program]:
-        """The programs that drain and have not ended yet; before `ask_to_drain` those that will have to."""
+        """Programs that drain and have not ended yet; before `ask_to_drain`, all programs that will drain."""
         return [slot.program for slot in self._slots if slot.program.drains and not (self._drains and slot.ended)]
 
     def ask_to_drain(self) -> None:
-        """Those programs are asked to stop, and not started again; `tick` looks after the others as before."""
+        """Asks those programs to stop, and does not restart them; `tick` still handles the others."""
         self._drains = True
         for slot in self._slots:
             if slot.program.drains and slot.child is not None:
                 slot.child.ask_to_stop()
 
     def end_draining(self) -> None:
-        """Kills those that have not ended, and what the others have left."""
+        """Kills those that have not ended, and their descendants."""
         slots = [slot for slot in self._slots if slot.program.drains]
         for slot in slots:
             self._end(slot)
@@ -102,7 +102,7 @@ class Supervisor:
     def stop(self) -> None:
         """Stops every program, foundations last; afterwards this process has no descendants.
 
-        Each is asked, has `grace_s` seconds, and is then killed with all that it has started.
+        Each program is asked to stop, has `grace_s` seconds, and is then killed with all its descendants.
         """
         self._stop([slot for slot in self._slots if not slot.program.foundation])
         self._stop([slot for slot in self._slots if slot.program.foundation])
@@ -123,11 +123,11 @@ class Supervisor:
     def _end(self, slot: _Slot) -> None:
         if slot.child is not None:
             slot.child.kill()
-            self._forget(slot.child)
+            self._unregister(slot.child)
             slot.child = None
 
     def _sweep(self) -> None:
-        # Again until none is left: a process that is being killed may have made another just before.
+        # Repeats until none is left: a process may fork while it is being killed.
         deadline = time.monotonic() + SWEEP_S
         while left := psutil.Process().children(recursive=True):
             for process in left:
@@ -135,7 +135,7 @@ class Supervisor:
                     process.kill()
             psutil.wait_procs(left, timeout=1.0)
             if time.monotonic() > deadline:
-                self.log.line(OURS, f"these processes do not end, not even when killed: {left}")
+                self.log.line(STACK_NAME, f"these processes do not end, not even when killed: {left}")
                 return
 
     def _launch(self, slot: _Slot) -> None:
@@ -166,9 +166,9 @@ class Supervisor:
         self._end(slot)
         slot.pause = FIRST_PAUSE_S if lived > STEADY_S else min(slot.pause * 2, LONGEST_PAUSE_S)
         slot.due = time.monotonic() + slot.pause
-        self.log.line(OURS, f"{name} ended with status {status}; it is started again in {slot.pause:g} s")
+        self.log.line(STACK_NAME, f"{name} ended with status {status}; it is started again in {slot.pause:g} s")
 
-    def _forget(self, child: Child) -> None:
+    def _unregister(self, child: Child) -> None:
         if child.pipe in self._selector.get_map():
             self._pass_on(child)
         if child.pipe in self._selector.get_map():
@@ -176,7 +176,7 @@ class Supervisor:
         child.close()
 
     def _collect_orphans(self) -> None:
-        """Reaps what our descendants left behind and has ended."""
+        """Reaps orphaned descendants that have ended."""
         own = {slot.child.process.pid for slot in self._slots if slot.child is not None}
         for process in psutil.Process().children():
             if process.pid not in own:

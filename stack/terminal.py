@@ -1,4 +1,4 @@
-"""The terminal of the stack's programs, of the corpora and of the benchmarks: strangers' text goes through as text."""
+"""The terminal of the stack's programs, corpora and benchmarks: it prints untrusted text as plain text."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from domain.plain_text import plain_lines
 
 
 class Terminal(Console):
-    """A console without markup, that writes no control character and no link but those that rich makes itself.
+    """A console without markup, whose only control characters and links are rich's own.
 
-    `columns` is the width where the output is no terminal. Its other options are rich's.
+    `columns` is the width if the output is no terminal. Other options are rich's.
     """
 
     def __init__(self, *, columns: int | None = None, **options: Any) -> None:
@@ -23,7 +23,7 @@ class Terminal(Console):
             self.width = columns
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """All that is printed is rendered here, and what it consists of as well."""
+        """Renders everything that is printed, nested renderables included."""
         return map(_cleaned, super().render(renderable, options))
 
 

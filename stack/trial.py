@@ -1,4 +1,4 @@
-"""One example on its way through the service: posted, polled, and held against what it should give."""
+"""One example on its way through the service: submitted, polled, and compared with its expected verdict."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stack.example import Example
 
 @dataclass
 class Trial:
-    """What is known of one example's job. `job` is the service's last answer about it."""
+    """The job of one example. `job` is the service's last response about it."""
 
     example: Example
     expected: Status
@@ -26,7 +26,7 @@ class Trial:
 
     @classmethod
     def post(cls, client: httpx.Client, example: Example, expected: Status) -> Trial:
-        """Submits the example; raises httpx.HTTPError when the service does not take it."""
+        """Submits the example; raises httpx.HTTPError if the service refuses it."""
         answer = client.post(example.endpoint, json=example.body)
         if answer.status_code != httpx.codes.ACCEPTED:
             raise httpx.HTTPStatusError(f"{example.name}: {answer.text}", request=answer.request, response=answer)
@@ -51,7 +51,7 @@ class Trial:
 
     @property
     def progress(self) -> str:
-        """Where the job is, in the service's words."""
+        """The job's state and stage."""
         job = self.job or {"state": State.QUEUED, "stage": State.QUEUED}
         if job["state"] == State.QUEUED and job.get("queue_position") is not None:
             return f"queued, {job['queue_position']} before it" if job["queue_position"] else "queued, next"
@@ -68,7 +68,7 @@ class Trial:
 
     @property
     def slow(self) -> bool:
-        """It should have been faster than its reference beyond doubt, and was not."""
+        """Whether it should be significantly faster than its reference, but is not."""
         return self.example.faster and (self.speedup is None or self.speedup["ci_low"] <= 1.0)
 
     @property
@@ -77,7 +77,7 @@ class Trial:
 
     @property
     def detail(self) -> str:
-        """Why it came out as it did, in one line."""
+        """The reason for its result, in one line."""
         kernel = self.result.get("kernel_exec_result") or {}
         why = kernel.get("compilation_error") or kernel.get("validation_error") or (self.job or {}).get("error") or ""
         if self.slow and self.got == self.expected:

@@ -1,4 +1,4 @@
-"""The demo's table: what was asked, what came back, how fast it was."""
+"""The demo's table: expected and actual verdicts, and times."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from stack.trial import Trial
 SIGNIFICANT = 3
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 WIDTH = 116
-"""Columns that the table needs; output that is no terminal has them."""
+"""Columns of the table, used where the output is no terminal."""
 
 
 def table(trials: list[Trial], beat: int = 0) -> RenderableType:
-    """All trials as they stand, and below why some are not as expected; `beat` turns the spinner of those under way."""
-    shown = Table(header_style="bold", pad_edge=False, box=None)
+    """All trials, and below them the reasons of unexpected results; `beat` turns the spinner."""
+    view = Table(header_style="bold", pad_edge=False, box=None)
     for title in ("", "example", "expected", "verdict", "ms per call", "speed-up [95 %]", "job"):
-        shown.add_column(title, no_wrap=True, justify="right" if title in ("ms per call", "job") else "left")
+        view.add_column(title, no_wrap=True, justify="right" if title in ("ms per call", "job") else "left")
     for trial in trials:
-        shown.add_row(*_row(trial, SPINNER[beat % len(SPINNER)]))
+        view.add_row(*_row(trial, SPINNER[beat % len(SPINNER)]))
     wrong = [trial for trial in trials if trial.done and not trial.as_expected]
-    return Group(shown, *(Text(f"{trial.example.name}: {trial.detail}", style="red") for trial in wrong))
+    return Group(view, *(Text(f"{trial.example.name}: {trial.detail}", style="red") for trial in wrong))
 
 
 def significant(value: float) -> str:
@@ -58,7 +58,7 @@ def _row(trial: Trial, spinner: str) -> list[Text]:
 
 
 def _times(result: dict[str, Any]) -> str:
-    """The mean, of a comparison the reference's before it: `1.2 → 0.3`."""
+    """The mean time; for a comparison also the reference's: `1.2 → 0.3`."""
     kernel = result.get("kernel_exec_result") or {}
     if not kernel.get("timing"):
         return ""

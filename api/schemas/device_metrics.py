@@ -9,7 +9,7 @@ from typing import Any
 from marshmallow import ValidationError
 
 from api.schemas.fields import Anything, abbreviate
-from domain.device_metrics import MAX_METRIC_CHARS, MAX_METRICS, METRIC, CountersAsked, Level
+from domain.device_metrics import MAX_METRIC_CHARS, MAX_METRICS, METRIC, CounterRequest, Level
 
 _METRIC = re.compile(METRIC, re.ASCII)
 _SHAPE = {
@@ -27,21 +27,21 @@ _SHAPE = {
 
 
 class CountersField(Anything):
-    """true, false, a level, or the names of metrics; loaded as CountersAsked, None for false."""
+    """true, false, a level, or the names of metrics; loaded as CounterRequest, None for false."""
 
     def __init__(self, description: str) -> None:
         super().__init__(metadata={"description": description, **_SHAPE})
 
     def _deserialize(
         self, value: Any, attr: str | None, data: Mapping[str, Any] | None, **kwargs: Any
-    ) -> CountersAsked | None:
+    ) -> CounterRequest | None:
         match value:
             case bool():
-                return CountersAsked() if value else None
+                return CounterRequest() if value else None
             case str() if value in set(Level):
-                return CountersAsked(Level(value))
+                return CounterRequest(Level(value))
             case list() if 1 <= len(value) <= MAX_METRICS:
-                return CountersAsked(metrics=_metrics(value))
+                return CounterRequest(metrics=_metrics(value))
             case list():
                 raise ValidationError(
                     f"has {len(value)} entries; a list names 1 to {MAX_METRICS} metrics (true: the basic ones)"

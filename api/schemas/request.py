@@ -11,7 +11,7 @@ from api.schemas.ignored import unknown_names
 from api.schemas.judging import ALLOW, JudgingSchema, LookingSchema, timeout_field, tolerance_field
 from api.schemas.kernel import KernelSchema
 from domain.budget import Budget
-from domain.device_metrics import CountersAsked
+from domain.device_metrics import CounterRequest
 from domain.kernel import KernelType
 from domain.request import Request
 from domain.settings import settings
@@ -173,7 +173,7 @@ def _operation(body: dict[str, Any]) -> Any:
 def _request(kernel: dict[str, Any], reference: dict[str, Any] | None, data: dict[str, Any]) -> Request:
     budget = Budget(data["budget"])
     # Without the field, the operator's setting applies.
-    requested = data.get("device_metrics", CountersAsked.from_wire(settings().enable_device_metrics))
+    requested = data.get("device_metrics", CounterRequest.from_wire(settings().enable_device_metrics))
     return Request.from_wire(
         {
             "kernel": kernel,

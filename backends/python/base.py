@@ -31,7 +31,7 @@ from backends.source.rng_state import rng_snapshot, seed_everything
 from domain.fault import KernelFault
 from domain.kernel import Kernel
 from domain.result import Status
-from domain.value import Stranger, leaves, replace
+from domain.value import Unserializable, leaves, replace
 
 
 class PythonBackend(Backend):
@@ -258,7 +258,7 @@ def _why_unusable(init: list[Any] | None) -> str:
     """Why the reference's constructor arguments could not be used either."""
     if init is None:
         return "none of a reference's came"
-    unserializable = ", ".join(item.words for item in leaves(init, Stranger))
+    unserializable = ", ".join(item.words for item in leaves(init, Unserializable))
     if unserializable:
         return f"of the reference's some cannot cross to another process ({unserializable}): define it here too"
     return f"the reference's {len(init)} do not fit"

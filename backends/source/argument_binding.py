@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from domain.contract import IOContract
-from domain.value import Stranger, leaves
+from domain.value import Unserializable, leaves
 
 
 def contract_arguments(signature: inspect.Signature | None, io: IOContract | None) -> list[int] | None:
@@ -68,7 +68,7 @@ def construct(target: Callable[..., Any], own: list[Any] | None, reference_argum
     if own is not None:
         args, keywords = _arguments(target, own)
         return target(*args, **keywords)
-    if reference_arguments is not None and not leaves(reference_arguments, Stranger):
+    if reference_arguments is not None and not leaves(reference_arguments, Unserializable):
         args, keywords = _arguments(target, reference_arguments)
         if _fits(target, args, keywords):
             return target(*args, **keywords)

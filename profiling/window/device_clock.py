@@ -46,11 +46,11 @@ class DeviceClock:
 
     def fire(self, shot: int) -> None:
         """Lets the runner's stream go on that waits for that shot."""
-        self._gate.fire_behind(_stream().cuda_stream, shot)
+        self._gate.queue_release(_stream().cuda_stream, shot)
 
     def wait(self, shot: int) -> None:
         """Whatever is queued from here on comes after the runner's report of that shot."""
-        self._gate.await_report(_stream().cuda_stream, shot)
+        self._gate.queue_wait_for_done(_stream().cuda_stream, shot)
 
     def stop(self) -> None:
         """Stops the clock."""
@@ -78,7 +78,7 @@ class DeviceClock:
             if time.monotonic() > until and not _stream().query():
                 log.critical("the referee's stream waits for a runner that is gone; ending this process")
                 os._exit(LOST_EXIT)
-            self._gate.let_go(_other_stream(), shot)
+            self._gate.force_release(_other_stream(), shot)
             time.sleep(POLL_S)
 
 

@@ -125,8 +125,8 @@ class Range:
         gate = self._opened() if gated or (held_back is not None and self.device.is_cuda) else None
         self._tell(slots, arena)
         runner = self.session.runner
-        how = {"gated": gated, "marked": marked, "read": read, "held_back": held_back is not None}
-        runner.send({"op": "window", "shot": shot, **how, **({"seed": slots.seed} if gated else {})})
+        how = {"gated": gated, "with_events": marked, "read": read, "deferred_readback": held_back is not None}
+        runner.send({"op": "window", "sequence_number": shot, **how, **({"seed": slots.seed} if gated else {})})
         if meanwhile is not None:
             meanwhile()
         # While the runner queues its calls. Touched now, as fresh pages would be paid for inside the window.
@@ -246,7 +246,7 @@ class Range:
             taking.take_away()
             self.device.synchronize()
             if gate is not None:
-                gate.fire(self._shots)
+                gate.release(self._shots)
             else:
                 runner.send({"op": "hand_in"})
         heard = gate is not None and self._heard(gate, self._shots)
@@ -261,7 +261,7 @@ class Range:
     def _heard(self, gate: Gate, shot: int) -> bool:
         """Waits a short while, awake, for the runner's stream; False when it is better waited for asleep."""
         until = time.perf_counter_ns() + int(SPIN_S * 1e9)
-        while gate.reported < shot:
+        while gate.last_done < shot:
             if time.perf_counter_ns() > until:
                 return False
         return True
@@ -278,12 +278,12 @@ class Range:
     def _call_off(self, gate: Gate | None) -> None:
         """Opens the gate on whatever is queued and waits until the runner is at rest."""
         if gate is not None:
-            gate.fire(self._shots)
+            gate.release(self._shots)
         for op in ("armed", "done", "times"):
             self._expect(op)
 
     def _expect(self, op: str, within: float | None = None) -> Message:
-        answer = self.session.runner.answer(within)
+        answer = self.session.runner.receive(within)
         if answer["op"] != op:
             self.session.runner.kill()
             raise KernelFault(Status.CRASHED, f"the runner answered {answer['op'][:32]!r} instead of {op!r}")

@@ -1,7 +1,8 @@
-"""Control groups (v2): memory, processes and processor time of a stranger and all that it starts, bounded and ended.
+"""Control groups (v2): bound memory, processes and processor time of a runner and its descendants, and kill them.
 
-Used where the worker may make groups of its own: as root with /sys/fs/cgroup writable, or in a unit that systemd
-delegates (`Delegate=yes`, `DelegateSubgroup=`). Elsewhere the launcher watches (`sandbox.supervisor.resource_watch`).
+The worker uses them if it may create groups: as root with /sys/fs/cgroup writable, or in a systemd unit that delegates
+(`Delegate=yes`, `DelegateSubgroup=`). Elsewhere the launcher watches the runner itself
+(`sandbox.supervisor.resource_watch`).
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from pathlib import Path
 from sandbox.isolation import oom_kills as memory_kills
 from sandbox.isolation.rlimits import MAX_PROCESSES
 
-WANTED = ("memory", "pids", "cpu")
+CONTROLLERS = ("memory", "pids", "cpu")
 PREFIX = "kernel-eval-"
-OURS = "kernel-eval-service"
+SERVICE_GROUP = "kernel-eval-service"
 SPARE_MEMORY = 2 << 30
-"""Above the limit that the launcher watches, for what is shared and for files that the kernel keeps in memory."""
+"""Bytes above the launcher's own limit, for shared memory and for the kernel's page cache."""
 
 _PERIOD_US = 100_000
 _GONE_S = 1.0
 
 
 class Cgroup:
-    """Of one runner; its limits hold from `add` on."""
+    """The group of one runner; its limits hold from `add` on."""
 
     def __init__(self, path: Path, memory_limit: int) -> None:
         path.mkdir()
@@ -38,28 +39,28 @@ class Cgroup:
             "memory.swap.max": 0,
             "memory.oom.group": 1,
             "pids.max": MAX_PROCESSES,
-            # One processor is left to the referee.
+            # The referee keeps one processor for itself.
             "cpu.max": f"{max(1, cpus - 1) * _PERIOD_US} {_PERIOD_US}",
         }
         for name, value in limits.items():
-            with contextlib.suppress(OSError):  # Of a controller that is not there.
+            with contextlib.suppress(OSError):  # The controller may be missing.
                 (path / name).write_text(str(value))
 
     def add(self, pid: int) -> None:
-        """Raises OSError."""
+        """Moves a process into the group. Raises OSError."""
         (self._path / "cgroup.procs").write_text(str(pid))
 
     def memory_kills(self) -> int | None:
-        """How many in it were killed for want of memory, be it the group's or the machine's; None where none counts."""
+        """How many of its processes the OOM killer has killed; None if the kernel does not count that."""
         return memory_kills.count(self._path / "memory.events")
 
     def end(self) -> None:
-        """Kills everything in it at once."""
+        """Kills every process in it at once."""
         with contextlib.suppress(OSError):
             (self._path / "cgroup.kill").write_text("1")
 
     def close(self) -> None:
-        """Removes it once what was in it has gone, zombies included."""
+        """Removes the group once its processes are gone, zombies included."""
         until = time.monotonic() + _GONE_S
         while time.monotonic() < until:
             try:
@@ -73,24 +74,24 @@ class Cgroup:
 
 
 class Cgroups:
-    """Where this worker may make groups, and with which controllers."""
+    """The folder in which this worker may create groups, and the controllers that they have."""
 
     def __init__(self, base: Path) -> None:
         self._base = base
-        self.controllers = tuple(name for name in WANTED if name in _words(base / "cgroup.subtree_control"))
+        self.controllers = tuple(name for name in CONTROLLERS if name in _words(base / "cgroup.subtree_control"))
 
     @property
     def missing(self) -> tuple[str, ...]:
         """The controllers that are not there."""
-        return tuple(name for name in WANTED if name not in self.controllers)
+        return tuple(name for name in CONTROLLERS if name not in self.controllers)
 
     def group(self, name: str, memory_limit: int) -> Cgroup:
-        """A new one. Raises OSError."""
+        """Creates a group. Raises OSError."""
         return Cgroup(self._base / f"{PREFIX}{os.getpid()}-{name}", memory_limit)
 
 
-def found() -> Cgroups | None:
-    """The place for groups; None where this worker cannot make any. Removes those of dead workers."""
+def available() -> Cgroups | None:
+    """Where this worker may create groups; None if it may not. Also removes the groups of dead workers."""
     for base in _candidates():
         if _usable(base):
             _sweep(base)
@@ -99,13 +100,13 @@ def found() -> Cgroups | None:
 
 
 def _candidates() -> Iterator[Path]:
-    """The group that we are in, and the one above it."""
+    """The group of this process, and the one above it."""
     with open("/proc/self/mountinfo", encoding="utf-8") as mounts:
-        found = [line.split() for line in mounts if " - cgroup2 " in line]
+        mount_lines = [line.split() for line in mounts if " - cgroup2 " in line]
     with open("/proc/self/cgroup", encoding="utf-8") as groups:
         own = next((line[3:].strip() for line in groups if line.startswith("0::")), None)
-    if found and own is not None:
-        mounted = Path(found[0][4])
+    if mount_lines and own is not None:
+        mounted = Path(mount_lines[0][4])
         here = mounted / own.lstrip("/")
         yield here
         if here != mounted:
@@ -124,25 +125,25 @@ def _usable(base: Path) -> bool:
 
 
 def _delegates(base: Path) -> bool:
-    """Whether groups below may have the controllers that this one has; they are switched on for them."""
-    wanted = " ".join(f"+{name}" for name in WANTED if name in _words(base / "cgroup.controllers"))
+    """Whether groups below may have this group's controllers; enables them."""
+    controllers = " ".join(f"+{name}" for name in CONTROLLERS if name in _words(base / "cgroup.controllers"))
     try:
-        (base / "cgroup.subtree_control").write_text(wanted)
+        (base / "cgroup.subtree_control").write_text(controllers)
     except OSError as error:
         if error.errno != errno.EBUSY or base.parent.joinpath("cgroup.procs").exists():
             return False
-        return _move_down(base, wanted)
+        return _move_down(base, controllers)
     return True
 
 
-def _move_down(base: Path, wanted: str) -> bool:
-    """A container's own top group: its processes make room, as only groups without any may have limited ones below."""
+def _move_down(base: Path, controllers: str) -> bool:
+    """Moves a container's own processes into a group below: only an empty group may have limited groups below it."""
     try:
-        (base / OURS).mkdir(exist_ok=True)
+        (base / SERVICE_GROUP).mkdir(exist_ok=True)
         for pid in _words(base / "cgroup.procs"):
             with contextlib.suppress(ProcessLookupError):
-                (base / OURS / "cgroup.procs").write_text(pid)
-        (base / "cgroup.subtree_control").write_text(wanted)
+                (base / SERVICE_GROUP / "cgroup.procs").write_text(pid)
+        (base / "cgroup.subtree_control").write_text(controllers)
     except OSError:
         return False
     return True

@@ -1,4 +1,4 @@
-"""NVIDIA's device nodes that a stranger needs: those that drive every card, and its own card's or slice's."""
+"""NVIDIA's device nodes that a runner needs: the driver's common nodes, and those of its own card or MIG slice."""
 
 from __future__ import annotations
 
@@ -8,40 +8,40 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ANY_CARDS = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
-"""Not nvidia-modeset, which is for screens, nor the switches and links between cards, which the node's manager sets."""
+"""Not nvidia-modeset, which is for screens, and not the links between cards, which the node's manager configures."""
 
 SLICE = "MIG-"
 
 
 @dataclass(frozen=True)
 class GpuNodes:
-    """`cards` names the cards' nodes among `nodes`; `untold` is why there are more than it needs, or None."""
+    """`cards` names the nodes of cards among `nodes`; `excess_reason` says why there are more than needed, if so."""
 
     nodes: tuple[Path, ...] = ()
     cards: tuple[str, ...] = ()
-    untold: str | None = None
+    excess_reason: str | None = None
 
 
 def gpu_nodes(visible: str | None, dev: Path = Path("/dev"), driver: Path = Path("/proc/driver/nvidia")) -> GpuNodes:
-    """Of what CUDA_VISIBLE_DEVICES names. Where that cannot be told from the rest, of every card."""
+    """The nodes for the value of CUDA_VISIBLE_DEVICES. If it does not identify one card, the nodes of every card."""
     name = visible or ""
     every = sorted(node for node in dev.glob("nvidia*") if node.name.removeprefix("nvidia").isdigit())
     minor = _minor_of(name, driver, only=len(every) == 1)
     own = [node for node in every if node.name == f"nvidia{minor}"]
-    untold = None if own or len(every) <= 1 else _why_untold(name)
+    excess_reason = None if own or len(every) <= 1 else _why_untold(name)
     capabilities: list[Path] = []
     if name.startswith(SLICE):
         capabilities, unsure = _of_slice(name, minor, dev / "nvidia-caps", driver)
-        untold = untold or unsure
+        excess_reason = excess_reason or unsure
     shared = [dev / node for node in ANY_CARDS]
     cards = own or every
     nodes = (node for node in (*shared, *cards, *capabilities) if node.exists())
-    return GpuNodes(tuple(nodes), tuple(card.name for card in cards), untold)
+    return GpuNodes(tuple(nodes), tuple(card.name for card in cards), excess_reason)
 
 
 def _minor_of(name: str, driver: Path, *, only: bool) -> int | None:
-    """The number of the card's node; `only` there is one. Of a slice, its card's, which its older names begin with."""
-    cards = [_told(information) for information in sorted((driver / "gpus").glob("*/information"))]
+    """The minor number of the card's node; `only` if there is one card. A slice's older names have its UUID."""
+    cards = [_read_fields(information) for information in sorted((driver / "gpus").glob("*/information"))]
     uuid = name.removeprefix(SLICE).partition("/")[0]
     if "," not in name and uuid.startswith("GPU-"):
         cards = [card for card in cards if card.get("GPU UUID", "").startswith(uuid)]
@@ -52,24 +52,26 @@ def _minor_of(name: str, driver: Path, *, only: bool) -> int | None:
 
 
 def _of_slice(name: str, minor: int | None, folder: Path, driver: Path) -> tuple[list[Path], str | None]:
-    """The nodes of its capabilities, and why they are more than its own, if they are."""
+    """The capability nodes of a slice, and why there are more than its own; None if there are not."""
     _, *numbers = name.split("/")
     instance, compute = numbers if len(numbers) == 2 else ("*", "*")
     card = driver / "capabilities" / f"gpu{minor}" / "mig"
     own = _capabilities(card.glob(f"gi{instance}/access")), _capabilities(card.glob(f"gi{instance}/ci{compute}/access"))
     if not all(own):
         return [folder], f"the driver does not say which nodes are those of {name}"
-    untold = None if all(len(found) == 1 for found in own) else "the slices of its card are not told apart"
-    return [folder / f"nvidia-cap{number}" for found in own for number in found], untold
+    excess_reason = (
+        None if all(len(minors) == 1 for minors in own) else "the driver does not distinguish the slices of its card"
+    )
+    return [folder / f"nvidia-cap{number}" for minors in own for number in minors], excess_reason
 
 
-def _capabilities(places: Iterable[Path]) -> list[str]:
-    numbers = [_told(place).get("DeviceFileMinor", "") for place in sorted(places)]
+def _capabilities(paths: Iterable[Path]) -> list[str]:
+    numbers = [_read_fields(place).get("DeviceFileMinor", "") for place in sorted(paths)]
     return [number for number in numbers if number.isdigit()]
 
 
-def _told(place: Path) -> dict[str, str]:
-    """What the driver says there, line by line; nothing where it cannot be read."""
+def _read_fields(place: Path) -> dict[str, str]:
+    """The driver's fields in a file, one a line; empty if the file cannot be read."""
     with contextlib.suppress(OSError, UnicodeDecodeError):
         lines = (line.partition(":") for line in place.read_text(encoding="ascii").splitlines())
         return {name.strip(): value.strip() for name, _, value in lines}

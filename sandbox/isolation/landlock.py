@@ -1,6 +1,6 @@
-"""Landlock: which files a process may open, decided by the process itself and never taken back; no root needed.
+"""Landlock: a process restricts the files that it may open, for good and without root.
 
-Here are the calls; which files those are is said in `sandbox.isolation.file_access`.
+This module has the system calls; `sandbox.isolation.file_access` has the list of files.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ WRITE = WRITE_FILE | TRUNCATE
 USE_DEVICE = READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV
 OWN = READ_AND_EXECUTE | WRITE | REMOVE_DIR | REMOVE_FILE | REFER | IOCTL_DEV
 OWN |= MAKE_DIR | MAKE_REG | MAKE_SOCK | MAKE_FIFO | MAKE_SYM
-"""Everything but device nodes."""
+"""Rights to a submission's own folder: everything but device nodes."""
 
 ON_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
-"""What may be allowed of something that is no folder."""
+"""Rights that may be granted for a path that is no folder."""
 
 OLDEST_ABI = 2
-"""Before it, no file can be moved from one folder to another, which is how Triton fills its cache."""
+"""Minimum ABI: before it, no file can move between folders, and Triton needs that to fill its cache."""
 
 _TRUNCATION_ABI, _NETWORK_ABI, _IOCTL_ABI, _SCOPE_ABI = 3, 4, 5, 6
 _BIND_AND_CONNECT_TCP = 0b11
 _ABSTRACT_SOCKETS_AND_SIGNALS = 0b11
-_PATH_BENEATH = 1
+_RULE_ON_PATH = 1
 
 
 def abi() -> int:
-    """The version of the kernel's Landlock; 0 where it has none."""
+    """The kernel's version of Landlock; 0 if it has none."""
     try:
         return call("landlock_create_ruleset", None, ctypes.c_size_t(0), 1)
     except OSError:
@@ -45,9 +45,9 @@ def abi() -> int:
 
 
 class Ruleset:
-    """What is allowed; everything else is refused from `enforce` on, to this thread and to what it starts.
+    """The allowed paths. From `enforce` on, everything else is refused to this thread and to its children.
 
-    Network ports are refused from ABI 4 on. From ABI 6 on, signals and abstract sockets of processes outside are too.
+    From ABI 4 on it also refuses network ports; from ABI 6 on, signals and abstract sockets of processes outside.
     """
 
     def __init__(self, version: int) -> None:
@@ -63,22 +63,22 @@ class Ruleset:
             attributes += struct.pack("Q", _ABSTRACT_SOCKETS_AND_SIGNALS)
         self._descriptor = call("landlock_create_ruleset", attributes, ctypes.c_size_t(len(attributes)), 0)
 
-    def allow(self, place: int, access: int) -> None:
-        """Beneath what that descriptor (O_PATH) stands for. Raises OSError."""
-        rule = struct.pack("=Qi", access & self._handled, place)
-        call("landlock_add_rule", self._descriptor, _PATH_BENEATH, rule, 0)
+    def allow(self, descriptor: int, access: int) -> None:
+        """Allows access to the path of that descriptor (O_PATH), and below it. Raises OSError."""
+        rule = struct.pack("=Qi", access & self._handled, descriptor)
+        call("landlock_add_rule", self._descriptor, _RULE_ON_PATH, rule, 0)
 
     def enforce(self) -> None:
-        """From here on. Needs no_new_privs."""
+        """Starts the restriction. Needs no_new_privs."""
         call("landlock_restrict_self", self._descriptor, 0)
         os.close(self._descriptor)
 
 
 def keeps_signals(version: int) -> bool:
-    """Whether processes outside cannot be sent any."""
+    """Whether Landlock refuses signals to processes outside."""
     return version >= _SCOPE_ABI
 
 
 def keeps_truncation(version: int) -> bool:
-    """Whether a file that may not be written cannot be cut either."""
+    """Whether a file that may not be written cannot be truncated either."""
     return version >= _TRUNCATION_ABI

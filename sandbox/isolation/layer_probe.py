@@ -1,4 +1,4 @@
-"""Which layers hold a stranger on this worker: tried in a process that is confined as a runner is, never assumed."""
+"""Tests which sandbox layers hold on this worker, in a process that is confined as a runner is."""
 
 from __future__ import annotations
 
@@ -20,37 +20,40 @@ from sandbox.isolation.scratch_dir import remove
 
 PROBE_S = 60.0
 PROBES = 3
-"""One that was killed, by whoever was short of memory, says nothing of the sandbox."""
+"""Maximum number of attempts: a probe that was killed, as by the OOM killer, says nothing about the sandbox."""
 ABSTRACT_SOCKETS_ABI = 6
 
 
 @dataclass(frozen=True)
 class Layer:
-    """Whether it holds, and by what, or why not."""
+    """Whether a layer holds, and what enforces it or why not."""
 
     active: bool
     detail: str
 
     def line(self, name: str) -> str:
-        """For a log."""
+        """One line for a log."""
         return f"{name} {'holds' if self.active else 'does not hold'}: {self.detail}"
 
 
 Layers = dict[str, Layer]
-"""By the names of domain.settings.SANDBOX_LAYERS. own_user: a user for every submission. signals: none to processes
-outside. own_gpu_only: no other card's nodes. private_tmp: /tmp is the submission's own folder."""
+"""Layers by their names in domain.settings.SANDBOX_LAYERS.
+
+`own_user`: every submission has a user of its own. `signals`: no signals to processes outside. `own_gpu_only`: no nodes
+of other cards. `private_tmp`: /tmp is the submission's own folder.
+"""
 
 
 class CannotConfine(RuntimeError):
-    """A process could not even be confined; the message says by what."""
+    """The probe could not be confined; the message says why."""
 
 
-def probed(parent: Path, *, gpu: bool) -> Layers:
-    """The layers of a worker whose jobs' folders lie below `parent`. Raises CannotConfine. Takes 0.2 s."""
+def probe_layers(parent: Path, *, gpu: bool) -> Layers:
+    """The layers of a worker whose job folders lie below `parent`. Raises CannotConfine. Takes 0.2 s."""
     parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder = Path(tempfile.mkdtemp(prefix="probe-", dir=parent))
-    for passed in (parent, folder):
-        uid.let_pass(passed)
+    for traversed in (parent, folder):
+        uid.allow_traversal(traversed)
     command = [sys.executable, "-P", "-m", "sandbox.isolation.layer_probe", "gpu" if gpu else "cpu"]
     try:
         for _ in range(PROBES):
@@ -77,14 +80,14 @@ def probed(parent: Path, *, gpu: bool) -> Layers:
 
 
 def missing(layers: Layers, required: tuple[str, ...]) -> dict[str, str]:
-    """Those required that do not hold, and why."""
+    """The required layers that do not hold, and why."""
     return {name: layers[name].detail for name in required if not layers[name].active}
 
 
-def _looked_at(folder: Path, *, gpu: bool) -> Layers:
-    """Forks a stranger's process and has it try."""
+def _probe(folder: Path, *, gpu: bool) -> Layers:
+    """Forks a confined process and has it test the layers."""
     confinement = Confinement(folder, gpu=gpu)
-    own = uid.private_folder(folder / "own", own_user=confinement.gives_users)
+    own = uid.private_folder(folder / "own", own_user=confinement.has_own_users)
     read_end, write_end = os.pipe()
     outside = namespaces.of("self")
     pid = os.fork()
@@ -92,22 +95,22 @@ def _looked_at(folder: Path, *, gpu: bool) -> Layers:
         try:
             parent = os.getppid()
             confinement.apply(own, gpu=gpu)
-            os.write(write_end, json.dumps(_tried(folder, own, parent, outside)).encode())
+            os.write(write_end, json.dumps(_test_layers(folder, own, parent, outside)).encode())
             os._exit(0)
         except BaseException as error:
             os.write(2, f"{type(error).__name__}: {error}\n".encode())
         finally:
             os._exit(1)
     os.close(write_end)
-    with os.fdopen(read_end, "rb") as answer:
-        held = answer.read()
+    with os.fdopen(read_end, "rb") as pipe:
+        results = pipe.read()
     if status := os.waitpid(pid, 0)[1]:
         raise SystemExit(os.EX_TEMPFAIL if os.WIFSIGNALED(status) else 1)
-    return _told(confinement, json.loads(held))
+    return _describe(confinement, json.loads(results))
 
 
-def _tried(folder: Path, own: Path, parent: int, outside: tuple[str, ...]) -> dict[str, bool]:
-    """In the confined process: what holds."""
+def _test_layers(folder: Path, own: Path, parent: int, outside: tuple[str, ...]) -> dict[str, bool]:
+    """Tests each layer, in the confined process; True for those that hold."""
     with open("/proc/self/status", encoding="ascii") as lines:
         status = {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
     search = 1 << uid.CAP_DAC_READ_SEARCH
@@ -137,14 +140,16 @@ def _refused(attempt: Callable[[], object]) -> bool:
     return False
 
 
-def _told(confinement: Confinement, holds: dict[str, bool]) -> Layers:
-    """What was tried, in words."""
-    abi, closed = confinement.abi, confinement.closed
-    searching = f", with CAP_DAC_READ_SEARCH: {closed} is closed to other users" if confinement.searches else ""
+def _describe(confinement: Confinement, holds: dict[str, bool]) -> Layers:
+    """The results, with a description of each layer."""
+    abi, closed = confinement.abi, confinement.unreachable_folder
+    searching = (
+        f", with CAP_DAC_READ_SEARCH: {closed} is closed to other users" if confinement.keeps_search_capability else ""
+    )
     why_not_users = uid.why_not() or f"{closed} is closed to other users: chmod o+x {closed}, or install elsewhere"
     if os.geteuid() == 0:
         why_not_users = f"submissions are uid 0, without capabilities: {why_not_users}"
-    groups = cgroup.found()
+    groups = cgroup.available()
     details = {
         "own_user": (f"one for each submission{searching}", why_not_users),
         "capabilities": (f"none{searching}", "some are left"),
@@ -152,33 +157,35 @@ def _told(confinement: Confinement, holds: dict[str, bool]) -> Layers:
         "landlock": (
             f"ABI {abi}" + ("" if abi >= ABSTRACT_SOCKETS_ABI else ": abstract sockets are not kept apart"),
             f"the kernel has ABI {abi}, needed is {landlock.OLDEST_ABI}: all that its user may open is open"
-            + ("" if confinement.isolates else ", others' /dev/shm too"),
+            + ("" if confinement.uses_namespaces else ", others' /dev/shm too"),
         ),
         "seccomp": (f"{len(seccomp.REFUSED)} system calls refused, and sockets but Unix's", seccomp.available() or ""),
         "signals": ("to its own processes only", "the worker can be signalled"),
         "namespaces": ("network, shared memory, IPC, host name", namespaces.why_not() or ""),
-        "private_tmp": ("its own folder", f"/tmp is closed to submissions: {confinement.no_temporary}"),
+        "private_tmp": ("its own folder", f"/tmp is closed to submissions: {confinement.no_private_tmp_reason}"),
     }
     layers = {name: Layer(holds[name], details[name][not holds[name]]) for name in holds}
-    layers["cgroup"] = _told_of(groups)
+    layers["cgroup"] = _cgroup_layer(groups)
     gpus = confinement.gpus
-    told = f"of the cards' nodes: {', '.join(gpus.cards) or 'none'}" + (f"; {gpus.untold}" if gpus.untold else "")
-    layers["own_gpu_only"] = Layer(gpus.untold is None and holds["landlock"], told)
+    detail = f"nodes of cards: {', '.join(gpus.cards) or 'none'}" + (
+        f"; {gpus.excess_reason}" if gpus.excess_reason else ""
+    )
+    layers["own_gpu_only"] = Layer(gpus.excess_reason is None and holds["landlock"], detail)
     return {name: layers[name] for name in SANDBOX_LAYERS}
 
 
-def _told_of(groups: cgroup.Cgroups | None) -> Layer:
+def _cgroup_layer(groups: cgroup.Cgroups | None) -> Layer:
     if groups is None:
         return Layer(False, "no cgroup v2 that the worker may write; the launcher watches")
     if groups.missing:
-        return Layer(False, f"used to end processes; without {', '.join(groups.missing)}, which the launcher watches")
+        return Layer(False, f"kills processes; the launcher watches {', '.join(groups.missing)}")
     return Layer(True, f"{', '.join(groups.controllers)}")
 
 
 def main() -> None:
-    found = _looked_at(Path.cwd(), gpu=sys.argv[1] == "gpu")
+    layers = _probe(Path.cwd(), gpu=sys.argv[1] == "gpu")
     with contextlib.suppress(BrokenPipeError):
-        print(json.dumps({name: asdict(layer) for name, layer in found.items()}))
+        print(json.dumps({name: asdict(layer) for name, layer in layers.items()}))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Namespaces of its own for a stranger: an empty network, shared memory, IPC and host names, and a private /tmp.
+"""Namespaces of an untrusted process: an empty network, its own shared memory, IPC and host names, a private /tmp.
 
-No new PID namespace: CUDA does not start in one whose /proc shows another's (error 304), and to mount one takes more.
+It gets no PID namespace: CUDA fails (error 304) where /proc shows another one's, and mounting /proc needs more rights.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ TEMPORARY = Path("/tmp")
 
 
 def why_not() -> str | None:
-    """None where they can be made, else what is missing. Tries it in a child."""
+    """Why namespaces cannot be created; None if they can. Tries it in a child."""
     if not holds(CAP_SYS_ADMIN):
         return "the worker lacks CAP_SYS_ADMIN"
     return _tried(enter)
 
 
 def why_no_users() -> str | None:
-    """None where a user namespace lets a worker without CAP_SYS_ADMIN mount, else what is missing. Tries it."""
+    """Why a worker without CAP_SYS_ADMIN cannot mount in a user namespace; None if it can. Tries it in a child."""
 
     def attempt() -> None:
         with tempfile.TemporaryDirectory(prefix="probe-") as folder:
@@ -42,10 +42,7 @@ def why_no_users() -> str | None:
 
 
 def enter() -> None:
-    """New ones, for this process and what it starts; its /dev/shm is empty, bounded, and goes with it.
-
-    Raises OSError.
-    """
+    """Enters new namespaces, for this process and its children, with an empty and bounded /dev/shm. Raises OSError."""
     call("unshare", ctypes.c_ulong(_NEW_MOUNTS | _NEW_UTS | _NEW_IPC | _NEW_NETWORK))
     _keep_mounts_here()
     if os.path.isdir(SHARED_MEMORY):
@@ -54,13 +51,13 @@ def enter() -> None:
 
 
 def enter_as_user() -> None:
-    """Mounts of its own for a worker without CAP_SYS_ADMIN, in a user namespace that has the worker's user alone.
+    """Enters a user and a mount namespace for a worker without CAP_SYS_ADMIN; only the worker's user exists in it.
 
-    It has every capability there until `sandbox.isolation.uid.become` takes them. Raises OSError.
+    The process has every capability there until `sandbox.isolation.uid.become` takes them. Raises OSError.
     """
     user, group = os.geteuid(), os.getegid()
     call("unshare", ctypes.c_ulong(_NEW_USERS | _NEW_MOUNTS))
-    # Each id stands for itself. The kernel wants groups kept: to leave one would open files that are closed to it.
+    # Each id maps to itself. The kernel requires setgroups to be off: leaving a group could open files.
     for place, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
         with open(f"/proc/self/{place}", "w", encoding="ascii") as file:
             file.write(text)
@@ -68,7 +65,7 @@ def enter_as_user() -> None:
 
 
 def mount_as_temporary(folder: Path) -> None:
-    """Makes the folder /tmp, in the mount namespace of this process. Raises OSError."""
+    """Mounts the folder as /tmp, in the mount namespace of this process. Raises OSError."""
     call("mount", os.fsencode(folder), os.fsencode(TEMPORARY), None, ctypes.c_ulong(_BIND), None)
 
 
@@ -78,17 +75,17 @@ def is_temporary(folder: Path) -> bool:
 
 
 def of(pid: int | str) -> tuple[str, ...]:
-    """Which ones a process is in."""
+    """The namespaces of a process."""
     return tuple(os.readlink(f"/proc/{pid}/ns/{kind}") for kind in KINDS)
 
 
 def _keep_mounts_here() -> None:
-    """Nothing that is mounted from here on is seen outside."""
+    """Keeps later mounts invisible outside of this namespace."""
     call("mount", None, b"/", None, ctypes.c_ulong(_RECURSIVE | _PRIVATE), None)
 
 
 def _tried(attempt: Callable[[], None]) -> str | None:
-    """In a child: what it fails with."""
+    """The error of the attempt, made in a child; None if it succeeds."""
     pid = os.fork()
     if not pid:
         code = errno.EPERM

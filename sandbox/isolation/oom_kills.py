@@ -1,15 +1,15 @@
-"""How often the kernel has killed for want of memory: a SIGKILL does not say who sent it, and this tells one sender."""
+"""Counts the kills by the kernel's OOM killer: a SIGKILL alone does not say who sent it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 MACHINE = Path("/proc/vmstat")
-"""Of all processes of the machine, those of other containers too."""
+"""The count for all processes of the machine, other containers' included."""
 
 
 def count(events: Path) -> int | None:
-    """What that file says, /proc/vmstat's or a cgroup's memory.events; None where it does not (Linux 4.13)."""
+    """The count in /proc/vmstat or in a cgroup's memory.events; None if the file has none (before Linux 4.13)."""
     try:
         words = (line.split() for line in events.read_text(encoding="ascii").splitlines())
         return next((int(number) for name, number in words if name == "oom_kill"), None)

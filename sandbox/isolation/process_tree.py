@@ -1,4 +1,4 @@
-"""The processes of a stranger: who they are, and how all of them are ended."""
+"""Finds the processes of a submission, signals them, and kills all of them."""
 
 from __future__ import annotations
 
@@ -16,43 +16,43 @@ from domain.fault import InfrastructureFault
 EXITING = 0x4  # PF_EXITING of a thread's flags (proc_pid_stat(5))
 
 HELPERS, HELPER_S, POLL_S = 20, 1.0, 0.0005
-"""So many, one after the other, may be kept from their work, each for so long."""
+"""Maximum number of helper processes, time for each and interval of checks, in s: a submission can stop a helper."""
 
 
 def children(pid: int) -> set[int]:
-    """Of all its threads."""
-    found: set[int] = set()
+    """The children of all threads of a process."""
+    pids: set[int] = set()
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
-            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as each:
-                found.update(map(int, each.read().split()))
-    return found
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
+                pids.update(map(int, file.read().split()))
+    return pids
 
 
-def family(pid: int) -> set[int]:
-    """A process and everything it has started that has not left for another parent."""
-    found = {pid}
+def with_descendants(pid: int) -> set[int]:
+    """A process and its descendants, without those that another process has adopted."""
+    tree = {pid}
     waiting = [pid]
     while waiting:
-        new = children(waiting.pop()) - found
-        found |= new
+        new = children(waiting.pop()) - tree
+        tree |= new
         waiting += new
-    return found
+    return tree
 
 
 @dataclass(frozen=True)
 class ProcessStatus:
-    """The pid of the parent, 0 for none, and the start time in ticks since the system's start."""
+    """`parent` is the parent's pid, 0 for none; `started` is the start time in ticks since the system's start."""
 
     parent: int
     started: int
 
 
 def status_of(pid: int) -> ProcessStatus | None:
-    """None for a process that is gone; a zombie is there."""
+    """None for a process that is gone; a zombie still has a status."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
-            # The name before it is the stranger's to choose: it may hold brackets.
+            # The submission chooses the name before it, which may contain brackets.
             fields = stat.read().rpartition(b") ")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
@@ -60,7 +60,7 @@ def status_of(pid: int) -> ProcessStatus | None:
 
 
 def user_of(pid: int) -> int | None:
-    """The user whose a process is; None for one that is gone."""
+    """The user id of a process; None for a process that is gone."""
     try:
         with open(f"/proc/{pid}/status", "rb") as status:
             return next(int(line.split()[1]) for line in status if line.startswith(b"Uid:"))
@@ -69,16 +69,15 @@ def user_of(pid: int) -> int | None:
 
 
 def signal_child(pid: int, number: signal.Signals, parents: Collection[int]) -> None:
-    """Sends a signal to that process if it is a child of one of the parents; else to nobody.
+    """Signals a process only if it is a child of one of the parents.
 
-    A stranger's child may have ended since its number was read, and another process may have the number. The descriptor
-    stands for one process only, whose parent is looked at before the signal is sent. `Runner` needs pidfds too (Linux
-    5.3), so there is no other way for older kernels.
+    A submission's child may have ended since its pid was read, and another process may have that pid. A pidfd names one
+    process only; this function checks its parent before it signals. The sandbox needs pidfds (Linux 5.3) anyway.
     """
     try:
         descriptor = os.pidfd_open(pid)
     except OSError as error:
-        if error.errno in (errno.ESRCH, errno.EINVAL):  # It has ended, and a thread may have its number.
+        if error.errno in (errno.ESRCH, errno.EINVAL):  # It has ended; the number may be that of a thread.
             return
         raise
     try:
@@ -91,7 +90,7 @@ def signal_child(pid: int, number: signal.Signals, parents: Collection[int]) -> 
 
 
 def threads(pid: int) -> int:
-    """How many it has."""
+    """The number of its threads; 0 if it is gone."""
     try:
         return len(os.listdir(f"/proc/{pid}/task"))
     except OSError:
@@ -99,12 +98,12 @@ def threads(pid: int) -> int:
 
 
 def exiting(pid: int) -> bool:
-    """Whether its end has begun, in all of its threads."""
+    """Whether all of its threads have begun to exit."""
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 with open(f"/proc/{pid}/task/{thread}/stat", "rb") as stat:
-                    # The name before it is the stranger's to choose: it may hold brackets.
+                    # The submission chooses the name before it, which may contain brackets.
                     flags = int(stat.read().rpartition(b") ")[2].split()[6])
                 if not flags & EXITING:
                     return False
@@ -113,25 +112,25 @@ def exiting(pid: int) -> bool:
     return True
 
 
-def end_all_of(user: int) -> None:
-    """Kills every process of that user at once, from one that becomes that user to do it. Needs to be root.
+def kill_user(user: int) -> None:
+    """Kills every process of that user at once, from a helper process that becomes that user. Needs root.
 
-    No other way is sure to end those that start new ones all the time. Once it has become that user, they may signal it
-    too: one that they have stopped is killed, and another does it. Raises InfrastructureFault where none gets it done.
+    Killing one by one would miss processes that start new ones all the time. They may stop the helper once it has
+    become their user: the caller then kills it and starts another. Raises InfrastructureFault if no helper succeeds.
     """
     for _ in range(HELPERS):
         helper = os.fork()
         if not helper:
-            _end_all_as(user)
-        if _ends(helper):
+            _kill_all_as(user)
+        if _exits_in_time(helper):
             return
         os.kill(helper, signal.SIGKILL)
         os.waitpid(helper, 0)
-    raise InfrastructureFault(f"processes of user {user} could not be ended: they stop whoever is to do it")
+    raise InfrastructureFault(f"processes of user {user} could not be killed: they stop every process that tries to")
 
 
-def _ends(child: int) -> bool:
-    """Whether it does within HELPER_S."""
+def _exits_in_time(child: int) -> bool:
+    """Whether the child exits within HELPER_S."""
     until = time.monotonic() + HELPER_S
     while time.monotonic() < until:
         if os.waitpid(child, os.WNOHANG)[0]:
@@ -140,9 +139,10 @@ def _ends(child: int) -> bool:
     return False
 
 
-def _end_all_as(user: int) -> NoReturn:
+def _kill_all_as(user: int) -> NoReturn:
     try:
         os.setresuid(user, user, user)
-        os.kill(-1, signal.SIGKILL)  # Everybody that this user may signal but the caller, in one go.
+        # Signals every process that this user may signal, except the caller, in one system call.
+        os.kill(-1, signal.SIGKILL)
     finally:
         os._exit(0)

@@ -1,4 +1,4 @@
-"""The sets of rights under which a worker is meant to run: `make test` runs one under each of them (tests/rights).
+"""The sets of rights that a worker is deployed with: tests/rights runs a worker under each of them.
 
 docker-compose.yml and deploy/kubernetes/ give these rights and no others; a test compares them with this table.
 """
@@ -8,13 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 ROOT_USER, SERVICE_USER, ORDINARY_USER = 0, 10001, 54_321
-"""Root; the user `service` of worker.Dockerfile; any account of a machine."""
+"""User ids: root; the user `service` of worker.Dockerfile; an ordinary account."""
 
 CAPABILITIES = {"CHOWN": 0, "DAC_OVERRIDE": 1, "KILL": 5, "SETGID": 6, "SETUID": 7}
-"""Root needs these to give every submission a user of its own; a container gives it no others (capabilities(7))."""
+"""Root needs these to give every submission its own user; a container gives it no others (capabilities(7))."""
 
 PUBLIC, PUBLIC_AND_STICKY = 0o777, 0o1777
-"""Modes of a folder that everybody may write. In a sticky one a file is removed by its owner or the folder's alone."""
+"""Modes of a folder that everybody may write. With the sticky bit, only a file's or the folder's owner removes a file.
+"""
 
 ALWAYS = ("capabilities", "no_new_privileges", "landlock", "seccomp")
 WITH_USERS = ("own_user", "signals")
@@ -22,15 +23,16 @@ WITH_USERS = ("own_user", "signals")
 
 @dataclass(frozen=True)
 class Rights:
-    """One set. `holds` and `lacks` are the layers of `sandbox.isolation.layer_probe` that a worker has and has not with
-    it.
+    """One set of rights. `holds` and `lacks` name the layers of `sandbox.isolation.layer_probe` that a worker has and
+    lacks with it.
 
-    Layers in neither depend on the host: the cgroup of root, and user namespaces of an ordinary user, say.
+    Layers in neither depend on the host, as root's cgroup and an ordinary user's user namespaces do.
 
-    `capabilities`: by number; None for all that the host gives root. `new_namespaces`: mount and user namespaces may be
-    made. `temporary` and `shared_memory`: the mode of a fresh file system of the container's own at /tmp and /dev/shm;
-    None for the host's. `read_only`: the root file system, /sys and the cgroups cannot be written. `owner` and `mode`
-    are those of the folder in which the state lies.
+    - `capabilities`: numbers; None for all that the host gives root.
+    - `new_namespaces`: mount and user namespaces are allowed.
+    - `temporary`, `shared_memory`: mode of the container's own file system at /tmp and /dev/shm; None for the host's.
+    - `read_only`: the root file system, /sys and the cgroups cannot be written.
+    - `owner`, `mode`: those of the folder that holds the worker's state.
     """
 
     name: str

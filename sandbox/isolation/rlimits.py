@@ -1,4 +1,4 @@
-"""How much a stranger's process may use, as far as the kernel counts it by process or by user."""
+"""Resource limits of an untrusted process that the kernel enforces by process or by user."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ PR_SET_NO_NEW_PRIVS = 38
 MAX_FILE_BYTES = 4 << 30
 MAX_OPEN_FILES = 1024
 MAX_PROCESSES = 128 + 2 * len(os.sched_getaffinity(0))
-"""Threads too: torch starts one for each core, a compiler's helpers some more."""
+"""Maximum number of processes and threads: torch starts a thread for each core, and compilers some more."""
 
 
 def die_with_parent(parent: int) -> None:
-    """Killed by the kernel when the parent thread ends, so that nothing outlives the process that answers for it."""
+    """Has the kernel kill this process when the parent thread ends, so that it does not outlive its supervisor."""
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
 
 
 def keep_descendants() -> None:
-    """What its children leave behind becomes its own, so that whoever looks below it sees all that it has started."""
+    """Makes this process adopt orphaned descendants, so that all of them stay below it."""
     prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def no_new_privileges() -> None:
-    """No program gives this process more rights than it has, now or later."""
+    """Keeps this process and its programs from gaining rights, for good."""
     prctl(PR_SET_NO_NEW_PRIVS, 1)
 
 
 def limit() -> None:
-    """No core files; bounded files and descriptors. Where all memory is gone, the system ends a stranger first.
+    """Disables core files; limits file sizes and descriptors. The OOM killer ends untrusted processes first.
 
-    An address-space limit does not work with CUDA: memory is watched by the launcher.
+    Address-space limits do not work with CUDA: the launcher watches memory instead.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_FILE_BYTES, MAX_FILE_BYTES))
@@ -49,5 +49,5 @@ def limit() -> None:
 
 
 def limit_processes() -> None:
-    """For a process with a user of its own: they are counted by user."""
+    """Limits the processes of a user of its own: the kernel counts them by user."""
     resource.setrlimit(resource.RLIMIT_NPROC, (MAX_PROCESSES, MAX_PROCESSES))

@@ -1,4 +1,4 @@
-"""Linux system calls that the C library has no function for, by number, and where Python's os has none either."""
+"""Linux system calls without a function in the C library or in Python's os."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MACHINE = platform.machine()
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
 
-# By x86-64's table and by the generic one, which aarch64 has; None where there is no such call.
+# Numbers on x86-64, and in the generic table of aarch64; None if there is no such call.
 _NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "_sysctl": (156, None),
     "acct": (163, 89),
@@ -159,13 +159,13 @@ _NUMBERS: dict[str, tuple[int | None, int | None]] = {
 
 
 def number(name: str) -> int | None:
-    """The call's number on this machine; None where there is no such call, or the machine is neither of the two."""
+    """The call's number on this machine; None if there is no such call, or the machine is neither of the two."""
     column = {"x86_64": 0, "aarch64": 1}.get(MACHINE)
     return None if column is None else _NUMBERS[name][column]
 
 
 def call(name: str, *arguments: object) -> int:
-    """The call's answer; raises OSError."""
+    """Makes the call and returns its result; raises OSError."""
     here = number(name)
     if here is None:
         raise OSError(38, f"{name}: {os.strerror(38)}")

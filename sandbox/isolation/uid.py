@@ -1,7 +1,7 @@
-"""A user of its own for every stranger, where the worker is root: it shares no file, process or limit with anybody.
+"""Gives every submission a user of its own where the worker is root: no shared files, processes or limits.
 
-Whose a folder is says who works in it: the worker gives a contender's folder away, and builder and runner become its
-owner. A worker that is not root leaves the folder its own, and they stay what it is.
+The owner of a folder decides who works in it. The worker gives the folder of a kernel to a fresh user, and builder and
+runner become that user. A worker that is not root keeps the folder, and builder and runner keep the worker's user.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _HIGHEST_CAPABILITY = 63
 _EMPTY_PATH = 0x1000  # AT_EMPTY_PATH: of the descriptor itself
 
 FIRST_USER = 1 << 30
-"""Far above what anybody hands out: people, services, containers' ranges."""
+"""First user id for submissions: far above the ids of people, services and containers."""
 
 _SMALL_FIRST, _SMALL_COUNT = 52_000, 8_000
-"""In a container that has 65,536 users; two strangers may then come to the same one, now and then."""
+"""User ids for a container that has 65,536 of them; two submissions may then get the same one, rarely."""
 
 
 def held() -> int:
@@ -49,13 +49,13 @@ def holds(capability: int) -> bool:
 
 
 def searches_everywhere() -> bool:
-    """Whether a stranger can be left CAP_DAC_READ_SEARCH so that it counts, in access(2) as well."""
+    """Whether a process can keep CAP_DAC_READ_SEARCH in a way that access(2) respects too."""
     fixed = prctl(_PR_GET_SECUREBITS) & _NO_SETUID_FIXUP
     return holds(CAP_DAC_READ_SEARCH) and bool(fixed or holds(CAP_SETPCAP))
 
 
 def why_not() -> str | None:
-    """None where strangers can have users of their own, else what is missing."""
+    """Why submissions cannot have users of their own; None if they can."""
     if os.geteuid() != 0:
         return "the worker is not root"
     missing = [f"CAP_{name}" for name, capability in CAPABILITIES.items() if not holds(capability)]
@@ -63,7 +63,7 @@ def why_not() -> str | None:
 
 
 def private_folder(folder: Path, *, own_user: bool) -> Path:
-    """Makes the folder, for one stranger, and where `own_user` for a user that is nobody else."""
+    """Makes the folder for one submission; with `own_user`, for a user that no other process has."""
     folder.mkdir(mode=0o700)
     if own_user:
         user = _fresh_user()
@@ -72,21 +72,21 @@ def private_folder(folder: Path, *, own_user: bool) -> Path:
 
 
 def give(folder: Path) -> None:
-    """Everything in a private folder is its owner's, whoever made it. Raises OSError, TooMuch.
+    """Makes the owner of a private folder the owner of everything in it. Raises OSError, FolderTooLarge.
 
-    But for a file that has a link outside of the folder too: its owner may be anybody, where the kernel lets everybody
-    make such links (fs.protected_hardlinks=0). Each file is opened first, so that no link takes its place.
+    It skips files with a further link outside of the folder, whose owner may be anybody: kernels may allow such links
+    (fs.protected_hardlinks=0). It opens each file first, so that no link can take the file's place.
     """
     owner = folder.stat()
     if owner.st_uid == os.geteuid():
         return
-    found = list(entries(folder))
+    listing = list(entries(folder))
     links: Counter[tuple[int, int]] = Counter()
-    for entry in found:
+    for entry in listing:
         with contextlib.suppress(OSError):
             status = entry.stat(follow_symlinks=False)
             links[status.st_dev, status.st_ino] += 1
-    for entry in found:
+    for entry in listing:
         place = os.open(entry.path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             status = os.fstat(place)
@@ -117,58 +117,58 @@ def owned_by_worker(folder: Path) -> Iterator[None]:
             os.chown(folder, status.st_uid, status.st_gid)
 
 
-def let_pass(folder: Path) -> None:
-    """Whoever knows a name in the folder may go there: strangers with a user of their own. Nobody may list it."""
+def allow_traversal(folder: Path) -> None:
+    """Lets other users traverse the folder if they know a name in it, but not list it."""
     if os.geteuid() == 0:
         folder.chmod(0o711)
 
 
 def is_submissions(user: int | None) -> bool:
-    """Whether only a submission can have that user: it is in the range that nobody else hands out."""
+    """Whether only a submission can have that user id: it is in the range reserved for them."""
     return user is not None and FIRST_USER <= user < 2 * FIRST_USER
 
 
 def may_be_submissions(user: int) -> bool:
-    """Whether a submission may have been given that user here, in the small range of a container too."""
+    """Whether a submission may have that user id here, also in the small range of a container."""
     small = _mapped() <= 2 * FIRST_USER
     return _SMALL_FIRST <= user < _SMALL_FIRST + _SMALL_COUNT if small else is_submissions(user)
 
 
 def become(user: int, *, search_everywhere: bool) -> None:
-    """That user from here on, with no capability and no way to get one. Raises OSError.
+    """Changes this process to that user, without capabilities or a way to get any. Raises OSError.
 
-    `search_everywhere` leaves CAP_DAC_READ_SEARCH, for an interpreter that lies in a folder closed to other users.
-    Only where Landlock says which files that capability is good for.
+    `search_everywhere` keeps CAP_DAC_READ_SEARCH, for an interpreter in a folder that is closed to other users. Use it
+    only where Landlock limits the files that the capability opens.
     """
-    kept = 1 << CAP_DAC_READ_SEARCH if search_everywhere else 0
-    if kept and not prctl(_PR_GET_SECUREBITS) & _NO_SETUID_FIXUP:
-        # Else access(2) answers as if there were no capability, and compilers find no folder for temporary files.
+    capabilities = 1 << CAP_DAC_READ_SEARCH if search_everywhere else 0
+    if capabilities and not prctl(_PR_GET_SECUREBITS) & _NO_SETUID_FIXUP:
+        # Otherwise access(2) ignores the capability, and compilers find no folder for temporary files.
         prctl(_PR_SET_SECUREBITS, prctl(_PR_GET_SECUREBITS) | _NO_SETUID_FIXUP)
-    _bound(kept)
+    _bound(capabilities)
     if user != os.geteuid():
         prctl(_PR_SET_KEEPCAPS, 1)
         os.setgroups([])
         os.setresgid(user, user, user)
         os.setresuid(user, user, user)
-    with contextlib.suppress(OSError):  # Where a kernel has no such set, there is none in it.
+    with contextlib.suppress(OSError):  # Older kernels have no ambient set.
         prctl(_PR_CAP_AMBIENT, _AMBIENT_CLEAR)
-    _set_capabilities(kept)
-    if kept:
+    _set_capabilities(capabilities)
+    if capabilities:
         prctl(_PR_CAP_AMBIENT, _AMBIENT_RAISE, CAP_DAC_READ_SEARCH)
-    # A changed user cannot read its own /proc/self unless told so; there is no core file that could be dumped.
+    # Otherwise a changed user could not read its own /proc/self. Core files are off.
     prctl(_PR_SET_DUMPABLE, 1)
 
 
 @contextlib.contextmanager
-def looking_as(user: int) -> Iterator[None]:
-    """This thread may look into what that user's processes map and have open, as far as those let their user.
+def inspecting_as(user: int) -> Iterator[None]:
+    """Lets this thread inspect the memory maps and open files of that user's processes, within that user's rights.
 
-    Where the worker may look into everybody's anyway, nothing is changed.
+    Changes nothing where the worker may inspect every process anyway.
     """
-    if user == os.geteuid() or _traces_everybody():
+    if user == os.geteuid() or _can_trace_all():
         yield
         return
-    parent, ours = os.getppid(), (os.getgid(), os.getuid())
+    parent, own_ids = os.getppid(), (os.getgid(), os.getuid())
     dumpable, dies = prctl(_PR_GET_DUMPABLE), ctypes.c_int()
     prctl(_PR_GET_PDEATHSIG, ctypes.addressof(dies))
     call("setfsgid", ctypes.c_int(user))
@@ -176,31 +176,31 @@ def looking_as(user: int) -> Iterator[None]:
     try:
         yield
     finally:
-        call("setfsuid", ctypes.c_int(ours[1]))
-        call("setfsgid", ctypes.c_int(ours[0]))
-        prctl(_PR_SET_DUMPABLE, dumpable)  # Forgotten when such a thing changes, as is how it dies.
+        call("setfsuid", ctypes.c_int(own_ids[1]))
+        call("setfsgid", ctypes.c_int(own_ids[0]))
+        prctl(_PR_SET_DUMPABLE, dumpable)  # The kernel clears this when credentials change, and the death signal too.
         if dies.value:
             die_with_parent(parent)
 
 
 @cache
-def _traces_everybody() -> bool:
+def _can_trace_all() -> bool:
     return holds(CAP_SYS_PTRACE)
 
 
 def keep_only(mask: int) -> None:
-    """Of this process's capabilities, and of those of all that it starts."""
+    """Drops all other capabilities, for this process and for everything that it starts."""
     _bound(mask)
     _set_capabilities(mask)
 
 
 def _bound(mask: int) -> None:
-    """No program that is started from here on has others."""
+    """Limits the capabilities of every program that is started from here on."""
     for capability in range(_HIGHEST_CAPABILITY + 1):
         if not mask >> capability & 1:
             try:
                 prctl(_PR_CAPBSET_DROP, capability)
-            except OSError:  # The last one is behind us, or we are not root.
+            except OSError:  # The last capability was reached, or this process is not root.
                 break
 
 
@@ -212,7 +212,7 @@ def _set_capabilities(mask: int) -> None:
 
 
 def _fresh_user() -> int:
-    """One that nobody has at this moment: drawn from so many that no two strangers come to the same one."""
+    """A random user id, from a range so large that two submissions do not get the same one."""
     if _mapped() > 2 * FIRST_USER:
         return FIRST_USER + secrets.randbelow(FIRST_USER)
     return _SMALL_FIRST + secrets.randbelow(_SMALL_COUNT)
@@ -220,7 +220,7 @@ def _fresh_user() -> int:
 
 @cache
 def _mapped() -> int:
-    """The end of the user ids that exist in this namespace."""
+    """The end of the range of user ids in this namespace."""
     with open("/proc/self/uid_map", encoding="ascii") as mapping:
         return max(int(inside) + int(count) for inside, _, count in (line.split() for line in mapping))
 

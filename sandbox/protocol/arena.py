@@ -1,7 +1,7 @@
-"""The arena: memory that the referee owns and a runner may write. What lies in it is dirty by definition.
+"""The arena: memory that the referee owns and a runner may write, so the referee trusts nothing in it.
 
-On a GPU it is device memory made with CUDA's virtual memory API and shared by file descriptor (legacy IPC handles do
-not survive another uid or network namespace as well; docs/measurements.md); without one it is shared host memory.
+On a GPU it is device memory from CUDA's virtual memory API, shared by file descriptor. Legacy IPC handles do not
+survive another uid or network namespace (docs/measurements.md). Without a GPU it is shared host memory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sandbox.protocol.sealed_memory import sealed_memory
 
 ALIGNMENT = 512
 SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
-"""As what tensors of types are copied that PyTorch cannot copy many of at once on a GPU."""
+"""Signed types for unsigned ones that PyTorch cannot copy in a batch on a GPU."""
 
 
 class Arena(Protocol):
@@ -83,7 +83,7 @@ def attach(size: int, device: str, descriptor: int) -> Arena:
 
 
 def view(memory: torch.Tensor, ref: TensorRef) -> torch.Tensor:
-    """The tensor that lies at `ref` in a flat uint8 tensor; raises ValueError if it does not fit in."""
+    """The tensor at `ref` in a flat uint8 tensor; raises ValueError if it does not fit."""
     dtype: torch.dtype = getattr(torch, ref.dtype)
     own = _own_bytes(memory, ref, dtype)
     if not own.numel():
@@ -92,9 +92,9 @@ def view(memory: torch.Tensor, ref: TensorRef) -> torch.Tensor:
 
 
 def argument(memory: torch.Tensor, ref: TensorRef, device: str | None = None) -> torch.Tensor:
-    """`view`, but to a kernel's eye a tensor like any other: no view, alone in its storage, which begins with it.
+    """As `view`, but a kernel cannot tell it from an ordinary tensor: it is no view, and its storage holds only itself.
 
-    A copy with the same strides where the memory is on another device than that.
+    If the memory is on another device than `device`, the result is a copy with the same strides.
     """
     dtype: torch.dtype = getattr(torch, ref.dtype)
     if device is not None and memory.device != torch.device(device):
@@ -106,28 +106,28 @@ def argument(memory: torch.Tensor, ref: TensorRef, device: str | None = None) ->
 
 
 def arguments(memory: torch.Tensor, ref: TensorRef, count: int, step: int) -> list[torch.Tensor]:
-    """`argument`, of so many calls: each one's lies `step` bytes, a multiple of an element's, behind the last one's."""
+    """`argument` for `count` calls, whose tensors lie `step` bytes apart, a multiple of the element size."""
     if not ref.span:
         return [view(memory, ref) for _ in range(count)]
     dtype: torch.dtype = getattr(torch, ref.dtype)
-    # Through DLPack the storage is one of these bytes only, and keeps the memory alive. As a capsule: what it agrees on
-    # with a tensor itself (devices, streams) takes several times as long, for every tensor of a window.
-    with suppress(BufferError, RuntimeError):  # Of a type that it does not know.
-        alone = [from_dlpack(to_dlpack(own)) for own in view(memory, ref.times(count, step)).unbind()]
-        if alone[0].stride() == ref.strides:  # It may have others where there is one element, or none.
-            return alone
-    _own_bytes(memory, ref.at(ref.offset + (count - 1) * step), dtype)  # Whether the last one fits.
-    every_own = memory[ref.offset :].as_strided((count, ref.span), (step, 1)).unbind()
+    # DLPack gives each tensor a storage of its own bytes that keeps the memory alive. A capsule skips the negotiation
+    # about devices and streams, which takes several times as long for every tensor of a window.
+    with suppress(BufferError, RuntimeError):  # DLPack does not support every type.
+        tensors = [from_dlpack(to_dlpack(own)) for own in view(memory, ref.times(count, step)).unbind()]
+        if tensors[0].stride() == ref.strides:  # DLPack may change the strides of a tensor with one element or none.
+            return tensors
+    _own_bytes(memory, ref.at(ref.offset + (count - 1) * step), dtype)  # Checks that the last one fits.
+    byte_ranges = memory[ref.offset :].as_strided((count, ref.span), (step, 1)).unbind()
     with torch.no_grad():
-        return [_alone(own, dtype, ref) for own in every_own]
+        return [_own_storage(own, dtype, ref) for own in byte_ranges]
 
 
-def _alone(own: torch.Tensor, dtype: torch.dtype, ref: TensorRef) -> torch.Tensor:
-    lone = from_dlpack(to_dlpack(own)).untyped_storage()
-    return torch.empty(0, dtype=dtype, device=own.device).set_(lone, 0, ref.shape, ref.strides)
+def _own_storage(own: torch.Tensor, dtype: torch.dtype, ref: TensorRef) -> torch.Tensor:
+    storage = from_dlpack(to_dlpack(own)).untyped_storage()
+    return torch.empty(0, dtype=dtype, device=own.device).set_(storage, 0, ref.shape, ref.strides)
 
 
-def lies_in(memory: torch.Tensor, tensor: torch.Tensor) -> bool:
+def begins_in(memory: torch.Tensor, tensor: torch.Tensor) -> bool:
     """Whether a tensor begins in that memory."""
     return 0 <= tensor.data_ptr() - memory.data_ptr() < memory.numel()
 
@@ -140,12 +140,12 @@ def _own_bytes(memory: torch.Tensor, ref: TensorRef, dtype: torch.dtype) -> torc
 
 
 def describe(tensor: torch.Tensor, offset: int = 0) -> TensorRef:
-    """The reference form of a tensor."""
+    """The TensorRef of a tensor."""
     return TensorRef(str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), tuple(tensor.stride()), offset)
 
 
 def write(place: torch.Tensor, content: torch.Tensor) -> None:
-    """Copies `content` to a place of the same shape; of a repeated element (stride 0) there is one to write."""
+    """Copies `content` to a tensor of the same shape; a repeated element (stride 0) is written once."""
     if 0 not in place.stride():
         place.copy_(content)
         return
@@ -154,13 +154,13 @@ def write(place: torch.Tensor, content: torch.Tensor) -> None:
 
 
 def stored_shape(tensor: torch.Tensor) -> tuple[int, ...]:
-    """The shape with every dimension of stride 0 cut to one: the elements that have memory of their own."""
+    """The shape with every dimension of stride 0 cut to one: the elements with memory of their own."""
     sizes = zip(tensor.shape, tensor.stride(), strict=True)
     return tuple(min(size, 1) if stride == 0 else size for size, stride in sizes)
 
 
 def copy_all(targets: list[torch.Tensor], sources: list[torch.Tensor]) -> None:
-    """Each source to its target, of the same type: all together, as one by one small copies cost as much as calls."""
+    """Copies each source to its target of the same type, in one batch: separate small copies cost as much as calls."""
     if any(target.dtype in SIGNED for target in targets):
         targets, sources = (
             [each.view(SIGNED.get(each.dtype, each.dtype)) for each in side] for side in (targets, sources)
@@ -170,5 +170,5 @@ def copy_all(targets: list[torch.Tensor], sources: list[torch.Tensor]) -> None:
 
 
 def aligned(size: int) -> int:
-    """`size` rounded up to where the next tensor may begin."""
+    """`size` in bytes, rounded up to where the next tensor may begin."""
     return -(-size // ALIGNMENT) * ALIGNMENT

@@ -1,4 +1,4 @@
-"""Where the calls of a window lie in the arena, as a runner is told: one call, and how far the others are from it."""
+"""Decodes where a window's calls lie in the arena: the first call's arguments, and the distance to each next call's."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from sandbox.protocol.arena import arguments, view
 from sandbox.protocol.channel import Message
 
 Call = tuple[list[Any], list[torch.Tensor]]
-"""A call's arguments, and the slots that its answers are handed in at."""
+"""A call's arguments, and the slots for its outputs."""
 
 
-def laid_out(message: Message, memory: torch.Tensor, order: Sequence[int] = ()) -> list[Call]:
-    """The calls of `profiling.window.call_buffers.Slots.wire`, their tensors in that memory.
+def decode_calls(message: Message, memory: torch.Tensor, order: Sequence[int] = ()) -> list[Call]:
+    """The calls of `profiling.window.call_buffers.Slots.wire`, with their tensors in that memory.
 
-    With an `order`, of each output the number of its slot: off the clock, where to permute answers would be on it.
+    `order` gives for each output the number of its slot. It is applied here, off the clock.
     """
     inputs_end, strides = int(message["inputs_end"]), (int(message["input_stride"]), int(message["output_stride"]))
 

@@ -1,7 +1,6 @@
-"""Messages between the referee and an untrusted process: length-prefixed JSON over a Unix socket, descriptors beside.
+"""Messages between the referee and an untrusted process: length-prefixed JSON over a Unix socket, with descriptors.
 
-Parsed strictly: a frame over the cap, a frame that is no JSON object, a field of another type than expected all raise
-ProtocolError, and nothing is ever unpickled.
+Parsing is strict: a frame over the cap, or one that is no JSON object, raises ProtocolError. Nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ MAX_FRAME = 96 << 20
 MAX_DESCRIPTORS = 4
 MAX_NUMBER = 1e15
 MAX_PARTS = 1 << 21
-"""Of a message: each takes many times the memory that its two bytes did (`[],` of a frame's length: 2 GB)."""
-FEW_BYTES = 1 << 20
-"""Of so short a message nobody counts the parts."""
+"""Maximum number of parts of a message: each part takes many times its two bytes in memory (a frame of `[],`: 2 GB)."""
+MIN_COUNTED_BYTES = 1 << 20
+"""Shorter messages, in bytes, cannot have too many parts, so they are not counted."""
 
 READY = "ready"
-"""What a process says first: it has what it needs and takes messages from now on."""
+"""The first message of a process: it is set up and takes messages from now on."""
 
 _TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
-"""A string, or what begins as one and has no end: so that no quote is looked at twice."""
+"""A string, or the unterminated start of one: the pattern looks at each quote once."""
 
 Message = dict[str, Any]
 
@@ -42,7 +41,7 @@ class ProtocolError(Exception):
 
 
 def finite_numbers(wire: Any) -> list[float]:
-    """The finite numbers of an untrusted list: nothing for what is no list, nothing in place of what is no number."""
+    """The finite numbers of an untrusted list; other values in it are dropped, and anything but a list gives none."""
     if not isinstance(wire, list):
         return []
     plain = [number for number in wire if type(number) in (int, float) and abs(number) < MAX_NUMBER]
@@ -52,8 +51,8 @@ def finite_numbers(wire: Any) -> list[float]:
 class Channel:
     """One end of a socket pair. Not thread-safe: one request at a time.
 
-    Only the end that is told to takes descriptors: the other side's are closed by the kernel before anyone sees them,
-    however many it sends.
+    Only an end with `takes_descriptors` accepts descriptors. The kernel closes all others on arrival, however many
+    come.
     """
 
     def __init__(self, sock: socket.socket, *, takes_descriptors: bool = False) -> None:
@@ -70,35 +69,35 @@ class Channel:
     ) -> None:
         """Sends one message; `descriptors` travel with its first byte. Raises ChannelClosed.
 
-        `meanwhile` is called as long as the other side does not read: it waits a moment, or raises what ends that.
+        `meanwhile` is called while the other side does not read: it waits a moment, or raises to give up.
         """
         payload = json.dumps(message, separators=(",", ":")).encode()
         if len(payload) > MAX_FRAME:
             raise ProtocolError(f"a message of {len(payload)} bytes is over the cap of {MAX_FRAME}")
-        left = memoryview(HEADER.pack(len(payload)) + payload)
+        unsent = memoryview(HEADER.pack(len(payload)) + payload)
         ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
         try:
-            while left:  # To send nothing fails too, where the other end has what it wanted and hung up.
+            while unsent:  # Sending fails even for an empty rest if the other end has closed.
                 try:
-                    sent = self.sock.sendmsg([left], ancillary, 0 if meanwhile is None else socket.MSG_DONTWAIT)
+                    sent = self.sock.sendmsg([unsent], ancillary, 0 if meanwhile is None else socket.MSG_DONTWAIT)
                 except BlockingIOError:
                     if meanwhile is None:
                         raise
                     meanwhile()
                     continue
-                left, ancillary = left[sent:], []
+                unsent, ancillary = unsent[sent:], []
         except (BrokenPipeError, ConnectionError, TimeoutError) as error:
             raise ChannelClosed("the process at the other end is gone or no longer reads") from error
 
     def receive(self, awake_s: float = 0.0) -> Message:
-        """Waits for the next message, the first `awake_s` seconds awake. Raises ChannelClosed or ProtocolError."""
+        """Waits for the next message, busily for the first `awake_s` seconds. Raises ChannelClosed or ProtocolError."""
         asleep = time.perf_counter() + awake_s
         while (message := self.poll(awake=time.perf_counter() < asleep)) is None:
             pass
         return message
 
     def poll(self, *, awake: bool = False) -> Message | None:
-        """The next message if it is complete after one read of the socket, which blocks if it does, unless `awake`."""
+        """Reads the socket once and returns the next message if it is complete. The read blocks unless `awake`."""
         message = self._take()
         if message is not None:
             return message
@@ -106,7 +105,7 @@ class Channel:
         return self._take()
 
     def descriptor(self) -> int:
-        """The oldest descriptor received and not yet taken; the caller owns it."""
+        """Takes the oldest descriptor received; the caller owns it."""
         if not self._descriptors:
             raise ProtocolError("the message came without its descriptor")
         return self._descriptors.pop(0)
@@ -114,9 +113,9 @@ class Channel:
     def close(self) -> None:
         self.sock.close()
 
-    def _fill(self, how: int) -> None:
+    def _fill(self, flags: int) -> None:
         try:
-            data, ancillary, _, _ = self.sock.recvmsg(1 << 18, self._ancillary_bytes, how)
+            data, ancillary, _, _ = self.sock.recvmsg(1 << 18, self._ancillary_bytes, flags)
         except BlockingIOError:
             return
         except ConnectionError as error:
@@ -140,7 +139,7 @@ class Channel:
             return None
         payload = bytes(self._buffer[HEADER.size : HEADER.size + size])
         del self._buffer[: HEADER.size + size]
-        if size > FEW_BYTES and _parts(payload) > MAX_PARTS:
+        if size > MIN_COUNTED_BYTES and _parts(payload) > MAX_PARTS:
             raise ProtocolError(f"a message has at most {MAX_PARTS} parts")
         try:
             message = json.loads(payload)
@@ -152,7 +151,7 @@ class Channel:
 
 
 def _parts(payload: bytes) -> int:
-    """The members, lists and objects of a JSON text, counted so far that they are too many; none stands in a string."""
+    """Counts the members, lists and objects of a JSON text outside its strings, and stops once there are too many."""
     most = 2 * MAX_PARTS  # A member has two strings at most.
     bare, strings = _TEXT.subn(b"", payload, count=most)
     return strings if strings == most else bare.count(b",") + bare.count(b"[") + bare.count(b"{")

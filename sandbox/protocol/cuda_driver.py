@@ -1,6 +1,6 @@
-"""The few CUDA driver calls that torch does not offer: memory shared by descriptor, and the gate of a window.
+"""CUDA driver calls that torch does not offer: memory shared by descriptor, and the gate of a window.
 
-`cuda.bindings` is imported on first use, so that this module loads where there is no GPU library.
+The module imports `cuda.bindings` on first use, so that it loads without a GPU library.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from sandbox.protocol.sealed_memory import sealed_memory
 
 WORD = 4
 ONE_QUEUE = {"CUDA_DEVICE_MAX_CONNECTIONS": "1", "CUDA_DEVICE_MAX_COPY_CONNECTIONS": "1"}
-"""Of the driver's settings: a context with one hardware queue for all streams, where it has eight by default."""
+"""Driver settings for a context with one hardware queue for all streams; the default is eight."""
 
 
 class CudaError(RuntimeError):
-    """A driver call failed; the message has the call and the driver's name for the error."""
+    """A driver call failed; the message names the call and the driver's error."""
 
 
 def driver() -> Any:
@@ -29,7 +29,7 @@ def driver() -> Any:
 
 
 def call(function: Any, *arguments: Any) -> Any:
-    """Calls a driver function, raises CudaError for anything but success, returns its result if it has one."""
+    """Calls a driver function and returns its results; raises CudaError if it fails."""
     error, *results = function(*arguments)
     if error.value != 0:
         raise CudaError(f"{function.__name__} failed: {error.name}")
@@ -37,9 +37,9 @@ def call(function: Any, *arguments: Any) -> Any:
 
 
 def independent_stream() -> int:
-    """A stream of this context that waits for no other one's work, as most streams do for the default one's.
+    """A stream of this context that waits for no other stream, unlike most streams, which wait for the default one.
 
-    Of the highest priority: others of its kind may share a queue of the device with those that wait.
+    It has the highest priority: streams of normal priority may share a hardware queue with streams that wait.
     """
     cu = driver()
     _, highest = call(cu.cuCtxGetStreamPriorityRange)
@@ -81,7 +81,7 @@ class SharedMemory:
         self.address = int(pointer)
 
     def close(self) -> None:
-        """Waits for whatever this context still does with it: the driver unmaps what is in use, too."""
+        """Waits for the context's work on the memory first: the driver would unmap memory in use."""
         cu = driver()
         call(cu.cuCtxSynchronize)
         call(cu.cuMemUnmap, self._pointer, self.size)
@@ -91,10 +91,12 @@ class SharedMemory:
 
 
 class Gate:
-    """Two words in shared host memory: one that the runner's stream waits for, the starting gun of a window, and one
-    that it writes behind its last call, for which the referee's may wait. The second is advisory.
+    """Two words in shared host memory: the gate on which a runner's stream waits, and its report of the end.
 
-    Who has queued anything on them here withdraws them, or keeps the gate for good.
+    The referee releases the gate by writing a sequence number to the first word. The runner's stream writes the number
+    to the second word behind its last call. The referee's stream may wait for that, but never trusts it.
+
+    A process that has queued work on the words must call `withdraw`, or keep the gate for good.
     """
 
     def __init__(self, descriptor: int | None = None) -> None:
@@ -107,51 +109,51 @@ class Gate:
         self._device_address: int | None = None
 
     def close(self) -> None:
-        """Gives the descriptor back, once the other process has it; the words stay."""
+        """Closes the descriptor once the other process has it; the words stay mapped."""
         os.close(self.descriptor)
 
     def reach(self) -> None:
-        """Has this context reach the words, which else it does when first something is queued on them."""
+        """Maps the words into this context now, instead of when the first operation on them is queued."""
         self._address()
 
     def withdraw(self) -> None:
-        """Takes the words from this context, once nothing of it waits for them or writes them any more."""
+        """Unmaps the words from this context; no queued work may use them any more."""
         if self._device_address is not None:
             call(driver().cuMemHostUnregister, self._host_address)
             self._device_address = None
 
-    def fire(self, value: int) -> None:
+    def release(self, value: int) -> None:
         """Releases every stream that waits for `value` or less. Called by the referee."""
         self._words[0] = value
 
-    def fire_behind(self, stream: int, value: int) -> None:
-        """Queues on that stream to do so. Called by the referee."""
+    def queue_release(self, stream: int, value: int) -> None:
+        """Queues `release` on that stream. Called by the referee."""
         self._queue_write(stream, 0, value)
 
-    def await_report(self, stream: int, value: int) -> None:
-        """Queues on that stream a wait for the report of `value`. Called by the referee, who sees that it ends."""
+    def queue_wait_for_done(self, stream: int, value: int) -> None:
+        """Queues on that stream a wait for the runner's `value`. The referee calls it and bounds the wait."""
         self._queue_wait(stream, WORD, value)
 
-    def let_go(self, stream: int, value: int) -> None:
-        """Ends every wait for the report of `value`; that stream waits for nothing. Called by the referee.
+    def force_release(self, stream: int, value: int) -> None:
+        """Ends every wait for the runner's `value`, from a stream that waits for nothing. Called by the referee.
 
-        By the device, in the page that its waits read: the runner may have had the system put another one in its place
-        (MADV_REMOVE). It is dead by now, or it could undo this.
+        The device writes the word, into the page that its waits read: the runner may have replaced the host's page
+        (MADV_REMOVE). The runner must be dead by now, or it could undo the write.
         """
         self._words[1] = value
         self._queue_write(stream, WORD, value)
 
     @property
-    def reported(self) -> int:
-        """The window whose end the runner's stream last reported."""
+    def last_done(self) -> int:
+        """The sequence number that the runner's stream has signalled last."""
         return self._words[1]
 
-    def hold(self, stream: int, value: int) -> None:
-        """Queues on that stream a wait until the word reaches `value`. Called by the runner."""
+    def wait_on_gate(self, stream: int, value: int) -> None:
+        """Queues on that stream a wait until the gate's word reaches `value`. Called by the runner."""
         self._queue_wait(stream, 0, value)
 
-    def report(self, stream: int, value: int) -> None:
-        """Queues on that stream the report that it has come so far. Called by the runner."""
+    def signal_done(self, stream: int, value: int) -> None:
+        """Queues on that stream the signal that it has come to `value`. Called by the runner."""
         self._queue_write(stream, WORD, value)
 
     def _queue_wait(self, stream: int, offset: int, value: int) -> None:
@@ -165,7 +167,7 @@ class Gate:
         call(cu.cuStreamWriteValue32, stream, self._address() + offset, value, default)
 
     def _address(self) -> int:
-        """Where the device sees the words."""
+        """The device's address of the words."""
         if self._device_address is None:
             cu = driver()
             self._host_address = ctypes.addressof(ctypes.c_char.from_buffer(self._page))

@@ -1,4 +1,4 @@
-"""Constructor arguments on their way from a reference to a candidate whose source gives none."""
+"""Wire form of constructor arguments: from the reference to a candidate whose source gives none."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import torch
 
 from domain import value as values
 from domain.dtype import ITEM_BYTES
-from domain.value import MAX_DEPTH, CodecError, DtypeName, Stranger, Value
+from domain.value import MAX_DEPTH, CodecError, DtypeName, Unserializable, Value
 
 
-def told(init: list[Any] | None) -> Any:
-    """Their wire form: a dtype by its name, and in place of what does not cross a word for it."""
+def to_wire(init: list[Any] | None) -> Any:
+    """The wire form of constructor arguments: a dtype by its name; Unserializable for anything that does not cross."""
     return values.encode(_crossing(init, MAX_DEPTH))
 
 
-def taken(init: Value) -> list[Any] | None:
-    """As they are given to a constructor. ValueError for what is no list of arguments."""
+def from_wire(init: Value) -> list[Any] | None:
+    """The arguments for the constructor. Raises ValueError if the value is no list."""
     if init is not None and not isinstance(init, list):
         raise ValueError("init is a list of constructor arguments")
     return values.replace(init, DtypeName, lambda dtype: getattr(torch, dtype.name))  # type: ignore[no-any-return]
@@ -37,4 +37,4 @@ def _crossing(value: Any, depth: int) -> Any:
     except CodecError:
         pass
     name = getattr(value, "__name__", None)
-    return Stranger(f"{type(value).__name__} {name}" if isinstance(name, str) else type(value).__name__)
+    return Unserializable(f"{type(value).__name__} {name}" if isinstance(name, str) else type(value).__name__)

@@ -1,4 +1,4 @@
-"""What a runner says that its calls launched: the shape of its answer, and the strict reading of it by the referee."""
+"""The runner's report of what its calls launched, and the referee's strict parser for it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 from sandbox.protocol.channel import MAX_NUMBER, Message, ProtocolError
 
 CUPTI = "cupti"
-"""Kernels, copies and fills as the GPU ran them."""
+"""Source of a trace: kernels, copies and fills as the GPU ran them."""
 CPU_OPERATORS = "cpu_operators"
-"""On a machine without a GPU: torch's operators by their own time on the host."""
+"""Source of a trace on a machine without a GPU: torch's operators by their own time on the host."""
 
 MAX_KERNELS = 64
 MAX_NAME = 256
@@ -18,8 +18,8 @@ MAX_COUNT = 10**9
 
 
 @dataclass(frozen=True)
-class Launched:
-    """One kernel by its name: how often it was launched in the traced calls, and its device time in µs altogether."""
+class LaunchedKernel:
+    """One kernel: its name, its launches in the traced calls, and its total device time in µs."""
 
     name: str
     launches: int
@@ -28,16 +28,16 @@ class Launched:
 
 @dataclass(frozen=True)
 class LaunchTrace:
-    """What the traced calls launched. The kernels' own word, so that nothing but information follows from it.
+    """The runner's report of what the traced calls launched: information only, never evidence.
 
-    `kernels` are the longest ones; `launches` and `time_us` are of all `distinct` ones, in `calls` calls together.
-    `streams` were used; `elsewhere_us` is the time on other streams than the calls', and `stray_us` the part of it
-    that kept no order with them: begun before what the calls queued, or over after it. None where that is not known.
+    `kernels` are the longest ones. `launches` and `time_us` are totals over all `distinct` kernels and all `calls`.
+    `streams` is the number of streams; `elsewhere_us` is the time on streams other than the calls'. `stray_us` is the
+    part of that time outside of the calls: before their first operation or after their last. These are None if unknown.
     """
 
     source: str
     calls: int
-    kernels: tuple[Launched, ...]
+    kernels: tuple[LaunchedKernel, ...]
     launches: int
     time_us: float
     distinct: int
@@ -46,36 +46,36 @@ class LaunchTrace:
     stray_us: float | None = None
 
 
-def read_trace(answer: Message, *, is_cuda: bool) -> LaunchTrace:
-    """The trace in a runner's answer; raises ProtocolError for what is not one."""
+def parse_trace(reply: Message, *, is_cuda: bool) -> LaunchTrace:
+    """Parses the trace in a runner's reply; raises ProtocolError if it is malformed."""
     source = CUPTI if is_cuda else CPU_OPERATORS
-    kernels = answer.get("kernels")
-    if answer.get("source") != source:
+    kernels = reply.get("kernels")
+    if reply.get("source") != source:
         raise ProtocolError(f"the source of a trace on this device is {source}")
     if not isinstance(kernels, list) or len(kernels) > MAX_KERNELS:
         raise ProtocolError(f"a trace has a list of at most {MAX_KERNELS} kernels")
     read = tuple(_launched(one) for one in kernels)
-    known = is_cuda
+    has_streams = is_cuda
     trace = LaunchTrace(
         source=source,
-        calls=_count(answer, "calls"),
+        calls=_count(reply, "calls"),
         kernels=tuple(sorted(read, key=lambda one: -one.time_us)),
-        launches=_count(answer, "launches"),
-        time_us=_time(answer, "time_us"),
-        distinct=_count(answer, "distinct"),
-        streams=_count(answer, "streams") if known else None,
-        elsewhere_us=_time(answer, "elsewhere_us") if known else None,
-        stray_us=_time(answer, "stray_us") if known else None,
+        launches=_count(reply, "launches"),
+        time_us=_time(reply, "time_us"),
+        distinct=_count(reply, "distinct"),
+        streams=_count(reply, "streams") if has_streams else None,
+        elsewhere_us=_time(reply, "elsewhere_us") if has_streams else None,
+        stray_us=_time(reply, "stray_us") if has_streams else None,
     )
     if not trace.calls or trace.distinct < len(read):
         raise ProtocolError("a trace is of one call or more, and counts every kernel that it lists")
     return trace
 
 
-def _launched(wire: Any) -> Launched:
+def _launched(wire: Any) -> LaunchedKernel:
     if not isinstance(wire, dict) or not isinstance(wire.get("name"), str):
         raise ProtocolError("a kernel in a trace has a name")
-    return Launched(wire["name"][:MAX_NAME], _count(wire, "launches"), _time(wire, "time_us"))
+    return LaunchedKernel(wire["name"][:MAX_NAME], _count(wire, "launches"), _time(wire, "time_us"))
 
 
 def _count(wire: dict[str, Any], key: str) -> int:
@@ -87,6 +87,6 @@ def _count(wire: dict[str, Any], key: str) -> int:
 
 def _time(wire: dict[str, Any], key: str) -> float:
     value: Any = wire.get(key)
-    if type(value) not in (int, float) or not 0 <= value < MAX_NUMBER:  # false for a NaN too
+    if type(value) not in (int, float) or not 0 <= value < MAX_NUMBER:  # False for a NaN too.
         raise ProtocolError(f"{key} is a finite time in µs that is not negative")
     return float(value)

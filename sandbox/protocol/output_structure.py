@@ -1,4 +1,7 @@
-"""The form of a nested answer: where its tensors stand, and under which names, so that two can be matched by them."""
+"""The structure of a kernel's nested output: where its tensors are, and under which names.
+
+The referee uses the names to match the candidate's outputs with the reference's.
+"""
 
 from __future__ import annotations
 
@@ -15,29 +18,30 @@ from sandbox.protocol.outputs import Keys
 
 MAX_NAME = 128
 NOTHING, TENSOR = 0, 1
-"""The wire forms of what carries no answer, and of a tensor or a number. That of a list is one of its members'."""
+"""Wire forms of a part without output, and of a tensor or number. A list's is the list of its members' forms."""
 KEYS, FIELDS, MEMBERS = "keys", "fields", "members"
-"""The wire form of a mapping has its keys, a dataclass's its fields; beside them the members' forms."""
+"""Keys of a wire form: a mapping has `keys`, a dataclass has `fields`, and both have their members' forms."""
 
 
 @dataclass(frozen=True)
-class AnswerForm:
-    """Of a tensor; or of a part of an answer with `members`, which have at least one tensor each.
+class OutputStructure:
+    """The structure of one tensor, or of a part of the output with `members`, each of which has at least one tensor.
 
-    `names` are the members', where they have any: a mapping's keys (`keyed`) or a dataclass's fields.
+    `tensors` is the number of tensors in it. `names` are the members' names, if they have any: the keys of a mapping
+    (`keyed`) or the fields of a dataclass.
     """
 
     tensors: int = 1
-    members: tuple[AnswerForm, ...] = ()
+    members: tuple[OutputStructure, ...] = ()
     names: tuple[str, ...] = ()
     keyed: bool = False
 
 
-def wire(result: Any, keys: list[Keys]) -> Any:
-    """Of an answer that could be flattened. The keys of its mappings are added to `keys`, depth first.
+def to_wire(result: Any, keys: list[Keys]) -> Any:
+    """The wire form of an output that `tensors_of` accepts. Appends the keys of its mappings to `keys`, depth first.
 
-    Without what carries no answer; one thing alone in a list or a tuple is that thing. A mapping of which a key has no
-    name that another process would know, as an object has none, is told as a list, and None in place of its keys.
+    Parts without output are omitted. A list or tuple with one part becomes that part. A mapping with a key that has no
+    process-independent name becomes a list, and None is appended in place of its keys.
     """
     match result:
         case torch.Tensor() | numpy.ndarray() | numpy.generic():
@@ -45,41 +49,43 @@ def wire(result: Any, keys: list[Keys]) -> Any:
         case None | str() | bytes():
             return NOTHING
         case tuple() | list():
-            return _list(wire(item, keys) for item in result)
+            return _list(to_wire(item, keys) for item in result)
         case Mapping():
             names = list(map(_name, result))
             keys.append(tuple(result) if None not in names else None)
-            return _named(KEYS, [(name, wire(item, keys)) for name, item in zip(names, result.values(), strict=True)])
+            return _named(
+                KEYS, [(name, to_wire(item, keys)) for name, item in zip(names, result.values(), strict=True)]
+            )
     if dataclasses.is_dataclass(result):
         fields = [field.name for field in dataclasses.fields(result)]
-        return _named(FIELDS, [(repr(name), wire(getattr(result, name), keys)) for name in fields])
+        return _named(FIELDS, [(repr(name), to_wire(getattr(result, name), keys)) for name in fields])
     return TENSOR
 
 
-def parsed(told: Any, tensors: int) -> AnswerForm | None:
-    """The form of so many tensors as an untrusted process tells it; None for anything but what `wire` writes."""
+def parse(wire_form: Any, tensors: int) -> OutputStructure | None:
+    """Parses the wire form that an untrusted process sent for `tensors` tensors; None if it is malformed."""
     try:
-        form = _parsed(told, MAX_DEPTH, [MAX_NODES])
+        form = _parsed(wire_form, MAX_DEPTH, [MAX_NODES])
     except ValueError:
         return None
     return form if form.tensors == tensors else None
 
 
 def _list(forms: Iterable[Any]) -> Any:
-    kept = [form for form in forms if form != NOTHING]
-    return kept if len(kept) > 1 else kept[0] if kept else NOTHING
+    non_empty = [form for form in forms if form != NOTHING]
+    return non_empty if len(non_empty) > 1 else non_empty[0] if non_empty else NOTHING
 
 
 def _named(kind: str, members: list[tuple[str | None, Any]]) -> Any:
-    kept = [(name, form) for name, form in members if form != NOTHING]
-    names, forms = [name for name, _ in kept], [form for _, form in kept]
-    if not kept or None in names or len(set(names)) < len(names):
+    non_empty = [(name, form) for name, form in members if form != NOTHING]
+    names, forms = [name for name, _ in non_empty], [form for _, form in non_empty]
+    if not non_empty or None in names or len(set(names)) < len(names):
         return _list(forms)
     return {kind: names, MEMBERS: forms}
 
 
 def _name(key: Any) -> str | None:
-    """The same text for equal keys, in every process; None for a key of another kind, or a long one."""
+    """A text that equal keys share in every process; None if the key is of another type, or too long."""
     match key:
         case numpy.generic():
             return _name(key.item()) if not isinstance(key.item(), numpy.generic) else None
@@ -92,7 +98,7 @@ def _name(key: Any) -> str | None:
         case None:
             name = "None"
         case tuple():
-            names = [_name(each) for each in key]
+            names = [_name(item) for item in key]
             if None in names:
                 return None
             name = f"({', '.join(map(str, names))})"
@@ -101,23 +107,25 @@ def _name(key: Any) -> str | None:
     return name if len(name) <= MAX_NAME else None
 
 
-def _parsed(told: Any, depth: int, budget: list[int]) -> AnswerForm:
+def _parsed(wire_form: Any, depth: int, budget: list[int]) -> OutputStructure:
     budget[0] -= 1
     if depth < 0 or budget[0] < 0:
         raise ValueError("too deep or too large")
-    match told:
-        case int() if type(told) is int and told == TENSOR:
-            return AnswerForm()
-        case list() if told:
-            return _of([_parsed(each, depth - 1, budget) for each in told])
+    match wire_form:
+        case int() if type(wire_form) is int and wire_form == TENSOR:
+            return OutputStructure()
+        case list() if wire_form:
+            return _structure([_parsed(item, depth - 1, budget) for item in wire_form])
         case {"keys": list(names), "members": list(forms)} | {"fields": list(names), "members": list(forms)}:
             if names and len(names) == len(forms) and all(map(_is_name, names)) and len(set(names)) == len(names):
-                return _of([_parsed(each, depth - 1, budget) for each in forms], tuple(names), keyed=KEYS in told)
+                return _structure(
+                    [_parsed(item, depth - 1, budget) for item in forms], tuple(names), keyed=KEYS in wire_form
+                )
     raise ValueError("no form")
 
 
-def _of(members: list[AnswerForm], names: tuple[str, ...] = (), *, keyed: bool = False) -> AnswerForm:
-    return AnswerForm(sum(member.tensors for member in members), tuple(members), names, keyed)
+def _structure(members: list[OutputStructure], names: tuple[str, ...] = (), *, keyed: bool = False) -> OutputStructure:
+    return OutputStructure(sum(member.tensors for member in members), tuple(members), names, keyed)
 
 
 def _is_name(name: Any) -> bool:

@@ -1,4 +1,4 @@
-"""What a call gave, as tensors: flattened, checked for where they lie, delivered into the referee's slots."""
+"""A call's outputs as tensors: flattened, checked for their device, and copied into the referee's slots."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from domain.dtype import ITEM_BYTES
 from domain.fault import KernelFault, OutputFault
 from domain.result import Status
 from domain.value import MAX_DEPTH, CodecError, TensorRef
-from sandbox.protocol.arena import Arena, copy_all, describe, lies_in, view
+from sandbox.protocol.arena import Arena, begins_in, copy_all, describe, view
 
 CROSSING = frozenset(getattr(torch, name) for name in ITEM_BYTES if hasattr(torch, name))
-"""Element types; looked up for every call's answer, and so by themselves and not by their names."""
+"""Element types that cross. Compared by identity and not by name, because this runs for every call's outputs."""
 
 Keys = tuple[Any, ...] | None
-"""Of a mapping, in the order in which they were filled in; None for those by which it is not to be read."""
+"""The keys of one mapping in insertion order; None if the mapping is to be read in its own order."""
 
 
 def tensors_of(result: Any, target: Target, keys: Sequence[Keys] = ()) -> list[torch.Tensor]:
-    """The tensors of a nested answer, depth first, numbers as 0-d tensors; None and text carry no answer.
+    """The tensors of a nested output, depth first. Numbers become 0-d tensors; None and text are omitted.
 
-    `keys` are those of an earlier answer's mappings, depth first, in whose order this one's members come too.
-    Raises KernelFault: WRONG_RESULT for a tensor on another device, OutputFault for what cannot be compared.
+    `keys` are those of an earlier output's mappings, depth first: this output's members are read in that order too.
+    Raises KernelFault (WRONG_RESULT) for a tensor on another device, OutputFault for a value that cannot be compared.
     """
     try:
         return _tensors_of(result, target, keys)
@@ -38,61 +38,61 @@ def tensors_of(result: Any, target: Target, keys: Sequence[Keys] = ()) -> list[t
 
 def _tensors_of(result: Any, target: Target, keys: Sequence[Keys]) -> list[torch.Tensor]:
     leaves = [result] if isinstance(result, torch.Tensor) else _flattened(result, MAX_DEPTH, iter(keys))
-    found, kind = [_tensor(leaf, target) for leaf in leaves], target.device.partition(":")[0]
-    for index, tensor in enumerate(found):
+    tensors, kind = [_tensor(leaf, target) for leaf in leaves], target.device.partition(":")[0]
+    for index, tensor in enumerate(tensors):
         if tensor.device.type != kind:
             raise KernelFault(Status.WRONG_RESULT, f"output {index} is on {tensor.device}, expected on {target.device}")
         if tensor.layout is not torch.strided:
             raise _not_strided(tensor)
         _check_dtype(tensor)
-    return found
+    return tensors
 
 
-def deliver(answers: list[list[torch.Tensor]], slots: list[list[torch.Tensor]]) -> None:
-    """Copies every call's answer into its slots, together: one by one, copies of small tensors cost as much as calls.
+def deliver(outputs: list[list[torch.Tensor]], slots: list[list[torch.Tensor]]) -> None:
+    """Copies every call's outputs into its slots in one batch: separate copies of small tensors cost as much as calls.
 
-    Raises OutputFault when an answer does not look like the first one did.
+    Raises OutputFault if a call's outputs differ from the first call's in number, shape or dtype.
     """
     sources, targets = [], []
-    for tensors, places in zip(answers, slots, strict=True):
-        if len(tensors) != len(places):
-            raise _changed(f"{len(places)} outputs", f"{len(tensors)}")
-        for tensor, place in zip(tensors, places, strict=True):
-            if tensor.shape != place.shape or tensor.dtype != place.dtype:
-                raise _changed(f"{place.dtype} {tuple(place.shape)}", f"{tensor.dtype} {tuple(tensor.shape)}")
+    for tensors, call_slots in zip(outputs, slots, strict=True):
+        if len(tensors) != len(call_slots):
+            raise _changed(f"{len(call_slots)} outputs", f"{len(tensors)}")
+        for tensor, slot in zip(tensors, call_slots, strict=True):
+            if tensor.shape != slot.shape or tensor.dtype != slot.dtype:
+                raise _changed(f"{slot.dtype} {tuple(slot.shape)}", f"{tensor.dtype} {tuple(tensor.shape)}")
             sources.append(tensor)
-            targets.append(place)
+            targets.append(slot)
     copy_all(targets, sources)
 
 
 def portable(value: Any, target: Target) -> tuple[Any, list[torch.Tensor]]:
-    """A value's wire form, its tensors with sizes but no places yet, and those tensors, on the target's device."""
-    kept: list[torch.Tensor] = []
+    """A value's wire form, whose tensors have no offsets yet, and those tensors on the target's device."""
+    detached: list[torch.Tensor] = []
 
-    def keep(tensor: torch.Tensor) -> TensorRef:
+    def detach(tensor: torch.Tensor) -> TensorRef:
         if tensor.layout != torch.strided:
             raise _not_strided(tensor)
         _check_dtype(tensor)
-        kept.append(_writable(tensor.detach().to(target.device).resolve_conj().resolve_neg()))
-        return describe(kept[-1])
+        detached.append(_writable(tensor.detach().to(target.device).resolve_conj().resolve_neg()))
+        return describe(detached[-1])
 
-    return values.encode(values.replace(value, torch.Tensor, keep)), kept
+    return values.encode(values.replace(value, torch.Tensor, detach)), detached
 
 
 def put(tensors: list[torch.Tensor], memory: torch.Tensor, refs: list[TensorRef], count: int, step: int) -> None:
-    """Copies the tensors of so many values of one form, all together as `deliver` does.
+    """Copies the tensors of `count` values with one structure, in one batch as `deliver` does.
 
-    The first one's to where those lie, each next one's `step` bytes behind the last one's.
+    The first value's tensors go to `refs`; each later value's go `step` bytes behind the one before.
     """
-    places = [view(memory, ref.times(count, step)).unbind() for ref in refs]
-    copy_all([place for each in zip(*places, strict=True) for place in each], tensors)
+    copies = [view(memory, ref.times(count, step)).unbind() for ref in refs]
+    copy_all([copy for row in zip(*copies, strict=True) for copy in row], tensors)
 
 
 def outside(arena: Arena | None, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-    """The same, with copies of those that lie in the arena: an answer may be a view of an argument."""
+    """The same tensors, with copies of those that lie in the arena: an output may be a view of an argument."""
     if arena is None:
         return tensors
-    return [tensor.clone() if lies_in(arena.bytes, tensor) else tensor for tensor in tensors]
+    return [tensor.clone() if begins_in(arena.bytes, tensor) else tensor for tensor in tensors]
 
 
 def _not_strided(tensor: torch.Tensor) -> OutputFault:
@@ -101,24 +101,24 @@ def _not_strided(tensor: torch.Tensor) -> OutputFault:
 
 def _changed(first: str, now: str) -> OutputFault:
     return OutputFault(
-        f"the answer changed from {first} to {now} between calls; outputs whose shape depends on the data cannot be "
+        f"the output changed from {first} to {now} between calls; outputs whose shape depends on the data cannot be "
         "evaluated: return a fixed shape",
     )
 
 
 def _writable(tensor: torch.Tensor) -> torch.Tensor:
-    """The same content with a place for every element: an expanded tensor has one for many, and none to copy into."""
+    """The same content with memory for every element: an expanded tensor cannot be copied into."""
     return tensor.contiguous() if repeats(tensor) else tensor
 
 
 def repeats(tensor: torch.Tensor) -> bool:
-    """Whether a dimension is expanded, so that many elements are one in memory."""
+    """Whether a dimension is expanded, so that several elements share memory."""
     return any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
 
 
 def _flattened(result: Any, depth: int, keys: Iterator[Keys]) -> list[Any]:
     if depth < 0:
-        raise CodecError(f"an answer is at most {MAX_DEPTH} deep, and must not contain itself")
+        raise CodecError(f"an output is at most {MAX_DEPTH} levels deep, and must not contain itself")
     match result:
         case torch.Tensor() | bool() | int() | float() | complex() | numpy.ndarray() | numpy.generic():
             return [result]
@@ -132,21 +132,21 @@ def _flattened(result: Any, depth: int, keys: Iterator[Keys]) -> list[Any]:
         parts = [getattr(result, field.name) for field in dataclasses.fields(result)]
         return _all_flattened(parts, depth - 1, keys)
     raise OutputFault(
-        f"the answer holds an object of type {type(result).__name__}, which cannot be compared: return tensors or "
+        f"the output holds an object of type {type(result).__name__}, which cannot be compared: return tensors or "
         "numbers, alone or in tuples, lists, dicts and dataclasses",
     )
 
 
 def _all_flattened(members: Iterable[Any], depth: int, keys: Iterator[Keys]) -> list[Any]:
-    found: list[Any] = []
+    leaves: list[Any] = []
     for member in members:
-        # Most are tensors, and each call's answer is looked at on the clock.
-        found += [member] if isinstance(member, torch.Tensor) else _flattened(member, depth, keys)
-    return found
+        # Most members are tensors, and this runs on the clock for each call's outputs.
+        leaves += [member] if isinstance(member, torch.Tensor) else _flattened(member, depth, keys)
+    return leaves
 
 
 def _in_order(result: Mapping[Any, Any], keys: Keys) -> Iterable[Any]:
-    """The members of a mapping, by those keys where there are any: which was filled in first may change."""
+    """The members of a mapping in the order of `keys`, if given: the insertion order may change between calls."""
     if keys is None or tuple(result) == keys:
         return result.values()
     if any(key not in keys and not isinstance(item, str | bytes | None) for key, item in result.items()):
@@ -164,7 +164,7 @@ def _tensor(leaf: Any, target: Target) -> torch.Tensor:
             dtype = _from_numpy(numpy.asarray([leaf])).dtype
             return torch.tensor(leaf.item(), dtype=dtype, device=target.device)
         case int() if not -(2**63) <= leaf < 2**63:
-            raise CodecError("an answer's integer has to fit in 64 bits")
+            raise CodecError("an integer output has to fit in 64 bits")
     return torch.tensor(leaf, device=target.device)
 
 
@@ -172,7 +172,7 @@ def _from_numpy(array: Any) -> torch.Tensor:
     try:
         return torch.from_numpy(array)
     except TypeError as error:
-        raise OutputFault(f"the answer holds numpy values of type {array.dtype}: return numbers") from error
+        raise OutputFault(f"the output holds numpy values of type {array.dtype}: return numbers") from error
 
 
 def _check_dtype(tensor: torch.Tensor) -> None:

@@ -1,7 +1,7 @@
-"""Memory that two processes share by descriptor, of a size that neither can change.
+"""Memory that two processes share by descriptor, of a fixed size.
 
-Whoever has the descriptor of a file of memory may cut it short, and who touches a page past its end is killed (SIGBUS):
-a runner could end the referee so. Nor may it grow: what is lent is not counted as the runner's.
+Without seals, a runner could truncate the file, and the referee would die (SIGBUS) at the missing pages. Nor may the
+file grow, because shared memory does not count as the runner's.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 
 
 def sealed_memory(name: str, size: int) -> int:
-    """A descriptor of that many bytes; `name` is for those who look into /proc."""
+    """A descriptor of `size` bytes of memory; `name` shows in /proc."""
     descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.ftruncate(descriptor, size)
     fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)

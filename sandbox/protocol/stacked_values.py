@@ -1,4 +1,4 @@
-"""Values of one form, as many sets of inputs are: one tree for all, and each of its tensors of all of them as one."""
+"""Many values with the same structure, held as one tree whose tensors are stacked."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from domain.value import TensorRef
 
 
 @dataclass(frozen=True)
-class AlikeValues:
-    """So many; `form` has a reference in the place of each tensor, `stacks` those tensors in its order: [count, ...].
+class StackedValues:
+    """`count` values with the same structure.
 
-    To make a tree of each, and to copy from each, takes longer than the kernels that small ones are for.
+    `form` is the shared tree, with a TensorRef in the place of each tensor. `stacks` has one tensor of shape [count,
+    ...] for each TensorRef, in the same order.
+
+    Building and copying a tree for each value would take longer than many of the kernels that use them.
     """
 
     form: Any
@@ -29,10 +32,10 @@ class AlikeValues:
     def __iter__(self) -> Iterator[Any]:
         if not self.stacks:
             return iter([self.form] * self.count)
-        each = zip(*(stack.unbind() for stack in self.stacks), strict=True)
-        return (values.filled(self.form, TensorRef, tensors) for tensors in each)
+        rows = zip(*(stack.unbind() for stack in self.stacks), strict=True)
+        return (values.filled(self.form, TensorRef, tensors) for tensors in rows)
 
-    def first(self, count: int) -> AlikeValues:
-        """So many of them, or all where there are fewer; none of less than none."""
-        own = min(max(count, 0), self.count)
-        return AlikeValues(self.form, [stack[:own] for stack in self.stacks], own)
+    def first(self, count: int) -> StackedValues:
+        """The first `count` values, or all of them if there are fewer."""
+        limit = min(max(count, 0), self.count)
+        return StackedValues(self.form, [stack[:limit] for stack in self.stacks], limit)

@@ -1,4 +1,4 @@
-"""The calls of one window: each made, marked where that is asked for, its answer handed in or kept for that."""
+"""Makes the calls of one window, records timestamps between them if requested, and copies their outputs."""
 
 from __future__ import annotations
 
@@ -11,36 +11,38 @@ import torch
 from backends.base import Target
 from sandbox.protocol.call_layout import Call
 from sandbox.protocol.outputs import deliver
-from sandbox.runner.timestamps import mark
+from sandbox.runner.timestamps import record_event
 
 Pair = tuple[Any, Any]
-"""The marks before and behind a call (`sandbox.runner.timestamps`)."""
+"""Timestamps before and behind a call."""
 
 Outputs = Callable[[Any, list[Any]], list[torch.Tensor]]
 
 
-class Made:
-    """The calls of a window: the marks of each, none where not asked for, and the answers still to be handed in."""
+class WindowCalls:
+    """The calls of a window: the timestamps of each, if requested, and the outputs that are still to be copied."""
 
-    def __init__(self, marks: list[Pair], kept: list[tuple[Any, Call]], outputs: Outputs) -> None:
-        self.marks = marks
-        self._kept = kept
+    def __init__(self, events: list[Pair], pending: list[tuple[Any, Call]], outputs: Outputs) -> None:
+        self.events = events
+        self._pending = pending
         self._outputs = outputs
-        self._answers: list[list[torch.Tensor]] | None = None
+        self._outputs_by_call: list[list[torch.Tensor]] | None = None
 
-    def look_for_answers(self) -> None:
-        """Finds the tensors of each answer; to make one of a number waits for the device, which may be held later."""
-        if self._answers is None:
-            asked = any(slots for _, (_, slots) in self._kept)
-            self._answers = [self._outputs(result, args) for result, (args, _) in self._kept] if asked else []
+    def collect_outputs(self) -> None:
+        """Finds the output tensors now: making one of a number waits for the device, which may block later."""
+        if self._outputs_by_call is None:
+            any_slots = any(slots for _, (_, slots) in self._pending)
+            self._outputs_by_call = (
+                [self._outputs(result, args) for result, (args, _) in self._pending] if any_slots else []
+            )
 
-    def hand_in(self) -> None:
-        """Copies the answers into their slots, all together, and lets go of them."""
-        self.look_for_answers()
-        kept, answers = self._kept, self._answers
-        self._kept, self._answers = [], []
-        if answers:
-            deliver(answers, [slots for _, (_, slots) in kept])
+    def copy_outputs(self) -> None:
+        """Copies the outputs into their slots in one batch, and drops them."""
+        self.collect_outputs()
+        pending, outputs_by_call = self._pending, self._outputs_by_call
+        self._pending, self._outputs_by_call = [], []
+        if outputs_by_call:
+            deliver(outputs_by_call, [slots for _, (_, slots) in pending])
 
 
 def call_all(
@@ -49,26 +51,27 @@ def call_all(
     outputs: Outputs,
     target: Target,
     *,
-    at_once: bool,
-    marked: bool,
-) -> Made:
-    """Makes the calls in turn.
+    immediate: bool,
+    with_events: bool,
+) -> WindowCalls:
+    """Makes the calls in order.
 
-    Answers are handed in together behind the last call, or each before the next (`at_once`) where calls answer in the
-    same memory, and on the host: kept, they would cost each call fresh pages, of which a program that drops its answers
-    pays none. On the host the marks are around the call alone. On a device one stands between two calls, as each costs.
+    Outputs are copied together behind the last call. They are copied before the next call (`immediate`) if calls reuse
+    output memory, and on the host: there, kept outputs would cost each call fresh pages, unlike in a program that drops
+    them. Timestamps enclose the call alone on the host. On a device, one timestamp separates two calls, because each
+    costs time.
     """
     is_cuda = target.is_cuda
-    marks = [mark(target)] if marked else []
-    kept: list[tuple[Any, Call]] = []
+    events = [record_event(target)] if with_events else []
+    pending: list[tuple[Any, Call]] = []
     for args, slots in calls:
         result = call(args)
-        if marked and not is_cuda:
-            marks.append(mark(target))
-        if at_once and slots:
+        if with_events and not is_cuda:
+            events.append(record_event(target))
+        if immediate and slots:
             deliver([outputs(result, args)], [slots])
         else:
-            kept.append((result, (args, slots)))
-        if marked:
-            marks.append(mark(target))
-    return Made(list(itertools.pairwise(marks))[:: 1 if is_cuda else 2], kept, outputs)
+            pending.append((result, (args, slots)))
+        if with_events:
+            events.append(record_event(target))
+    return WindowCalls(list(itertools.pairwise(events))[:: 1 if is_cuda else 2], pending, outputs)

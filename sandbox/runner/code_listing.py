@@ -1,4 +1,4 @@
-"""A builder's answer about the code that a submission has left in its folder; nothing of the submission is run."""
+"""The builder's reply about code that a submission's build left in its folder. It runs nothing of the submission."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from domain.listing import Form
 from sandbox.protocol.channel import Message
 
 
-def listed(folder: Path, message: Message) -> Message:
-    """The texts in the forms that are asked for, what cannot be had, and what Triton's kernels need."""
-    told = listings(folder, [Form(form) for form in message["forms"]])
+def list_code(folder: Path, message: Message) -> Message:
+    """Texts in the requested forms, reasons for those that are unavailable, and the data that Triton's kernels need."""
+    results = listings(folder, [Form(form) for form in message["forms"]])
     return {
         "op": "listings",
-        "found": [asdict(one) for one in told if isinstance(one, CodeText)],
+        "found": [asdict(one) for one in results if isinstance(one, CodeText)],
         "kernels": cache.list_resources(folder, message["arch"], MAX_CODES),
-        "lacking": [asdict(one) for one in told if not isinstance(one, CodeText)],
+        "lacking": [asdict(one) for one in results if not isinstance(one, CodeText)],
     }

@@ -13,10 +13,10 @@ UNKNOWN = "unknown"
 
 
 def _spare_the_compiler() -> None:
-    """Before its first count torch imports its compiler, seconds of modules, only to switch it off inside the counter.
+    """Keeps torch from importing its compiler, which takes seconds, only to disable it inside the counter.
 
-    It asks the function first whether that has been done (torch._disable_dynamo). Where it no longer asks, the import
-    is back and nothing else changes.
+    torch first looks for this attribute of the function (torch._disable_dynamo). If a later torch ignores it, the
+    import happens again and nothing else changes.
     """
     inner = getattr(_FlopCounterMode.__torch_dispatch__, "__wrapped__", None)
     if inner is not None:
@@ -26,30 +26,29 @@ def _spare_the_compiler() -> None:
 _spare_the_compiler()
 
 
-def counted(call: Callable[[], object]) -> dict[str, int]:
-    """Operations of products, convolutions and attention in one call, by the wire name of the dtype they are done in.
+def count_flops(call: Callable[[], object]) -> dict[str, int]:
+    """Operations of products, convolutions and attention in one call, by the wire name of their dtype.
 
-    What torch's counter has no formula for counts nothing, so the figure is a lower bound of what the source asks
-    for. Attention counts as if nothing were masked.
+    torch counts only operators with a formula, so the figure is a lower bound. Masks of attention are ignored.
     """
-    found: dict[str, int] = defaultdict(int)
+    totals: dict[str, int] = defaultdict(int)
 
-    def noting(formula: Callable[..., int]) -> Callable[..., int]:
+    def counting(formula: Callable[..., int]) -> Callable[..., int]:
         def count(*args: Any, **kwargs: Any) -> int:
             operations = int(formula(*args, **kwargs))
-            found[_dtype(args)] += operations
+            totals[_dtype(args)] += operations
             return operations
 
         # The registry's own formulas take raw arguments already; without this they would get shapes only.
         count._get_raw = True  # type: ignore[attr-defined]
         return count
 
-    with FlopCounterMode(display=False, custom_mapping={op: noting(one) for op, one in flop_registry.items()}):
+    with FlopCounterMode(display=False, custom_mapping={op: counting(one) for op, one in flop_registry.items()}):
         call()
-    return dict(found)
+    return dict(totals)
 
 
 def _dtype(args: tuple[Any, ...]) -> str:
-    """The narrowest among the operands: an 8-bit product has scales in float32 beside it."""
+    """The narrowest operand's: an 8-bit product also has scales in float32."""
     floats = [arg.dtype for arg in args if isinstance(arg, torch.Tensor) and arg.dtype.is_floating_point]
     return str(min(floats, key=lambda dtype: dtype.itemsize)).removeprefix("torch.") if floats else UNKNOWN

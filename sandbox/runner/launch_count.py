@@ -1,8 +1,7 @@
-"""How many pieces of work a call gives the device: kernels, copies and fills, counted by CUPTI as the driver is asked.
+"""Counts the operations that a call sends to the device (kernels, copies, fills), by CUPTI's callbacks of the driver.
 
-A subscriber costs 12 ms once, and nothing after it is gone (docs/measurements.md). Advisory: it is counted in the
-submission's own process, and only says how far a time may be off, as each launch adds to that, and whether its streams
-need a context of more than one queue.
+Subscribing takes 12 ms once, and costs nothing afterwards (docs/measurements.md). The count is advisory, because the
+submission's own process makes it. It says how much launches add to a time, and whether a context needs several queues.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ ENTER = 0
 """CUPTI_API_ENTER."""
 WORK = (b"cuLaunch", b"cuMemcpy", b"cuMemset", b"cuGraphLaunch")
 JOINS = (b"cuStreamWaitEvent", b"cuGraphLaunch")
-"""What only streams that wait for each other call for, and graphs, whose branches may run beside each other."""
+"""Driver calls of streams that wait for each other, and of graphs, whose branches may run concurrently."""
 STREAM_OF = {b"cuLaunchKernelEx": (True, 32), b"cuLaunchKernel": (False, 40), b"cuLaunchCooperativeKernel": (False, 40)}
-"""Where a launch's stream lies (cuda.h, generated_cuda_meta.h): behind the first parameter, or beside it."""
+"""Whether a launch's stream is behind its first parameter, and its offset (cuda.h, generated_cuda_meta.h)."""
 LEGACY_STREAM = 1
 """CU_STREAM_LEGACY, which is also called 0."""
 
@@ -37,15 +36,15 @@ class _CallbackData(ctypes.Structure):
     )
 
 
-_KEPT: list[object] = []
-"""For as long as the process lives: a thread of the submission's may be on its way into one that is no longer asked."""
+_CALLBACKS: list[object] = []
+"""Never freed: a thread of the submission may still be entering a callback that was unsubscribed."""
 
 _Callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.POINTER(_CallbackData))
 
 
 @dataclass
 class LaunchCount:
-    """`launches` is None where there is no CUPTI, or somebody else is its one subscriber; no stream is known then."""
+    """`launches` is None without CUPTI or if CUPTI has another subscriber; no streams are known then."""
 
     launches: int | None = None
     streams: set[int] = field(default_factory=set)
@@ -53,23 +52,23 @@ class LaunchCount:
 
     @property
     def several_streams(self) -> bool:
-        """Whether some of it may run beside the rest."""
+        """Whether parts of the work may run concurrently."""
         return self.joined or len(self.streams) > 1
 
     def note(self, name: bytes, parameters: int | None) -> None:
-        """A call of the driver."""
+        """Records a call of the driver."""
         if name.startswith(WORK):
             self.launches = (self.launches or 0) + 1
         self.joined |= name.startswith(JOINS)
-        behind, offset = STREAM_OF.get(name.removesuffix(b"_ptsz"), (False, 0))
+        indirect, offset = STREAM_OF.get(name.removesuffix(b"_ptsz"), (False, 0))
         if parameters and offset:
-            start = ctypes.c_uint64.from_address(parameters).value if behind else parameters
+            start = ctypes.c_uint64.from_address(parameters).value if indirect else parameters
             self.streams.add(ctypes.c_uint64.from_address(start + offset).value or LEGACY_STREAM)
 
 
 @contextmanager
-def counted_launches(target: Target) -> Iterator[LaunchCount]:
-    """Counts what the block launches. Needs a context; nothing is counted on the CPU."""
+def count_launches(target: Target) -> Iterator[LaunchCount]:
+    """Counts what the block launches. Needs a CUDA context; counts nothing on the CPU."""
     count = LaunchCount()
     library = _library() if target.is_cuda else None
 
@@ -78,7 +77,7 @@ def counted_launches(target: Target) -> Iterator[LaunchCount]:
             count.note(data.contents.function_name, data.contents.function_parameters)
 
     note = _Callback(entered)
-    _KEPT.append(note)
+    _CALLBACKS.append(note)
     subscriber = ctypes.c_void_p()
     if library is None or library.cuptiSubscribe(ctypes.byref(subscriber), note, None) != 0:
         yield count
@@ -92,7 +91,7 @@ def counted_launches(target: Target) -> Iterator[LaunchCount]:
 
 
 def _library() -> ctypes.CDLL | None:
-    """The one that torch has loaded, of whatever version."""
+    """The CUPTI library that torch has loaded, whatever its version."""
     with open("/proc/self/maps", encoding="ascii", errors="replace") as maps:
         paths = {line.split(maxsplit=5)[5].strip() for line in maps if "/libcupti.so" in line}
     return ctypes.CDLL(min(paths)) if paths else None

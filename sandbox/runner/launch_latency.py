@@ -1,9 +1,9 @@
-"""What a launch costs in a context: the same kernel is started that much sooner or later in each process.
+"""Measures what a launch costs in one CUDA context: each process starts the same kernel slightly sooner or later.
 
-Contexts of one card differ by up to 0.2 µs a launch, for as long as they live. By how much depends a little on what is
-launched: what a kernel on a few multiprocessors tells leaves 30 ns unknown of one on all of them, what one tells that
-works on all of them, on memory that is in no cache, leaves 19 (docs/measurements.md). Asked of a runner before there is
-a submission in it, so that nobody can influence the answer.
+Contexts of one card differ by up to 0.2 µs a launch, for as long as they live. The difference depends slightly on the
+kernel. A kernel on few multiprocessors predicts one on all of them to 30 ns. A kernel on all of them, with memory that
+is in no cache, predicts it to 19 ns (docs/measurements.md). The runner measures before it has a submission, so that no
+submission can influence the result.
 """
 
 from __future__ import annotations
@@ -15,22 +15,23 @@ import torch
 from sandbox.protocol.cuda_driver import Gate
 
 LAUNCHES = 200
-"""Which are all queued behind a gate, so that none waits for the host: fewer than a queue holds."""
+"""Launches of one measurement. All are queued behind a gate, so that none waits for the host; a queue holds more."""
 TRIES = 3
 ELEMENTS = 1 << 18
-"""Of each operand: blocks for every multiprocessor of the largest card."""
+"""Elements of each operand: enough blocks for every multiprocessor of the largest card."""
 TIMES_THE_L2 = 2
-"""So much memory is gone through that none of it is found in the cache, as a window's inputs are not."""
+"""The operands together take twice the L2 cache, so that none of them is found in it, like a window's inputs."""
 
 
 def launch_times_ms(device: str, tries: int = TRIES, *, again: bool = False) -> list[float]:
-    """ms a launch of a kernel that does next to nothing, back to back; so many tries, none where memory is short.
+    """Time of one launch of a trivial kernel, back to back, in ms: one figure a try, none if memory is short.
 
-    Who will ask `again` finds the memory at hand, else it is given back: a kernel may want all that the card has.
+    With `again`, the memory stays allocated for the next measurement. Otherwise it is freed, because a kernel may need
+    all memory of the card.
     """
     l2_bytes = torch.cuda.get_device_properties(device).L2_cache_size
     try:
-        # What is in there, a launch never sees.
+        # The content of the memory does not matter.
         operands = torch.empty((max(TIMES_THE_L2 * l2_bytes // (8 * ELEMENTS), 1), 2, ELEMENTS), device=device)
     except torch.OutOfMemoryError:
         return []
@@ -41,15 +42,15 @@ def launch_times_ms(device: str, tries: int = TRIES, *, again: bool = False) -> 
     gate.close()
     stream = int(torch.cuda.current_stream().cuda_stream)
     times: list[float] = []
-    for shot in range(1, tries + 1):
+    for sequence_number in range(1, tries + 1):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         torch.cuda.synchronize()
-        gate.hold(stream, shot)
+        gate.wait_on_gate(stream, sequence_number)
         start.record()
         for source, target in pairs:
             torch.mul(source, 2, out=target)
         end.record()
-        gate.fire(shot)
+        gate.release(sequence_number)
         end.synchronize()
         times.append(float(start.elapsed_time(end)) / LAUNCHES)
     gate.withdraw()

@@ -18,25 +18,25 @@ from sandbox.protocol.launch_trace import CPU_OPERATORS, CUPTI, MAX_KERNELS, MAX
 
 CALLS = 2
 SPIN_CYCLES = 20_000_000
-"""About 10 ms of an H200: time to queue the calls behind it."""
+"""About 10 ms on an H200: enough time to queue the calls behind it."""
 SPIN = "spin_kernel"
-"""What `torch.cuda._sleep` launches; it marks where the calls' own stream begins and ends."""
+"""The kernel that `torch.cuda._sleep` launches; it marks the beginning and end of the calls on their stream."""
 WAITS = frozenset({"Context Sync", "Stream Sync", "Event Sync", "Stream Wait Event", "Unknown"})
-"""What CUPTI's records of synchronisation are called: they stand on the device's time line and run nothing."""
+"""CUPTI's records of synchronisation: they are on the device's time line but run nothing."""
 TICK_US = 1.0
-"""What two kernels of an order may overlap by in the trace."""
+"""Maximum overlap of ordered kernels in the trace, in µs."""
 
 
 class NoTrace(Exception):
-    """The profiler gave nothing to go by."""
+    """The profiler recorded nothing usable."""
 
 
-def traced(call: Callable[[], object], target: Target) -> Message:
-    """What two warm calls launch, as `sandbox.protocol.launch_trace` reads it; raises NoTrace where the profiler sees
+def trace_launches(call: Callable[[], object], target: Target) -> Message:
+    """Traces two warm calls, for `sandbox.protocol.launch_trace`; raises NoTrace if the profiler sees
     nothing.
 
-    On a GPU the calls are queued behind a kernel that does nothing for a while, and another one follows them. What
-    they launch on further streams shows then whether it keeps their order, however short it is.
+    On a GPU, the calls are queued between a kernel that spins for a while and another one. Work on further streams that
+    does not wait for them then shows, however short it is.
     """
     activity = ProfilerActivity.CUDA if target.is_cuda else ProfilerActivity.CPU
     with _quiet(), profile(activities=[activity], acc_events=True) as profiler:
@@ -56,22 +56,22 @@ def _spin(cycles: int) -> None:
 
 
 def _on_host(events: list[Any]) -> Message:
-    return _told(CPU_OPERATORS, [(event.name, float(event.self_cpu_time_total)) for event in events])
+    return _trace_message(CPU_OPERATORS, [(event.name, float(event.self_cpu_time_total)) for event in events])
 
 
 def _on_device(events: list[Any]) -> Message:
-    seen = [event for event in events if event.device_type == DeviceType.CUDA and _is_work(event)]
-    spins = sorted((event for event in seen if SPIN in event.name), key=lambda event: event.time_range.start)
+    device_events = [event for event in events if event.device_type == DeviceType.CUDA and _is_work(event)]
+    spins = sorted((event for event in device_events if SPIN in event.name), key=lambda event: event.time_range.start)
     spins = [event for event in spins if event.device_resource_id == spins[0].device_resource_id]
     if len(spins) < 2:
         raise NoTrace("the profiler recorded nothing on the GPU: CUPTI is missing, not permitted, or in other hands")
     first, last = spins[0], spins[-1]
-    work = [event for event in seen if event is not first and event is not last]
+    work = [event for event in device_events if event is not first and event is not last]
     elsewhere = [event for event in work if event.device_resource_id != first.device_resource_id]
     begin, end = first.time_range.end - TICK_US, last.time_range.start + TICK_US
     stray = [event for event in elsewhere if event.time_range.start < begin or event.time_range.end > end]
     return {
-        **_told(CUPTI, [(event.name, _duration_us(event)) for event in work]),
+        **_trace_message(CUPTI, [(event.name, _duration_us(event)) for event in work]),
         "streams": len({event.device_resource_id for event in work}),
         "elsewhere_us": sum(map(_duration_us, elsewhere)),
         "stray_us": sum(map(_duration_us, stray)),
@@ -82,7 +82,7 @@ def _is_work(event: Any) -> bool:
     return event.name not in WAITS and not getattr(event, "is_user_annotation", False)
 
 
-def _told(source: str, work: list[tuple[str, float]]) -> Message:
+def _trace_message(source: str, work: list[tuple[str, float]]) -> Message:
     launches: dict[str, int] = defaultdict(int)
     time_us: dict[str, float] = defaultdict(float)
     for name, duration in work:
@@ -106,10 +106,10 @@ def _duration_us(event: Any) -> float:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Nothing is printed meanwhile: what a submission printed is in the answer, and the profiler would stand in it."""
+    """Suppresses output meanwhile: the profiler's messages would mix with the submission's."""
     sys.stdout.flush()
     sys.stderr.flush()
-    kept = [os.dup(1), os.dup(2)]
+    saved = [os.dup(1), os.dup(2)]
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
@@ -119,6 +119,6 @@ def _quiet() -> Iterator[None]:
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-        for number, descriptor in enumerate(kept, start=1):
+        for number, descriptor in enumerate(saved, start=1):
             os.dup2(descriptor, number)
             os.close(descriptor)

@@ -1,4 +1,4 @@
-"""Making a kernel callable in its runner, or anew with noise on its constant parameters."""
+"""Loads a kernel in its runner, optionally with noise on its constant parameters."""
 
 from __future__ import annotations
 
@@ -10,16 +10,22 @@ from domain import value as values
 from domain.kernel import Kernel
 from sandbox.protocol import init_args
 from sandbox.protocol.channel import Message
-from sandbox.runner.parameter_noise import kept_elsewhere, noised_parameters
+from sandbox.runner.parameter_noise import left_global_state, noised_parameters
 
 
-def loaded(kernel: Kernel, target: Target, message: Message, folder: Path) -> tuple[Executable, Message]:
-    """The kernel, made as that message says, and what is told of it."""
+def load_kernel(kernel: Kernel, target: Target, message: Message, folder: Path) -> tuple[Executable, Message]:
+    """The kernel as the message describes it, and the reply."""
     artifact = Artifact(**message["artifact"])
-    arguments, seed = init_args.taken(values.decode(message["init"])), int(message["seed"])
+    arguments, seed = init_args.from_wire(values.decode(message["init"])), int(message["seed"])
     noise = message["noise"]
-    keeps = noise is not None and kept_elsewhere(folder)
-    with noised_parameters(noise, widely=bool(message["widely"])):
-        made = backend(kernel.kernel_type).load(kernel, folder, target, artifact, arguments, seed)
-    told = init_args.told(made.init_inputs())
-    return made, {"op": "loaded", "entry": made.entry, "init": told, "facts": artifact.facts, "keeps": keeps}
+    left_state = noise is not None and left_global_state(folder)
+    with noised_parameters(noise, all_constants=bool(message["all_constants"])):
+        executable = backend(kernel.kernel_type).load(kernel, folder, target, artifact, arguments, seed)
+    init_wire = init_args.to_wire(executable.init_inputs())
+    return executable, {
+        "op": "loaded",
+        "entry": executable.entry,
+        "init": init_wire,
+        "facts": artifact.facts,
+        "left_state": left_state,
+    }

@@ -1,4 +1,4 @@
-"""A runner's life: it answers the referee's messages until the channel is closed."""
+"""The main loop of a runner: it handles the referee's messages until the channel is closed."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pathlib import Path
 from backends.source import error_report
 from domain.fault import OutputFault
 from sandbox.protocol.channel import READY, Channel, ChannelClosed
-from sandbox.runner.code_listing import listed
+from sandbox.runner.code_listing import list_code
 from sandbox.runner.runner import Runner
 
 DOING = {"build": "building", "load": "loading", "inputs": "making inputs", "probe": "running", "window": "running"}
 
 
 def serve(channel: Channel, folder: Path) -> None:
-    """Answers the referee's messages until it closes the channel. An exception of the submission ends the runner.
+    """Handles messages until the referee closes the channel. The submission's exceptions become fault replies.
 
-    It says first that it is ready: what ends a runner before that is no submission's doing.
+    It first reports that it is ready: the submission cannot have caused a death before that.
     """
     runner = Runner(channel, folder)
     try:
@@ -31,14 +31,16 @@ def serve(channel: Channel, folder: Path) -> None:
         except ChannelClosed:
             return
         try:
-            # Looked up now, as anybody's code would: what a submission puts in a method's place is what answers.
-            answer = listed(folder, message) if message["op"] == "listings" else getattr(runner, message["op"])(message)
+            # Looked up now, as any caller would: a submission may have replaced the method.
+            reply = (
+                list_code(folder, message) if message["op"] == "listings" else getattr(runner, message["op"])(message)
+            )
         except ChannelClosed:
             return
         except BaseException as error:
             doing = DOING.get(message["op"], "answering the referee")
             fault = error_report.fault(error, doing, runner.folder, runner.target)
-            answer = {
+            reply = {
                 "op": "fault",
                 "status": fault.status.value,
                 "message": fault.message,
@@ -50,6 +52,6 @@ def serve(channel: Channel, folder: Path) -> None:
             sys.stdout.flush()
             sys.stderr.flush()
         try:
-            channel.send(answer)
+            channel.send(reply)
         except ChannelClosed:
             return

@@ -1,4 +1,4 @@
-"""What a runner is told to work on: the submission, and the device."""
+"""Parses the part of a message that says what to work on: the submission and the device."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from sandbox.protocol.channel import Message
 
 
 def assignment(message: Message) -> tuple[Kernel, Target]:
-    """The submission, and what it is for."""
-    given = message["target"]
-    return Kernel.from_wire(message["kernel"]), Target(given["device"], given["arch"], given["toolchain"])
+    """The submission, and the target that it is built for."""
+    fields = message["target"]
+    return Kernel.from_wire(message["kernel"]), Target(fields["device"], fields["arch"], fields["toolchain"])

@@ -1,4 +1,7 @@
-"""Which of a call's answers lie in its arguments' memory: a kernel may answer with a view, or change one in place."""
+"""Finds the outputs of a call that lie in the memory of its arguments.
+
+A kernel may return a view of an argument, or change an argument in place.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +14,24 @@ from sandbox.protocol.arena import describe
 
 
 def argument_views(outputs: list[torch.Tensor], args: list[Any]) -> list[list[int] | None]:
-    """For each output the number of the argument tensor that it lies in, depth first, its byte there, its strides.
+    """For each output: index of the argument tensor that contains it (depth first), byte offset in it, and strides.
 
-    None for one with memory of its own. One that means something else than its bytes say (`conj`) lies there too.
+    None for an output with memory of its own. A lazily conjugated tensor (`conj`) counts as a view too.
     """
     leaves = values.leaves(args, torch.Tensor)
     return [_view(output, leaves) for output in outputs]
 
 
-def kept(outputs: list[torch.Tensor], args: list[Any], told: list[list[int] | None]) -> list[torch.Tensor]:
-    """The same, to be handed in when arguments are overwritten; the referee knows what lay where it was told.
+def detached_outputs(
+    outputs: list[torch.Tensor], args: list[Any], reported_views: list[list[int] | None]
+) -> list[torch.Tensor]:
+    """The outputs, with copies of unexpected views of arguments, for copying after the arguments are overwritten.
 
-    Of what lies elsewhere in arguments copies: a kernel may answer with a view of one now and then.
+    The referee reads the views that it knows (`reported_views`) itself. A kernel may return other views now and then.
     """
     return [
-        output if view is None or told[place : place + 1] == [view] else output.clone()
-        for place, (output, view) in enumerate(zip(outputs, argument_views(outputs, args), strict=True))
+        output if view is None or reported_views[position : position + 1] == [view] else output.clone()
+        for position, (output, view) in enumerate(zip(outputs, argument_views(outputs, args), strict=True))
     ]
 
 

@@ -1,4 +1,4 @@
-"""One call of a kernel between the marks that a profiler waits for (`--profile-from-start off`): UNTRUSTED."""
+"""Runs one call of a kernel with the profiler on, for a tool started with `--profile-from-start off`: UNTRUSTED."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import torch
 from backends.base import Target
 
 
-def inspected(call: Callable[[], object], warm_up: int, target: Target) -> None:
-    """Calls `warm_up` times, then once more with the profiler on; returns when the device is at rest."""
+def call_profiled(call: Callable[[], object], warm_up: int, target: Target) -> None:
+    """Calls `warm_up` times, then once with the profiler on; returns when the device is idle."""
     for _ in range(warm_up):
         call()
     if not target.is_cuda:

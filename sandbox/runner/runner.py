@@ -1,7 +1,7 @@
-"""The runner: UNTRUSTED. Forked from the zygote for one submission, obeys the referee's messages, then is killed.
+"""The runner: UNTRUSTED. The zygote forks it for one submission; it obeys the referee's messages, then is killed.
 
-Nothing that it answers is a verdict: the referee reads output bytes from the arena and its own clock. Its words only
-say how far it has come, and where they are wrong they can only harm its own submission.
+Nothing that it replies is a verdict: the referee reads outputs from the arena, and its own clock. The replies only
+report progress. A wrong reply can harm only the runner's own submission.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from domain import value as values
 from domain.value import TensorRef
 from sandbox.isolation.clean_env import NVML_CHECK
 from sandbox.protocol import output_structure
-from sandbox.protocol.arena import Arena, argument, attach, copy_all, lies_in
-from sandbox.protocol.call_layout import Call, laid_out
+from sandbox.protocol.arena import Arena, argument, attach, begins_in, copy_all
+from sandbox.protocol.call_layout import Call, decode_calls
 from sandbox.protocol.channel import Channel, Message
 from sandbox.protocol.cuda_driver import ONE_QUEUE, Gate
 from sandbox.protocol.outputs import Keys, outside, portable, put, tensors_of
-from sandbox.runner.call_loop import Made, call_all
-from sandbox.runner.flop_count import counted
-from sandbox.runner.launch_count import counted_launches
+from sandbox.runner.call_loop import WindowCalls, call_all
+from sandbox.runner.flop_count import count_flops
+from sandbox.runner.launch_count import count_launches
 from sandbox.runner.launch_latency import launch_times_ms
-from sandbox.runner.launch_tracer import traced
-from sandbox.runner.load import loaded
+from sandbox.runner.launch_tracer import trace_launches
+from sandbox.runner.load import load_kernel
 from sandbox.runner.message_args import assignment
 from sandbox.runner.null_kernel import NullKernel
-from sandbox.runner.output_aliasing import AnswerMemory
-from sandbox.runner.output_views import argument_views, kept
-from sandbox.runner.profiled_call import inspected
-from sandbox.runner.timestamps import mark, milliseconds
-from sandbox.runner.window import WindowTurn
+from sandbox.runner.output_aliasing import OutputAliasing
+from sandbox.runner.output_views import argument_views, detached_outputs
+from sandbox.runner.profiled_call import call_profiled
+from sandbox.runner.timestamps import milliseconds, record_event
+from sandbox.runner.window import RunnerWindow
 
 
 class Runner:
-    """The state of one submission between messages; each method named after a message answers it."""
+    """The state of one submission between messages. Each method handles the message of its name and returns a reply."""
 
     def __init__(self, channel: Channel, folder: Path) -> None:
         self.channel = channel
@@ -65,50 +65,50 @@ class Runner:
         return {"op": "built", "facts": artifact.facts, "deferred": artifact.deferred, "log": artifact.log}
 
     def open_device(self, message: Message) -> Message:
-        """Makes the GPU's context, before there is a submission."""
+        """Creates the GPU's context, before there is a submission."""
         if message["one_queue"]:
             os.environ |= ONE_QUEUE
         torch.empty((), device=message["target"]["device"])
-        # The driver has read it, and whoever asks whether there is a GPU need not start NVML any more. What a
-        # submission starts has nothing to do with either.
+        # The driver has read these. Later checks for a GPU need not start NVML, and programs of the submission must not
+        # inherit them.
         for name in (*ONE_QUEUE, NVML_CHECK):
             os.environ.pop(name, None)
         return {"op": "ok"}
 
     def warm_libraries(self, message: Message) -> Message:
-        """Loads what nearly every job uses, before there is a submission: others load the rest when they need it."""
+        """Loads what nearly every job uses, before there is a submission. Kernels load the rest on first use."""
         device = message["target"]["device"]
         torch.manual_seed(0)
         drawn = torch.randn(16, 16, device=device)
-        with counted_launches(Target(device, None)):
-            copy_all([drawn.clone()], [drawn])  # As inputs and answers are copied, of whatever type.
-        # Several runners load at once, and are asked for what a launch costs one after the other.
+        with count_launches(Target(device, None)):
+            copy_all([drawn.clone()], [drawn])  # Loads the kernels that copy inputs and outputs of any type.
+        # Several runners load at once; the referee asks them for launch latencies one after the other.
         launch_times_ms(device, tries=1, again=True)
         torch.cuda.synchronize()
         return {"op": "ok"}
 
     def launches(self, message: Message) -> Message:
-        """What a launch costs in this context; asked before there is a submission."""
+        """The cost of a launch in this context; requested before there is a submission."""
         return {"op": "times", "launch_ms": launch_times_ms(message["target"]["device"])}
 
     def load(self, message: Message) -> Message:
-        """Makes the kernel callable, or anew with noise on its constant parameters."""
+        """Loads the kernel, optionally with noise on its constant parameters."""
         kernel, self.target = assignment(message)
         self._open_device()
-        self.executable, told = loaded(kernel, self.target, message, self.folder)
+        self.executable, reply = load_kernel(kernel, self.target, message, self.folder)
         self.output_arguments = kernel.io.outputs if kernel.io is not None else ()
-        return told
+        return reply
 
     def load_null(self, message: Message) -> Message:
-        """The trusted null kernel instead of a submission: what a window costs when nothing is computed."""
+        """Loads the trusted null kernel instead of a submission, to measure windows that compute nothing."""
         self.target = Target(message["target"]["device"], message["target"]["arch"])
         self._open_device()
         self.executable = NullKernel(self.target)
         return {"op": "ok"}
 
     def inputs(self, message: Message) -> Message:
-        """The source's own inputs for each seed, else inferred ones, for `export`; what is alike is told once."""
-        made: list[list[Any]] = []
+        """The source's inputs for each seed, else inferred ones, for `export`. Sets of one structure are sent once."""
+        sets: list[list[Any]] = []
         note = None
         for seed in message["seeds"]:
             own = self._loaded.own_inputs(int(seed))
@@ -116,10 +116,10 @@ class Runner:
                 own, note = self._loaded.inferred_inputs(int(seed)) or (None, None)
             if own is None:
                 return {"op": "value", "value": None, "note": None}
-            made.append(own)
-        sets = self._retain(made)
-        alike = len(set(map(repr, sets))) == 1  # -0.0, 0 and False are equal, and different arguments.
-        return {"op": "value", "value": sets[0] if alike else sets, "alike": alike, "note": note}
+            sets.append(own)
+        sets = self._retain(sets)
+        same_structure = len(set(map(repr, sets))) == 1  # -0.0, 0 and False are equal, but are different arguments.
+        return {"op": "value", "value": sets[0] if same_structure else sets, "stacked": same_structure, "note": note}
 
     def state(self, message: Message) -> Message:
         """The weights, and which of them are parameters; retained for `export`."""
@@ -135,58 +135,58 @@ class Runner:
         return {"op": "ok"}
 
     def load_state(self, message: Message) -> Message:
-        """Weights out of the arena into the model, where all of them fit."""
+        """Copies weights from the arena into the model, if all of them fit."""
         state = self._placed(message["state"])
         fits = self._loaded.load_state(state) if isinstance(state, dict) else False
         self._synchronize()
         return {"op": "ok", "loaded": fits}
 
     def attach(self, message: Message) -> Message:
-        """Another arena instead of the present one, from which nothing that is retained may be a view."""
+        """Maps another arena instead of the present one; copies retained tensors that are views of the latter."""
         self.retained = outside(self.arena, self.retained)
         self._leave_arena()
         self.arena = attach(int(message["size"]), message["device"], self.channel.descriptor())
         return {"op": "ok"}
 
     def detach(self, _: Message) -> Message:
-        """Gives the arena back, and with it whatever memory the libraries keep for later."""
+        """Unmaps the arena, and frees the memory that libraries have cached."""
         self._leave_arena()
         if self.target.is_cuda:
             torch.cuda.empty_cache()
         return {"op": "ok"}
 
     def attach_gate(self, message: Message) -> Message:
-        """The word that gated windows wait for."""
+        """Maps the gate on which gated windows wait."""
         self.gate = Gate(self.channel.descriptor())
         return {"op": "ok"}
 
     def probe(self, message: Message) -> Message:
-        """Calls until warm, then says what came out and about how long a call takes (advisory, for sizing windows)."""
+        """Calls until warm, then replies with outputs and rough call times (advisory, to size windows)."""
         args = self._placed(message["args"])
         results, elapsed_ms = list[Any](), list[float]()
-        places = AnswerMemory(self._memory)
+        aliasing = OutputAliasing(self._memory)
         self.keys, self.slots = [], []
         self._loaded.resume()
         for _ in range(int(message["calls"])):
-            start = mark(self.target)
+            start = record_event(self.target)
             results.append(self._loaded.call(args))
-            elapsed_ms.append(milliseconds(start, mark(self.target)))
+            elapsed_ms.append(milliseconds(start, record_event(self.target)))
             if results[-1] is not None:
-                places.note(self._outputs(results[-1], args))
-        with counted_launches(self.target) as count:
+                aliasing.note(self._outputs(results[-1], args))
+        with count_launches(self.target) as count:
             if self.target.is_cuda:
                 self._loaded.call(args)
         self._synchronize()
-        self.reuses_memory = places.comes_again
+        self.reuses_memory = aliasing.memory_reused
         outputs = self._outputs(results[-1], args)
         self.views = argument_views(outputs, args)
         return {
             "op": "value",
             "value": self._retain(outputs),
             "views": self.views,
-            "form": output_structure.wire(results[-1], self.keys),
+            "form": output_structure.to_wire(results[-1], self.keys),
             "returned": results[-1] is not None,
-            **places.told(outputs),
+            **aliasing.to_wire(outputs),
             "elapsed_ms": elapsed_ms,
             "launches": count.launches,
             "several_streams": count.several_streams,
@@ -194,12 +194,12 @@ class Runner:
         }
 
     def order(self, message: Message) -> Message:
-        """In which slots the outputs of the next windows' calls belong, by their numbers in the probe's answer."""
+        """Sets the slots of the outputs in later windows, by the outputs' indexes in the probe's reply."""
         self.slots = list(map(int, message["slots"]))
         return {"op": "ok"}
 
     def double(self, message: Message) -> Message:
-        """One call in float64; a kernel that has no such form says so with None."""
+        """Makes one call in float64; the value is None if the kernel has no such form."""
         try:
             result = self._loaded.call_double(self._placed(message["args"]))
             outputs = None if result is None else tensors_of(result, self.target, self.keys)
@@ -208,44 +208,48 @@ class Runner:
         return {"op": "value", "value": None if outputs is None else self._retain(outputs)}
 
     def layout(self, message: Message) -> Message:
-        """Where the arguments and answers of the next windows' calls lie."""
-        self.calls = laid_out(message, self._memory, self.slots)
+        """Sets the places of arguments and outputs of the next windows' calls."""
+        self.calls = decode_calls(message, self._memory, self.slots)
         return {"op": "ok"}
 
     def flops(self, message: Message) -> Message:
-        """The operations of one call by torch's own count; None for a call that cannot be counted."""
+        """Operations of one call by torch's own counter; None if it cannot count the call."""
         args = self._placed(message["args"])
         try:
-            return {"op": "flops", "flops": counted(partial(self._loaded.call, args))}
+            return {"op": "flops", "flops": count_flops(partial(self._loaded.call, args))}
         except Exception:
             return {"op": "flops", "flops": None}
 
     def profile(self, message: Message) -> Message:
-        """What warm calls launch. A profiler may bring its process down: the last thing that a runner is asked."""
-        return traced(partial(self._loaded.call, self._placed(message["args"])), self.target)
+        """Traces what warm calls launch. The profiler may crash the process, so this is the last request to it."""
+        return trace_launches(partial(self._loaded.call, self._placed(message["args"])), self.target)
 
     def inspect(self, message: Message) -> Message:
-        """Calls until warm, then one call more for the tool that it runs beneath."""
-        inspected(partial(self._loaded.call, self._placed(message["args"])), int(message["warm_up"]), self.target)
+        """Calls until warm, then once for the tool above this runner."""
+        call_profiled(partial(self._loaded.call, self._placed(message["args"])), int(message["warm_up"]), self.target)
         return {"op": "ok"}
 
     def window(self, message: Message) -> Message:
-        """One window over the layout."""
-        turn = WindowTurn(message, self.channel, self.gate, self.target)
-        return turn.take(lambda: self._call_all(marked=turn.marked, held_back=turn.held_back))
+        """Runs one window over the layout."""
+        window = RunnerWindow(message, self.channel, self.gate, self.target)
+        return window.run(
+            lambda: self._call_all(with_events=window.with_events, deferred_readback=window.deferred_readback)
+        )
 
     def relocate(self, message: Message) -> Message:
-        """Has what calls keep between launches lie elsewhere; made once, as the next window is to find its memory."""
+        """Moves the memory that calls keep between launches; calls once, so that the next window finds its memory."""
         torch.cuda.empty_cache()
         self.pad = torch.empty(int(message["bytes"]), dtype=torch.uint8, device=self.target.device)
-        self._call_all(marked=False).hand_in()
+        self._call_all(with_events=False).copy_outputs()
         self._synchronize()
         return {"op": "ok"}
 
-    def _call_all(self, *, marked: bool, held_back: bool = False) -> Made:
-        at_once = (self.reuses_memory or not self.target.is_cuda) and not held_back
-        outputs = self._kept_outputs if held_back else self._outputs
-        return call_all(self.calls, self._loaded.call, outputs, self.target, at_once=at_once, marked=marked)
+    def _call_all(self, *, with_events: bool, deferred_readback: bool = False) -> WindowCalls:
+        immediate = (self.reuses_memory or not self.target.is_cuda) and not deferred_readback
+        outputs = self._detached_outputs if deferred_readback else self._outputs
+        return call_all(
+            self.calls, self._loaded.call, outputs, self.target, immediate=immediate, with_events=with_events
+        )
 
     def _leave_arena(self) -> None:
         self.calls = []
@@ -266,29 +270,33 @@ class Runner:
         return self.arena.bytes
 
     def _placed(self, wire: Any) -> Any:
-        """A value whose tensors lie in the arena, or copies of them where that is on another device."""
+        """A value whose tensors lie in the arena, or copies of them if that is on another device."""
         where = self.target.device
         return values.replace(values.decode(wire), TensorRef, lambda ref: argument(self._memory, ref, where))
 
     def _outputs(self, result: Any, args: list[Any]) -> list[torch.Tensor]:
-        """The answer's tensors: what the call returned, else the contract's output arguments."""
+        """The output tensors: what the call returned, else the contract's output arguments."""
         if result is None:
             return [args[index] for index in self.output_arguments]
         return tensors_of(result, self.target, self.keys)
 
-    def _kept_outputs(self, result: Any, args: list[Any]) -> list[torch.Tensor]:
-        """The answer's tensors for a time when the arguments are overwritten."""
-        found = self._outputs(result, args)
-        # First the arena as a whole: to look at each argument takes microseconds, which may be on the clock.
-        return kept(found, args, self.views) if any(lies_in(self._memory, each) for each in found) else found
+    def _detached_outputs(self, result: Any, args: list[Any]) -> list[torch.Tensor]:
+        """The output tensors, safe to read after the arguments are overwritten."""
+        outputs = self._outputs(result, args)
+        # Checks the whole arena first: checking each argument takes microseconds, which may be on the clock.
+        return (
+            detached_outputs(outputs, args, self.views)
+            if any(begins_in(self._memory, each) for each in outputs)
+            else outputs
+        )
 
     def _retain(self, value: Any) -> Any:
-        """Keeps the value's tensors for `export`; its wire form, with sizes but no places yet."""
+        """Keeps the value's tensors for `export`; returns its wire form, whose tensors have no offsets yet."""
         wire, self.retained = portable(value, self.target)
         return wire
 
     def _open_device(self) -> None:
-        """Makes the GPU's context, which the driver calls for the arena and the gate need; nothing on the CPU."""
+        """Creates the GPU's context, which the driver's calls for arena and gate need; does nothing on the CPU."""
         if self.target.is_cuda:
             torch.empty((), device=self.target.device)
 

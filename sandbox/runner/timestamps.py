@@ -1,4 +1,4 @@
-"""Moments on the clock that a kernel runs by: CUDA events on the device, the host's clock elsewhere. Advisory."""
+"""Timestamps on the clock of the kernel: CUDA events on a device, the host's clock elsewhere. Advisory."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 from backends.base import Target
 
 
-def mark(target: Target) -> Any:
-    """Now: an event recorded on the current stream, or nanoseconds."""
+def record_event(target: Target) -> Any:
+    """A timestamp: an event recorded on the current stream, or nanoseconds of the host."""
     if not target.is_cuda:
         return time.perf_counter_ns()
     import torch
@@ -20,7 +20,7 @@ def mark(target: Target) -> Any:
 
 
 def milliseconds(start: Any, end: Any) -> float:
-    """Between two marks; waits for the second if the device has not reached it."""
+    """Time between two timestamps, in ms; waits until the device has reached the second."""
     if isinstance(start, int):
         return float(end - start) / 1e6
     end.synchronize()

@@ -1,6 +1,6 @@
-"""A runner beneath a tool that looks into it (profiler, sanitizer): both are one stranger, confined as one.
+"""Runs a runner beneath a tool (profiler, sanitizer): both are confined together, as one submission.
 
-A tool starts the program that it looks into, so that the runner comes of no zygote here, and imports everything anew.
+The tool starts the runner as a program, so the runner is not forked from a zygote and imports everything again.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from domain.paths import ROOT
 from sandbox.isolation.file_access import OUR_CODE
 
 CONVERSATION = 0
-"""The one descriptor that every tool hands on."""
+"""The one descriptor that every tool passes on."""
 RUNNER = (sys.executable, "-P", "-m", "sandbox.runner.tool_entry")
-"""The runner, as a tool is told to start it."""
+"""The command with which a tool starts the runner."""
 NOT_STARTED = 127
 PROJECT = "project"
-"""Links to our packages: a stranger may not look into the project's folder, and Python looks for them in one."""
+"""A folder of links to our packages: a submission may not list the project's folder, which Python would do."""
 
 
 def become(program: list[str], conversation: int, folder: Path) -> NoReturn:
-    """Replaces this process, which is confined already, by the program; ends it where that does not start."""
+    """Replaces this confined process by the program; ends the process if the program does not start."""
     project = folder / PROJECT
     project.mkdir(exist_ok=True)
     for package in OUR_CODE:
@@ -43,7 +43,7 @@ def become(program: list[str], conversation: int, folder: Path) -> NoReturn:
 
 
 def main() -> None:
-    # Nothing that the submission reads from its input is the referee's.
+    # The submission must not read the referee's messages from its standard input.
     conversation = os.dup(CONVERSATION)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, CONVERSATION)

@@ -1,7 +1,7 @@
-"""The runner's side of one window: calls behind the gate or at the gun, answers handed in, "done".
+"""The runner's side of one window: it makes calls behind the gate or after "go", copies outputs, and reports "done".
 
-Both kernels of a round get the same seed, which comes with the gun: who knows it sooner draws its random numbers off
-the clock. Calls behind a gate are queued before that, and need it then.
+Both kernels of a round get the same seed at the release. A runner that knew it earlier could draw its random numbers
+off the clock. Calls behind a gate are queued before the release, and need the seed then.
 """
 
 from __future__ import annotations
@@ -14,84 +14,86 @@ from backends.base import Target
 from backends.source.rng_state import seed_everything
 from sandbox.protocol.channel import Channel, Message
 from sandbox.protocol.cuda_driver import Gate
-from sandbox.runner.call_loop import Made
+from sandbox.runner.call_loop import WindowCalls
 from sandbox.runner.timestamps import milliseconds
 
 AWAKE_S = 0.05
-"""Until the gun, without the gate: code that has slept for a millisecond takes twice as long to run, and more after ten
-(docs/measurements.md). Inputs are written in less."""
+"""Busy waiting for the release without a gate, in s; writing inputs takes less.
+
+Code that has slept for a millisecond takes twice as long to run, and longer after ten (docs/measurements.md).
+"""
 
 
-class WindowTurn:
-    """One window, as its message says: `gated`, `marked` (the kernel's own clock is read between calls, and told if it
-    is to be `read`), `held_back`.
+class RunnerWindow:
+    """One window, as its message describes it.
 
-    Held back, answers are kept until the referee has cleared what they are copied to. A GPU then waits at the gate for
-    the second time, at the next shot's number.
+    `gated`: calls wait at the gate. `with_events`: timestamps are recorded between calls, and returned if they are to
+    be `read`. `deferred_readback`: outputs are kept until the referee has cleared their slots. On a GPU, the runner
+    then waits at the gate again, for the next sequence number.
     """
 
     def __init__(self, message: Message, channel: Channel, gate: Gate | None, target: Target) -> None:
-        self.shot = int(message["shot"])
-        self.marked = bool(message["marked"])
-        self.held_back = bool(message["held_back"])
+        self.sequence_number = int(message["sequence_number"])
+        self.with_events = bool(message["with_events"])
+        self.deferred_readback = bool(message["deferred_readback"])
         self._read = bool(message["read"])
         self._gated = bool(message["gated"])
-        self._message = message
+        self._request = message
         self._channel = channel
         self._gate = gate
         self._target = target
         self._stream = int(torch.cuda.current_stream().cuda_stream) if gate is not None else 0
 
-    def take(self, make: Callable[[], Made]) -> Message:
-        """Has `make` make the calls; the answer to the message."""
+    def run(self, make: Callable[[], WindowCalls]) -> Message:
+        """Makes the calls through `make`; returns the reply to the message."""
         if self._gated:
-            seed_everything(int(self._message["seed"]))
-            self._hold(self.shot)
+            seed_everything(int(self._request["seed"]))
+            self._wait_on_gate(self.sequence_number)
         else:
             self._channel.send({"op": "armed"})
             seed_everything(int(self._channel.receive(self._awake_s)["seed"]))
-        made = make()
-        if self.held_back:
-            made.look_for_answers()
+        calls = make()
+        if self.deferred_readback:
+            calls.collect_outputs()
         else:
-            made.hand_in()
+            calls.copy_outputs()
         if self._gated:
-            self._report(self.shot)
-        if self.held_back:
-            self._hand_in_later(made)
+            self._signal_done(self.sequence_number)
+        if self.deferred_readback:
+            self._copy_outputs_later(calls)
         elif self._gated:
             self._channel.send({"op": "armed"})
         self._synchronize()
-        # The referee's clock runs until it hears this and has copied the outputs: nothing else before it.
+        # The referee's clock runs until it receives this and has copied the outputs: nothing else may come before.
         self._channel.send({"op": "done"})
-        return {"op": "times", "call_ms": [milliseconds(*pair) for pair in made.marks] if self._read else []}
+        return {"op": "times", "call_ms": [milliseconds(*pair) for pair in calls.events] if self._read else []}
 
-    def _hand_in_later(self, made: Made) -> None:
+    def _copy_outputs_later(self, calls: WindowCalls) -> None:
         if not self._gated:
             self._synchronize()
         if self._gate is None:
             self._channel.send({"op": "computed"})
             self._channel.receive()
-            made.hand_in()
+            calls.copy_outputs()
             return
-        self._hold(self.shot + 1)
-        made.hand_in()
-        self._report(self.shot + 1)
+        self._wait_on_gate(self.sequence_number + 1)
+        calls.copy_outputs()
+        self._signal_done(self.sequence_number + 1)
         self._channel.send({"op": "armed" if self._gated else "computed"})
 
     @property
     def _awake_s(self) -> float:
-        """On a host it would be in the way of whoever writes the inputs, and is stopped meanwhile."""
+        """On the host, busy waiting would disturb the referee as it writes inputs; the runner is frozen then."""
         return AWAKE_S if self._target.is_cuda else 0.0
 
-    def _hold(self, shot: int) -> None:
+    def _wait_on_gate(self, sequence_number: int) -> None:
         if self._gate is None:
             raise ValueError("no gate")
-        self._gate.hold(self._stream, shot)
+        self._gate.wait_on_gate(self._stream, sequence_number)
 
-    def _report(self, shot: int) -> None:
+    def _signal_done(self, sequence_number: int) -> None:
         if self._gate is not None:
-            self._gate.report(self._stream, shot)
+            self._gate.signal_done(self._stream, sequence_number)
 
     def _synchronize(self) -> None:
         if self._target.is_cuda:

@@ -1,8 +1,7 @@
-"""The zygote: a process that has imported the GPU libraries, holds no secret, and forks runners from that state.
+"""The zygote: a process that has imported the GPU libraries, holds no secret, and forks runners.
 
-Started by exec with a clean environment (`sandbox.supervisor.zygote_client`), CUDA not initialised: a fork from here
-costs 4 ms where a fresh interpreter costs 3.6 s on an H200 (docs/measurements.md). It obeys two commands: fork, and
-reap.
+`sandbox.supervisor.zygote_client` starts it with a clean environment and without CUDA. A fork from it costs 4 ms; a
+fresh interpreter costs 3.6 s on an H200 (docs/measurements.md). It obeys two commands: fork and reap.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ PRELOADED = (
     "triton",
     "triton.language",
     "triton.language.extra.libdevice",
-    "triton.experimental.gluon.nvidia.hopper",  # Triton itself imports it in its first call of a kernel.
+    "triton.experimental.gluon.nvidia.hopper",  # Triton itself imports it at the first call of a kernel.
     "cupy",
     "cuda.bindings.driver",
 )
@@ -47,14 +46,14 @@ SUPERVISOR = "sandbox.supervisor"
 """The trusted side: no runner has its code."""
 
 HOST = "cpu"
-"""In the place of a GPU's architecture."""
+"""Stands in for a GPU's architecture."""
 
 
 def preload() -> dict[str, str]:
-    """Imports what submissions use; says what is missing. A missing library is the submission's ImportError later.
+    """Imports what submissions use, and returns what is missing. A submission that needs it gets an ImportError later.
 
-    Our own modules have to be there: raises ImportError, which is the service's fault and no kernel's. All that a
-    runner may read, for it cannot look into the project's folder.
+    All modules that run inside a runner must be importable: a runner cannot read the project's folder. Otherwise it
+    raises ImportError: the service's fault, never a kernel's.
     """
     missing: dict[str, str] = {}
     for name in PRELOADED:
@@ -71,14 +70,14 @@ def preload() -> dict[str, str]:
 
 @contextlib.contextmanager
 def no_device_visible() -> Iterator[None]:
-    """While libraries are imported: one that asks how many GPUs there are must not open NVML or CUDA here.
+    """Hides the GPUs while libraries are imported: one that counts GPUs must not open NVML or CUDA here.
 
-    Neither survives a fork: a runner whose zygote has asked NVML is told that there is no GPU (docs/measurements.md).
+    Neither survives a fork: a runner whose zygote has used NVML sees no GPU (docs/measurements.md).
     """
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     try:
-        # torch says "No CUDA runtime is found" at this point, which is what is wanted.
+        # torch prints "No CUDA runtime is found" here, as intended.
         with contextlib.redirect_stderr(io.StringIO()):
             yield
     finally:
@@ -88,9 +87,9 @@ def no_device_visible() -> Iterator[None]:
 
 
 def fork_runner(control: Channel, confinement: Confinement, folder: Path, *, gpu: bool, program: list[str]) -> int:
-    """Forks a runner on the socket and the output pipe that came with the command; returns its pid.
+    """Forks a runner with the socket and the output pipe that came with the command; returns its pid.
 
-    `program` is what it becomes, where it does not stay what it is (`sandbox.runner.tool_entry`).
+    `program` is a command that the runner becomes, if any (`sandbox.runner.tool_entry`).
     """
     conversation, output = control.descriptor(), control.descriptor()
     pid = os.fork()
@@ -104,7 +103,7 @@ def fork_runner(control: Channel, confinement: Confinement, folder: Path, *, gpu
         os.dup2(devnull, 0)
         os.dup2(output, 1)
         os.dup2(output, 2)
-        confinement.apply(folder, gpu=gpu, starts_others=bool(program))
+        confinement.apply(folder, gpu=gpu, children_use_gpu=bool(program))
         if program:
             tool_entry.become(program, conversation, folder)
         os.dup2(conversation, 3)
@@ -122,24 +121,24 @@ def fork_runner(control: Channel, confinement: Confinement, folder: Path, *, gpu
 
 
 def abilities(confinement: Confinement) -> dict[str, bool]:
-    """What this host lets strangers have, and whether a filter holds them."""
+    """Properties of the confinement on this host, for the launcher."""
     return {
-        "gives_users": confinement.gives_users,
-        "starts_others": confinement.starts_others,
-        "filters": confinement.filters,
+        "has_own_users": confinement.has_own_users,
+        "children_use_gpu": confinement.children_use_gpu,
+        "uses_seccomp": confinement.uses_seccomp,
     }
 
 
 def reap(pid: int, user: int, runners: set[int]) -> int:
-    """Waits for a runner that the launcher has killed, ends what it left behind, returns its wait status.
+    """Waits for a runner that the launcher has killed, kills its descendants, returns its wait status.
 
-    All that the runner has started was its own and is the zygote's now (both are subreapers).
+    The runner was a subreaper, so the zygote, another one, has inherited all of its descendants.
     """
     _, status = os.waitpid(pid, 0)
     runners.discard(pid)
     while orphans := process_tree.children(os.getpid()) - runners:
         if user != os.geteuid():
-            process_tree.end_all_of(user)
+            process_tree.kill_user(user)
         for orphan in orphans:
             with contextlib.suppress(ProcessLookupError, ChildProcessError):
                 os.kill(orphan, signal.SIGKILL)
@@ -151,7 +150,7 @@ def main() -> None:
     die_with_parent(os.getppid())
     keep_descendants()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Libraries start threads of their own (OpenBLAS), which know how to be forked; ours is the only Python thread.
+    # Libraries start threads that can be forked (OpenBLAS); this process has one Python thread.
     warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork", category=DeprecationWarning)
     control = Channel(socket.socket(fileno=int(sys.argv[1])), takes_descriptors=True)
     arch = sys.argv[2]
@@ -161,10 +160,11 @@ def main() -> None:
         if gpu:
             cache_key.cache_identity(arch)
         else:
-            importlib.import_module("backends.interpreter.patches").install()  # Each runner would, which takes 3 ms.
+            # Done once here: it would take each runner 3 ms.
+            importlib.import_module("backends.interpreter.patches").install()
         importlib.import_module("sandbox.runner.parameter_noise").note_operators()
     confinement = Confinement(Path.cwd(), gpu=gpu, tools=[Path(folder) for folder in sys.argv[3:]])
-    # Everything imported so far stays shared with the runners: never moved, never scanned again.
+    # Runners share these objects: the collector never moves or scans them again.
     gc.collect()
     gc.freeze()
     control.send({"op": READY, "missing": missing, **abilities(confinement)})

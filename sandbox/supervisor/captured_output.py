@@ -1,42 +1,42 @@
-"""What a submission printed: read as it comes, kept to a bound, so that 100 MB of it cost nothing."""
+"""Captures what a submission prints: read as it comes and bounded, so that 100 MB of it cost no memory."""
 
 from __future__ import annotations
 
 import os
 
-KEPT = 32_768
+MAX_BYTES = 32_768
 
 
-class Output:
-    """The read end of a runner's stdout and stderr: keeps the first and the last `KEPT` bytes."""
+class CapturedOutput:
+    """The read end of a runner's stdout and stderr: keeps the first and the last `MAX_BYTES`."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
         os.set_blocking(descriptor, False)
         self._head = bytearray()
         self._tail = bytearray()
-        self._seen = 0
+        self._total = 0
 
     def fileno(self) -> int:
         return self.descriptor
 
     def drain(self) -> bool:
-        """Reads what is there; False once the other end is closed."""
+        """Reads what is available; False once the other end is closed."""
         try:
             data = os.read(self.descriptor, 1 << 20)
         except BlockingIOError:
             return True
-        self._seen += len(data)
-        room = KEPT - len(self._head)
+        self._total += len(data)
+        room = MAX_BYTES - len(self._head)
         self._head += data[:room]
         self._tail += data[room:]
-        del self._tail[:-KEPT]
+        del self._tail[:-MAX_BYTES]
         return bool(data)
 
     def text(self) -> str:
-        """The kept bytes as text, with a line in place of what was left out."""
-        left_out = self._seen - len(self._head) - len(self._tail)
-        middle = f"\n[... {left_out} bytes left out ...]\n" if left_out else ""
+        """The captured bytes as text, with a line in place of omitted ones."""
+        omitted = self._total - len(self._head) - len(self._tail)
+        middle = f"\n[... {omitted} bytes left out ...]\n" if omitted else ""
         return self._head.decode(errors="replace") + middle + self._tail.decode(errors="replace")
 
     def close(self) -> None:

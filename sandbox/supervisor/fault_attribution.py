@@ -8,26 +8,27 @@ from sandbox.supervisor import machine_faults
 from sandbox.supervisor.resource_watch import Usage
 
 BY_TEXT = frozenset({Status.COMPILE_ERROR, Status.RUNTIME_ERROR})
-"""Faults whose text a compiler or the system may have written."""
+"""Statuses whose text a compiler or the system may have written."""
 BY_EVIDENCE = BY_TEXT | {Status.CRASHED, Status.UNSUPPORTED, Status.TIMEOUT}
-"""Faults that a full disk can cause."""
+"""Statuses that a full disk can cause."""
 MOST_QUOTED = 200
 MEANWHILE = "the system killed processes for want of memory meanwhile: the compiler's failure may come of that"
 
 
-def attributed(fault: KernelFault, usage: Usage, *, memory_kill: bool) -> KernelFault:
-    """The fault, or OUT_OF_MEMORY where the submission used up memory or disk.
+def attribute(fault: KernelFault, usage: Usage, *, memory_kill: bool) -> KernelFault:
+    """The fault itself, or OUT_OF_MEMORY if the submission used up memory or disk.
 
     `memory_kill` says that the OOM killer has ended a process since the submission was sent. Raises InfrastructureFault
-    where the machine failed by evidence that is read here, and Unproven where only the process's text says so.
+    if evidence that the referee reads itself shows that the machine failed. Raises Unproven if only the text of the
+    untrusted process says so.
     """
     if fault.status not in BY_EVIDENCE:
         return fault
     if usage.disk_was_full():
-        if usage.fills_its_disk():
+        if usage.filled_disk():
             return KernelFault(Status.OUT_OF_MEMORY, "the kernel's process filled the disk and was stopped", fault.log)
         raise InfrastructureFault("the disk of STATE_DIR is full: free some of it, or end what fills it")
-    text = fault.log or fault.message  # The log repeats the message, without a prefix of ours.
+    text = fault.log or fault.message  # The log repeats the message, without our prefix.
     if machine_faults.lacks_processes(text):
         raise InfrastructureFault("the machine, or its container, has no processes left: raise its limit")
     if fault.status not in BY_TEXT:

@@ -1,7 +1,7 @@
-"""Whether a failed build or run was the machine's fault: the compilers' words, the disk, the process table.
+"""Whether the machine caused a failed build or run: by the compilers' output, the disk and the process table.
 
-The text comes from an untrusted process and proves nothing. `machine_line` therefore costs its job a retry at most; the
-disk and the process table are read here.
+The output comes from an untrusted process and proves nothing, so `machine_line` costs its job at most a retry. This
+module reads the disk and the process table itself.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from pathlib import Path
 from domain.fault import NO_TEMPORARY
 
 LEAST_FREE_BYTES = 16 << 20
-"""A volume with less left is full: one object file of an extension takes 1 to 20 MiB."""
+"""Minimum free space of a volume that is not full, in bytes: an object file of an extension takes 1 to 20 MiB."""
 FILLED_BYTES = 1 << 30
-"""A submission with so much in its folder has filled the volume itself; an extension's build takes some 100 MiB."""
+"""A submission with more bytes in its folder has filled the volume itself; an extension's build takes some 100 MiB."""
 FULL_TABLE = 0.95
 
 _FATAL = r"(?:-9|-15|137|143)"
@@ -39,7 +39,7 @@ _MACHINE_EXCEPTION = re.compile(
 _EXCEPTION = re.compile(r"[\w.]*(?:Error|Exception|Exit|Interrupt|Warning|Fault)\b: ")
 _BUILD = re.compile(r"^RuntimeError: Error building extension '[^']*': ")
 _OF_A_SOURCE = re.compile(r"\s|\||In file included|[^:\s][^:]*:\d+(?::\d+)?: |[^(]+\(\d+\): ")
-"""Lines that quote a source or speak about one of its lines: a source may contain any words."""
+"""Lines that quote a source or report about one of its lines: a source may contain any words."""
 _UNDEFINED = "undefined reference"
 
 _PASSING = re.compile(
@@ -56,7 +56,7 @@ _PROCESSES = re.compile(r"can't start new thread|Resource temporarily unavailabl
 def machine_line(text: str) -> str | None:
     """The first line in which a compiler or the system says that the machine stopped it; None without one.
 
-    Lines about a source's own lines, and the messages of other exceptions, do not count.
+    It ignores lines about the source's own lines, and messages of other exceptions.
     """
     for line in text.splitlines():
         line = _BUILD.sub("", line)
@@ -69,7 +69,7 @@ def machine_line(text: str) -> str | None:
 
 
 def may_pass_again(text: str) -> bool:
-    """Whether a compile error with that text may pass later or elsewhere: it is not kept, shipped or reused."""
+    """Whether a compile error with that text may pass later or elsewhere: it is not cached, shared or reused."""
     return NO_TEMPORARY in text or _PASSING.search(text) is not None
 
 
@@ -83,12 +83,12 @@ def is_full(folder: Path) -> bool:
 
 
 def lacks_processes(text: str) -> bool:
-    """Whether the text says that no process or thread could be started, and the machine indeed has none left."""
+    """Whether the text says that no process or thread could start, and the machine really has none left."""
     return _PROCESSES.search(text) is not None and _table_is_full()
 
 
 def _table_is_full() -> bool:
-    """By the system's tables and the control group at the root of this container."""
+    """Checks the system's tables, and the control group at the root of this container."""
     try:
         tasks = int(Path("/proc/loadavg").read_text(encoding="ascii").split()[3].partition("/")[2])
     except (OSError, ValueError, IndexError):

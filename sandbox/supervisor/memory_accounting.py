@@ -1,7 +1,7 @@
-"""What a stranger's processes have of the host's memory: private, shared, and in files that have no name.
+"""Host memory of a runner's processes: private, shared, and in files without a name.
 
-A sum of what each of them has is quick to read, and counts twice what they share. Only where that is too much is it
-looked up page by page: the kernel then gives each process its share of every page that it maps.
+A sum over the processes is quick to read, but counts shared pages more than once. Only if that sum is too large does
+this module read the kernel's proportional shares, which count every page once.
 """
 
 from __future__ import annotations
@@ -17,71 +17,72 @@ from dataclasses import dataclass, field
 from sandbox.isolation.file_access import SHARED_MEMORY
 
 Inode = tuple[int, int]
-"""Of which file: device and number. A number of 0 stands for all files of that device."""
+"""Device and inode number of a file. The number 0 stands for all files of the device."""
 
 _OF_A_PROCESS = ("RssAnon", "RssShmem", "VmSwap", "HugetlbPages")
 _SHARES = ("Pss_Anon", "Pss_Shmem", "SwapPss", "Shared_Hugetlb", "Private_Hugetlb")
 
-LOOKED_INTO = 8
-"""So many processes at once: it takes 15 ms for each that has torch. What more of them share counts for each."""
+MAX_EXACT_PROCESSES = 8
+"""Maximum number of processes that are read exactly: one with torch takes 15 ms. With more, shared pages count in each.
+"""
 
 
 @dataclass(frozen=True)
 class Used:
-    """What they have, in bytes."""
+    """Host memory of the processes, in bytes."""
 
     bytes: int
-    """By the numbers that were read, one process after the other."""
-    least: int
-    """Less what has changed hands meanwhile, and nothing where a process has ended.
+    """The figure as read, one process after the other."""
+    lower_bound: int
+    """The figure less what changed while it was read; 0 if a process has ended.
 
-    What that one shared falls to those that are read after it, and was counted as its own before.
+    Shared pages of a process that ends pass to those read later, although they were counted as its own before.
     """
 
 
 @dataclass
-class Lent:
-    """What the referee has lent to the processes: its memory, not theirs."""
+class SharedWithReferee:
+    """Memory that the referee shares with the processes; it does not count as theirs."""
 
     inodes: set[Inode] = field(default_factory=set)
     bytes: int = 0
-    """Of what is lent just now."""
+    """Size of the file that is shared now."""
 
     def add(self, descriptor: int) -> None:
-        """Another file, instead of the last."""
-        found = os.fstat(descriptor)
-        host = stat.S_ISREG(found.st_mode)  # A card's memory is none of the host's.
-        self.bytes = found.st_size if host else 0
+        """Exempts another file, instead of the last one."""
+        status = os.fstat(descriptor)
+        host = stat.S_ISREG(status.st_mode)  # Memory of a GPU is not host memory.
+        self.bytes = status.st_size if host else 0
         if host:
-            self.inodes.add((found.st_dev, found.st_ino))
+            self.inodes.add((status.st_dev, status.st_ino))
 
 
-def used(pids: Collection[int], *, enough: int, named: Mapping[Inode, int], lent: Lent) -> Used:
-    """Looked up, as far as the system lets us and they are few, where it may be more than `enough`.
+def used(pids: Collection[int], *, enough: int, named: Mapping[Inode, int], exempt: SharedWithReferee) -> Used:
+    """Measures exactly if the processes may use more than `enough` bytes, are few, and may be inspected.
 
-    `named` are files of theirs in shared memory, with what they take.
+    `named` has the sizes of their files in shared memory.
     """
-    each = {pid: at_most(pid) for pid in pids}
-    held = _held(pids, named, lent)
-    most = sum(each.values()) + sum(held.values())
-    if most <= enough:
-        return Used(most, most)
-    if len(pids) > LOOKED_INTO:
-        return Used(most - lent.bytes, most - lent.bytes)
-    found = _exactly(pids, held, lent)
-    return Used(found, max(0, found - _changed(each, found)))
+    each = {pid: upper_bound(pid) for pid in pids}
+    held = _held(pids, named, exempt)
+    at_first = sum(each.values()) + sum(held.values())
+    if at_first <= enough:
+        return Used(at_first, at_first)
+    if len(pids) > MAX_EXACT_PROCESSES:
+        return Used(at_first - exempt.bytes, at_first - exempt.bytes)
+    exact = _exactly(pids, held, exempt)
+    return Used(exact, max(0, exact - _changed(each, exact)))
 
 
 def _changed(before: Mapping[int, int], everything: int) -> int:
-    """How much more or less each of them has than before; everything where one has ended."""
-    now = {pid: at_most(pid) for pid in before}
+    """Sum of the changes of all processes since `before`, in bytes; `everything` if one has ended."""
+    now = {pid: upper_bound(pid) for pid in before}
     if any(before[pid] and not now[pid] for pid in before):
         return everything
     return sum(abs(now[pid] - before[pid]) for pid in before)
 
 
-def at_most(pid: int) -> int:
-    """What it maps, shared or not, whoever else has it; 0 for one that is gone."""
+def upper_bound(pid: int) -> int:
+    """Everything that a process maps, shared or not, in bytes; 0 for a process that is gone."""
     try:
         return _sum(f"{_place(pid)}/status", _OF_A_PROCESS)
     except OSError:
@@ -89,7 +90,7 @@ def at_most(pid: int) -> int:
 
 
 def _place(pid: int) -> str:
-    """Where a thread of it tells of its memory: the first one, unless that has ended and left the others behind."""
+    """The folder of the first living thread in /proc: the first thread may have ended before the others."""
     with contextlib.suppress(OSError):
         for thread in sorted(map(int, os.listdir(f"/proc/{pid}/task")), key=lambda thread: thread != pid):
             place = f"/proc/{pid}/task/{thread}"
@@ -99,8 +100,8 @@ def _place(pid: int) -> str:
     return f"/proc/{pid}"
 
 
-def _exactly(pids: Collection[int], held: dict[Inode, int], lent: Lent) -> int:
-    """Each page once: mapped pages by their shares, and of files what nobody maps."""
+def _exactly(pids: Collection[int], held: dict[Inode, int], exempt: SharedWithReferee) -> int:
+    """Counts each page once: mapped pages by the kernel's shares, and the part of files that nobody maps."""
     total = unseen = 0
     mapped: dict[Inode, int] = defaultdict(int)
     for pid in pids:
@@ -110,16 +111,16 @@ def _exactly(pids: Collection[int], held: dict[Inode, int], lent: Lent) -> int:
                 mapped[device, number] += share
                 mapped[device, 0] += share
         except OSError:
-            if most := at_most(pid):
-                total += most
-                unseen = lent.bytes  # In there, once at least.
-    total -= sum(mapped[inode] for inode in lent.inodes)
+            if at_first := upper_bound(pid):
+                total += at_first
+                unseen = exempt.bytes  # It contains the shared memory at least once.
+    total -= sum(mapped[inode] for inode in exempt.inodes)
     total += sum(max(0, size - mapped[inode]) for inode, size in held.items())
     return max(0, total - unseen)
 
 
 def _mapped(pid: int) -> Iterator[tuple[Inode, int]]:
-    """Its share of each file that it maps, without what it has changed for itself."""
+    """The process's share of each file that it maps, without its private copies of pages."""
     inode, share = (0, 0), 0
     with open(f"{_place(pid)}/smaps", encoding="utf-8", errors="replace") as mappings:
         for line in mappings:
@@ -134,10 +135,10 @@ def _mapped(pid: int) -> Iterator[tuple[Inode, int]]:
                 inode = (os.makedev(major, minor), int(number))
 
 
-def _held(pids: Collection[int], named: Mapping[Inode, int], lent: Lent) -> dict[Inode, int]:
-    """What they have in files of memory, mapped or not: those without a name, and what lies in a /dev/shm of their own.
+def _held(pids: Collection[int], named: Mapping[Inode, int], exempt: SharedWithReferee) -> dict[Inode, int]:
+    """Sizes of their memory files, mapped or not: files without a name, and a /dev/shm of their own.
 
-    Nothing of processes that we may not look into.
+    Omits processes that the worker may not inspect.
     """
     held = dict(named)
     own = set()
@@ -149,29 +150,29 @@ def _held(pids: Collection[int], named: Mapping[Inode, int], lent: Lent) -> dict
         with contextlib.suppress(OSError), os.scandir(f"{_place(pid)}/fd") as opened:
             for entry in opened:
                 with contextlib.suppress(OSError):
-                    found = entry.stat()
-                    if stat.S_ISREG(found.st_mode) and not found.st_nlink and found.st_dev not in own:
-                        held[found.st_dev, found.st_ino] = found.st_blocks * 512
-    return {inode: size for inode, size in held.items() if inode not in lent.inodes}
+                    status = entry.stat()
+                    if stat.S_ISREG(status.st_mode) and not status.st_nlink and status.st_dev not in own:
+                        held[status.st_dev, status.st_ino] = status.st_blocks * 512
+    return {inode: size for inode, size in held.items() if inode not in exempt.inodes}
 
 
 def _own_shared_memory(pid: int) -> tuple[Inode, int] | None:
-    """All of its /dev/shm, where that is another than ours. Raises OSError."""
+    """Size of its whole /dev/shm if that is not the worker's; else None. Raises OSError."""
     place = f"{_place(pid)}/root{SHARED_MEMORY}"
     device = os.stat(place).st_dev
     if device == os.stat(SHARED_MEMORY).st_dev:
         return None
-    found = os.statvfs(place)
-    return (device, 0), (found.f_blocks - found.f_bfree) * found.f_frsize
+    volume = os.statvfs(place)
+    return (device, 0), (volume.f_blocks - volume.f_bfree) * volume.f_frsize
 
 
 def _sum(place: str, names: tuple[str, ...]) -> int:
-    """Raises OSError, also where the first of the names is not there: an older kernel, or a process that has ended."""
+    """The sum of those fields. Raises OSError, also if the kernel lacks the first or the process has ended."""
     with open(place, encoding="utf-8", errors="replace") as lines:
-        found = {line.partition(":")[0]: _kib(line) for line in lines if line.partition(":")[0] in names}
-    if names[0] not in found:
+        sizes = {line.partition(":")[0]: _kib(line) for line in lines if line.partition(":")[0] in names}
+    if names[0] not in sizes:
         raise OSError(errno.ENODATA, f"{place} has no {names[0]}")
-    return sum(found.values())
+    return sum(sizes.values())
 
 
 def _kib(line: str) -> int:

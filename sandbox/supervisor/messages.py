@@ -1,4 +1,4 @@
-"""What a runner answers, in the referee's terms: typed, bounded, and believed no further than it has to be."""
+"""Parses a runner's replies: typed, bounded, and trusted no further than necessary."""
 
 from __future__ import annotations
 
@@ -16,58 +16,58 @@ from domain.value import MAX_BYTES, TensorRef
 from sandbox.protocol import output_structure
 from sandbox.protocol.arena import describe
 from sandbox.protocol.channel import finite_numbers
-from sandbox.protocol.output_structure import AnswerForm
+from sandbox.protocol.output_structure import OutputStructure
 from sandbox.protocol.outputs import repeats
 
 MAX_FACTS = 64
 MAX_FLOPS = 10**21
-"""A second of a thousand cards."""
+"""Maximum operations of a call: one second of a thousand cards."""
 MAX_LAUNCHES = 10**6
 MAX_NAME = 64
 MAX_FACT_CHARS = 2048
 MAX_FACTS_CHARS = 1 << 20
-"""Of all facts as JSON: they are sent on to the runner, and kept with the result."""
+"""Maximum size of all facts as JSON, in characters: they are sent to the runner and stored with the result."""
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """What the runner says of a loaded kernel: the entry by name, its own constructor arguments, static facts.
+    """The runner's report of a loaded kernel: name of its entry, constructor arguments, static facts.
 
-    `keeps` where it is loaded anew: whether the load before has left what this one finds.
+    `left_state`: whether an earlier load left state that this one finds, if the kernel was loaded before.
     """
 
     entry: str
     init: list[Any] | None
     facts: dict[str, Any]
-    keeps: bool = False
+    left_state: bool = False
 
 
 @dataclass(frozen=True)
-class State:
-    """A model's weights by name (buffers too), and the names of those that are parameters."""
+class ModelState:
+    """A model's weights by name, buffers included, and the names of those that are parameters."""
 
     weights: dict[str, Any]
     parameters: frozenset[str]
 
 
 JOINED = 3
-"""Entries for a launch among streams that wait for each other: an event is recorded, and another waited for."""
+"""Queue entries of a launch among streams that wait for each other: it records an event and waits for another."""
 COPIED_TOGETHER, CHUNK, CHUNKS = 48, 1 << 16, 320
-"""Of one launch that copies many tensors: so many of them at most, of so many elements as a chunk, so many of these
-(torch's ATen/native/cuda/MultiTensorApply.cuh)."""
+"""Maximum tensors in one batched copy, elements in a chunk, and chunks (torch's ATen/native/cuda/MultiTensorApply.cuh).
+"""
 
 
 @dataclass(frozen=True)
 class Probe:
-    """What a warm call gave: its outputs (private copies), whether they were returned, and about how long it took.
+    """Results of warm calls: private copies of the outputs, whether the call returned them, and its rough time.
 
-    `reuses_memory`: a later call answered where an earlier one had; each answer is then fetched before the next call.
-    `launches`: of a call, by the runner's count; None where that is not known.
-    `views`: for each output where in the arguments it lies; None for one that has memory of its own.
-    `several_streams`: whether a call works on more than one, by the runner's word.
-    `compiled`: the extensions that it had to compile since it was asked to load the kernel, by name.
-    `form`: of the answer that it returned; None where that is not known.
-    `first_differs`: whether the first call answered otherwise than the last, by its own word; None: not known.
+    - `reuses_memory`: later calls write where earlier ones did, so the referee fetches outputs before the next call.
+    - `launches`: launches of a call by the runner's count; None if unknown.
+    - `views`: for each output its place in an argument; None if it has memory of its own.
+    - `several_streams`: whether a call uses several streams, by the runner's report.
+    - `compiled`: names of the extensions that the runner compiled since it was asked to load the kernel.
+    - `form`: structure of the returned output; None if unknown.
+    - `first_call_differs`: whether the first call's output differs from the last one's; None if unknown.
     """
 
     outputs: list[torch.Tensor]
@@ -78,22 +78,22 @@ class Probe:
     views: tuple[ArgumentView | None, ...] = ()
     several_streams: bool = False
     compiled: tuple[str, ...] = ()
-    form: AnswerForm | None = None
-    first_differs: bool | None = None
+    form: OutputStructure | None = None
+    first_call_differs: bool | None = None
 
     def ordered(self, order: Sequence[int]) -> Probe:
-        """The same with its outputs in that order, in which they are handed in from now on; of no form any more."""
+        """The same probe with its outputs in the order in which later windows return them; its structure is dropped."""
         outputs = [self.outputs[number] for number in order]
         return replace(self, outputs=outputs, views=tuple(self.views[number] for number in order), form=None)
 
     @property
     def one_stream(self) -> bool:
-        """Whether a call is known to work on no more than one."""
+        """Whether a call is known to use at most one stream."""
         return self.launches is not None and not self.several_streams
 
     @property
     def entries(self) -> float | None:
-        """Of the device's launch queue, about so many for a call and the copies of its answer; None: not known."""
+        """Approximate entries in the device's launch queue for a call and the copies of its output; None if unknown."""
         if self.launches is None:
             return None
         each = JOINED if self.several_streams else 1
@@ -101,68 +101,67 @@ class Probe:
 
     @property
     def _copies(self) -> float:
-        """Launches that copy the answer: its part of those that copy many, where that is done (`copy_all`)."""
-        together = len({answer.dtype for answer in self.outputs}) == 1 and all(map(_is_dense, self.outputs))
+        """Launches that copy the output; a small output takes a fraction of a batched one (`copy_all`)."""
+        together = len({output.dtype for output in self.outputs}) == 1 and all(map(_is_dense, self.outputs))
         return sum(map(_part, self.outputs)) if together and not self.reuses_memory else len(self.outputs)
 
 
 @dataclass(frozen=True)
 class ArgumentView:
-    """So many bytes into that argument's memory, by its number among a call's tensors, an answer of this form lies."""
+    """An output that lies in an argument: the argument's index among a call's tensors, and its layout there."""
 
     leaf: int
     form: TensorRef
 
 
 @dataclass(frozen=True)
-class Code:
-    """What a folder holds of compiled code: texts and those that cannot be had, and what Triton's kernels need."""
+class CodeListing:
+    """Compiled code in a folder: texts, reasons for missing ones, and the data that Triton's kernels need."""
 
     texts: list[CodeText | MissingText]
     kernels: list[dict[str, Any]]
 
 
-def _part(answer: torch.Tensor) -> float:
-    """The part of a launch that copying it takes among others."""
-    return max(1 / COPIED_TOGETHER, math.ceil(answer.numel() / CHUNK) / CHUNKS)
+def _part(output: torch.Tensor) -> float:
+    """The fraction of a batched launch that copying it takes."""
+    return max(1 / COPIED_TOGETHER, math.ceil(output.numel() / CHUNK) / CHUNKS)
 
 
-def _is_dense(answer: torch.Tensor) -> bool:
-    """Whether its elements lie side by side, in whichever order."""
-    return describe(answer).span == answer.numel() * answer.element_size()
+def _is_dense(output: torch.Tensor) -> bool:
+    """Whether its elements are adjacent in memory, in any order."""
+    return describe(output).span == output.numel() * output.element_size()
 
 
-def probe(answer: dict[str, Any], outputs: list[torch.Tensor]) -> Probe:
-    """Of a warm call that gave those outputs."""
+def parse_probe(reply: dict[str, Any], outputs: list[torch.Tensor]) -> Probe:
+    """Parses the reply of warm calls, whose outputs were fetched before."""
     return Probe(
         outputs,
-        answer.get("returned") is True,
-        max(min(finite_numbers(answer.get("elapsed_ms")), default=0.0), 0.0),
-        answer.get("reuses_memory") is True,
-        launches(answer.get("launches")),
-        views(answer.get("views"), outputs),
-        answer.get("several_streams") is True,
-        tuple(" ".join(str(name).split())[:MAX_NAME] for name in _list(answer.get("compiled"))[:MAX_FACTS]),
-        output_structure.parsed(answer.get("form"), len(outputs)),
-        told if isinstance(told := answer.get("first_differs"), bool) else None,
+        reply.get("returned") is True,
+        max(min(finite_numbers(reply.get("elapsed_ms")), default=0.0), 0.0),
+        reply.get("reuses_memory") is True,
+        parse_launches(reply.get("launches")),
+        parse_views(reply.get("views"), outputs),
+        reply.get("several_streams") is True,
+        tuple(" ".join(str(name).split())[:MAX_NAME] for name in _list(reply.get("compiled"))[:MAX_FACTS]),
+        output_structure.parse(reply.get("form"), len(outputs)),
+        differs if isinstance(differs := reply.get("first_call_differs"), bool) else None,
     )
 
 
-def tensors(value: Any) -> list[torch.Tensor] | None:
-    """A list of tensors; None for whatever else a runner may send in its place.
+def parse_tensors(value: Any) -> list[torch.Tensor] | None:
+    """A list of tensors; None for anything else that a runner may send.
 
-    Nor one whose elements are one in memory: ours sends none, and whoever writes into such a one fails, be it the null
-    runner.
+    None also for tensors whose elements share memory. Our own code sends none, and writing to one fails.
     """
     if not isinstance(value, list) or not all(isinstance(one, torch.Tensor) and not repeats(one) for one in value):
         return None
     return value
 
 
-def views(wire: Any, outputs: list[torch.Tensor]) -> tuple[ArgumentView | None, ...]:
-    """For each output; None for what is no view of that output's shape."""
-    told = wire if isinstance(wire, list) and len(wire) == len(outputs) else [None] * len(outputs)
-    return tuple(_view(each, output) for each, output in zip(told, outputs, strict=True))
+def parse_views(wire: Any, outputs: list[torch.Tensor]) -> tuple[ArgumentView | None, ...]:
+    """One entry for each output; None where the runner reports no valid view."""
+    views_wire = wire if isinstance(wire, list) and len(wire) == len(outputs) else [None] * len(outputs)
+    return tuple(_view(each, output) for each, output in zip(views_wire, outputs, strict=True))
 
 
 def _view(wire: Any, output: torch.Tensor) -> ArgumentView | None:
@@ -175,16 +174,16 @@ def _view(wire: Any, output: torch.Tensor) -> ArgumentView | None:
     return ArgumentView(leaf, TensorRef(dtype, tuple(output.shape), tuple(strides), offset))
 
 
-def launches(wire: Any) -> int | None:
-    """A call's launches; None for what is no such count."""
+def parse_launches(wire: Any) -> int | None:
+    """The number of launches of a call; None if it is malformed."""
     return wire if type(wire) is int and 0 <= wire <= MAX_LAUNCHES else None
 
 
-def code(answer: dict[str, Any]) -> Code:
-    """Without whatever is no such thing."""
+def parse_code(reply: dict[str, Any]) -> CodeListing:
+    """Parses a listing of code and drops malformed parts."""
     most = MAX_CODES * len(Form)
-    found, lacking = (
-        [one for one in _list(answer.get(key))[:most] if _is_of_code(one)] for key in ("found", "lacking")
+    listings, lacking = (
+        [one for one in _list(reply.get(key))[:most] if _is_of_code(one)] for key in ("found", "lacking")
     )
     texts = [
         CodeText(
@@ -194,12 +193,12 @@ def code(answer: dict[str, Any]) -> Code:
             truncated=one.get("truncated") is True or len(one["text"]) > MAX_CHARS,
             variant=_text(one["variant"]) if one.get("variant") is not None else None,
         )
-        for one in found
+        for one in listings
         if isinstance(one.get("text"), str)
     ]
     reasons = [MissingText(one["kernel"], Form(one["form"]), _text(one.get("reason"))) for one in lacking]
-    kernels = [_group(one) for one in _list(answer.get("kernels"))[:MAX_CODES] if isinstance(one, dict)]
-    return Code([*texts, *reasons], kernels)
+    kernels = [_group(one) for one in _list(reply.get("kernels"))[:MAX_CODES] if isinstance(one, dict)]
+    return CodeListing([*texts, *reasons], kernels)
 
 
 def _list(wire: Any) -> list[Any]:
@@ -210,23 +209,23 @@ def _is_of_code(wire: Any) -> bool:
     return isinstance(wire, dict) and isinstance(wire.get("kernel"), str) and wire.get("form") in list(Form)
 
 
-def facts(wire: Any) -> dict[str, Any]:
-    """Static facts as the runner tells them: for the reader, bounded, plain and finite."""
+def parse_facts(wire: Any) -> dict[str, Any]:
+    """Static facts from the runner, for a human reader: bounded, plain and finite."""
     if not isinstance(wire, dict):
         return {}
-    found: dict[str, Any] = {}
+    plain_facts: dict[str, Any] = {}
     left = MAX_FACTS_CHARS
     for key, value in list(wire.items())[:MAX_FACTS]:
         fact = _fact(value)
         left -= len(json.dumps(fact))
         if left < 0:
             break
-        found[str(key)[:64]] = fact
-    return found
+        plain_facts[str(key)[:64]] = fact
+    return plain_facts
 
 
 def _fact(value: Any) -> Any:
-    """Plain, a group of plain ones, or a list of either."""
+    """A plain value, a group of plain values, or a list of either."""
     match value:
         case dict() if len(value) <= MAX_FACTS:
             return _group(value)
@@ -254,11 +253,11 @@ def _text(value: Any) -> str:
     return str(value)[:MAX_FACT_CHARS]
 
 
-def operations(answer: dict[str, Any]) -> dict[str, float] | None:
-    """Of a call, by the dtype that they are done in; None where the answer has none that could be."""
-    found = answer.get("flops")
-    if not isinstance(found, dict) or len(found) > MAX_FACTS:
+def parse_operations(reply: dict[str, Any]) -> dict[str, float] | None:
+    """Operations of a call by dtype; None if the reply has no plausible ones."""
+    counts = reply.get("flops")
+    if not isinstance(counts, dict) or len(counts) > MAX_FACTS:
         return None
-    if not all(type(count) is int and 0 <= count < MAX_FLOPS for count in found.values()):
+    if not all(type(count) is int and 0 <= count < MAX_FLOPS for count in counts.values()):
         return None
-    return {dtype[:64]: float(count) for dtype, count in found.items()}
+    return {dtype[:64]: float(count) for dtype, count in counts.items()}

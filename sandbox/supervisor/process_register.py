@@ -1,7 +1,7 @@
-"""The processes that a service has forked for submissions, by pid and start time: a file that its workers share.
+"""A file, shared by a service's workers, of the processes forked for submissions: their pids and start times.
 
-A pid alone names nobody for long, and a process that has ended has no parent any more. The register says who started it
-all the same. It has one slot for each value of the last 16 bits of a pid; the newest process in a slot counts.
+A pid alone is reused, and an ended process has no parent any more; the register still says who started it. It has one
+slot for each value of the last 16 bits of a pid, and the newest process in a slot counts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ENTRY = struct.Struct("=QQ")
 
 
 class ProcessRegister:
-    """Kept in `path`, 1 MiB, sparse. `add` and `has` take some 20 microseconds."""
+    """The register in the file `path`: 1 MiB, sparse. `add` and `has` take some 20 microseconds."""
 
     def __init__(self, path: Path) -> None:
         """Raises OSError."""
@@ -27,13 +27,13 @@ class ProcessRegister:
             os.ftruncate(self._file, SLOTS * _ENTRY.size)
 
     def add(self, pid: int) -> None:
-        """Notes a process that is there now, be it as a zombie; one that is gone is left out."""
+        """Records a process that exists now, zombies included; ignores one that is gone."""
         status = process_tree.status_of(pid)
         if status is not None:
             os.pwrite(self._file, _ENTRY.pack(pid, status.started), pid % SLOTS * _ENTRY.size)
 
     def has(self, pid: int, started: int | None) -> bool:
-        """Whether that process was noted. `started` is its start time in ticks; None for one that is gone."""
+        """Whether the process is recorded. `started` is its start time in ticks; None for one that is gone."""
         registered, ticks = _ENTRY.unpack(os.pread(self._file, _ENTRY.size, pid % SLOTS * _ENTRY.size))
         return bool(registered == pid > 0 and started in (None, ticks))
 

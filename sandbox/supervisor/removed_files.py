@@ -1,8 +1,8 @@
-"""Files that a submission's processes have removed and still hold: they take room on the disk without a name.
+"""Files that a submission's processes have removed but still hold: they take disk space without a name.
 
-The size of an open file can be read. The size of a file that is only mapped is told to workers with
+The kernel gives the size of open files. It gives the size of files that are only mapped to workers with
 CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN alone. A socket's queue shows only the number of its descriptors. The limit on
-one file's size bounds such files, and they count only as far as the disk has lost room (`Usage`).
+the size of one file bounds these files, and they count only as far as the disk has lost space (`Usage`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from sandbox.isolation.namespaces import TEMPORARY
 from sandbox.isolation.rlimits import MAX_FILE_BYTES
 
 _REMOVED = b" (deleted)"
-"""At the end of a line of /proc/PID/maps: the file has no name any more."""
+"""The end of a line of /proc/PID/maps whose file has no name any more."""
 _IN_FLIGHT = re.compile(rb"^scm_fds:\s*([1-9])", re.MULTILINE)
-"""In a socket's fdinfo: the number of descriptors in its queue (Linux 5.12). They may be sockets with further ones."""
+"""The number of descriptors in a socket's queue, in its fdinfo (Linux 5.12). They may be sockets with further ones."""
 
 
 @dataclass
@@ -32,15 +32,15 @@ class Removed:
     sizes: dict[int, int] = field(default_factory=dict)
     unsized: set[int] = field(default_factory=set)
     out_of_sight: bool = False
-    """Whether any number of files may be held: in a socket's queue, or by a process that cannot be looked into."""
+    """Whether any number of files may be held: in a socket's queue, or by a process that cannot be inspected."""
 
     @property
     def bytes(self) -> int:
         return sum(self.sizes.values())
 
     @property
-    def most_unsized_bytes(self) -> float:
-        """Maximum of what the files without a known size take, in bytes."""
+    def max_unsized_bytes(self) -> float:
+        """Maximum disk space of the files of unknown size, in bytes."""
         return math.inf if self.out_of_sight else float(len(self.unsized - self.sizes.keys()) * MAX_FILE_BYTES)
 
 
@@ -72,12 +72,12 @@ def _opened(pid: int, device: int, removed: Removed) -> None:
 
 
 def _mapped(pid: int, folder: Path, removed: Removed) -> None:
-    # By their former paths: libraries that an upgrade has replaced are mapped without a name too.
+    # Only in these folders: libraries that an upgrade has replaced are mapped without a name too.
     folders = tuple(os.fsencode(place) + b"/" for place in (folder.resolve(), TEMPORARY))
     lines = Path(f"/proc/{pid}/maps").read_bytes()
     if _REMOVED not in lines:
         return
-    for line in lines.split(b"\n"):  # A name may hold any other character.
+    for line in lines.split(b"\n"):  # A name may contain any other character.
         if not line.endswith(_REMOVED):
             continue
         addresses, _, _, _, inode, name = line.split(maxsplit=5)

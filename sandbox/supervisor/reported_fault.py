@@ -1,4 +1,4 @@
-"""A fault as a runner tells it: bounded, and never better than a failure."""
+"""Parses a fault that a runner reports: bounded, and never better than a failure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from sandbox.protocol.channel import Message
 MAX_MESSAGE = 8_192
 MAX_LOG = 1 << 20
 
-NOT_ITS_OWN = (Status.PASSED, Status.REFERENCE_FAILED)
-"""Praise, and blame of the other kernel: whoever trains on verdicts leaves out what its reference failed."""
+REFUSED_STATUSES = (Status.PASSED, Status.REFERENCE_FAILED)
+"""Statuses that a runner may not report: success, and blame of the other kernel, which hides a failure from training.
+"""
 
 
-def reported(message: Message) -> KernelFault:
-    """A fault in the runner's own words, bounded: it can only speak ill of its own submission."""
+def parse_fault(message: Message) -> KernelFault:
+    """The reported fault, with bounded texts; it can only harm the runner's own submission."""
     text, log = str(message.get("message"))[:MAX_MESSAGE], str(message.get("log"))[:MAX_LOG]
     if message.get("output") is True:
         return OutputFault(text, log)
@@ -22,6 +23,6 @@ def reported(message: Message) -> KernelFault:
         status = Status(str(message.get("status")))
     except ValueError:
         status = Status.RUNTIME_ERROR
-    if status in NOT_ITS_OWN:
+    if status in REFUSED_STATUSES:
         status = Status.CRASHED
     return KernelFault(status, text, log, compiled=message.get("compiled") is True)

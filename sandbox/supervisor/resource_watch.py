@@ -1,7 +1,8 @@
-"""What a stranger uses of the host, watched from outside: memory, processes, disk.
+"""Watches the host resources of a runner from outside: memory, processes, disk.
 
-The kernel's own limits stop most of it sooner (`sandbox.isolation.rlimits`, `sandbox.isolation.cgroup`); this holds
-where they are missing.
+The kernel's own limits usually apply first (`sandbox.isolation.rlimits`, `sandbox.isolation.cgroup`); this watch holds
+where they are
+missing.
 """
 
 from __future__ import annotations
@@ -15,53 +16,53 @@ from domain.result import Status
 from sandbox.isolation import process_tree, scratch_dir, uid
 from sandbox.isolation.rlimits import MAX_PROCESSES
 from sandbox.supervisor import machine_faults, memory_accounting, removed_files
-from sandbox.supervisor.memory_accounting import Lent, Used
+from sandbox.supervisor.memory_accounting import SharedWithReferee, Used
 
 FAMILY_EVERY_S = 0.1
 FOLDER_EVERY_S = 1.0
 AT_LEAST_EVERY_S = 3.0
 
 UNSETTLED_S = 3.0
-"""Maximum time that a family may seem to exceed the limit while it changes during every reading, in s.
+"""Maximum time that processes may seem over the memory limit while they change during every reading, in s.
 
-Processes of seven that share 200 MiB and end meanwhile seemed to have twice as much for 1.4 s on a host at twice its
-load (2026-11-27, two cores). One that never keeps still for longer is taken to exceed the limit.
+Seven processes that shared 200 MiB and ended meanwhile seemed to have twice as much for 1.4 s, on a host with twice its
+load (2026-11-27, two cores). Processes that never settle for longer are taken to be over the limit.
 """
 
 
 class Usage:
-    """Of one runner, its children and its folder. `user` is the folder's owner, whom it runs as."""
+    """Resources of one runner, its descendants and its folder. `user` is the folder's owner, as whom it runs."""
 
     def __init__(self, pid: int, folder: Path, memory_limit: int) -> None:
         self.user = folder.stat().st_uid
         self._pid = pid
         self._folder = folder
         self._memory_limit = memory_limit
-        self.lent = Lent()
+        self.exempt = SharedWithReferee()
         self._seems_too_much_since: float | None = None
         """Time of the first of the last readings, all of them above the limit and unsettled."""
         self._disk_was_full = False
         self._room = scratch_dir.free_bytes(folder)
-        """Of the disk, in bytes: what others have left, be it free or the stranger's own."""
-        # A new one has not done anything yet.
+        """Disk space that others have left, in bytes: free or used by this submission."""
+        # A new runner has not used anything yet.
         self._family_at = self._folder_at = time.monotonic()
 
     def begin(self) -> None:
-        """It is about to have a submission. What others have done to the disk until now is not its doing."""
+        """Called before the submission arrives: earlier changes of the disk are not its doing."""
         self._room = scratch_dir.free_bytes(self._folder)
 
     def check(self, now: float, *, idle: bool) -> None:
-        """Raises KernelFault (OUT_OF_MEMORY) where it is too much. `now` is by time.monotonic().
+        """Raises KernelFault (OUT_OF_MEMORY) if a limit is exceeded. `now` is from time.monotonic().
 
-        Costs 40 µs. What takes longer is looked at while the runner has nothing to say (`idle`), so that nobody waits
-        for it, or where it never stops talking, or has much.
+        Costs 40 µs. Slower checks wait until the runner is silent (`idle`), so that they delay nobody. They run at
+        longer intervals if it never is, and at once if it uses much.
         """
-        much = memory_accounting.at_most(self._pid) - self.lent.bytes > self._memory_limit
+        much = memory_accounting.upper_bound(self._pid) - self.exempt.bytes > self._memory_limit
         soon = idle or much or self._seems_too_much_since is not None
         if now - self._family_at > (FAMILY_EVERY_S if soon else AT_LEAST_EVERY_S):
             if self._has_too_much(now):
                 raise _too_much(f"used more than {self._memory_limit >> 20} MiB of host memory")
-            self._family_at = time.monotonic()  # It may have taken a while.
+            self._family_at = time.monotonic()  # The check may have taken a while.
         if now - self._folder_at > (FOLDER_EVERY_S if idle else AT_LEAST_EVERY_S):
             self._folder_at = now
             self._check_folder()
@@ -71,11 +72,11 @@ class Usage:
         self._disk_was_full = self._disk_was_full or machine_faults.is_full(self._folder)
         return self._disk_was_full
 
-    def fills_its_disk(self) -> bool:
-        """Whether its folder holds so much that the submission itself has filled the volume."""
+    def filled_disk(self) -> bool:
+        """Whether the submission's own folder is large enough to have filled the volume."""
         try:
             return scratch_dir.used_bytes(self._folder) > machine_faults.FILLED_BYTES
-        except scratch_dir.TooMuch:
+        except scratch_dir.FolderTooLarge:
             return True
 
     def _has_too_much(self, now: float) -> bool:
@@ -86,24 +87,24 @@ class Usage:
             return False
         if self._seems_too_much_since is None:
             self._seems_too_much_since = now
-        return used.least > self._memory_limit or now - self._seems_too_much_since > UNSETTLED_S
+        return used.lower_bound > self._memory_limit or now - self._seems_too_much_since > UNSETTLED_S
 
     def _used(self) -> Used:
-        family = process_tree.family(self._pid)
+        family = process_tree.with_descendants(self._pid)
         if sum(map(process_tree.threads, family)) > MAX_PROCESSES:
             raise _too_much(f"had more than {MAX_PROCESSES} processes and threads")
         try:
             named = scratch_dir.shared(self.user) if self.user != os.geteuid() else {}
-        except scratch_dir.TooMuch as error:
+        except scratch_dir.FolderTooLarge as error:
             raise _too_much(f"left {error}") from error
-        with uid.looking_as(self.user):
-            return memory_accounting.used(family, enough=self._memory_limit, named=named, lent=self.lent)
+        with uid.inspecting_as(self.user):
+            return memory_accounting.used(family, enough=self._memory_limit, named=named, exempt=self.exempt)
 
     def _check_folder(self) -> None:
         self.disk_was_full()
         try:
             used = scratch_dir.used_bytes(self._folder)
-        except scratch_dir.TooMuch as error:
+        except scratch_dir.FolderTooLarge as error:
             raise _too_much(f"left {error}") from error
         if used > scratch_dir.MAX_BYTES:
             raise _too_much(f"wrote more than {scratch_dir.MAX_BYTES >> 30} GiB into its folder")
@@ -112,19 +113,19 @@ class Usage:
             raise _too_much(f"took more than {limit}, with files that it had removed and still held,")
 
     def _holds_removed(self, named: int) -> bool:
-        """Whether files without a name take it over the limit. To look for them takes milliseconds.
+        """Whether files without a name put it over the limit; searching for them takes milliseconds.
 
-        So only where the disk has lost room enough. Others write there too: it counts as far as this one holds, or may
-        hide, that much.
+        It searches only if the disk has lost enough space. Others write to the disk too, so the loss counts only as far
+        as this submission holds, or may hide, that much.
         """
         room = scratch_dir.free_bytes(self._folder) + named
         self._room = max(self._room, room)
         lost = self._room - room
         if named + lost <= scratch_dir.MAX_BYTES:
             return False
-        with uid.looking_as(self.user):
-            removed = removed_files.held(process_tree.family(self._pid), self._folder)
-        most = removed.bytes + removed.most_unsized_bytes
+        with uid.inspecting_as(self.user):
+            removed = removed_files.held(process_tree.with_descendants(self._pid), self._folder)
+        most = removed.bytes + removed.max_unsized_bytes
         if not most:
             self._room = room
         return named + min(most, lost) > scratch_dir.MAX_BYTES

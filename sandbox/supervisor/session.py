@@ -1,4 +1,4 @@
-"""A conversation with a runner in the referee's terms: typed questions, values in the referee's private memory."""
+"""The referee's side of a runner: typed requests, and results copied into the referee's private memory."""
 
 from __future__ import annotations
 
@@ -21,26 +21,38 @@ from domain.value import CodecError, TensorRef
 from sandbox.protocol import arena as arenas
 from sandbox.protocol.arena import Arena, aligned, view, write
 from sandbox.protocol.channel import Message, ProtocolError, finite_numbers
-from sandbox.protocol.launch_trace import LaunchTrace, read_trace
-from sandbox.protocol.stacked_values import AlikeValues
-from sandbox.supervisor.messages import Code, Loaded, Probe, State, code, facts, operations, probe, tensors
+from sandbox.protocol.launch_trace import LaunchTrace, parse_trace
+from sandbox.protocol.stacked_values import StackedValues
+from sandbox.supervisor.messages import (
+    CodeListing,
+    Loaded,
+    ModelState,
+    Probe,
+    parse_code,
+    parse_facts,
+    parse_operations,
+    parse_probe,
+    parse_tensors,
+)
 from sandbox.supervisor.reported_fault import MAX_LOG, MAX_MESSAGE
-from sandbox.supervisor.runner_process import Runner
+from sandbox.supervisor.runner_process import RunnerProcess
 
 LAUNCHES_AGREE_MS = 100e-6
-"""In one context, alone, tries twice as long have a standard deviation of 5 to 28 ns (docs/measurements.md)."""
+"""Maximum difference of tries, in ms: undisturbed tries twice as long vary by 5 to 28 ns (docs/measurements.md)."""
 
 FIRST_ARENA = 64 << 20
-"""On a device, where each further one costs both sides some milliseconds."""
+"""Minimum size of an arena on a device, in bytes: each further arena costs both sides some milliseconds."""
 
 
 class Session:
-    """One runner and its arena. Every method raises KernelFault when the runner fails, dies or runs out of time.
+    """One runner and its arena. Every method raises KernelFault if the runner fails, dies or misses its deadline.
 
-    `arena_device` is where the arena lies if not on the target's: the runner then has copies of what lies in it.
+    `arena_device` is the arena's device if that is not the target's; the runner then works on copies.
     """
 
-    def __init__(self, runner: Runner, target: Target, arena_limit: int, arena_device: str | None = None) -> None:
+    def __init__(
+        self, runner: RunnerProcess, target: Target, arena_limit: int, arena_device: str | None = None
+    ) -> None:
         self.runner = runner
         self.target = target
         self.arena: Arena | None = None
@@ -48,46 +60,47 @@ class Session:
         self._arena_device = arena_device or target.device
 
     def build(self, kernel: Kernel) -> Artifact:
-        """Has the runner compile, with no GPU visible; the runner is good for nothing else afterwards."""
-        answer = self.runner.request({"op": "build", **self._assignment(kernel)})
-        deferred = answer.get("deferred")
+        """Has the runner compile without a visible GPU. The runner can do nothing else afterwards."""
+        reply = self.runner.request({"op": "build", **self._assignment(kernel)})
+        deferred = reply.get("deferred")
         return Artifact(
-            facts=facts(answer.get("facts")),
+            facts=parse_facts(reply.get("facts")),
             deferred=str(deferred)[:MAX_MESSAGE] if deferred is not None else None,
-            log=str(answer.get("log") or "")[:MAX_LOG],
+            log=str(reply.get("log") or "")[:MAX_LOG],
         )
 
-    def code(self, forms: Iterable[Form]) -> Code:
-        """Has a builder read the code that lies in its folder; by its own word."""
-        wanted = [form.value for form in forms]
-        return code(self.runner.request({"op": "listings", "forms": wanted, "arch": self.target.arch}))
+    def code(self, forms: Iterable[Form]) -> CodeListing:
+        """Has a builder list the code in its folder; the content is untrusted."""
+        names = [form.value for form in forms]
+        return parse_code(self.runner.request({"op": "listings", "forms": names, "arch": self.target.arch}))
 
-    def until(self, deadline: float) -> None:
-        """The runner is killed at that time (time.monotonic) and no sooner."""
+    def set_deadline(self, deadline: float) -> None:
+        """Sets the time at which the runner is killed (time.monotonic)."""
         self.runner.deadline = deadline
 
     def open_device(self, *, one_queue: bool = False) -> None:
-        """Has the runner make its context on the GPU, ahead of any submission; `opened` waits for it.
+        """Has the runner create its context on the GPU, before any submission; `wait_until_open` waits for it.
 
-        With `one_queue` all streams share one: the context is made in half the time, and what waits makes all wait.
+        With `one_queue` all streams share a hardware queue. The context opens in half the time, but a waiting stream
+        blocks all others.
         """
         self.runner.send({"op": "open_device", "target": asdict(self.target), "one_queue": one_queue})
 
     def warm_libraries(self) -> None:
-        """Has the runner load what nearly every kernel uses, in the context that it has; `opened` waits for it."""
+        """Has the runner load what nearly every kernel uses, in its context; `wait_until_open` waits for it."""
         self.runner.send({"op": "warm_libraries", "target": asdict(self.target)})
 
-    def opened(self) -> None:
-        """Returns when the context is there, or the libraries."""
-        self.runner.answer()
+    def wait_until_open(self) -> None:
+        """Waits for the context, or for the libraries."""
+        self.runner.receive()
 
     def launch_ms(self) -> float | None:
-        """What a launch costs in the runner's context (sandbox.runner.launch_latency), None where it cannot be told.
+        """Cost of a launch in the runner's context (sandbox.runner.launch_latency), in ms; None if the tries disagree.
 
-        Asked before `load`, never after it.
+        Call it before `load`, never after.
         """
         tries = finite_numbers(self.runner.request({"op": "launches", "target": asdict(self.target)}).get("launch_ms"))
-        # Somebody else's work on the device is in none of the tries, or in tries that differ.
+        # Other work on the device slows tries differently, and that shows.
         return statistics.median(tries) if tries and max(tries) - min(tries) <= LAUNCHES_AGREE_MS else None
 
     def load(
@@ -98,10 +111,10 @@ class Session:
         seed: int,
         *,
         noise: int | None = None,
-        widely: bool = False,
+        all_constants: bool = False,
     ) -> Loaded:
-        """Makes the kernel callable. With a seed of `noise`, anew and with that on parameters of one value."""
-        answer = self.runner.request(
+        """Has the runner load the kernel. A seed as `noise` adds noise to parameters whose elements are all equal."""
+        reply = self.runner.request(
             {
                 "op": "load",
                 **self._assignment(kernel),
@@ -109,109 +122,109 @@ class Session:
                 "init": values.encode(init),
                 "seed": seed,
                 "noise": noise,
-                "widely": widely,
+                "all_constants": all_constants,
             }
         )
-        own = self._decoded(answer.get("init"))
+        init_args = self._decoded(reply.get("init"))
         return Loaded(
-            entry=str(answer.get("entry"))[:256],
-            init=own if isinstance(own, list) else None,
-            facts=facts(answer.get("facts")),
-            keeps=answer.get("keeps") is True,
+            entry=str(reply.get("entry"))[:256],
+            init=init_args if isinstance(init_args, list) else None,
+            facts=parse_facts(reply.get("facts")),
+            left_state=reply.get("left_state") is True,
         )
 
     def load_null(self) -> None:
-        """The trusted null kernel in place of a submission."""
+        """Loads the trusted null kernel in place of a submission."""
         self.runner.request({"op": "load_null", "target": asdict(self.target)})
 
-    def inputs(self, seeds: list[int], *, infer: bool) -> tuple[AlikeValues | list[list[Any]] | None, str | None]:
-        """The source's own inputs under each seed, else inferred ones and what was inferred; None if it has none."""
-        answer = self.runner.request({"op": "inputs", "seeds": seeds, "infer": infer})
-        note = str(answer["note"])[:1024] if answer.get("note") is not None else None
-        if answer.get("alike") is True:
-            alike = self._fetch_all(answer, len(seeds))
-            return (alike, note) if isinstance(alike.form, list) else (None, None)
-        made = self._fetch(answer)
-        fits = isinstance(made, list) and len(made) == len(seeds) and all(isinstance(one, list) for one in made)
-        return (made, note) if fits else (None, None)
+    def inputs(self, seeds: list[int], *, infer: bool) -> tuple[StackedValues | list[list[Any]] | None, str | None]:
+        """The source's own inputs for each seed, else inferred ones and a note about them; None if it has none."""
+        reply = self.runner.request({"op": "inputs", "seeds": seeds, "infer": infer})
+        note = str(reply["note"])[:1024] if reply.get("note") is not None else None
+        if reply.get("stacked") is True:
+            stacked = self._fetch_all(reply, len(seeds))
+            return (stacked, note) if isinstance(stacked.form, list) else (None, None)
+        sets = self._fetch(reply)
+        fits = isinstance(sets, list) and len(sets) == len(seeds) and all(isinstance(one, list) for one in sets)
+        return (sets, note) if fits else (None, None)
 
-    def state(self) -> State:
-        """The weights; none for what has none."""
-        answer = self.runner.request({"op": "state"})
-        state, parameters = self._fetch(answer), answer.get("parameters")
+    def state(self) -> ModelState:
+        """The model's weights; empty for a kernel without any."""
+        reply = self.runner.request({"op": "state"})
+        state, parameters = self._fetch(reply), reply.get("parameters")
         if not isinstance(state, dict):
-            return State({}, frozenset())
+            return ModelState({}, frozenset())
         names = parameters if isinstance(parameters, list) else []
         tensors = {name for name, weight in state.items() if isinstance(weight, torch.Tensor)}
-        return State(state, frozenset(name for name in names if isinstance(name, str) and name in tensors))
+        return ModelState(state, frozenset(name for name in names if isinstance(name, str) and name in tensors))
 
     def load_state(self, state: dict[str, Any]) -> bool:
-        """Weights into the model; False where names or shapes differ."""
-        answer = self.runner.request({"op": "load_state", "state": values.encode(self.place(state))})
-        return answer.get("loaded") is True
+        """Loads weights into the model; False if names or shapes differ."""
+        reply = self.runner.request({"op": "load_state", "state": values.encode(self.place(state))})
+        return reply.get("loaded") is True
 
     def probe(self, args: list[Any], calls: int) -> Probe:
         """Calls until warm with those arguments."""
         self.start_probe(args, calls)
-        return self.probed()
+        return self.finish_probe()
 
     def start_probe(self, args: list[Any], calls: int) -> None:
-        """Has the runner begin; `probed` waits for it. What first calls load, several runners can load at once."""
+        """Has the runner begin; `finish_probe` waits for it. Several runners can so load libraries at once."""
         self.runner.send({"op": "probe", "args": values.encode(self.place(args)), "calls": calls})
 
-    def probed(self) -> Probe:
-        """What the started calls gave."""
-        answer = self.runner.answer()
-        outputs = tensors(self._fetch(answer))
+    def finish_probe(self) -> Probe:
+        """Waits for the calls that `start_probe` began."""
+        reply = self.runner.receive()
+        outputs = parse_tensors(self._fetch(reply))
         if outputs is None:
-            raise KernelFault(Status.CRASHED, "the runner's answer has no outputs of their own")
-        return probe(answer, outputs)
+            raise KernelFault(Status.CRASHED, "the runner's reply has no valid outputs")
+        return parse_probe(reply, outputs)
 
     def order(self, numbers: list[int]) -> None:
-        """Has the outputs of every later window handed in in that order, by their numbers in the probe's answer."""
+        """Has later windows return outputs in that order, given by the outputs' indexes in the probe's reply."""
         slots = {number: slot for slot, number in enumerate(numbers)}
         self.runner.request({"op": "order", "slots": [slots[number] for number in range(len(numbers))]})
 
     def double(self, args: list[Any]) -> list[torch.Tensor] | None:
-        """One call's outputs in float64, on a copy of the model and doubled inputs; None where it cannot be run so."""
-        answer = self.runner.request({"op": "double", "args": values.encode(self.place(args))})
-        return tensors(self._fetch(answer))
+        """One call's outputs in float64, on a copy of the model and converted inputs; None if that cannot run."""
+        reply = self.runner.request({"op": "double", "args": values.encode(self.place(args))})
+        return parse_tensors(self._fetch(reply))
 
     def flops(self, args: list[Any]) -> dict[str, float] | None:
-        """The operations of one call by the dtype they are done in, as the runner counts; None where it cannot."""
-        return operations(self.runner.request({"op": "flops", "args": values.encode(self.place(args))}))
+        """Operations of one call by dtype, as the runner counts them; None if it cannot."""
+        return parse_operations(self.runner.request({"op": "flops", "args": values.encode(self.place(args))}))
 
     def profile(self, args: list[Any]) -> LaunchTrace:
-        """What warm calls launch, by the runner's own word. It may not survive this: ask it for nothing afterwards."""
-        answer = self.runner.request({"op": "profile", "args": values.encode(self.place(args))})
+        """Traces what warm calls launch, as the runner reports it. Send it nothing afterwards: it may crash."""
+        reply = self.runner.request({"op": "profile", "args": values.encode(self.place(args))})
         try:
-            return read_trace(answer, is_cuda=self.target.is_cuda)
+            return parse_trace(reply, is_cuda=self.target.is_cuda)
         except ProtocolError as error:
-            raise KernelFault(Status.CRASHED, f"the runner's answer is no trace: {error}") from error
+            raise KernelFault(Status.CRASHED, f"the runner's reply is no valid trace: {error}") from error
 
     def inspect(self, args: list[Any], warm_up: int) -> None:
-        """Calls until warm, then one call for the tool that the runner was started beneath."""
+        """Calls until warm, then once for the tool above the runner."""
         self.runner.request({"op": "inspect", "args": values.encode(self.place(args)), "warm_up": warm_up})
 
     def relocate(self, size: int) -> None:
-        """Has what the calls of the layout keep on the device lie elsewhere, behind a pad of that many bytes."""
+        """Has the runner move the device memory that its calls keep, behind a pad of `size` bytes."""
         self.runner.request({"op": "relocate", "bytes": size})
 
     def reserve(self, size: int) -> Arena:
-        """An arena of at least that many bytes, known to the runner; what was in the previous one is gone."""
+        """An arena of at least `size` bytes that the runner has mapped; the content of the previous one is gone."""
         self._admit(size)
         if self.arena is None or self.arena.bytes.numel() < size:
             if self._arena_device != "cpu":
                 size = max(size, min(FIRST_ARENA, self._arena_limit))
             self.release()
             self.arena = arenas.create(size, self._arena_device)
-            self.runner.lend(self.arena.descriptor)
-            told = {"op": "attach", "size": size, "device": self._arena_device}
-            self.runner.request(told, (self.arena.descriptor,))
+            self.runner.exempt(self.arena.descriptor)
+            message = {"op": "attach", "size": size, "device": self._arena_device}
+            self.runner.request(message, (self.arena.descriptor,))
         return self.arena
 
     def place(self, value: Any) -> Any:
-        """Copies a value's tensors into the arena; the same value with references in their place."""
+        """Copies a value's tensors into the arena; returns the value with TensorRefs in their place."""
         placed: list[tuple[torch.Tensor, TensorRef]] = []
         end = 0
 
@@ -235,33 +248,33 @@ class Session:
             torch.cuda.synchronize()
 
     def detach(self) -> None:
-        """Has the runner give the arena back too; it lives on without one."""
+        """Has the runner unmap the arena too; the session continues without one."""
         if self.arena is not None:
             self.runner.request({"op": "detach"})
             self.release()
 
     def release(self) -> None:
-        """Gives the arena back."""
+        """Closes the arena."""
         if self.arena is not None:
             self.arena.close()
             self.arena = None
 
     def stop(self) -> None:
-        """Has the system end the runner, without waiting for it."""
+        """Kills the runner without waiting for it."""
         self.runner.stop()
 
     def close(self) -> None:
-        """Ends the runner and gives the arena back."""
+        """Kills the runner and closes the arena."""
         self.runner.close()
         self.release()
 
-    def _fetch(self, answer: Message) -> Any:
-        """A value that the runner retains, copied by way of the arena into private memory."""
-        return next(iter(self._fetch_all(answer, 1)))
+    def _fetch(self, reply: Message) -> Any:
+        """Copies a value that the runner retains, through the arena, into private memory."""
+        return next(iter(self._fetch_all(reply, 1)))
 
-    def _fetch_all(self, answer: Message, count: int) -> AlikeValues:
-        """So many values of one form, of which the answer has the first."""
-        tree = self._decoded(answer.get("value"), count)
+    def _fetch_all(self, reply: Message, count: int) -> StackedValues:
+        """`count` values of one structure; the reply describes the first."""
+        tree = self._decoded(reply.get("value"), count)
         end = 0
 
         def put(ref: TensorRef) -> TensorRef:
@@ -273,15 +286,15 @@ class Session:
         tree = values.replace(tree, TensorRef, put)
         refs = values.leaves(tree, TensorRef)
         if not refs:
-            return AlikeValues(tree, [], count)
-        # By elements, not by bytes: an expanded tensor has many in little memory, and is looked at one by one.
+            return StackedValues(tree, [], count)
+        # By elements, not bytes: an expanded tensor has many elements in little memory, and each one is compared.
         self._admit(count * sum(math.prod(ref.shape) * ITEM_BYTES[ref.dtype] for ref in refs))
         size = count * end
         arena = self.reserve(size)
         self.runner.request({"op": "export", "refs": values.encode(refs), "count": count, "step": end})
         private = arena.bytes[:size].clone()
         self.synchronize()
-        return AlikeValues(tree, [view(private, ref.times(count, end)) for ref in refs], count)
+        return StackedValues(tree, [view(private, ref.times(count, end)) for ref in refs], count)
 
     def _admit(self, size: int) -> None:
         if size > self._arena_limit:

@@ -1,4 +1,4 @@
-"""The trusted end of the sandbox: starts a zygote, and has it fork runners."""
+"""The trusted end of the sandbox: starts a zygote and has it fork runners."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from domain.fault import InfrastructureFault
 from sandbox.isolation import cgroup, uid
 from sandbox.isolation.cgroup import Cgroup
 from sandbox.isolation.clean_env import clean_environment
-from sandbox.isolation.process_tree import end_all_of
+from sandbox.isolation.process_tree import kill_user
 from sandbox.protocol.channel import READY, Channel, ChannelClosed, Message
 from sandbox.runner.zygote import HOST
-from sandbox.supervisor.captured_output import Output
+from sandbox.supervisor.captured_output import CapturedOutput
 from sandbox.supervisor.process_register import ProcessRegister
 from sandbox.supervisor.resource_watch import Usage
-from sandbox.supervisor.runner_process import Runner
+from sandbox.supervisor.runner_process import RunnerProcess
 
 ZYGOTE_START_S = 120.0
 
 
 class Zygote:
-    """A running zygote: `runner()` hands out a process that it has forked.
+    """A running zygote; `runner()` forks a process from it.
 
-    `folder` is where strangers' folders lie, `tools` are more that they may read and execute from. `arch` is the GPU's
-    ("sm_90"), None on a host without one, where Triton interprets. `register` is where what it forks is noted.
+    The folders of submissions lie below `folder`; `tools` are further paths that they may read and execute. `arch` is
+    the GPU's ("sm_90"), or None on a host without a GPU, where Triton interprets. `register` records every forked
+    process.
     """
 
     def __init__(
@@ -42,39 +43,39 @@ class Zygote:
         tools: Sequence[Path] = (),
         register: ProcessRegister | None = None,
     ) -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        with theirs:
+        parent_end, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        with child_end:
             self._process = subprocess.Popen(
                 [
-                    *(sys.executable, "-P", "-m", "sandbox.runner.zygote", str(theirs.fileno())),
+                    *(sys.executable, "-P", "-m", "sandbox.runner.zygote", str(child_end.fileno())),
                     *(arch or HOST, *map(str, tools)),
                 ],
                 cwd=folder,
                 env=clean_environment(folder, interpret=arch is None),
-                pass_fds=[theirs.fileno()],
+                pass_fds=[child_end.fileno()],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        self._control = Channel(ours)
+        self._control = Channel(parent_end)
         self._control.sock.settimeout(ZYGOTE_START_S)
         self._memory_limit = memory_limit
         self._register = register
-        self._groups = cgroup.found()
+        self._groups = cgroup.available()
         ready = self._expect(READY)
         self.missing: dict[str, str] = ready["missing"]
         """Libraries that could not be imported, and why."""
-        self._gives_users = bool(ready["gives_users"])
-        self.starts_others: bool = bool(ready["starts_others"])
-        """Whether programs that a runner starts can use the GPU: those of a tool beneath which it runs, say."""
-        self.filters = bool(ready["filters"])
+        self._has_own_users = bool(ready["has_own_users"])
+        self.children_use_gpu: bool = bool(ready["children_use_gpu"])
+        """Whether programs that a runner starts can use the GPU, as a tool above a runner must."""
+        self.uses_seccomp = bool(ready["uses_seccomp"])
 
     @property
     def alive(self) -> bool:
         return self._process.poll() is None
 
     def private_folder(self, folder: Path) -> Path:
-        """Makes the folder for the runners of one submission: nobody else's, where the host allows that."""
-        return uid.private_folder(folder, own_user=self._gives_users)
+        """Makes the folder for the runners of one submission, closed to all others if the host allows that."""
+        return uid.private_folder(folder, own_user=self._has_own_users)
 
     def runner(
         self,
@@ -84,49 +85,49 @@ class Zygote:
         deadline: float,
         cancelled: Callable[[], bool],
         command: Sequence[str] = (),
-    ) -> Runner:
-        """A process that has that folder, and the device where `gpu`, until the deadline (time.monotonic).
+    ) -> RunnerProcess:
+        """Forks a process with that folder, and with the device if `gpu`, until the deadline (time.monotonic).
 
-        `command` is a program for it to become, as confined as a runner: a tool that starts the runner beneath it
-        (`sandbox.runner.tool_entry`).
+        `command` is a program that the process becomes, under the same confinement: a tool that starts a runner beneath
+        it (`sandbox.runner.tool_entry`).
         """
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        parent_end, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         read_end, write_end = os.pipe2(os.O_CLOEXEC)
         try:
             message = {"op": "fork", "folder": str(folder), "gpu": gpu, "command": list(command)}
-            self._ask(message, (theirs.fileno(), write_end))
+            self._ask(message, (child_end.fileno(), write_end))
             pid = int(self._expect("forked")["pid"])
         except InfrastructureFault:
-            ours.close()
+            parent_end.close()
             os.close(read_end)
             raise
         finally:
-            theirs.close()
+            child_end.close()
             os.close(write_end)
         if self._register is not None:
             self._register.add(pid)
         usage = Usage(pid, folder, self._memory_limit)
-        runner = Runner(self, pid, Channel(ours), Output(read_end), usage, self._grouped(pid))
+        runner = RunnerProcess(self, pid, Channel(parent_end), CapturedOutput(read_end), usage, self._grouped(pid))
         runner.deadline, runner.cancelled = deadline, cancelled
         return runner
 
     def _grouped(self, pid: int) -> Cgroup | None:
-        """The runner in a group of its own, while it waits for its first message; None where there are no groups."""
+        """The runner's own cgroup, joined before its first message; None where there are no cgroups."""
         if self._groups is None:
             return None
         try:
             group = self._groups.group(str(pid), self._memory_limit)
-            with contextlib.suppress(ProcessLookupError):  # It has died, which its launcher is about to find out.
+            with contextlib.suppress(ProcessLookupError):  # The runner has died; the launcher finds out next.
                 group.add(pid)
         except OSError as error:
             raise InfrastructureFault(f"a runner could not be put into a cgroup: {error}") from error
         return group
 
     def reap(self, pid: int, user: int) -> int:
-        """The wait status of a runner that was killed; runners of a dead zygote were killed with it."""
+        """The wait status of a killed runner. The runners of a dead zygote died with it."""
         if not self.alive:
             if user != os.geteuid():
-                end_all_of(user)  # What a runner had started is not.
+                kill_user(user)  # The runner's descendants may have survived.
             return int(signal.SIGKILL)
         self._ask({"op": "reap", "pid": pid, "user": user})
         return int(self._expect("reaped")["status"])
@@ -145,9 +146,9 @@ class Zygote:
 
     def _expect(self, op: str) -> Message:
         try:
-            answer = self._control.receive()
+            reply = self._control.receive()
         except (ChannelClosed, TimeoutError) as error:
             raise InfrastructureFault("the zygote is gone or does not answer") from error
-        if answer["op"] != op:
-            raise InfrastructureFault(f"the zygote answered {answer['op']} instead of {op}")
-        return answer
+        if reply["op"] != op:
+            raise InfrastructureFault(f"the zygote answered {reply['op']} instead of {op}")
+        return reply

@@ -21,7 +21,7 @@ from backends.base import Artifact
 from domain.fault import KernelFault
 from domain.result import Status
 from sandbox.isolation.scratch_dir import MAX_DEPTH
-from sandbox.supervisor.messages import facts
+from sandbox.supervisor.messages import parse_facts
 from tasks.builds.folder_digest import permissions
 
 MAX_BYTES = 256 << 20
@@ -207,7 +207,7 @@ def _note(wire: dict[str, Any]) -> Note:
     artifact, fault = None, None
     if wire["artifact"] is not None:
         given = wire["artifact"]
-        artifact = Artifact(facts(_a(dict, given["facts"])), None, _a(str, given["log"]))
+        artifact = Artifact(parse_facts(_a(dict, given["facts"])), None, _a(str, given["log"]))
         if given["deferred"] is not None:
             raise ValueError("a build that was put off is none")
     if wire["fault"] is not None:

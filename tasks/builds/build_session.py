@@ -18,7 +18,7 @@ from domain.fault import InfrastructureFault
 from domain.kernel import Kernel, KernelType
 from domain.settings import settings
 from sandbox.isolation.scratch_dir import remove
-from sandbox.isolation.uid import let_pass
+from sandbox.isolation.uid import allow_traversal
 from sandbox.supervisor.process_register import ProcessRegister
 from sandbox.supervisor.session import Session
 from sandbox.supervisor.zygote_client import Zygote
@@ -110,7 +110,7 @@ class BuildBench:
     def job_folder(self) -> Iterator[Path]:
         """A folder for one job's files; gone afterwards."""
         folder = Path(tempfile.mkdtemp(prefix="job-", dir=self.folder))
-        let_pass(folder)
+        allow_traversal(folder)
         try:
             yield folder
         finally:

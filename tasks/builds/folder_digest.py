@@ -11,7 +11,7 @@ from pathlib import Path
 
 from domain.fault import KernelFault
 from domain.result import Status
-from sandbox.isolation.scratch_dir import TooMuch, entries
+from sandbox.isolation.scratch_dir import FolderTooLarge, entries
 
 MAX_FOLDER_BYTES = 2 << 30
 """Of all files that a build leaves; a file may be long and hold nothing, and is read to its end all the same."""
@@ -35,7 +35,7 @@ def digest(folder: Path) -> bytes:
         raise FileNotFoundError(errno.ENOENT, "the folder of a build is gone")
     try:
         left = sorted(entries(folder), key=lambda entry: entry.path)
-    except TooMuch as error:
+    except FolderTooLarge as error:
         raise KernelFault(Status.UNSUPPORTED, f"the build left {error}: write less while it is imported") from error
     for entry in left:
         try:

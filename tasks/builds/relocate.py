@@ -10,7 +10,7 @@ from pathlib import Path
 from domain.fault import InfrastructureFault, KernelFault
 from domain.result import Status
 from sandbox.isolation import uid
-from sandbox.isolation.scratch_dir import TooMuch, entries, remove
+from sandbox.isolation.scratch_dir import FolderTooLarge, entries, remove
 
 MAX_BYTES = 1 << 20
 _READ_AND_WRITE = stat.S_IRUSR | stat.S_IWUSR
@@ -29,7 +29,7 @@ def move(built_in: Path, folder: Path) -> None:
                 _rename(entry, folder / entry.name)
         relocate(folder, built_in)
         uid.give(folder)
-    except TooMuch as error:
+    except FolderTooLarge as error:
         raise KernelFault(Status.UNSUPPORTED, f"the build left {error}: write less while it is imported") from error
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:

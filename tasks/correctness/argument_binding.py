@@ -6,7 +6,7 @@ import torch
 
 from domain.contract import IOContract
 from domain.value import TensorRef
-from sandbox.protocol.stacked_values import AlikeValues
+from sandbox.protocol.stacked_values import StackedValues
 from tasks.correctness.input_batches import Arguments, StackedSets, StackOf
 from tasks.runtime.kernel_run import Contender
 from validation.inputs.contract_inputs import (
@@ -56,7 +56,7 @@ class HandedOut:
         given: Given = {position: inputs.io.args[position].name for position in input_positions(inputs.io)}
         return self._stacked(_drawn_by(self._owner, inputs, numbers), given, numbers)
 
-    def of_source(self, drawn: AlikeValues, numbers: range) -> StackedSets | None:
+    def of_source(self, drawn: StackedValues, numbers: range) -> StackedSets | None:
         """The same of those that the source has made, whose tensors are arguments by themselves."""
         given = [position for position, argument in enumerate(drawn.form) if isinstance(argument, TensorRef)]
         stacks = dict(zip(given, drawn.stacks, strict=True))

@@ -100,7 +100,7 @@ class Edges:
                 for turn, times in ((0, 0), *TURNS):
                     if time.monotonic() - began > self._left_s:
                         return
-                    session.until(min(deadline, time.monotonic() + CALL_S))
+                    session.set_deadline(min(deadline, time.monotonic() + CALL_S))
                     outputs = session.double(_moved(arguments, kinds, turn, times * by) if turn else arguments)
                     if outputs is None:
                         return
@@ -109,7 +109,7 @@ class Edges:
             self.failed = True  # Whoever is asked nothing more is not to blame for what he is then asked.
         finally:
             self._left_s -= time.monotonic() - began
-            session.until(deadline)
+            session.set_deadline(deadline)
 
 
 def _moved(arguments: Arguments, kinds: list[ValueTraits], turn: int, by: float) -> Arguments:

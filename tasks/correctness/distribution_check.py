@@ -236,7 +236,7 @@ class OtherDistributions:
         session = self._reference.session
         if session is None or self._reference.kernel.kernel_type is not KernelType.TORCH:
             return None
-        session.runner.deadline = self._latest()
+        session.set_deadline(self._latest())
         moved = self._inputs.for_reference(distribution, turn, by, double=True)
         with at_rest([self._candidate], self._rounds.bench.device):
             return session.double(moved)
@@ -255,7 +255,7 @@ class OtherDistributions:
 
     def _outputs(self, contender: Contender) -> Outputs:
         """One call over what its slot holds; raises KernelFault."""
-        contender.open_session.runner.deadline = self._latest()
+        contender.open_session.set_deadline(self._latest())
         slots = self._slots[contender.role]
         window = undisturbed_window(contender, self._rounds.contenders, slots, self._rounds.bench.device)
         if slots.overrun(window.snapshot):

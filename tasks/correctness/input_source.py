@@ -15,7 +15,7 @@ from domain.contract import IOContract
 from domain.fault import KernelFault
 from domain.result import Status
 from domain.value import TensorRef
-from sandbox.protocol.stacked_values import AlikeValues
+from sandbox.protocol.stacked_values import StackedValues
 from tasks.correctness.argument_binding import HandedOut
 from tasks.correctness.input_batches import Arguments, SeparateSets, StackedSets
 from tasks.correctness.input_mixing import MixedInputs
@@ -41,7 +41,7 @@ KEPT = 2
 TensorForm = tuple[torch.dtype, torch.Size]
 ArgumentForm = list[TensorForm]
 """Of the tensors in it: none of a number's."""
-Made = list[Arguments] | AlikeValues
+Made = list[Arguments] | StackedValues
 
 
 class TrialInputs:
@@ -138,14 +138,14 @@ class TrialInputs:
     def _of_source(self, numbers: range) -> SeparateSets | StackedSets:
         made = self._answered(numbers)
         self._mixer.keep(made)
-        if isinstance(made, AlikeValues) and self._kept and self._lie_as_the_first(made):
+        if isinstance(made, StackedValues) and self._kept and self._lie_as_the_first(made):
             stacked = self.handed_out.of_source(made, numbers)
             if stacked is not None:
                 self._kept += made.first(KEPT - numbers.start)
                 return stacked
         return self._singly(made, numbers, KEPT)
 
-    def _lie_as_the_first(self, made: AlikeValues) -> bool:
+    def _lie_as_the_first(self, made: StackedValues) -> bool:
         """Whether each tensor of all of them is an argument by itself, where the first set has one."""
         tensors = [isinstance(argument, TensorRef) for argument in made.form]
         first = [isinstance(argument, torch.Tensor) for argument in self._first()]
@@ -224,7 +224,7 @@ class TrialInputs:
                 Status.RUNTIME_ERROR,
                 "could not determine inputs: give an IO contract (`io`), or define get_inputs() in the source",
             )
-        for one in made.first(1) if isinstance(made, AlikeValues) else made:
+        for one in made.first(1) if isinstance(made, StackedValues) else made:
             self._check_form(one)
         return made
 

@@ -39,7 +39,7 @@ class Preparation:
     def load(self, deadline: float, seed: int) -> None:
         """Loads every kernel, one after the other."""
         for contender in self.contenders:
-            contender.open_session.until(deadline)
+            contender.open_session.set_deadline(deadline)
             contender.spent_s = 0.0
         if len(self.contenders) > 1:
             self.contenders[0].beside = self.contenders[1]
@@ -65,7 +65,7 @@ class Preparation:
                 contender.open_session.start_probe(example[contender.role], PROBE_CALLS)
         for contender in contenders:
             with contender.answerable():
-                contender.probe = contender.open_session.probed()
+                contender.probe = contender.open_session.finish_probe()
                 if contender.probe.compiled:
                     contender.compiled_at_run_time = COMPILED_LATE.format(names=", ".join(contender.probe.compiled))
                 if len(self.contenders) > 1 and not contender.probe.outputs:

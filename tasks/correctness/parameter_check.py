@@ -16,12 +16,12 @@ from typing import Any, NoReturn
 
 import torch
 
-from domain.fault import KernelFault, NotStill
+from domain.fault import FreezeViolation, KernelFault
 from domain.flags import TIMEOUT_NEAR, Flag, FlagCode
 from domain.result import Status
 from profiling.window.call_buffers import Slots
 from sandbox.runner.parameter_noise import noised
-from sandbox.supervisor.messages import State
+from sandbox.supervisor.messages import ModelState
 from tasks.correctness.input_perturbation import VariedInputs
 from tasks.correctness.trials import Rounds
 from tasks.correctness.weight_sync import TRY_S, Weights, listed
@@ -143,7 +143,7 @@ class OtherWeights:
         """Of failing where its reference answers: that would be the way out else. A slow one is let off, and whoever
         may not have stood still."""
         is_slow = fault.status is Status.TIMEOUT and SLOW * self._candidate.estimate_ms / 1e3 > TRY_S
-        if isinstance(fault, NotStill) or is_slow:
+        if isinstance(fault, FreezeViolation) or is_slow:
             raise fault
         self._candidate.accuse(KernelFault(fault.status, f"{fault.message} (with {which})", fault.log))
 
@@ -168,8 +168,8 @@ class OtherWeights:
         verdict, nor where its first load may have left copies behind.
         """
         wrong: CallComparison | None = None
-        for widely in (False, True):
-            anew = self._anew(names, widely=widely)
+        for all_constants in (False, True):
+            anew = self._anew(names, all_constants=all_constants)
             if isinstance(anew, str):
                 return FlagCode.WEIGHTS_INCONCLUSIVE, LEAVES_OUT.format(which=listed(names), why=anew)
             made, actual = anew
@@ -190,8 +190,8 @@ class OtherWeights:
         """The same of one that answers neither as the reference does nor without some of them: wrong where it differs
         by much of what they change, both times, whatever it does with them."""
         wrong: CallComparison | None = None
-        for widely in (False, True):
-            anew = self._anew(self._names, widely=widely)
+        for all_constants in (False, True):
+            anew = self._anew(self._names, all_constants=all_constants)
             if isinstance(anew, str):
                 return FlagCode.WEIGHTS_INCONCLUSIVE, USES_OTHERWISE.format(why=anew)
             made, actual = anew
@@ -205,10 +205,10 @@ class OtherWeights:
             self._rounds.note(wrong)
         return FlagCode.WEIGHTS_USED_DIFFERENTLY, "it uses them differently"
 
-    def _anew(self, names: Sequence[str], *, widely: bool) -> tuple[dict[str, Any], Outputs] | str:
+    def _anew(self, names: Sequence[str], *, all_constants: bool) -> tuple[dict[str, Any], Outputs] | str:
         """What the candidate has and answers when it is made with others for those; or why that tells nothing."""
         try:
-            made = self._load(derive_seed(self._secret, "weights", "anew"), widely=widely)
+            made = self._load(derive_seed(self._secret, "weights", "anew"), all_constants=all_constants)
             actual = self._answer(self._candidate)
         except KernelFault:
             return FAILED
@@ -217,14 +217,16 @@ class OtherWeights:
             return made if isinstance(made, str) else FAILED
         return SAME if any(identical(made[name], self._first[name]) for name in names) else (made, actual)
 
-    def _load(self, noise: int | None = None, *, widely: bool = False) -> dict[str, Any] | str:
+    def _load(self, noise: int | None = None, *, all_constants: bool = False) -> dict[str, Any] | str:
         """Makes the candidate anew; what it has of the reference's weights then, or why that tells nothing."""
         candidate, session = self._candidate, self._candidate.open_session
-        session.runner.deadline = self._until
+        session.set_deadline(self._until)
         init = self._reference.loaded.init if self._reference.loaded is not None else None
-        loaded = session.load(candidate.kernel, candidate.artifact, init, self._seed, noise=noise, widely=widely)
+        loaded = session.load(
+            candidate.kernel, candidate.artifact, init, self._seed, noise=noise, all_constants=all_constants
+        )
         made = session.state().weights
-        if loaded.keeps:
+        if loaded.left_state:
             return KEPT
         known = all(isinstance(made.get(name), torch.Tensor) for name in self._first)
         return {name: made[name] for name in self._first} if known else LACKS
@@ -240,7 +242,7 @@ class OtherWeights:
     def _answer(self, contender: Contender, others: dict[str, Any] | None = None) -> Outputs | None:
         """To one call on the inputs as they were drawn, with those weights; None where it does not take them."""
         session, layout = contender.open_session, self._slots[contender.role]
-        session.runner.deadline = self._until
+        session.set_deadline(self._until)
         if others and not session.load_state(others):
             return None
         try:
@@ -282,7 +284,7 @@ def _value(weight: torch.Tensor) -> str:
     return f"{value:.3g}" if word is None else word + "s" * (weight.numel() > 1)
 
 
-def constant(state: State) -> list[str]:
+def constant(state: ModelState) -> list[str]:
     """Floating parameters, and running statistics by their name, that all have one value, as their maker gave it."""
     return [
         name

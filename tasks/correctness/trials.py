@@ -227,7 +227,7 @@ class Rounds:
         self.deadline += seconds
         for contender in self.contenders:
             if contender.session is not None:
-                contender.session.until(self.deadline)
+                contender.session.set_deadline(self.deadline)
 
     def look_at_precision(self) -> None:
         """Both answers to one call against the same call in float64, where the reference is torch and can be run so.
@@ -239,7 +239,7 @@ class Rounds:
             return
         if not self.request.thorough:
             return
-        reference.session.runner.deadline = min(self.deadline, time.monotonic() + PRECISION_S)
+        reference.session.set_deadline(min(self.deadline, time.monotonic() + PRECISION_S))
         try:
             exact = reference.session.double(self._sample.arguments)
         except KernelFault:

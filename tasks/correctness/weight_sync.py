@@ -10,7 +10,7 @@ import torch
 
 from domain.fault import KernelFault
 from domain.flags import Flag, FlagCode
-from sandbox.supervisor.messages import State
+from sandbox.supervisor.messages import ModelState
 from tasks.runtime.kernel_run import Contender
 from validation.compare.bitwise import identical
 
@@ -30,7 +30,7 @@ class Weights:
     def __init__(self, reference: Contender, candidate: Contender) -> None:
         self._reference = reference
         self._candidate = candidate
-        self._state = State({}, frozenset())
+        self._state = ModelState({}, frozenset())
         self.summary: str | None = None
         self.findings: list[Flag] = []
 
@@ -49,7 +49,7 @@ class Weights:
         self._reference.weight_bytes = sum(weight.numel() * weight.element_size() for weight in tensors)
 
     @property
-    def state(self) -> State:
+    def state(self) -> ModelState:
         """The reference's own."""
         return self._state
 
@@ -82,7 +82,7 @@ class Weights:
         ends: list[dict[str, Any]] = []
         for contender in (self._reference, self._candidate):
             session = contender.open_session
-            session.runner.deadline = min(deadline, time.monotonic() + TRY_S)
+            session.set_deadline(min(deadline, time.monotonic() + TRY_S))
             try:
                 ends.append(session.state().weights)
             except KernelFault as fault:

@@ -59,7 +59,7 @@ def check_inputs(reference: Window, candidate: Window) -> None:
 
 def check_first_call(contenders: list[Contender], windows: dict[str, Window]) -> None:
     """Of calls with the same inputs before the first window, by both runners' words; later ones are compared."""
-    differ = [contender.probe.first_differs for contender in contenders if contender.probe is not None]
+    differ = [contender.probe.first_call_differs for contender in contenders if contender.probe is not None]
     inputs_unchanged = all(window.inputs_changed is False for window in windows.values())
     if differ == [False, True] and inputs_unchanged:
         raise KernelFault(

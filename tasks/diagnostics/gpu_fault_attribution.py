@@ -71,9 +71,9 @@ def blame_tested(contenders: Iterable[Contender], bench: Workbench, cancelled: C
         session = bench.session(folder, gpu=True, deadline=deadline_in(TEST_S), cancelled=cancelled)
         try:
             session.open_device()
-            session.opened()
+            session.wait_until_open()
             session.warm_libraries()
-            session.opened()
+            session.wait_until_open()
         finally:
             session.close()
     except KernelFault as fault:

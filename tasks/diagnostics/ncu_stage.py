@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from domain.device_metrics import PRINTING_SECONDS, CountersAsked
+from domain.device_metrics import PRINTING_SECONDS, CounterRequest
 from domain.listing import MAX_PROFILE_BYTES, PROFILE, NoListing, ProfilerReport
 from domain.result import CANDIDATE, first_line
 from profiling.ncu.csv_report import MAX_CHARS
@@ -29,7 +29,7 @@ REFUSED = (
 INTO_FILE = ("/bin/sh", "-c", f'exec "$@" > {TABLE}', "sh")
 
 
-def look_at_counters(inspection: Inspection, asked: CountersAsked) -> dict[str, Any]:
+def look_at_counters(inspection: Inspection, asked: CounterRequest) -> dict[str, Any]:
     """The answer's `device_metrics`. Raises JobCancelled."""
     told: dict[str, Any] = {"level": asked.level.value, "metrics": list(asked.metrics)}
     tool = tool_lookup.ncu()
@@ -61,7 +61,7 @@ def _as_originally(inspection: Inspection, flat: dict[str, dict[str, Any]]) -> d
 
 
 def _measured(
-    inspection: Inspection, contender: Contender, ncu: Path, asked: CountersAsked
+    inspection: Inspection, contender: Contender, ncu: Path, asked: CounterRequest
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     clear_away(contender.folder, REPORT, TABLE)
     until = time.monotonic() + asked.level.seconds
@@ -92,7 +92,7 @@ def _counted(
     inspection: Inspection,
     contender: Contender,
     ncu: Path,
-    asked: CountersAsked,
+    asked: CounterRequest,
     until: float,
     without: tuple[str, ...] = (),
 ) -> tuple[str, str | None]:

@@ -99,7 +99,7 @@ def look_at_launches(contenders: list[Contender], example: dict[str, Arguments],
 
 
 def _hurried(session: Session, seconds: float, deadline: float) -> Session:
-    session.runner.deadline = min(deadline, time.monotonic() + seconds)
+    session.set_deadline(min(deadline, time.monotonic() + seconds))
     return session
 
 

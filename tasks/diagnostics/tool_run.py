@@ -63,7 +63,7 @@ class Inspection:
         if not self.bench.device.is_cuda:
             return NO_GPU
         try:
-            return None if self.bench.zygote.starts_others else NO_USERS
+            return None if self.bench.zygote.children_use_gpu else NO_USERS
         except InfrastructureFault as fault:
             return f"the tool's process could not be started: {fault}"
 
@@ -127,7 +127,7 @@ class Inspection:
 
 def _ended(session: Session, seconds: float) -> None:
     try:
-        session.runner.hang_up()
+        session.runner.close_and_wait()
     except KernelFault as fault:
         raise NotInspected(_late(seconds) if fault.status is Status.TIMEOUT else fault.message) from fault
 

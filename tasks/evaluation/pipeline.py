@@ -84,7 +84,7 @@ def _run(
             job.build()
             progress(Stage.WAIT_FOR_DEVICE)
             job.warm()
-            with device_lease(bench.device_id, cancelled, request.yields_s):
+            with device_lease(bench.device_id, cancelled, request.queue_offset_s):
                 started = time.monotonic()
                 try:
                     bench.card_errors.clear()
@@ -262,7 +262,7 @@ class _Job:
             self.distributions = untried(Flag(FlagCode.DISTRIBUTION_SKIPPED, why))
             return
         if (owner := self.contenders[0]).session is not None:
-            owner.session.until(rounds.deadline)  # Not the one that it was last asked under.
+            owner.session.set_deadline(rounds.deadline)  # Not the one that it was last asked under.
         try:
             varied = VariedInputs(rounds.inputs, self.secret)
         except KernelFault as fault:
@@ -297,7 +297,7 @@ class _Job:
             reference,
             self.speedup,
             self.metrics,
-            self.request.budget.told(compares=reference is not None),
+            self.request.budget.to_dict(compares=reference is not None),
             self.spent_s,
             sum(contender.build_s for contender in self.contenders),
         )

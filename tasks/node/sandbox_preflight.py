@@ -20,7 +20,7 @@ def held(*, gpu: bool) -> layer_probe.Layers:
     except (UnsafeFolder, OSError) as error:
         raise SystemExit(f"{error}; STATE_DIR is the folder (docs/settings.md)") from error
     try:
-        found = layer_probe.probed(folder.path, gpu=gpu)
+        found = layer_probe.probe_layers(folder.path, gpu=gpu)
     except layer_probe.CannotConfine as error:
         raise SystemExit(f"{error}") from error
     finally:

@@ -10,9 +10,9 @@ from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 
-from sandbox.isolation.process_tree import end_all_of
+from sandbox.isolation.process_tree import kill_user
 from sandbox.isolation.scratch_dir import remove
-from sandbox.isolation.uid import let_pass, may_be_submissions
+from sandbox.isolation.uid import allow_traversal, may_be_submissions
 from tasks.node.private_dir import UnsafeFolder, opened_private
 
 PREFIX, SETTING = "bench-", "STATE_DIR"
@@ -35,7 +35,7 @@ class BenchFolder:
                 _remove_if_dead(left)
             self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
             for folder in (parent, self.path):
-                let_pass(folder)
+                allow_traversal(folder)
             self._lock = opened_private(self.path, SETTING)
             fcntl.flock(self._lock, fcntl.LOCK_EX)
 
@@ -69,7 +69,7 @@ def _end_those_who_work_in(folder: Path) -> None:
         with suppress(FileNotFoundError):
             user = one.lstat().st_uid
             if may_be_submissions(user):
-                end_all_of(user)
+                kill_user(user)
 
 
 def _entries(parent: Path, prefix: str = "") -> list[Path]:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TypedDict, Unpack
 
-from domain.fault import NotStill
+from domain.fault import FreezeViolation
 from profiling.gpu.timing_device import Device
 from profiling.window.call_buffers import Slots
 from profiling.window.timed_window import HeldBack, Window
-from sandbox.supervisor.runner_process import Runner
+from sandbox.supervisor.runner_process import RunnerProcess
 from tasks.runtime.kernel_run import Contender
 
 
@@ -36,7 +36,7 @@ def stopped(contenders: Iterable[Contender]) -> Iterator[None]:
         yield
 
 
-def _let_go_on(contender: Contender, runner: Runner) -> None:
+def _let_go_on(contender: Contender, runner: RunnerProcess) -> None:
     with contender.answerable():
         runner.check_frozen()
         runner.thaw()
@@ -64,6 +64,6 @@ def undisturbed_window(
     with at_rest((other for other in contenders if other is not contender), device):
         try:
             return contender.range.window(slots, **how)
-        except NotStill:
+        except FreezeViolation:
             with contender.answerable():
                 raise

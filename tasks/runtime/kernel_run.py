@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import torch
 
 from backends.base import Artifact
-from domain.fault import InfrastructureFault, KernelFault, OutputFault, behind
+from domain.fault import InfrastructureFault, KernelFault, OutputFault, exception_chain
 from domain.kernel import Kernel
 from domain.listing import Listing, NoListing, ProfilerReport
 from domain.result import Comparison, Outcome, Status, Timing
@@ -196,7 +196,7 @@ class Contender:
         if self.range is not None:
             self.range.forget()
         self.probe = None
-        for error in behind(self.fault):
+        for error in exception_chain(self.fault):
             error.__traceback__ = None  # With what called those frames, which lives as long as they do.
 
     def clear(self) -> None:

@@ -97,7 +97,7 @@ class Standbys:
     ) -> list[Standby]:
         """As many as folders, those of a kind alike in what a launch costs, and as this card's as a rule, if there are.
 
-        Whoever takes one closes it, sets its deadline (`Session.until`) and removes its folder. Where the device has no
+        Whoever takes one closes it, sets its deadline and removes its folder. Where the device has no
         room for a context now, as the holder of its lease may use all of it, they make theirs when they are used, and
         are confined to the given folders. Those whose streams have queues `apart` are made for it: none waits. Where
         `more_follow`, as of a job that is judged in several processes, as many are made at once as there is room for.
@@ -142,12 +142,12 @@ class Standbys:
                 for one in made:
                     one.session.open_device(one_queue=one_queue)
                 for one in made:
-                    one.session.opened()
+                    one.session.wait_until_open()
             with self._step(made, cancelled):
                 for one in made:
                     one.session.warm_libraries()
                 for one in made:
-                    one.session.opened()
+                    one.session.wait_until_open()
             with self._step(made, cancelled):
                 return [Standby(one.session, one.folder, _launch_ms(one.session), one_queue) for one in made]
         except BaseException:
@@ -164,7 +164,7 @@ class Standbys:
         """Inside it is quiet, and those have WARM_S, which begin when others' windows are over."""
         with self._quiet(cancelled):
             for one in made:
-                one.session.until(time.monotonic() + WARM_S)
+                one.session.set_deadline(time.monotonic() + WARM_S)
             yield
 
     def _waiting_ones(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from domain.fault import NotStill
+from domain.fault import FreezeViolation
 from domain.flags import Flag, FlagCode
 from domain.kernel import Kernel
 from domain.result import CANDIDATE, REFERENCE, Report
@@ -97,7 +97,7 @@ def until_stopped(contenders: Sequence[Contender], queues: Queues, seconds: floa
         yield
     except Stopped:
         once_more = _once_more(queues, contenders, began, seconds)
-        seems_so = any(isinstance(contender.fault, NotStill) for contender in contenders)
+        seems_so = any(isinstance(contender.fault, FreezeViolation) for contender in contenders)
         if once_more is not None and seems_so and not queues.doubted:
             raise BeginAnew(replace(once_more, doubted=True)) from None
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from domain.fault import InfrastructureFault, KernelFault, let_go_of_frames
+from domain.fault import InfrastructureFault, KernelFault, clear_exception_frames
 from domain.settings import settings
 from profiling.gpu.measured_peaks import UNKNOWN, Ceilings, ceilings
 from profiling.gpu.monitor import CardMonitor
@@ -82,7 +82,7 @@ class Workbench(BuildBench):
         self._ceilings: Ceilings | None = None
         self._measured_in_vain = False
         room, spare = (self._room(), SPARE) if self.device.is_cuda else (MOST_KERNELS, 0)
-        yielding = partial(self.quiet, yields_s=WINDOWS_FIRST_S)
+        yielding = partial(self.quiet, queue_offset_s=WINDOWS_FIRST_S)
         self.standbys = Standbys(
             self._forked, self._new_folder, yielding, spare=min(spare, room), room=room, contexts=self.device.is_cuda
         )
@@ -104,9 +104,9 @@ class Workbench(BuildBench):
         """Runners whose contexts wait for a job; None on the CPU, where there are none."""
         return self.standbys.ready if self.device.is_cuda else None
 
-    def quiet(self, cancelled: Callable[[], bool], yields_s: float = 0.0) -> AbstractContextManager[None]:
+    def quiet(self, cancelled: Callable[[], bool], queue_offset_s: float = 0.0) -> AbstractContextManager[None]:
         """Inside, nobody else makes a context on this device (tasks.node.device_lease.quiet)."""
-        return quiet(self.device_id, cancelled, yields_s) if self.device.is_cuda else nullcontext()
+        return quiet(self.device_id, cancelled, queue_offset_s) if self.device.is_cuda else nullcontext()
 
     def warm(
         self,
@@ -190,7 +190,7 @@ class Workbench(BuildBench):
         here = standby.launch_ms
         if usual is not None and here is None:
             try:
-                standby.session.until(deadline_in(WARM_S))
+                standby.session.set_deadline(deadline_in(WARM_S))
                 with self.quiet(cancelled):
                     here = standby.session.launch_ms()
             except KernelFault as fault:
@@ -207,7 +207,7 @@ class Workbench(BuildBench):
 
         Also where something is raised: it would keep it until it is handled, and others have the device by then.
         """
-        let_go_of_frames(sys.exception())
+        clear_exception_frames(sys.exception())
         try:
             if self._null is not None:
                 self._null.forget()

@@ -102,7 +102,7 @@ class Timekeeper:
         candidate.close()
         reference = self.contenders[0]
         if reference.session is not None:
-            reference.session.until(self.rounds.deadline)
+            reference.session.set_deadline(self.rounds.deadline)
         with self._quiet():
             alone.shoot()
         if not self._retakes.throttled:  # A throttled card takes more than it will in other jobs.

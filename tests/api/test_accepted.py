@@ -13,7 +13,7 @@ from flask.testing import FlaskClient
 from redis import Redis
 
 from domain.access import Scope
-from domain.device_metrics import CountersAsked, Level
+from domain.device_metrics import CounterRequest, Level
 from domain.request import Request
 from domain.settings import settings
 from tasks.fleet.heartbeat import Heartbeat
@@ -176,14 +176,14 @@ def test_artifacts_are_asked_for(client: FlaskClient, records: JobRecords, sent:
     [
         ({}, None),
         ({"device_metrics": False}, None),
-        ({"device_metrics": True}, CountersAsked()),
-        ({"device_metrics": "basic"}, CountersAsked(Level.BASIC)),
-        ({"device_metrics": "full"}, CountersAsked(Level.FULL)),
-        ({"device_metrics": ["b__c.sum", "a.max", "a.max"]}, CountersAsked(metrics=("a.max", "b__c.sum"))),
+        ({"device_metrics": True}, CounterRequest()),
+        ({"device_metrics": "basic"}, CounterRequest(Level.BASIC)),
+        ({"device_metrics": "full"}, CounterRequest(Level.FULL)),
+        ({"device_metrics": ["b__c.sum", "a.max", "a.max"]}, CounterRequest(metrics=("a.max", "b__c.sum"))),
     ],
 )
 def test_device_metrics_are_asked_for(
-    client: FlaskClient, records: JobRecords, sent: Json, read: CountersAsked | None
+    client: FlaskClient, records: JobRecords, sent: Json, read: CounterRequest | None
 ) -> None:
     assert stored(client, records, "/evaluate", {"kernel": TORCH, **sent}).device_metrics == read
     body = {"ref_kernel": TORCH, "custom_kernel": TORCH, **sent}
@@ -196,11 +196,11 @@ def test_who_says_nothing_of_device_metrics_gets_what_the_operator_has_set(
 ) -> None:
     monkeypatch.setattr("api.schemas.request.settings", lambda: replace(settings(), enable_device_metrics=True))
     body = {"kernel": TORCH}
-    assert stored(client, records, "/evaluate", body).device_metrics == CountersAsked()
-    assert stored(client, records, "/", LEGACY).device_metrics == CountersAsked()
+    assert stored(client, records, "/evaluate", body).device_metrics == CounterRequest()
+    assert stored(client, records, "/", LEGACY).device_metrics == CounterRequest()
     assert stored(client, records, "/evaluate", {**body, "device_metrics": False}).device_metrics is None
     full = stored(client, records, "/evaluate", {**body, "device_metrics": "full"})
-    assert full.device_metrics == CountersAsked(Level.FULL)
+    assert full.device_metrics == CounterRequest(Level.FULL)
 
 
 @pytest.mark.parametrize(("sent", "read"), [({}, False), ({"sanitize": True}, True), ({"sanitize": "no"}, False)])

@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from domain.fault import let_go_of_frames
+from domain.fault import clear_exception_frames
 
 
 class Large:
@@ -35,7 +35,7 @@ def test_an_error_on_its_way_keeps_nothing_of_the_frames_it_came_through() -> No
         with pytest.raises(KeyError) as raised:
             outer()
         assert all(each() is not None for each in made)
-        let_go_of_frames(raised.value)
+        clear_exception_frames(raised.value)
         assert [each() for each in made] == [None, None]
     finally:
         gc.enable()
@@ -43,4 +43,4 @@ def test_an_error_on_its_way_keeps_nothing_of_the_frames_it_came_through() -> No
 
 
 def test_no_error_is_no_error() -> None:
-    assert let_go_of_frames(None) is None
+    assert clear_exception_frames(None) is None

@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from domain.device_metrics import CountersAsked, Level
+from domain.device_metrics import CounterRequest, Level
 from domain.kernel import Kernel, KernelType
 from domain.request import Request
 
 PLAIN = Request(kernel=Kernel("class Model: ...", KernelType.TORCH))
 ASKED = [
     PLAIN,
-    replace(PLAIN, device_metrics=CountersAsked()),
-    replace(PLAIN, device_metrics=CountersAsked(Level.FULL)),
-    replace(PLAIN, device_metrics=CountersAsked(metrics=("a.max", "b__c.sum"))),
+    replace(PLAIN, device_metrics=CounterRequest()),
+    replace(PLAIN, device_metrics=CounterRequest(Level.FULL)),
+    replace(PLAIN, device_metrics=CounterRequest(metrics=("a.max", "b__c.sum"))),
     replace(PLAIN, sanitize=True),
 ]
 
@@ -35,8 +35,8 @@ def test_what_is_looked_into_takes_longer() -> None:
     assert kinds[1] == kinds[3]
 
 
-@pytest.mark.parametrize(("recorded", "read"), [(True, CountersAsked()), (False, None), (None, None)])
-def test_records_of_earlier_versions_are_read(recorded: bool | None, read: CountersAsked | None) -> None:
+@pytest.mark.parametrize(("recorded", "read"), [(True, CounterRequest()), (False, None), (None, None)])
+def test_records_of_earlier_versions_are_read(recorded: bool | None, read: CounterRequest | None) -> None:
     wire = {**PLAIN.to_wire(), "device_metrics": recorded}
     del wire["sanitize"]
     assert Request.from_wire(wire) == replace(PLAIN, device_metrics=read)

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.value import CodecError, DtypeName, Stranger, TensorRef, decode, encode, leaves, replace
+from domain.value import CodecError, DtypeName, TensorRef, Unserializable, decode, encode, leaves, replace
 
 Batch = namedtuple("Batch", ["q", "k"])
 REF = TensorRef("float32", (2, 3), (3, 1), 512)
 
 plain = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text(max_size=20)
 trees = st.recursive(
-    plain | st.just(REF) | st.just(DtypeName("bfloat16")) | st.just(Stranger("function gelu")),
+    plain | st.just(REF) | st.just(DtypeName("bfloat16")) | st.just(Unserializable("function gelu")),
     lambda inner: (
         st.lists(inner, max_size=4)
         | st.lists(inner, max_size=4).map(tuple)

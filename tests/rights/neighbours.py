@@ -12,7 +12,7 @@ from pathlib import Path
 from backends.base import Target
 from domain.fault import KernelFault
 from domain.kernel import Kernel, KernelType
-from sandbox.isolation.uid import let_pass
+from sandbox.isolation.uid import allow_traversal
 from sandbox.supervisor.session import Session
 from sandbox.supervisor.zygote_client import Zygote
 
@@ -25,7 +25,7 @@ LIFE_S = 60.0
 def main() -> None:
     folder = Path(sys.argv[1]) / "neighbours"
     folder.mkdir()
-    let_pass(folder)
+    allow_traversal(folder)
     zygote = Zygote(folder, arch=None, memory_limit=1 << 30)
     sessions = []
     try:

@@ -126,9 +126,9 @@ def _make_read_only(writable: list[Path]) -> None:
 
 def _refuse_namespaces() -> None:
     """As a container's filter does. Not its other rules: what they refuse, submissions' own filter refuses too."""
-    refused = [seccomp._give(errno.EPERM)]
+    refused = [seccomp._fail(errno.EPERM)]
     program = seccomp._entrance() + b"".join(seccomp._rule(name, refused) for name in NOT_IN_A_CONTAINER)
-    program += seccomp._rule("clone3", [seccomp._give(errno.ENOSYS)])
+    program += seccomp._rule("clone3", [seccomp._fail(errno.ENOSYS)])
     namespaces = seccomp._guard(([seccomp._load(0)], seccomp._IF_ANY_BIT, [seccomp._NEW_NAMESPACES]))
     program += seccomp._rule("clone", [*namespaces, seccomp._instruction(seccomp._RETURN, seccomp._ALLOW)])
     program += seccomp._instruction(seccomp._RETURN, seccomp._ALLOW)

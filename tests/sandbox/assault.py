@@ -28,7 +28,7 @@ from domain.kernel import Kernel, KernelType
 from domain.paths import ROOT
 from sandbox.isolation import file_access, scratch_dir, uid
 from sandbox.isolation.process_tree import children
-from sandbox.supervisor.runner_process import Runner
+from sandbox.supervisor.runner_process import RunnerProcess
 from sandbox.supervisor.session import Session
 from sandbox.supervisor.zygote_client import Zygote
 from tests.sandbox.attacks import Attack, attacks
@@ -104,7 +104,7 @@ class Host:
         }
         self.facts["ZYGOTE"] = self.zygote._process.pid
 
-    def runner(self, folder: Path, *command: str) -> Runner:
+    def runner(self, folder: Path, *command: str) -> RunnerProcess:
         return self.zygote.runner(
             folder, gpu=False, deadline=time.monotonic() + DEADLINE_S, cancelled=lambda: False, command=command
         )
@@ -119,7 +119,7 @@ class Host:
         status = "passed"
         try:
             if command:
-                session.runner.hang_up()
+                session.runner.close_and_wait()
                 status = "passed" if session.runner.kill() == 0 else "crashed"
             else:
                 session.build(Kernel(told + attack.source, KernelType.TORCH))

@@ -18,7 +18,7 @@ from domain.job import State
 from domain.kernel import Kernel, KernelType
 from domain.paths import ROOT
 from domain.request import Request
-from sandbox.isolation.layer_probe import probed
+from sandbox.isolation.layer_probe import probe_layers
 from tasks.fleet.heartbeat import workers
 from tasks.fleet.prebuilder_registry import builders
 from tasks.jobs.job_store import JobRecords
@@ -149,7 +149,7 @@ def test_what_is_built_without_a_card_is_judged_on_one(redis_url: str, redis: Re
 
 @pytest.mark.slow
 def test_it_refuses_where_its_sandbox_does_not_hold(redis_url: str, redis: Redis, tmp_path: Path) -> None:
-    lacking = [name for name, layer in probed(tmp_path / "probe", gpu=False).items() if not layer.active]
+    lacking = [name for name, layer in probe_layers(tmp_path / "probe", gpu=False).items() if not layer.active]
     if not lacking:
         pytest.skip("every layer holds here")
     own = environment(redis_url, tmp_path / "state", SANDBOX=lacking[0], BUILD_FOR="cpu")

@@ -13,7 +13,7 @@ from redis.exceptions import AuthenticationError
 
 from stack import redis_server
 from stack.child import Child
-from stack.redis_server import NoRedisServer, RedisServer, kept
+from stack.redis_server import NoRedisServer, RedisServer, locked_folder
 
 DEADLINE_S = 15.0
 
@@ -69,15 +69,15 @@ def test_a_folder_is_one_servers_and_its_file_outlives_whoever_started_it(
 ) -> None:
     monkeypatch.setattr(redis_server, "FREE_S", 0.1)
     folder = tmp_path / "a name of words" / "redis"
-    with kept(folder) as lock:
+    with locked_folder(folder) as lock:
         child = started(RedisServer.on_free_port(folder, lock))
         assert folder.stat().st_mode & 0o077 == 0
     # The server is still there, as after a start that was killed.
-    with pytest.raises(NoRedisServer, match="another service keeps its queue in"), kept(folder):
+    with pytest.raises(NoRedisServer, match="another service keeps its queue in"), locked_folder(folder):
         pass
     child.kill()
     child.close()
-    with kept(folder):
+    with locked_folder(folder):
         pass
 
 
@@ -86,7 +86,7 @@ def test_a_folder_that_cannot_be_kept_is_said(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "file").touch()
     for place in ("link", "file", "file/below"):
-        with pytest.raises(NoRedisServer, match="STATE_DIR"), kept(tmp_path / place):
+        with pytest.raises(NoRedisServer, match="STATE_DIR"), locked_folder(tmp_path / place):
             pass
 
 

@@ -18,7 +18,7 @@ from domain.result import Status
 from domain.settings import CONSOLE, JSON
 from kernel_eval_client import quoted
 from stack import verdicts
-from stack.container import Output
+from stack.container import ContainerLog
 from stack.example import every_example
 from stack.log_book import LogBook
 from stack.terminal import Terminal
@@ -53,7 +53,7 @@ def test_a_line_of_a_process_is_shown_as_text_and_is_one_entry(form: str, tmp_pa
 @pytest.mark.parametrize("form", [CONSOLE, JSON])
 def test_a_line_of_a_container_is_shown_as_text(form: str, capsys: pytest.CaptureFixture[str]) -> None:
     for line in LINES:
-        Output(form).line("cpu0", line)
+        ContainerLog(form).line("cpu0", line)
     assert obeyed(capsys.readouterr().out) == []
 
 

@@ -18,7 +18,7 @@ from domain.job import State
 from domain.kernel import Kernel, KernelType
 from domain.paths import ROOT
 from domain.request import Request
-from stack.container import Output
+from stack.container import ContainerLog
 from tasks.fleet.heartbeat import workers
 from tasks.jobs.job_store import JobRecords
 from tasks.jobs.submit import submit
@@ -140,8 +140,8 @@ def test_an_image_has_what_it_imports(absent: tuple[str, ...], module: str) -> N
 
 def test_a_containers_log_is_json_or_readable(capsys: pytest.CaptureFixture[str]) -> None:
     line = '{"at": "2026-11-22T10:11:12.000+00:00", "level": "INFO", "message": "ready", "job_id": "1"}'
-    Output("json").line("gpu0", line)
-    Output("console").line("gpu0", line)
+    ContainerLog("json").line("gpu0", line)
+    ContainerLog("console").line("gpu0", line)
     first, second = capsys.readouterr().out.splitlines()
     assert json.loads(first) == {"process": "gpu0", **json.loads(line)}
     assert second == "gpu0   | 10:11:12 INFO    ready"

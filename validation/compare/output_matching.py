@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from domain.fault import KernelFault
 from domain.result import Status
-from sandbox.protocol.output_structure import AnswerForm
+from sandbox.protocol.output_structure import OutputStructure
 
 MAX_NAMES = 5
 """Maximum number of names that a message lists for each kind of mistake."""
 
 
-def match_outputs(expected: AnswerForm | None, actual: AnswerForm | None) -> list[int]:
+def match_outputs(expected: OutputStructure | None, actual: OutputStructure | None) -> list[int]:
     """Returns the indexes of the kernel's outputs in the order of the reference's: [0, 1, ...] where all match by
     position.
 
@@ -25,7 +25,7 @@ def match_outputs(expected: AnswerForm | None, actual: AnswerForm | None) -> lis
     return _order(expected, actual, [])
 
 
-def _order(expected: AnswerForm, actual: AnswerForm, under: list[str]) -> list[int]:
+def _order(expected: OutputStructure, actual: OutputStructure, under: list[str]) -> list[int]:
     if expected.names and actual.names:
         if set(expected.names) == set(actual.names):
             return _by_name(expected, actual, under)
@@ -41,7 +41,7 @@ def _order(expected: AnswerForm, actual: AnswerForm, under: list[str]) -> list[i
     return list(range(actual.tensors))
 
 
-def _by_name(expected: AnswerForm, actual: AnswerForm, under: list[str]) -> list[int]:
+def _by_name(expected: OutputStructure, actual: OutputStructure, under: list[str]) -> list[int]:
     indexes: list[int] = []
     positions = {name: position for position, name in enumerate(actual.names)}
     firsts = _first_indexes(actual)
@@ -58,7 +58,7 @@ def _by_name(expected: AnswerForm, actual: AnswerForm, under: list[str]) -> list
     return indexes
 
 
-def _first_indexes(form: AnswerForm) -> list[int]:
+def _first_indexes(form: OutputStructure) -> list[int]:
     """The index of each member's first tensor."""
     firsts, end = [], 0
     for member in form.members:
@@ -67,7 +67,7 @@ def _first_indexes(form: AnswerForm) -> list[int]:
     return firsts
 
 
-def _other_keys(expected: AnswerForm, actual: AnswerForm, under: list[str]) -> KernelFault:
+def _other_keys(expected: OutputStructure, actual: OutputStructure, under: list[str]) -> KernelFault:
     expected_names, actual_names = set(expected.names), set(actual.names)
     missing = [name for name in expected.names if name not in actual_names]
     unknown = [name for name in actual.names if name not in expected_names]

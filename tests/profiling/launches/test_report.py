@@ -11,7 +11,7 @@ from domain.kernel import Kernel, KernelType
 from profiling.launches.library_names import bare_name, library_of, mangled_part, qualified_name
 from profiling.launches.report import described
 from profiling.launches.source_kernels import MAX_CHARS, defined_kernels
-from sandbox.protocol.launch_trace import CPU_OPERATORS, CUPTI, Launched, LaunchTrace
+from sandbox.protocol.launch_trace import CPU_OPERATORS, CUPTI, LaunchedKernel, LaunchTrace
 
 ELEMENTWISE = (
     "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >"
@@ -165,7 +165,7 @@ def test_a_hostile_source_is_scanned_in_no_time(text):
 
 
 def trace(*launched, stray_us=0.0, distinct=None, source=CUPTI):
-    kernels = tuple(Launched(name, 2, time_us) for name, time_us in launched)
+    kernels = tuple(LaunchedKernel(name, 2, time_us) for name, time_us in launched)
     total = sum(one.time_us for one in kernels)
     on_device = source == CUPTI
     return LaunchTrace(
@@ -273,8 +273,10 @@ def test_work_left_on_another_stream_is_named_and_joined_work_is_not():
 
 
 def test_forged_figures_stay_shares():
-    forged = LaunchTrace(CUPTI, 1, (Launched("axpy", 1, 1e9), Launched("fwd", 1, 1e9)), 0, 1.0, 2, 9, 1e14, 1e14)
+    forged = LaunchTrace(
+        CUPTI, 1, (LaunchedKernel("axpy", 1, 1e9), LaunchedKernel("fwd", 1, 1e9)), 0, 1.0, 2, 9, 1e14, 1e14
+    )
     told = described(forged, kernel(AXPY))
     assert told["custom_share"] == 1.0 and all(row["share"] <= 1.0 for row in told["kernels"])
     assert told["flags"][0]["data"]["device_time_share"] == 1.0
-    assert described(LaunchTrace(CUPTI, 1, (Launched("axpy", 1, 0.0),), 1, 0.0, 1, 1, 0.0, 0.0), kernel(AXPY))
+    assert described(LaunchTrace(CUPTI, 1, (LaunchedKernel("axpy", 1, 0.0),), 1, 0.0, 1, 1, 0.0, 0.0), kernel(AXPY))

@@ -20,8 +20,8 @@ def gate() -> Iterator[Gate]:
     torch.empty((), device="cuda")
     gate = Gate()
     yield gate
-    gate.let_go(independent_stream(), 2**30)
-    gate.fire(2**30)
+    gate.force_release(independent_stream(), 2**30)
+    gate.release(2**30)
     torch.cuda.synchronize()
     gate.withdraw()
     gate.close()
@@ -32,12 +32,12 @@ def test_the_clock_runs_from_the_gun_to_what_was_queued_last(gate: Gate) -> None
     began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
     torch.cuda._sleep(1)
     torch.cuda.synchronize()
-    gate.hold(runner.cuda_stream, 1)
+    gate.wait_on_gate(runner.cuda_stream, 1)
     with torch.cuda.stream(runner):
         began.record(runner)
         torch.cuda._sleep(CYCLES)
         ended.record(runner)
-    gate.report(runner.cuda_stream, 1)
+    gate.signal_done(runner.cuda_stream, 1)
     clock = DeviceClock(gate)
     before = time.perf_counter()
     clock.begin()
@@ -47,21 +47,21 @@ def test_the_clock_runs_from_the_gun_to_what_was_queued_last(gate: Gate) -> None
     assert clock.ends(5.0)
     elapsed_ms, ready_ms = clock.read()
     host_ms = 1e3 * (time.perf_counter() - before)
-    assert gate.reported == 1
+    assert gate.last_done == 1
     assert 1 < began.elapsed_time(ended) <= elapsed_ms <= elapsed_ms + ready_ms <= host_ms
 
 
 def test_nothing_runs_before_the_gun(gate: Gate) -> None:
     runner = torch.cuda.Stream()
-    gate.hold(runner.cuda_stream, 7)
-    gate.report(runner.cuda_stream, 7)
+    gate.wait_on_gate(runner.cuda_stream, 7)
+    gate.signal_done(runner.cuda_stream, 7)
     clock = DeviceClock(gate)
     clock.fire(6)
     torch.cuda.current_stream().synchronize()
-    assert not runner.query() and gate.reported == 0
+    assert not runner.query() and gate.last_done == 0
     clock.fire(7)
     runner.synchronize()
-    assert gate.reported == 7
+    assert gate.last_done == 7
 
 
 def test_who_never_reports_holds_up_nobody_for_good(gate: Gate) -> None:
@@ -86,7 +86,7 @@ def test_who_put_another_page_in_its_place_holds_up_nobody_either(gate: Gate) ->
     clock.stop()
     gate._words[1] = 2
     gate._page.madvise(remove)
-    assert gate.reported == 0
+    assert gate.last_done == 0
     gate._words[1] = 3  # What a host writes there now no wait of the device sees.
     assert not clock.ends(0.05)
     clock.let_go(3)

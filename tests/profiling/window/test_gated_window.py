@@ -30,7 +30,7 @@ class Played:
         self, *, reports: bool = True, ends: bool = True, fails: str = "", fault: BaseException | None = None
     ) -> None:
         self.record: list[str] = []
-        self.reported = 0
+        self.last_done = 0
         self.reports = reports
         self.stuck = not ends
         self.patience: list[float] = []
@@ -47,7 +47,7 @@ class Played:
 
     def fired(self, shot: int) -> None:
         self.note("fire")(shot)
-        self.reported = shot if self.reports else 0
+        self.last_done = shot if self.reports else 0
 
     def clock(self, _: object) -> Any:
         def started(shot: int) -> None:
@@ -80,11 +80,11 @@ class Played:
         for step in ("make_ready", "take_away", "keep"):
             monkeypatch.setattr(Taking, step, lambda _, step=step: self.note(step)())
 
-        def answer(_: object) -> dict[str, str]:
+        def receive(_: object) -> dict[str, str]:
             self.note("listen")()
             return {"op": "done"}
 
-        runner = SimpleNamespace(answer=answer, kill=self.note("kill"))
+        runner = SimpleNamespace(receive=receive, kill=self.note("kill"))
         place = Range(SimpleNamespace(runner=runner), Device("cpu"))  # type: ignore[arg-type]
         place._shots = 8 if held_back else 7
         nothing: Any = None
@@ -171,7 +171,7 @@ class Stuck:
 
     def reach(self) -> None: ...
 
-    def let_go(self, stream: int, value: int) -> None:
+    def force_release(self, stream: int, value: int) -> None:
         self.let_go_of.append((stream, value))
 
 

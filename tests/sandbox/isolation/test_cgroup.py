@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from sandbox.isolation import cgroup
-from sandbox.isolation.cgroup import OURS, PREFIX, SPARE_MEMORY, WANTED, Cgroup, Cgroups
+from sandbox.isolation.cgroup import CONTROLLERS, PREFIX, SERVICE_GROUP, SPARE_MEMORY, Cgroup, Cgroups
 from sandbox.isolation.rlimits import MAX_PROCESSES
 
-ALL = " ".join(WANTED)
+ALL = " ".join(CONTROLLERS)
 NOBODY = 2**22 + 1
 """No process has that number: it is above the highest that there is."""
 
@@ -63,7 +63,7 @@ class Tree:
         if self.refused.get(name):
             code = self.refused[name].pop(0)
             raise OSError(code, os.strerror(code))
-        if path.name.partition(".")[0] in WANTED and path.name.partition(".")[0] not in self.controllers.split():
+        if path.name.partition(".")[0] in CONTROLLERS and path.name.partition(".")[0] not in self.controllers.split():
             raise FileNotFoundError(path)
         self.written.append((name, text))
         if path.name == "cgroup.subtree_control":
@@ -90,7 +90,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Tree]
 
 
 def found() -> Cgroups:
-    groups = cgroup.found()
+    groups = cgroup.available()
     assert groups is not None
     return groups
 
@@ -135,9 +135,11 @@ def test_a_containers_top_group_makes_room(tree: Callable[..., Tree]) -> None:
     """Who has processes cannot have limited groups below; a group that has one above it is left as it is."""
     made = tree()
     (made.top / "cgroup.procs").write_bytes(b"1\n17\n23\n")
-    made.refused = {"cgroup.subtree_control": [errno.EBUSY], f"{OURS}/cgroup.procs": [errno.ESRCH]}
+    made.refused = {"cgroup.subtree_control": [errno.EBUSY], f"{SERVICE_GROUP}/cgroup.procs": [errno.ESRCH]}
     groups = found()
-    assert [text for name, text in made.written if name == f"{OURS}/cgroup.procs"] == ["17", "23"], "1 has died"
+    assert [text for name, text in made.written if name == f"{SERVICE_GROUP}/cgroup.procs"] == ["17", "23"], (
+        "1 has died"
+    )
     assert made.written[-1] == ("cgroup.subtree_control", "+memory +pids +cpu")
     assert groups.missing == ()
 
@@ -146,26 +148,26 @@ def test_a_group_below_another_is_not_emptied(tree: Callable[..., Tree]) -> None
     made = tree()
     (made.top.parent / "cgroup.procs").touch()
     made.refused = {"cgroup.subtree_control": [errno.EBUSY]}
-    assert cgroup.found() is None
-    assert not (made.top / OURS).exists()
+    assert cgroup.available() is None
+    assert not (made.top / SERVICE_GROUP).exists()
 
 
 def test_where_making_room_does_not_help_there_are_none(tree: Callable[..., Tree]) -> None:
     made = tree()
     made.refused = {"cgroup.subtree_control": [errno.EBUSY, errno.EBUSY]}
-    assert cgroup.found() is None
+    assert cgroup.available() is None
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS])
 def test_where_nothing_may_be_written_there_are_none(tree: Callable[..., Tree], code: int) -> None:
     tree().refused = {"cgroup.subtree_control": [code]}
-    assert cgroup.found() is None
+    assert cgroup.available() is None
 
 
 def test_a_kernel_that_cannot_kill_a_group_has_none(tree: Callable[..., Tree]) -> None:
     made = tree()
     made.kills = False
-    assert cgroup.found() is None
+    assert cgroup.available() is None
     assert [path for path in made.top.iterdir() if path.is_dir()] == []
 
 

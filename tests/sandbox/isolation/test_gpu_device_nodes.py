@@ -66,7 +66,7 @@ class Machine:
 def test_a_card_has_its_own_node(tmp_path: Path, visible: str, own: str) -> None:
     names, found = Machine(tmp_path, 1, 0).nodes(visible)
     assert names == {*DRIVES_ALL, own}
-    assert (found.cards, found.untold) == ((own,), None)
+    assert (found.cards, found.excess_reason) == ((own,), None)
 
 
 @pytest.mark.parametrize("visible", ["0", None, "GPU-", FIRST[:10], f"{FIRST},{SECOND}", "GPU-99", "MIG-1234"])
@@ -74,21 +74,21 @@ def test_a_card_that_cannot_be_told_from_others_has_the_nodes_of_all(tmp_path: P
     names, found = Machine(tmp_path, 1, 0).nodes(visible)
     assert {"nvidia0", "nvidia1", *DRIVES_ALL} <= names
     assert not names & set(OTHERS)
-    assert found.untold
-    assert ("CUDA_VISIBLE_DEVICES" in found.untold) == (visible in ("0", None, f"{FIRST},{SECOND}"))
+    assert found.excess_reason
+    assert ("CUDA_VISIBLE_DEVICES" in found.excess_reason) == (visible in ("0", None, f"{FIRST},{SECOND}"))
 
 
 @pytest.mark.parametrize("visible", ["0", None, FIRST, "GPU-99"])
 @pytest.mark.parametrize("told", [True, False])
 def test_an_only_card_is_its_own(tmp_path: Path, visible: str | None, told: bool) -> None:
     names, found = Machine(tmp_path, 3, told=told).nodes(visible)
-    assert (names, found.untold) == ({*DRIVES_ALL, "nvidia3"}, None)
+    assert (names, found.excess_reason) == ({*DRIVES_ALL, "nvidia3"}, None)
 
 
 def test_where_the_driver_tells_no_numbers_every_card_is_given(tmp_path: Path) -> None:
     names, found = Machine(tmp_path, 1, 0, told=False).nodes(FIRST)
     assert names == {*DRIVES_ALL, "nvidia0", "nvidia1"}
-    assert found.untold and "/proc/driver/nvidia/gpus" in found.untold
+    assert found.excess_reason and "/proc/driver/nvidia/gpus" in found.excess_reason
 
 
 def test_a_slice_has_its_own_capabilities(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_slice_has_its_own_capabilities(tmp_path: Path) -> None:
     machine.sliced(1, (3, 0), (4, 0))
     names, found = machine.nodes(f"MIG-{FIRST}/4/0")
     assert names == {*DRIVES_ALL, "nvidia1", "nvidia-caps/nvidia-cap3", "nvidia-caps/nvidia-cap4"}
-    assert found.untold is None
+    assert found.excess_reason is None
 
 
 def test_a_slice_by_its_own_name_is_told_where_it_is_the_only_one(tmp_path: Path) -> None:
@@ -104,9 +104,9 @@ def test_a_slice_by_its_own_name_is_told_where_it_is_the_only_one(tmp_path: Path
     machine.sliced(1, (3, 0))
     names, found = machine.nodes("MIG-1234")
     assert names == {*DRIVES_ALL, "nvidia1", "nvidia-caps/nvidia-cap1", "nvidia-caps/nvidia-cap2"}
-    assert found.untold is None
+    assert found.excess_reason is None
     machine.sliced(1, (5, 0))
-    assert machine.nodes("MIG-1234")[1].untold == "the slices of its card are not told apart"
+    assert machine.nodes("MIG-1234")[1].excess_reason == "the driver does not distinguish the slices of its card"
 
 
 def test_without_nvidia_there_is_nothing(tmp_path: Path) -> None:
@@ -118,8 +118,8 @@ def test_another_cards_node_cannot_be_opened(tmp_path: Path, monkeypatch: pytest
     cards = installed()
     own = gpu_nodes(cards[0].uuid)
     others = sorted({node.name for node in Path("/dev").glob("nvidia[0-9]*")} - set(own.cards))
-    if landlock.abi() < landlock.OLDEST_ABI or own.untold or not others:
-        pytest.skip(f"needs Landlock, and two cards that can be told apart: {own.untold or 'there is one'}")
+    if landlock.abi() < landlock.OLDEST_ABI or own.excess_reason or not others:
+        pytest.skip(f"needs Landlock, and two cards that can be told apart: {own.excess_reason or 'there is one'}")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", cards[0].uuid)
     zygote = Zygote(tmp_path, arch="sm_90", memory_limit=8 << 30)
     try:

@@ -71,7 +71,7 @@ print(" ".join(names))
 
 
 def test_what_holds_here_is_found_out(tmp_path: Path) -> None:
-    found = layer_probe.probed(tmp_path / "work", gpu=False)
+    found = layer_probe.probe_layers(tmp_path / "work", gpu=False)
     assert tuple(found) == SANDBOX_LAYERS
     assert found["no_new_privileges"].active and found["capabilities"].active
     assert found["seccomp"].active == (seccomp.available() is None)
@@ -92,11 +92,11 @@ def test_a_probe_that_is_killed_says_nothing_of_the_sandbox(tmp_path: Path, monk
         return run(["/bin/sh", "-c", "kill -KILL $$"], **options)
 
     monkeypatch.setattr(subprocess, "run", run_and_kill_once)
-    assert tuple(layer_probe.probed(tmp_path / "work", gpu=False)) == SANDBOX_LAYERS
+    assert tuple(layer_probe.probe_layers(tmp_path / "work", gpu=False)) == SANDBOX_LAYERS
     monkeypatch.setattr(layer_probe, "PROBES", 1)
     killed.clear()
     with pytest.raises(layer_probe.CannotConfine, match="ended with -9"):
-        layer_probe.probed(tmp_path / "work", gpu=False)
+        layer_probe.probe_layers(tmp_path / "work", gpu=False)
     assert list((tmp_path / "work").iterdir()) == []
 
 

@@ -65,11 +65,11 @@ def place() -> Iterator[Path]:
 
 
 def private(place: Path) -> bool:
-    return layer_probe.probed(place / "probes", gpu=False)["private_tmp"].active
+    return layer_probe.probe_layers(place / "probes", gpu=False)["private_tmp"].active
 
 
 def test_the_layer_holds_where_mounts_are_allowed(place: Path) -> None:
-    found = layer_probe.probed(place / "work", gpu=False)
+    found = layer_probe.probe_layers(place / "work", gpu=False)
     if HIDDEN is not None:
         assert not found["private_tmp"].active and "lies below /tmp" in found["private_tmp"].detail
     elif found["namespaces"].active:
@@ -80,7 +80,7 @@ def test_the_layer_holds_where_mounts_are_allowed(place: Path) -> None:
 
 def test_below_tmp_itself_the_layer_says_why_it_does_not_hold() -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        found = layer_probe.probed(Path(folder) / "work", gpu=False)["private_tmp"]
+        found = layer_probe.probe_layers(Path(folder) / "work", gpu=False)["private_tmp"]
     assert not found.active
     assert folder in found.detail and "lies below /tmp" in found.detail and "move it elsewhere" in found.detail
 

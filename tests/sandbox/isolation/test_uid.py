@@ -44,7 +44,7 @@ if not child:
 os.read(read_end, 1)
 before = state()
 print(looked_into(child))
-with identity.looking_as(USER):
+with identity.inspecting_as(USER):
     print(looked_into(child))
 print(looked_into(child), state() == before, before[1:])
 os.kill(child, 9)

@@ -9,7 +9,7 @@ import torch
 
 from domain.value import leaves
 from profiling.window.call_buffers import Slots
-from sandbox.protocol.call_layout import laid_out
+from sandbox.protocol.call_layout import decode_calls
 
 CALLS = 4
 OUTPUTS = [torch.ones(3, 4).t(), torch.tensor(1, dtype=torch.int16), torch.ones(2, 0)]
@@ -22,7 +22,7 @@ def layout() -> Slots:
 
 def test_each_calls_tensors_lie_where_the_referee_has_them() -> None:
     slots = layout()
-    calls = laid_out(slots.wire(), slots.image)
+    calls = decode_calls(slots.wire(), slots.image)
     read = slots.read(slots.image[slots.inputs_end :])
     assert len(calls) == CALLS
     for number, (args, answers) in enumerate(calls):
@@ -37,7 +37,7 @@ def test_each_calls_tensors_lie_where_the_referee_has_them() -> None:
 
 def test_to_a_kernels_eye_an_argument_is_alone_in_its_storage() -> None:
     slots = layout()
-    for args, _ in laid_out(slots.wire(), slots.image):
+    for args, _ in decode_calls(slots.wire(), slots.image):
         tensor = args[0]
         assert tensor._base is None and tensor.storage_offset() == 0 and tensor.is_leaf
         assert tensor.untyped_storage().nbytes() == tensor.nbytes
@@ -45,7 +45,7 @@ def test_to_a_kernels_eye_an_argument_is_alone_in_its_storage() -> None:
 
 def test_the_null_kernel_is_told_to_launch_once_and_what_to_imitate() -> None:
     slots = layout()
-    calls = laid_out(slots.null_wire(), slots.image)
+    calls = decode_calls(slots.null_wire(), slots.image)
     assert [args[0] for args, _ in calls] == [True] + [False] * (CALLS - 1)
     for (args, answers), outputs in zip(calls, slots.read(slots.image[slots.inputs_end :]), strict=True):
         for imitated, slot, output in zip(args[1:], answers, outputs, strict=True):
@@ -56,6 +56,6 @@ def test_the_null_kernel_is_told_to_launch_once_and_what_to_imitate() -> None:
 def test_what_does_not_fit_into_the_memory_is_refused(missing: int) -> None:
     slots = Slots(CALLS, [torch.ones(10)], (), [], "cpu")
     room = slots.arguments(CALLS - 1)[0].storage_offset() * 4 + 40
-    assert len(laid_out(slots.wire(), slots.image[:room])) == CALLS
+    assert len(decode_calls(slots.wire(), slots.image[:room])) == CALLS
     with pytest.raises(ValueError, match="does not fit"):
-        laid_out(slots.wire(), slots.image[: room - missing])
+        decode_calls(slots.wire(), slots.image[: room - missing])

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 import torch
 
-from domain.value import Stranger, decode, leaves
-from sandbox.protocol.init_args import taken, told
+from domain.value import Unserializable, decode, leaves
+from sandbox.protocol.init_args import from_wire, to_wire
 
 ITSELF: list[Any] = []
 ITSELF.append(ITSELF)
 
 
 def crossed(init: list[Any] | None) -> list[Any] | None:
-    return taken(decode(json.loads(json.dumps(told(init)))))
+    return from_wire(decode(json.loads(json.dumps(to_wire(init)))))
 
 
 @pytest.mark.parametrize(
@@ -39,8 +39,8 @@ def test_what_crosses_comes_as_it_was(init: list[Any] | None) -> None:
     ],
 )
 def test_what_does_not_is_named_in_its_place(value: Any, words: str) -> None:
-    assert crossed([8, {"deep": (value,)}]) == [8, {"deep": (Stranger(words),)}]
+    assert crossed([8, {"deep": (value,)}]) == [8, {"deep": (Unserializable(words),)}]
 
 
 def test_what_contains_itself_ends_somewhere() -> None:
-    assert leaves(crossed([ITSELF]), Stranger) == [Stranger("list")]
+    assert leaves(crossed([ITSELF]), Unserializable) == [Unserializable("list")]

@@ -15,7 +15,7 @@ import torch
 
 from backends.base import Target
 from domain.fault import KernelFault
-from sandbox.protocol.output_structure import MAX_NAME, AnswerForm, parsed, wire
+from sandbox.protocol.output_structure import MAX_NAME, OutputStructure, parse, to_wire
 from sandbox.protocol.outputs import Keys, tensors_of
 
 ONE, TWO, THREE = torch.tensor([1.0]), torch.tensor([2.0]), torch.tensor([3.0])
@@ -37,9 +37,9 @@ class Name(enum.StrEnum):
     MEAN = "mean"
 
 
-def form(result: Any) -> AnswerForm | None:
+def form(result: Any) -> OutputStructure | None:
     """By way of JSON, as it crosses."""
-    return parsed(json.loads(json.dumps(wire(result, []))), len(tensors_of(result, CPU)))
+    return parse(json.loads(json.dumps(to_wire(result, []))), len(tensors_of(result, CPU)))
 
 
 def names(result: Any) -> tuple[str, ...] | None:
@@ -62,8 +62,8 @@ def names(result: Any) -> tuple[str, ...] | None:
 )
 def test_members_have_the_names_of_a_mappings_keys(mapping: Any) -> None:
     found = form(mapping)
-    assert found == AnswerForm(
-        2, (AnswerForm(), AnswerForm()), ("'mean'", "'std'"), keyed=not isinstance(mapping, Answer)
+    assert found == OutputStructure(
+        2, (OutputStructure(), OutputStructure()), ("'mean'", "'std'"), keyed=not isinstance(mapping, Answer)
     )
 
 
@@ -73,17 +73,17 @@ def test_equal_keys_have_the_same_name_and_others_none() -> None:
     assert names({("layer", 0): ONE, None: TWO}) == ("('layer', 0)", "None")
     assert names({"a\nb": ONE, "\ud800": TWO}) == (r"'a\nb'", r"'\ud800'")
     for key in (object(), "a" * MAX_NAME, 2**63, 10**5000, (object(),)):
-        assert form({key: ONE, "std": TWO}) == AnswerForm(2, (AnswerForm(), AnswerForm()))
+        assert form({key: ONE, "std": TWO}) == OutputStructure(2, (OutputStructure(), OutputStructure()))
 
 
 @pytest.mark.parametrize("result", [(ONE, TWO), [ONE, (TWO,)], Pair(ONE, TWO), torch.ones(2, 2).max(-1)])
 def test_what_is_told_by_place_has_no_names(result: Any) -> None:
-    assert form(result) == AnswerForm(2, (AnswerForm(), AnswerForm()))
+    assert form(result) == OutputStructure(2, (OutputStructure(), OutputStructure()))
 
 
 def test_what_carries_no_answer_has_no_form() -> None:
     assert form(None) is None and form({"text": "a", "none": [None]}) is None
-    assert form(ONE) == form([None, [2]]) == AnswerForm()
+    assert form(ONE) == form([None, [2]]) == OutputStructure()
 
 
 def deep(levels: int) -> Any:
@@ -107,7 +107,7 @@ def deep(levels: int) -> Any:
     ids=lambda told: str(told)[:40],
 )
 def test_anything_else_is_no_form(told: Any) -> None:
-    assert parsed(told, 2) is None
+    assert parse(told, 2) is None
 
 
 def read(result: Any, keys: list[Keys]) -> list[float]:
@@ -117,17 +117,17 @@ def read(result: Any, keys: list[Keys]) -> list[float]:
 def test_later_answers_are_read_in_the_order_of_the_first_ones_keys() -> None:
     first = {"a": {"x": ONE, "y": TWO}, "n": None, 0: [{"z": THREE}]}
     keys: list[Keys] = []
-    wire(first, keys)
+    to_wire(first, keys)
     assert keys == [("a", "n", 0), ("x", "y"), ("z",)]
     assert read(first, keys) == [1, 2, 3]
     assert read({0: [{"z": THREE}], "a": {"y": TWO, "x": ONE}, "more": None}, keys) == [1, 2, 3]
     assert read({"a": {"y": TWO}, 0: [{"z": THREE}]}, keys) == [2, 3], "which is too few for its slots"
-    with pytest.raises(KernelFault, match="the answer changed from a dict with the keys"):
+    with pytest.raises(KernelFault, match="the output changed from a dict with the keys"):
         read({"a": {"x": ONE, "other": TWO}, 0: [{"z": THREE}]}, keys)
 
 
 def test_keys_that_are_other_objects_in_each_call_are_none_to_read_by() -> None:
     keys: list[Keys] = []
-    wire({object(): ONE, "last": {"b": TWO}}, keys)
+    to_wire({object(): ONE, "last": {"b": TWO}}, keys)
     assert keys == [None, ("b",)]
     assert read({object(): ONE, "last": {"b": TWO}}, keys) == [1, 2]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 
 from domain.value import TensorRef
-from sandbox.protocol.stacked_values import AlikeValues
+from sandbox.protocol.stacked_values import StackedValues
 
 X, Y = TensorRef("float32", (2,), (1,)), TensorRef("int64", (), (), 512)
 STACKS = [torch.arange(6.0).view(3, 2), torch.arange(3)]
-VALUES = AlikeValues([X, {"y": Y}, 7], STACKS, 3)
+VALUES = StackedValues([X, {"y": Y}, 7], STACKS, 3)
 
 
 def test_each_has_its_own_tensors_and_what_all_have() -> None:
@@ -26,4 +26,4 @@ def test_the_first_are_as_many_as_there_are_at_most() -> None:
 
 
 def test_without_a_tensor_all_are_the_same() -> None:
-    assert list(AlikeValues([1, "two"], [], 3)) == [[1, "two"]] * 3
+    assert list(StackedValues([1, "two"], [], 3)) == [[1, "two"]] * 3

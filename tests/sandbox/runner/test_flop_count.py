@@ -9,9 +9,9 @@ from domain.paths import ROOT
 
 COUNTS = """
 import sys, torch
-from sandbox.runner.flop_count import counted
+from sandbox.runner.flop_count import count_flops
 x = torch.randn(64, 64)
-assert counted(lambda: torch.softmax(x @ x, -1)) == {"float32": 2 * 64**3}
+assert count_flops(lambda: torch.softmax(x @ x, -1)) == {"float32": 2 * 64**3}
 print("torch._dynamo" in sys.modules)
 """
 

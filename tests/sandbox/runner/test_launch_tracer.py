@@ -16,7 +16,7 @@ from domain.fault import KernelFault
 from domain.kernel import Kernel, KernelType
 from domain.result import Status
 from sandbox.protocol.channel import ProtocolError
-from sandbox.protocol.launch_trace import CPU_OPERATORS, CUPTI, MAX_KERNELS, MAX_NAME, read_trace
+from sandbox.protocol.launch_trace import CPU_OPERATORS, CUPTI, MAX_KERNELS, MAX_NAME, parse_trace
 from sandbox.runner.launch_tracer import NoTrace, _on_device
 
 
@@ -67,16 +67,16 @@ tracing.profile = patched
         (TAMPERED.format("import ctypes; ctypes.string_at(0)"), Status.CRASHED, "SIGSEGV"),
         (TAMPERED.format("time.sleep(60)"), Status.TIMEOUT, "timed out"),
         (
-            "import sandbox.runner.runner\nsandbox.runner.traced = lambda *_: {'op': 'trace'}",
+            "import sandbox.runner.runner\nsandbox.runner.trace_launches = lambda *_: {'op': 'trace'}",
             Status.CRASHED,
-            "no trace",
+            "no valid trace",
         ),
-        ("import sandbox.runner.runner\nsandbox.runner.traced = lambda *_: None", Status.CRASHED, ""),
+        ("import sandbox.runner.runner\nsandbox.runner.trace_launches = lambda *_: None", Status.CRASHED, ""),
     ],
 )
 def test_a_profiler_that_was_tampered_with_is_a_fault_and_no_trace(session, folder, tampering, status, says):
     runner = loaded(session, source("return x * 2", tampering), folder)
-    runner.runner.deadline = time.monotonic() + 3.0
+    runner.set_deadline(time.monotonic() + 3.0)
     with pytest.raises(KernelFault) as caught:
         runner.profile([torch.randn(64, 64)])
     assert caught.value.status is status, caught.value.message
@@ -109,7 +109,7 @@ def seen(*events):
 
 def test_the_markers_and_the_host_are_no_part_of_a_trace():
     told = seen(event("axpy", 1001, 1011), event("axpy", 1012, 1022), event("Memset (Device)", 1030, 1035))
-    trace = read_trace(told, is_cuda=True)
+    trace = parse_trace(told, is_cuda=True)
     assert [(one.name, one.launches, one.time_us) for one in trace.kernels] == [
         ("axpy", 2, 20.0),
         ("Memset (Device)", 1, 5.0),
@@ -129,7 +129,7 @@ def test_the_markers_and_the_host_are_no_part_of_a_trace():
     ],
 )
 def test_work_on_another_stream_is_stray_where_it_keeps_no_order(start, end, stray_us):
-    trace = read_trace(seen(event("axpy", 1001, 1101), event("side", start, end, stream=13)), is_cuda=True)
+    trace = parse_trace(seen(event("axpy", 1001, 1101), event("side", start, end, stream=13)), is_cuda=True)
     assert (trace.streams, trace.elsewhere_us, trace.stray_us) == (2, end - start, stray_us)
 
 
@@ -146,7 +146,7 @@ def test_no_trace_without_markers():
 
 def test_the_longest_kernels_are_listed_and_the_others_counted():
     told = seen(*(event(f"kernel_{n}", 1001, 1002 + n) for n in range(100)))
-    trace = read_trace(told, is_cuda=True)
+    trace = parse_trace(told, is_cuda=True)
     assert len(trace.kernels) == MAX_KERNELS and trace.kernels[0].name == "kernel_99"
     assert (trace.distinct, trace.launches, trace.time_us) == (100, 100, sum(range(1, 101)))
 
@@ -169,7 +169,7 @@ def answer(**changed):
 
 
 def test_a_trace_is_read_and_its_names_are_cut():
-    trace = read_trace(answer(kernels=[{"name": "n" * 10_000, "launches": 2, "time_us": 7}]), is_cuda=True)
+    trace = parse_trace(answer(kernels=[{"name": "n" * 10_000, "launches": 2, "time_us": 7}]), is_cuda=True)
     assert trace.kernels[0].name == "n" * MAX_NAME and trace.kernels[0].time_us == 7.0
     assert (trace.streams, trace.elsewhere_us, trace.stray_us) == (1, 0.0, 0.0)
 
@@ -206,7 +206,7 @@ def test_a_trace_is_read_and_its_names_are_cut():
 def test_what_is_no_trace_is_refused(changed):
     crossed = json.loads(json.dumps(answer(**changed)))
     with pytest.raises(ProtocolError):
-        read_trace(crossed, is_cuda=True)
+        parse_trace(crossed, is_cuda=True)
 
 
 def test_products_are_counted_by_the_dtype_they_are_done_in(session, folder):
@@ -226,7 +226,7 @@ def test_products_are_counted_by_the_dtype_they_are_done_in(session, folder):
     ["{'float32': float('nan')}", "{'float32': -1}", "{'float32': 10**30}", "[1]", "{str(n): n for n in range(99)}"],
 )
 def test_a_forged_count_is_none(session, folder, count):
-    tampering = f"import sandbox.runner.runner\nsandbox.runner.counted = lambda call: {count}"
+    tampering = f"import sandbox.runner.runner\nsandbox.runner.count_flops = lambda call: {count}"
     assert loaded(session, source("return x @ x", tampering), folder).flops([torch.randn(64, 64)]) is None
 
 

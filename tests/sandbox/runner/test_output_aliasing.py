@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 
-from sandbox.runner.output_aliasing import COPIED, SAMPLE, AnswerMemory
+from sandbox.runner.output_aliasing import MAX_COPIED, SAMPLE_SIZE, OutputAliasing
 
 ARENA = torch.zeros(64, dtype=torch.uint8)
 
 
 def differs(first: torch.Tensor, last: torch.Tensor) -> bool | None:
-    places = AnswerMemory(ARENA)
+    places = OutputAliasing(ARENA)
     for answer in (first, last):
         places.note([answer])
-    told = places.told([last])["first_differs"]
+    told = places.to_wire([last])["first_call_differs"]
     assert told is None or isinstance(told, bool)
     return told
 
@@ -23,7 +23,7 @@ def drawn(*shape: int) -> torch.Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(7))
 
 
-SIZES = {"few": (60,), "some": (SAMPLE,), "all that is copied": (COPIED,), "many": (1024, 1024), "one": (1,)}
+SIZES = {"few": (60,), "some": (SAMPLE_SIZE,), "all that is copied": (MAX_COPIED,), "many": (1024, 1024), "one": (1,)}
 
 
 @pytest.mark.parametrize("shape", SIZES.values(), ids=SIZES)
@@ -37,7 +37,7 @@ def test_the_same_answer_is_no_other_and_another_is(shape: tuple[int, ...], dtyp
 @pytest.mark.parametrize("columns", [256, 1000, 1024, 4096, 1 << 16])
 def test_a_part_of_every_row_shows_however_long_rows_are(columns: int) -> None:
     answer = drawn((1 << 21) // columns, columns)
-    assert answer.numel() > COPIED
+    assert answer.numel() > MAX_COPIED
     for half in (slice(columns // 2, None), slice(None, columns // 2)):
         other = answer.clone()
         other[:, half] += 5

@@ -13,9 +13,9 @@ from torch.nn import init
 from sandbox.runner.parameter_noise import NOISE, noised, noised_parameters
 
 
-def made(make: Callable[[], nn.Module], noise: int | None, *, widely: bool = False) -> dict[str, torch.Tensor]:
+def made(make: Callable[[], nn.Module], noise: int | None, *, all_constants: bool = False) -> dict[str, torch.Tensor]:
     torch.manual_seed(0)
-    with noised_parameters(noise, widely=widely):
+    with noised_parameters(noise, all_constants=all_constants):
         return make().state_dict()
 
 
@@ -53,10 +53,10 @@ def test_widely_tensors_have_it_of_which_parameters_may_be_made() -> None:
             self.register_buffer("packed", weight.clone())
             self.weight = nn.Parameter(weight)
 
-    narrow, wide = made(Packed, 3), made(Packed, 3, widely=True)
+    narrow, wide = made(Packed, 3), made(Packed, 3, all_constants=True)
     assert torch.equal(narrow["packed"], torch.ones(4)) and not torch.equal(narrow["weight"], torch.ones(4))
     assert torch.equal(wide["packed"], wide["weight"]) and not torch.equal(wide["weight"], torch.ones(4))
-    with noised_parameters(3, widely=True):
+    with noised_parameters(3, all_constants=True):
         assert not (numpy.ones(4) == 1).all() and (numpy.ones(4, int) == 1).all()
         assert numpy.full(2, None).tolist() == [None, None]
     assert (numpy.ones(4) == 1).all()
@@ -72,7 +72,7 @@ def test_what_cannot_be_written_to_stays_as_it_is(odd: Callable[[], torch.Tensor
 
 def test_nothing_stays_patched_whatever_happens_inside() -> None:
     before = vars(nn.Parameter)["__new__"], init._no_grad_fill_, torch.ones
-    with pytest.raises(ValueError, match="made badly"), noised_parameters(3, widely=True):
+    with pytest.raises(ValueError, match="made badly"), noised_parameters(3, all_constants=True):
         raise ValueError("made badly")
     assert (vars(nn.Parameter)["__new__"], init._no_grad_fill_, torch.ones) == before
 

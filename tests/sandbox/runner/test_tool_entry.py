@@ -58,7 +58,7 @@ def test_it_answers_and_the_tool_ends_after_it(beneath: Open, folder: Path) -> N
     load(session, "open('calls', 'w').write(f'{calls} {x.sum().item()}'); return x")
     session.inspect([torch.ones(5)], warm_up=2)
     assert (folder / "calls").read_text() == "3 5.0"
-    session.runner.hang_up()
+    session.runner.close_and_wait()
     assert (folder / "tool.txt").read_text() == "the runner ended with 0\n"
     assert not session.runner.alive
 
@@ -71,7 +71,7 @@ def test_it_is_confined_as_any_other(beneath: Open, zygote: Zygote, folder: Path
     with pytest.raises(KernelFault, match="PermissionError"):
         session.inspect([torch.ones(1)], warm_up=0)
     if os.geteuid() == 0:
-        session.runner.hang_up()
+        session.runner.close_and_wait()
         assert f" {folder.stat().st_uid}" in session.runner.output.text()
 
 
@@ -92,7 +92,7 @@ def test_a_tool_that_does_not_start_it_is_heard(beneath: Open) -> None:
 def test_one_that_hangs_is_killed_with_its_tool(beneath: Open, folder: Path) -> None:
     session = beneath(*TOOL)
     load(session, "open('pid', 'w').write(str(os.getpid())); import time; time.sleep(600)")
-    session.until(time.monotonic() + 1)
+    session.set_deadline(time.monotonic() + 1)
     with pytest.raises(KernelFault) as caught:
         session.inspect([torch.ones(1)], warm_up=0)
     assert caught.value.status is Status.TIMEOUT
@@ -102,9 +102,9 @@ def test_one_that_hangs_is_killed_with_its_tool(beneath: Open, folder: Path) -> 
 def test_a_tool_that_goes_on_when_its_runner_has_ended_is_killed_at_the_deadline(beneath: Open, folder: Path) -> None:
     session = beneath("/bin/sh", "-c", '"$@"; echo > ended; exec sleep 600', "tool")
     load(session, "return x")
-    session.until(time.monotonic() + 3)
+    session.set_deadline(time.monotonic() + 3)
     with pytest.raises(KernelFault) as caught:
-        session.runner.hang_up()
+        session.runner.close_and_wait()
     assert caught.value.status is Status.TIMEOUT and not session.runner.alive
 
 
@@ -116,6 +116,6 @@ def test_programs_without_a_runner(zygote: Zygote, folder: Path) -> None:
         cancelled=lambda: False,
         command=["/bin/sh", "-c", "echo report; cat > copied"],
     )
-    runner.hang_up()
+    runner.close_and_wait()
     assert runner.output.text() == "report\n" and (folder / "copied").read_text() == ""
     runner.close()

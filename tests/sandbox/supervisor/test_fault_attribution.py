@@ -110,7 +110,7 @@ def test_a_compiler_that_is_killed_from_outside_is_no_compile_error(
         if counted:
             file.write_text("oom_kill 3\n")
         with pytest.raises(KernelFault if counted else Unproven) as caught:
-            opened.runner.answer()
+            opened.runner.receive()
     if counted:
         assert isinstance(caught.value, KernelFault) and caught.value.status is Status.OUT_OF_MEMORY
 
@@ -127,7 +127,7 @@ def test_memory_kills_meanwhile_are_told_with_a_compile_error_so_that_it_is_not_
     )
     file.write_text("oom_kill 3\n")
     with pytest.raises(KernelFault) as caught:
-        opened.runner.answer()
+        opened.runner.receive()
     assert caught.value.status is Status.COMPILE_ERROR and "for want of memory meanwhile" in caught.value.message
     assert may_pass_again(caught.value.message)
 

@@ -18,7 +18,7 @@ from domain.kernel import Kernel, KernelType
 from domain.result import Status
 from sandbox.isolation import process_tree, scratch_dir
 from sandbox.supervisor import memory_accounting
-from sandbox.supervisor.memory_accounting import Lent
+from sandbox.supervisor.memory_accounting import SharedWithReferee
 from sandbox.supervisor.session import Session
 from sandbox.supervisor.zygote_client import Zygote
 
@@ -81,15 +81,15 @@ def start() -> Iterator[Start]:
         assert process.stdout is not None
         for _ in range(ready):
             assert process.stdout.readline() == "ready\n"
-        return process_tree.family(process.pid)
+        return process_tree.with_descendants(process.pid)
 
     yield one
     for process in started:
         process.communicate()
 
 
-def used(pids: set[int], *, enough: int = 0, lent: Lent | None = None) -> int:
-    return memory_accounting.used(pids, enough=enough, named={}, lent=lent or Lent()).bytes
+def used(pids: set[int], *, enough: int = 0, lent: SharedWithReferee | None = None) -> int:
+    return memory_accounting.used(pids, enough=enough, named={}, exempt=lent or SharedWithReferee()).bytes
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_what_four_processes_share_counts_once_where_it_matters(start: Start, wh
 
 
 def test_of_many_processes_each_counts_for_itself(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_accounting, "LOOKED_INTO", 3)
+    monkeypatch.setattr(memory_accounting, "MAX_EXACT_PROCESSES", 3)
     assert used(start("shared_by_four(touched(bytearray(size)))", ready=4)) > 4 * SIZE
 
 
@@ -130,7 +130,7 @@ def test_what_a_process_changes_of_a_file_is_its_own(start: Start) -> None:
 def test_what_was_lent_is_not_counted(start: Start) -> None:
     descriptor = os.memfd_create("lent")
     os.ftruncate(descriptor, SIZE)
-    lent = Lent()
+    lent = SharedWithReferee()
     lent.add(descriptor)
     pids = start("touched(mmap.mmap(int(sys.argv[1]), size))", lent=(descriptor,))
     os.close(descriptor)
@@ -141,7 +141,7 @@ def test_what_was_lent_is_not_counted(start: Start) -> None:
 def test_a_process_that_is_gone_has_nothing() -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()
-    assert memory_accounting.at_most(gone.pid) == used({gone.pid}) == 0
+    assert memory_accounting.upper_bound(gone.pid) == used({gone.pid}) == 0
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user")

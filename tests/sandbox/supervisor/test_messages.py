@@ -12,7 +12,7 @@ import torch
 from backends.code_listings import MAX_CHARS, MAX_CODES, CodeText, MissingText
 from domain.listing import Form
 from sandbox.supervisor import messages
-from sandbox.supervisor.messages import MAX_FACT_CHARS, MAX_FACTS_CHARS, Code, Probe, facts, tensors
+from sandbox.supervisor.messages import MAX_FACT_CHARS, MAX_FACTS_CHARS, CodeListing, Probe, parse_facts, parse_tensors
 
 
 @pytest.mark.parametrize(
@@ -29,21 +29,21 @@ from sandbox.supervisor.messages import MAX_FACT_CHARS, MAX_FACTS_CHARS, Code, P
     ],
 )
 def test_facts_are_plain_groups_of_plain_ones_or_lists_of_either(wire: Any, held: dict[str, Any]) -> None:
-    assert facts(wire) == held
+    assert parse_facts(wire) == held
 
 
 def test_facts_are_bounded() -> None:
     wire = {"x" * 999: "y" * 9999, "k": [{"n" * 999: "v" * 9999}], "many": list(range(1000))}
-    found = facts(wire)
+    found = parse_facts(wire)
     assert next(iter(found)) == "x" * 64 and len(found["x" * 64]) == MAX_FACT_CHARS
     assert found["k"] == [{"n" * 64: "v" * MAX_FACT_CHARS}]
     assert len(found["many"]) <= MAX_FACT_CHARS
-    assert len(facts({str(number): number for number in range(1000)})) == 64
+    assert len(parse_facts({str(number): number for number in range(1000)})) == 64
 
 
 def test_facts_are_bounded_all_together() -> None:
     group = {str(number): "é" * MAX_FACT_CHARS for number in range(64)}
-    found = facts({"small": 1, **{str(number): [group] * 8 for number in range(60)}})
+    found = parse_facts({"small": 1, **{str(number): [group] * 8 for number in range(60)}})
     assert found["small"] == 1 and len(json.dumps(found)) <= MAX_FACTS_CHARS + 64 * 64
 
 
@@ -53,7 +53,9 @@ TEXT = {"kernel": "k", "form": "ptx", "text": "t", "truncated": False, "variant"
 def test_code_is_taken_as_far_as_it_is_any() -> None:
     strange: list[Any] = [None, 7, {}, {**TEXT, "form": "elf"}, {**TEXT, "kernel": 1}, {**TEXT, "text": None}, [TEXT]]
     long = {**TEXT, "text": "x" * (MAX_CHARS + 1), "variant": 7}
-    found = messages.code({"found": [*strange, TEXT, long], "lacking": [TEXT, *strange], "kernels": [{"name": "k"}, 1]})
+    found = messages.parse_code(
+        {"found": [*strange, TEXT, long], "lacking": [TEXT, *strange], "kernels": [{"name": "k"}, 1]}
+    )
     assert found.texts[0] == CodeText("k", Form.PTX, "t", truncated=False)
     assert isinstance(found.texts[1], CodeText) and found.texts[1].truncated and found.texts[1].variant == "7"
     assert len(found.texts[1].text) == MAX_CHARS
@@ -63,11 +65,11 @@ def test_code_is_taken_as_far_as_it_is_any() -> None:
 
 @pytest.mark.parametrize("answer", [{}, {"found": {}, "lacking": 1, "kernels": "k"}, {"found": None}])
 def test_an_answer_without_code_is_none(answer: dict[str, Any]) -> None:
-    assert messages.code(answer) == Code([], [])
+    assert messages.parse_code(answer) == CodeListing([], [])
 
 
 def test_no_more_code_is_taken_than_was_asked_for() -> None:
-    found = messages.code({"found": [TEXT] * 1000, "kernels": [{}] * 1000})
+    found = messages.parse_code({"found": [TEXT] * 1000, "kernels": [{}] * 1000})
     assert len(found.texts) == MAX_CODES * len(Form) and len(found.kernels) == MAX_CODES
 
 
@@ -112,5 +114,5 @@ def test_answers_that_are_not_alike_or_have_gaps_are_copied_one_by_one(
 
 def test_answers_whose_elements_are_one_in_memory_are_none() -> None:
     plain = torch.ones(2, 3)
-    assert tensors([plain, plain.t()]) is not None
-    assert tensors([plain, torch.ones(3).expand(2, 3)]) is None
+    assert parse_tensors([plain, plain.t()]) is not None
+    assert parse_tensors([plain, torch.ones(3).expand(2, 3)]) is None

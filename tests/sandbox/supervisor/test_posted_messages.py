@@ -33,10 +33,10 @@ def test_what_a_posted_message_takes_is_not_the_next_ones_time(session):
     runner = loaded(session(), SLOW)
     runner.post(INSPECT)
     runner.send({"op": "state"})
-    assert runner.answer(within=SLOW_S / 2)["op"] == "value"
+    assert runner.receive(within=SLOW_S / 2)["op"] == "value"
     runner.send(INSPECT)
     with pytest.raises(TimeoutError):
-        runner.answer(within=SLOW_S / 4)
+        runner.receive(within=SLOW_S / 4)
 
 
 def test_the_fault_of_a_posted_message_is_told_with_the_next_answer(session):
@@ -51,7 +51,7 @@ def test_a_runner_that_dies_over_a_posted_message_is_gone_at_the_next_answer(ses
     runner = loaded(session(), "import os\ndef kernel_fn(): os.abort()")
     runner.post(INSPECT)
     with pytest.raises(KernelFault) as caught:
-        runner.answer()
+        runner.receive()
     assert caught.value.status is Status.CRASHED and "SIGABRT" in caught.value.message
 
 
@@ -59,7 +59,7 @@ def test_a_posted_message_that_is_never_answered_ends_at_the_deadline(session):
     runner = loaded(session(seconds=2.0), "def kernel_fn():\n    while True: pass")
     runner.post(INSPECT)
     with pytest.raises(KernelFault) as caught:
-        runner.answer(within=60.0)
+        runner.receive(within=60.0)
     assert caught.value.status is Status.TIMEOUT
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from sandbox.isolation import process_tree
 from sandbox.supervisor import process_freezer
-from sandbox.supervisor.process_freezer import Frozen, Ran, thaw
+from sandbox.supervisor.process_freezer import CpuUsage, Frozen, thaw
 from tests.conftest import die_with_parent
 from tests.sandbox.counting import WITHIN_S, end, frozen_by, moves, pidfd, still
 
@@ -59,7 +59,7 @@ def thawed(pid: int, frozen: Frozen) -> None:
         thaw(pid, frozen.pids, descriptor)
 
 
-def ran_ns(ran: Mapping[int, Ran]) -> int:
+def ran_ns(ran: Mapping[int, CpuUsage]) -> int:
     return sum(each.ns for each in ran.values())
 
 
@@ -89,12 +89,12 @@ def test_who_was_being_started_as_the_family_was_looked_at_stands_still_too(
     looked = []
 
     def before_the_fork(pid: int) -> set[int]:
-        while not process_freezer._at_rest(pid):
+        while not process_freezer._all_stopped(pid):
             time.sleep(0.001)
         looked.append(pid)
-        return {pid} if len(looked) == 1 else process_tree.family(pid)
+        return {pid} if len(looked) == 1 else process_tree.with_descendants(pid)
 
-    monkeypatch.setattr(process_freezer, "family", before_the_fork)
+    monkeypatch.setattr(process_freezer, "with_descendants", before_the_fork)
     frozen = frozen_by(process.pid, WITHIN_S)
     try:
         assert still(counters)
@@ -125,10 +125,10 @@ def test_who_has_run_meanwhile_has_not_stayed(counters: mmap.mmap, tmp_path: Pat
     process = started("alone", counters, tmp_path, {0})
     frozen = frozen_by(process.pid, WITHIN_S)
     try:
-        assert frozen.stayed
+        assert frozen.stayed_frozen
         os.kill(process.pid, signal.SIGCONT)  # As by a descriptor, where there is no filter.
         moves(counters, {0})
-        assert not frozen.stayed
+        assert not frozen.stayed_frozen
     finally:
         end(process, frozen.pids)
 
@@ -138,18 +138,18 @@ def test_who_has_run_for_a_moment_has_not_stayed(counters: mmap.mmap, tmp_path: 
     frozen = frozen_by(process.pid, WITHIN_S)
     try:
         os.kill(process.pid, signal.SIGCONT)
-        while ran_ns(process_freezer._ran([process.pid])) < ran_ns(frozen.ran) + 10 * process_freezer.SLACK_NS:
+        while ran_ns(process_freezer._cpu_usage([process.pid])) < ran_ns(frozen.usage) + 10 * process_freezer.SLACK_NS:
             pass
         again = frozen_by(process.pid, WITHIN_S)
-        assert again.stayed and not frozen.stayed
+        assert again.stayed_frozen and not frozen.stayed_frozen
     finally:
         end(process, frozen.pids)
 
 
 def told(frozen: Frozen, ns: int, *, turns: int) -> Frozen:
     """As if its first thread had run for that long since, in so many turns."""
-    thread, ran = next(iter(frozen.ran.items()))
-    return dataclasses.replace(frozen, ran={**frozen.ran, thread: Ran(ran.ns - ns, ran.turns - turns)})
+    thread, ran = next(iter(frozen.usage.items()))
+    return dataclasses.replace(frozen, usage={**frozen.usage, thread: CpuUsage(ran.ns - ns, ran.switches - turns)})
 
 
 def test_what_is_told_late_of_who_has_just_stopped_is_no_running(counters: mmap.mmap, tmp_path: Path) -> None:
@@ -157,8 +157,8 @@ def test_what_is_told_late_of_who_has_just_stopped_is_no_running(counters: mmap.
     frozen = frozen_by(process.pid, WITHIN_S)
     try:
         late, put_off = told(frozen, 4_000_000, turns=0), told(frozen, process_freezer.SLACK_NS // 2, turns=1)
-        assert frozen.stayed and late.stayed and put_off.stayed
-        assert not told(frozen, 4_000_000, turns=1).stayed
+        assert frozen.stayed_frozen and late.stayed_frozen and put_off.stayed_frozen
+        assert not told(frozen, 4_000_000, turns=1).stayed_frozen
     finally:
         end(process, frozen.pids)
 
@@ -178,11 +178,11 @@ while True:
 def test_who_is_in_a_system_call_is_charged_until_its_end(counters: mmap.mmap, tmp_path: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", WRITING, str(tmp_path / "shared")], preexec_fn=die_with_parent)
     moves(counters, {0})
-    ran_before_ns, before = ran_ns(process_freezer._ran([process.pid])), time.perf_counter_ns()
+    ran_before_ns, before = ran_ns(process_freezer._cpu_usage([process.pid])), time.perf_counter_ns()
     frozen = frozen_by(process.pid, WITHIN_S)
     end(process, frozen.pids)
     # Tens of milliseconds, on a processor that others want too; nothing where the stop came in between two calls.
-    still_ran_ns = ran_ns(frozen.ran) - ran_before_ns
+    still_ran_ns = ran_ns(frozen.usage) - ran_before_ns
     assert frozen.since_ns - before > still_ran_ns / 2 or still_ran_ns < 5e6
 
 
@@ -191,19 +191,19 @@ def test_who_ends_while_he_is_stopped_is_charged_all_of_it(
 ) -> None:
     """A thread that had run for long and is gone must not be taken off what the others still ran."""
     process = started("alone", counters, tmp_path, {0, 3})
-    looks: list[dict[int, Ran]] = []
+    looks: list[dict[int, CpuUsage]] = []
 
-    def one_is_gone(pids: Iterable[int]) -> dict[int, Ran]:
+    def one_is_gone(pids: Iterable[int]) -> dict[int, CpuUsage]:
         looks.append(ran(pids))
-        return looks[0] | {0: Ran(10**10, 1)} if len(looks) == 1 else looks[-1]
+        return looks[0] | {0: CpuUsage(10**10, 1)} if len(looks) == 1 else looks[-1]
 
     def awake_at_first(pid: int) -> dict[int, bool]:
         asked.append(pid)
         return dict.fromkeys(living(pid), False) if len(asked) == 1 else living(pid)
 
-    ran, living = process_freezer._ran, process_freezer._living
+    ran, living = process_freezer._cpu_usage, process_freezer._living
     asked: list[int] = []
-    monkeypatch.setattr(process_freezer, "_ran", one_is_gone)
+    monkeypatch.setattr(process_freezer, "_cpu_usage", one_is_gone)
     monkeypatch.setattr(process_freezer, "_living", awake_at_first)
     before = time.perf_counter_ns()
     frozen = frozen_by(process.pid, WITHIN_S)
@@ -236,9 +236,9 @@ def test_who_has_the_number_of_a_child_that_is_gone_is_not_stopped(
 
     def a_moment_too_late(pid: int) -> set[int]:
         looks.append(pid)
-        return process_tree.family(pid) | ({bystander} if len(looks) == 1 else set())
+        return process_tree.with_descendants(pid) | ({bystander} if len(looks) == 1 else set())
 
-    monkeypatch.setattr(process_freezer, "family", a_moment_too_late)
+    monkeypatch.setattr(process_freezer, "with_descendants", a_moment_too_late)
     frozen = frozen_by(process.pid, WITHIN_S)
     try:
         assert still(counters) and len(looks) > 1

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.isolation import process_tree
-from sandbox.supervisor.process_freezer import NotFrozen, Ran
+from sandbox.supervisor.process_freezer import CpuUsage, NotFrozen
 from tests.conftest import die_with_parent
 from tests.sandbox.counting import WITHIN_S, end, frozen_by, moves, still
 
@@ -52,7 +52,7 @@ def test_who_ends_with_his_system_call_is_not_at_rest_in_it(counters: mmap.mmap,
         [sys.executable, "-c", WAITING, str(tmp_path / "shared"), how], preexec_fn=die_with_parent
     )
     moves(counters, {0, 1})
-    members = process_tree.family(process.pid)
+    members = process_tree.with_descendants(process.pid)
     try:
         assert len(members) == 3
         if how == "aborts":
@@ -60,7 +60,7 @@ def test_who_ends_with_his_system_call_is_not_at_rest_in_it(counters: mmap.mmap,
                 frozen_by(process.pid, 0.2)
         else:
             frozen = frozen_by(process.pid, WITHIN_S)
-            assert frozen.pids == members and still(counters) and frozen.stayed
+            assert frozen.pids == members and still(counters) and frozen.stayed_frozen
     finally:
         end(process, members)
 
@@ -84,15 +84,15 @@ def test_who_is_gone_has_not_stayed_and_hides_nobody(counters: mmap.mmap, tmp_pa
     frozen = frozen_by(process.pid, WITHIN_S)
     try:
         one, other = frozen.pids - {process.pid}
-        assert frozen.stayed
-        hidden = {**frozen.ran, one: frozen.ran[one]._replace(ns=frozen.ran[one].ns + 10**9)}
-        hidden[other] = Ran(frozen.ran[other].ns - 4_000_000, frozen.ran[other].turns - 1)
-        assert not dataclasses.replace(frozen, ran=hidden).stayed, "what one ran less covers what another ran"
+        assert frozen.stayed_frozen
+        hidden = {**frozen.usage, one: frozen.usage[one]._replace(ns=frozen.usage[one].ns + 10**9)}
+        hidden[other] = CpuUsage(frozen.usage[other].ns - 4_000_000, frozen.usage[other].switches - 1)
+        assert not dataclasses.replace(frozen, usage=hidden).stayed_frozen, "what one ran less covers what another ran"
         os.kill(one, signal.SIGKILL)
         until = time.monotonic() + WITHIN_S
         while Path(f"/proc/{one}").exists():
             assert time.monotonic() < until
-        assert not frozen.stayed
+        assert not frozen.stayed_frozen
     finally:
         end(process, frozen.pids - {one})
 
@@ -158,6 +158,6 @@ def test_whose_end_wakes_another_has_ended_before(counters: mmap.mmap, tmp_path:
         members, before = frozen.pids, bytes(counters)
         while any(process_tree.exiting(one) for one in members if Path(f"/proc/{one}").exists()):
             assert time.monotonic() < until
-        assert bytes(counters) == before and still(counters) and frozen.stayed
+        assert bytes(counters) == before and still(counters) and frozen.stayed_frozen
     finally:
         end(process, members)

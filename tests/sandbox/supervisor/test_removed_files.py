@@ -79,19 +79,19 @@ def test_each_is_told_by_its_size_or_as_one_of_unknown_size(process: int, tmp_pa
     assert len(found.sizes | dict.fromkeys(found.unsized)) in (1, 2)
     assert found.bytes == SIZE * len(found.sizes)
     # Of one that is only mapped the kernel tells the size to a worker with more capabilities.
-    assert found.most_unsized_bytes == len(found.unsized) * MAX_FILE_BYTES
+    assert found.max_unsized_bytes == len(found.unsized) * MAX_FILE_BYTES
 
 
 @pytest.mark.parametrize("process", [KEPT], indirect=True)
 def test_a_file_with_a_name_is_none_of_them(process: int, tmp_path: Path) -> None:
     found = removed_files.held([process], tmp_path)
-    assert found.bytes == found.most_unsized_bytes == 0
+    assert found.bytes == found.max_unsized_bytes == 0
 
 
 @pytest.mark.parametrize("process", [SENT], indirect=True)
 def test_what_is_on_its_way_through_a_socket_may_be_any_number(process: int, tmp_path: Path) -> None:
     found = removed_files.held([process], tmp_path)
-    assert found.out_of_sight and found.most_unsized_bytes > ENDLESS
+    assert found.out_of_sight and found.max_unsized_bytes > ENDLESS
 
 
 def verdict(process: int, folder: Path, lost: int, monkeypatch: pytest.MonkeyPatch) -> KernelFault | None:

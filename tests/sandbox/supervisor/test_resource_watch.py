@@ -57,7 +57,7 @@ def parent(request: pytest.FixtureRequest) -> Iterator[int]:
     assert process.stdout is not None
     for _ in range(1 + CHILDREN):
         assert process.stdout.read(1) == b"."
-    members = process_tree.family(process.pid)
+    members = process_tree.with_descendants(process.pid)
     yield process.pid
     for pid in members:  # Those that have ended keep their numbers: their parent has not asked for them.
         os.kill(pid, signal.SIGKILL)

@@ -14,7 +14,7 @@ from backends.base import Artifact, Target
 from domain.fault import InfrastructureFault, JobCancelled, KernelFault
 from domain.kernel import Kernel, KernelType
 from domain.result import Status
-from sandbox.supervisor.runner_process import Runner
+from sandbox.supervisor.runner_process import RunnerProcess
 from sandbox.supervisor.session import Session
 from sandbox.supervisor.zygote_client import Zygote
 
@@ -127,7 +127,7 @@ def test_sets_that_a_runner_makes_up_are_its_fault_or_none(session, folder, said
     source = f"""
 from sandbox.runner.runner import Runner
 TENSOR = {{"$": "tensor", "dtype": "float32", "strides": [0, 0, 0], "offset": 0}}
-Runner.inputs = lambda runner, message: {{"op": "value", "alike": True, "value": {said}}}
+Runner.inputs = lambda runner, message: {{"op": "value", "stacked": True, "value": {said}}}
 Runner.export = lambda runner, message: {{"op": "ok"}}
 def kernel_fn(x): return x
 """
@@ -148,7 +148,7 @@ def kernel_fn(x): return x
         ("os._exit(0)", Status.CRASHED, "code 0"),
         ("os.kill(os.getpid(), signal.SIGRTMIN)", Status.CRASHED, "signal"),
         ("os.closerange(3, 100) or time.sleep(60)", Status.CRASHED, "closed its connection"),
-        ("os.write(3, b'\\xff' * 100) and time.sleep(60)", Status.CRASHED, "no message"),
+        ("os.write(3, b'\\xff' * 100) and time.sleep(60)", Status.CRASHED, "malformed message"),
         ("raise ValueError('of my own')", Status.RUNTIME_ERROR, "of my own"),
         ("sys.exit(3)", Status.RUNTIME_ERROR, "SystemExit"),
         ("[].append([torch.ones(1 << 22).clone() for _ in range(1000)])", Status.OUT_OF_MEMORY, "memory"),
@@ -256,7 +256,7 @@ def test_a_dead_zygote_is_the_services_fault_not_the_kernels(tmp_path: Path):
     zygote = Zygote(tmp_path, arch=None, memory_limit=1 << 30)
     folder = zygote.private_folder(tmp_path / "job")
 
-    def fork() -> Runner:
+    def fork() -> RunnerProcess:
         return zygote.runner(folder, gpu=False, deadline=time.monotonic() + 5, cancelled=lambda: False)
 
     runner = Session(fork(), Target("cpu", None), 1 << 20)

@@ -18,14 +18,14 @@ from domain.result import Status
 from sandbox.isolation import oom_kills as memory_kills
 from sandbox.isolation.cgroup import Cgroup
 from sandbox.supervisor import runner_process
-from sandbox.supervisor.runner_process import Runner
+from sandbox.supervisor.runner_process import RunnerProcess
 from sandbox.supervisor.session import Session
 from sandbox.supervisor.zygote_client import Zygote
 
 KERNEL = Kernel("def kernel_fn(x):\n    return x\n", KernelType.TORCH)
 
 
-def killed(runner: Runner) -> None:
+def killed(runner: RunnerProcess) -> None:
     os.kill(runner.pid, signal.SIGKILL)
     gone, _, _ = select.select([runner._pidfd], [], [], 10.0)
     assert gone
@@ -96,10 +96,10 @@ def test_one_that_was_killed_over_a_question_is_too(session: Callable[..., Sessi
     opened = session()
     opened.runner.send({"op": "build", **opened._assignment(Kernel("while True: pass", KernelType.TORCH))})
     with pytest.raises(TimeoutError):
-        opened.runner.answer(within=0.05)
+        opened.runner.receive(within=0.05)
     killed(opened.runner)
     with pytest.raises(InfrastructureFault, match="SIGKILL"):
-        opened.runner.answer()
+        opened.runner.receive()
 
 
 def test_an_answer_is_waited_for_no_longer_than_was_said(session: Callable[..., Session]) -> None:
@@ -109,7 +109,7 @@ def test_an_answer_is_waited_for_no_longer_than_was_said(session: Callable[..., 
     for _ in range(20):
         began = time.monotonic()
         with pytest.raises(TimeoutError):
-            opened.runner.answer(within=0.001)
+            opened.runner.receive(within=0.001)
         took.append(time.monotonic() - began)
     assert min(took) < runner_process.TICK_S / 2
 
@@ -135,7 +135,7 @@ for _ in range(512):
 def test_one_whose_end_takes_long_counts_as_it_ended(
     session: Callable[..., Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runner_process, "HANG_UP_S", 0.0)
+    monkeypatch.setattr(runner_process, "EXIT_WAIT_S", 0.0)
     opened = session()
     opened.build(Kernel(SLOW_END + KERNEL.source_code, KernelType.TORCH))
     os.kill(opened.runner.pid, signal.SIGKILL)
@@ -198,7 +198,7 @@ def test_where_the_machine_cannot_tell_it_stays_its_own_fault_and_says_so(
     session: Callable[..., Session], zygote: Zygote, tmp_path: Path, lacking: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if lacking == "filter":
-        monkeypatch.setattr(zygote, "filters", False)
+        monkeypatch.setattr(zygote, "uses_seccomp", False)
     else:
         monkeypatch.setattr(memory_kills, "MACHINE", tmp_path / "nowhere")
     opened = loaded(session())

@@ -13,7 +13,7 @@ from domain.kernel import Kernel
 from domain.result import CANDIDATE, REFERENCE
 from profiling.window.call_buffers import Slots
 from sandbox.protocol.arena import describe
-from sandbox.protocol.stacked_values import AlikeValues
+from sandbox.protocol.stacked_values import StackedValues
 from tasks.correctness.argument_binding import HandedOut
 from tasks.correctness.input_batches import SeparateSets, StackedSets
 from tasks.runtime.kernel_run import Contender
@@ -70,9 +70,9 @@ def assert_alike(handed_out: HandedOut, sides: list[Contender], singly: list[lis
         assert side.kernel.io is not None or not torch.equal(by_set, like.image)
 
 
-def made_by_a_source(*shapes: list[int]) -> AlikeValues:
+def made_by_a_source(*shapes: list[int]) -> StackedValues:
     stacks = [torch.randn(CALLS, *shape) for shape in shapes]
-    return AlikeValues([*(describe(stack[0]) for stack in stacks), 7], stacks, CALLS)
+    return StackedValues([*(describe(stack[0]) for stack in stacks), 7], stacks, CALLS)
 
 
 CANDIDATES: dict[str, list[dict[str, Any]] | None] = {

@@ -10,7 +10,7 @@ import torch
 from domain.flags import Flag, FlagCode
 from domain.request import Request
 from domain.result import Outcome, Status
-from sandbox.supervisor.messages import State
+from sandbox.supervisor.messages import ModelState
 from tasks.correctness import parameter_check
 from tasks.correctness.parameter_check import UNTRIED, constant
 from tasks.evaluation.pipeline import run
@@ -337,7 +337,7 @@ def test_what_may_not_be_changed_is_left_alone() -> None:
         "m.running_var": torch.tensor([1.0, 2.0]),
         "mask": torch.ones(4, 4),
     }
-    assert constant(State(weights, frozenset({"whole", "none"}))) == []
+    assert constant(ModelState(weights, frozenset({"whole", "none"}))) == []
 
 
 def test_what_is_profiled_is_what_was_timed(bench: Workbench) -> None:

@@ -56,7 +56,7 @@ class Card:
         patch.setattr(bench.device, "is_cuda", True)
         patch.setattr(Session, "open_device", lambda session: None)
         patch.setattr(Session, "warm_libraries", lambda session: None)
-        patch.setattr(Session, "opened", lambda session: self.answer())
+        patch.setattr(Session, "wait_until_open", lambda session: self.answer())
 
     def answer(self) -> None:
         self.asked += 1

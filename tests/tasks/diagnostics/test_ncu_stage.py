@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from domain.device_metrics import CountersAsked
+from domain.device_metrics import CounterRequest
 from domain.listing import NoListing, ProfilerReport
 from profiling.sanitizer_report import SanitizerTool
 from tasks.diagnostics import sanitizer_stage
@@ -61,14 +61,14 @@ def look(bench: Any, job: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mak
 
 
 def counted(of: Inspection, *metrics: str) -> tuple[str, Any, int]:
-    told = look_at_counters(of, CountersAsked(metrics=metrics))
+    told = look_at_counters(of, CounterRequest(metrics=metrics))
     runs = (of.candidate.folder / "runs").read_text().count("run")
     return told["status"], told["candidate"]["reason"], runs
 
 
 def test_a_report_is_read_and_kept(look: Make) -> None:
     of = look()
-    told = look_at_counters(of, CountersAsked())
+    told = look_at_counters(of, CounterRequest())
     assert told["status"] == "measured" and told["candidate"]["kernels"] and told["original_device_metrics"]
     assert isinstance(of.candidate.profile, ProfilerReport) and of.candidate.profile.size == len("report\n")
 

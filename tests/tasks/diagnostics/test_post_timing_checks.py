@@ -94,7 +94,7 @@ tracing.profile = patched
         ("import ctypes; ctypes.string_at(0)", "SIGSEGV"),
         ("os.closerange(3, 100); time.sleep(60)", "closed its connection"),
         pytest.param("time.sleep(60)", "stopped after", marks=pytest.mark.slow),
-        ("os.write(3, b'\\xff' * 100); time.sleep(60)", "no message"),
+        ("os.write(3, b'\\xff' * 100); time.sleep(60)", "malformed message"),
         ("import sandbox.runner.launch_tracer as t; raise t.NoTrace(os.getcwd() + ' is where')", "failed: "),
     ],
 )
@@ -117,7 +117,7 @@ import sandbox.runner.runner
 def forged(call, target):
     return {'op': 'trace', 'source': 'cpu_operators', 'calls': 1, 'kernels': ROWS,
             'launches': 1, 'time_us': 1.0, 'distinct': 99}
-sandbox.runner.runner.traced = forged
+sandbox.runner.runner.trace_launches = forged
 """
 
 
@@ -264,7 +264,7 @@ def test_a_count_that_fails_is_told_and_changes_nothing(
     slow_card(1.0)
     monkeypatch.setattr(post_timing_checks, "OPERATIONS_S", 2.0)
     tampering = (
-        f"import os, time, sandbox.runner.runner\ndef patched(call):\n    {does}\nsandbox.runner.counted = patched\n"
+        f"import os, time, sandbox.runner.runner\ndef patch(call):\n    {does}\nsandbox.runner.count_flops = patch\n"
     )
     outcome = judged(bench, kernel(tampering + PRODUCT), profile=True).outcome
     assert outcome.status is Status.PASSED and outcome.timing is not None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from domain.budget import Budget
-from domain.device_metrics import CountersAsked
+from domain.device_metrics import CounterRequest
 from domain.flags import FlagCode
 from domain.kernel import Kernel, KernelType
 from domain.listing import Form
@@ -107,7 +107,7 @@ def test_other_jobs_have_one(request_: Request) -> None:
 
 
 def test_what_is_asked_for_beside_the_time_is_done_once_and_the_time_spent_is_counted() -> None:
-    asked = replace(ALONE, profile=True, artifacts=(Form.PTX,), device_metrics=CountersAsked(), sanitize=True)
+    asked = replace(ALONE, profile=True, artifacts=(Form.PTX,), device_metrics=CounterRequest(), sanitize=True)
     judge = Judge(*[1.0] * 12)
     judged_in_processes(judge, asked)
     requests = [request for request, _ in judge.asked]

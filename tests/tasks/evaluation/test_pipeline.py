@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from domain.device_metrics import CountersAsked
+from domain.device_metrics import CounterRequest
 from domain.fault import InfrastructureFault, JobCancelled, KernelFault
 from domain.flags import FlagCode
 from domain.job import Stage
@@ -83,7 +83,7 @@ def test_where_nothing_was_built_the_device_is_left_alone(bench: Workbench, monk
     touched: list[str] = []
     monkeypatch.setattr(bench, "rest", lambda: touched.append("rest"))
     monkeypatch.setattr(bench.card_errors, "new", lambda seconds: touched.append("errors") or [])
-    report = judged(bench, kernel("def broken(:"), device_metrics=CountersAsked().to_wire(), sanitize=True)
+    report = judged(bench, kernel("def broken(:"), device_metrics=CounterRequest().to_wire(), sanitize=True)
     assert report.outcome.status is Status.COMPILE_ERROR and touched == []
     assert report.body("j")["kernel_exec_result"]["sanitizer"]["status"] == "unavailable"
 
@@ -423,7 +423,7 @@ def test_what_a_kernel_prints_is_in_the_answer(bench: Workbench) -> None:
 
 
 def test_device_metrics_are_said_to_be_unavailable_where_they_are_asked_for(bench: Workbench) -> None:
-    asked = judged(bench, kernel(SOFTMAX), device_metrics=CountersAsked())
+    asked = judged(bench, kernel(SOFTMAX), device_metrics=CounterRequest())
     metadata = asked.body("j")["kernel_exec_result"]["metadata"]
     assert metadata["device_metrics"]["status"] == "unavailable" and metadata["device_metrics"]["reason"]
     metadata = judged(bench, kernel(SOFTMAX)).body("j")["kernel_exec_result"]["metadata"]

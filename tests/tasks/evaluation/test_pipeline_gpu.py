@@ -364,7 +364,7 @@ def test_a_job_may_wait_for_the_device_longer_than_a_context_takes(bench: Any, m
     def waited_long(*asked: Any, **how: Any) -> Any:
         standbys = warm(*asked, **how)
         for standby in standbys:
-            standby.session.until(time.monotonic() - 1)
+            standby.session.set_deadline(time.monotonic() - 1)
         return standbys
 
     monkeypatch.setattr(bench, "warm", waited_long)

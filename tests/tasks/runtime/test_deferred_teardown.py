@@ -19,8 +19,8 @@ from domain.job import Stage
 from domain.request import Request
 from domain.result import Report, Status
 from domain.settings import settings
-from sandbox.supervisor.captured_output import KEPT
-from sandbox.supervisor.runner_process import Runner
+from sandbox.supervisor.captured_output import MAX_BYTES
+from sandbox.supervisor.runner_process import RunnerProcess
 from sandbox.supervisor.zygote_client import Zygote
 from tasks.evaluation import pipeline
 from tasks.evaluation.pipeline import run
@@ -39,7 +39,7 @@ class Model(nn.Module):
 def get_inputs():
     return [torch.randn(64, 32)]
 """
-TALKATIVE = f"import sys\nsys.stdout.write('first' + 'x' * {3 * KEPT} + 'last')\nsys.stdout.flush()\n"
+TALKATIVE = f"import sys\nsys.stdout.write('first' + 'x' * {3 * MAX_BYTES} + 'last')\nsys.stdout.flush()\n"
 FLOODING = """
 import os
 if os.fork() == 0:
@@ -59,7 +59,7 @@ def opened() -> Iterator[Workbench]:
 def bench(opened: Workbench, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workbench]:
     """Of a device whose runners may end when it has been given back."""
     monkeypatch.setattr(type(opened.device), "has_room", True)
-    monkeypatch.setattr(opened, "quiet", lambda cancelled, yields_s=0.0: device_lease("test-quiet", cancelled))
+    monkeypatch.setattr(opened, "quiet", lambda cancelled, queue_offset_s=0.0: device_lease("test-quiet", cancelled))
     monkeypatch.setattr(Alone, "is_known", lambda *_: True)
     yield opened
     opened.stock_up()
@@ -131,8 +131,8 @@ def test_the_report_is_there_before_its_runners_are_gone(
     bench: Workbench, may_die: Event, monkeypatch: pytest.MonkeyPatch, compares: bool
 ) -> None:
     stopped: list[int] = []
-    stop = Runner.stop
-    monkeypatch.setattr(Runner, "stop", lambda self: (stopped.append(self.pid), stop(self)))
+    stop = RunnerProcess.stop
+    monkeypatch.setattr(RunnerProcess, "stop", lambda self: (stopped.append(self.pid), stop(self)))
     report = judged(bench, "print('to the end')\n" + RIGHT, compares=compares)
     assert report.outcome.status is Status.PASSED and report.outcome.output == "to the end\n"
     runner, until = stopped[-1], time.monotonic() + 10
@@ -226,8 +226,8 @@ def test_nothing_is_left_when_the_bench_is_closed() -> None:
 def test_code_is_read_when_the_runners_are_gone(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
     stopped: list[int] = []
     states: list[str] = []
-    stop = Runner.stop
-    monkeypatch.setattr(Runner, "stop", lambda self: (stopped.append(self.pid), stop(self)))
+    stop = RunnerProcess.stop
+    monkeypatch.setattr(RunnerProcess, "stop", lambda self: (stopped.append(self.pid), stop(self)))
     monkeypatch.setattr(pipeline, "look_at_code", lambda *_: states.append(state(stopped[-1])))
     asked = Request.from_wire(wire(RIGHT) | {"artifacts": ["ptx"]})
     assert run(asked, bench, lambda stage: None, lambda: False).outcome.status is Status.PASSED
@@ -249,7 +249,7 @@ def test_who_is_told_to_end_while_it_waits_waits_once_more(bench: Workbench, mon
 
 def test_what_was_printed_is_whole(bench: Workbench) -> None:
     output = judged(bench, TALKATIVE + RIGHT).outcome.output
-    assert output.startswith("first" + "x" * (KEPT - 5)) and output.endswith("x" * (KEPT - 4) + "last")
+    assert output.startswith("first" + "x" * (MAX_BYTES - 5)) and output.endswith("x" * (MAX_BYTES - 4) + "last")
 
 
 def test_who_prints_for_ever_keeps_nobody(bench: Workbench) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from domain.flags import FlagCode
 from domain.result import CANDIDATE, REFERENCE, Status
-from sandbox.supervisor.runner_process import Runner
+from sandbox.supervisor.runner_process import RunnerProcess
 from tasks.correctness.distribution_check import OtherDistributions
 from tasks.runtime.kernel_run import Contender
 from tasks.runtime.worker_context import Workbench
@@ -30,15 +30,15 @@ def test_who_seems_once_not_to_have_stood_still_is_judged_anew(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch, times: int, status: Status
 ) -> None:
     """On a busy host he can seem so by the host's doing. Here somebody lets the kernel's process go on."""
-    freeze, left = Runner.freeze, iter(range(times))
+    freeze, left = RunnerProcess.freeze, iter(range(times))
 
-    def undone(self: Runner) -> int:
+    def undone(self: RunnerProcess) -> int:
         since = freeze(self)
         if next(left, None) is not None:
             os.kill(self.pid, signal.SIGCONT)
         return since
 
-    monkeypatch.setattr(Runner, "freeze", undone)
+    monkeypatch.setattr(RunnerProcess, "freeze", undone)
     report = judged(bench, forward("return torch.softmax(x, -1)"), kernel(SOFTMAX))
     if status is Status.CRASHED:
         assert Status.CRASHED in (report.outcome.status, report.reference and report.reference.status)
@@ -51,21 +51,21 @@ def test_who_seems_once_not_to_have_stood_still_is_judged_anew(
 @pytest.mark.parametrize("role", [REFERENCE, CANDIDATE])
 def test_so_is_who_seems_so_on_other_inputs(bench: Workbench, monkeypatch: pytest.MonkeyPatch, role: str) -> None:
     """Of these nothing is said by that."""
-    freeze, outputs, undone = Runner.freeze, OtherDistributions._outputs, []
+    freeze, outputs, undone = RunnerProcess.freeze, OtherDistributions._outputs, []
 
     def armed(self: OtherDistributions, contender: Contender) -> Any:
         if contender.role == role and not undone and contender.session is not None:
             undone.append(contender.session.runner.pid)
         return outputs(self, contender)
 
-    def undo(self: Runner) -> int:
+    def undo(self: RunnerProcess) -> int:
         since = freeze(self)
         if self.pid in undone:
             os.kill(self.pid, signal.SIGCONT)
         return since
 
     monkeypatch.setattr(OtherDistributions, "_outputs", armed)
-    monkeypatch.setattr(Runner, "freeze", undo)
+    monkeypatch.setattr(RunnerProcess, "freeze", undo)
     report = judged(bench, forward("return torch.softmax(x, -1)"), kernel(SOFTMAX))
     assert undone and report.outcome.status is Status.PASSED, report.outcome
     assert report.outcome.inputs["distributions"]["checked"], report.outcome.inputs

@@ -59,14 +59,14 @@ class Waiting:
         self.runner = SimpleNamespace(alive=True, cancelled=None)
         self.one_queue: bool | None = None
 
-    def until(self, deadline: float) -> None: ...
+    def set_deadline(self, deadline: float) -> None: ...
 
     def open_device(self, *, one_queue: bool = False) -> None:
         self.one_queue = one_queue
 
     def warm_libraries(self) -> None: ...
 
-    def opened(self) -> None: ...
+    def wait_until_open(self) -> None: ...
 
     def launch_ms(self) -> float | None:
         return self.launch
@@ -84,8 +84,8 @@ class Stepwise(Waiting):
         super().__init__(None)
         self.log = log
 
-    def until(self, deadline: float) -> None:
-        self.log.append("until")
+    def set_deadline(self, deadline: float) -> None:
+        self.log.append("set_deadline")
 
     def open_device(self, *, one_queue: bool = False) -> None:
         self.log.append("open")
@@ -144,7 +144,7 @@ def test_where_there_is_room_for_no_more_a_job_gets_what_it_needs() -> None:
             room[0] -= 1
             self.fits = room[0] >= 0
 
-        def opened(self) -> None:
+        def wait_until_open(self) -> None:
             if not self.fits:
                 raise KernelFault(Status.OUT_OF_MEMORY, "no room for a context")
 
@@ -181,7 +181,7 @@ def test_windows_wait_for_one_step_of_contexts_at_most_and_time_begins_when_it_i
 
     standbys = Standbys(lambda _, __: cast(Session, Stepwise(log)), lambda: NOWHERE, quiet)
     (made,) = standbys.make(1, never)
-    assert " ".join(log) == "( until open ) ( until libraries ) ( until launches launches )"
+    assert " ".join(log) == "( set_deadline open ) ( set_deadline libraries ) ( set_deadline launches launches )"
     assert made.launch_ms == 1.7e-3, "it is asked for once more before it is given up"
 
 
@@ -288,7 +288,7 @@ def test_those_that_wait_have_one_queue_and_those_for_several_streams_are_made()
 
 def test_where_there_is_no_room_for_several_queues_a_job_makes_its_own() -> None:
     class Small(Waiting):
-        def opened(self) -> None:
+        def wait_until_open(self) -> None:
             raise KernelFault(Status.OUT_OF_MEMORY, "no room for a context")
 
     (taken,) = pool(lambda: Small(1.7e-3)).take([NOWHERE], None, never, [True])

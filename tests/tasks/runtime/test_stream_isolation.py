@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from domain.fault import KernelFault, NotStill
+from domain.fault import FreezeViolation, KernelFault
 from domain.kernel import Kernel, KernelType
 from domain.result import CANDIDATE, REFERENCE, Status
 from tasks.runtime.kernel_run import Contender, Stopped
@@ -166,11 +166,11 @@ def stopped(fault: KernelFault | None, queues: Queues, seconds: float, build_s: 
 
 def test_who_seems_for_the_first_time_not_to_have_stood_still_begins_anew() -> None:
     with pytest.raises(BeginAnew) as anew:
-        stopped(NotStill("it ran"), Queues(ALL, spent_s=2.0, held_s=1.0), SECONDS, build_s=3.0)
+        stopped(FreezeViolation("it ran"), Queues(ALL, spent_s=2.0, held_s=1.0), SECONDS, build_s=3.0)
     found = anew.value.queues
     assert found.doubted and found.apart == ALL and found.held_s == 1.0
     assert found.spent_s == pytest.approx(5.0, abs=0.5), "it is the job's time"
-    assert restart(lambda: stopped(NotStill("it ran"), found, SECONDS)) is None
+    assert restart(lambda: stopped(FreezeViolation("it ran"), found, SECONDS)) is None
 
 
 def test_any_other_fault_stays() -> None:
@@ -180,7 +180,7 @@ def test_any_other_fault_stays() -> None:
 
 def test_who_has_no_time_to_begin_anew_seems_what_he_seems() -> None:
     late = Queues(spent_s=SECONDS - 1)
-    assert restart(lambda: stopped(NotStill("it ran"), late, SECONDS, build_s=3.0)) is None
+    assert restart(lambda: stopped(FreezeViolation("it ran"), late, SECONDS, build_s=3.0)) is None
 
 
 def test_a_doubt_is_remembered_by_who_begins_anew_for_another_reason() -> None:

@@ -15,7 +15,7 @@ from domain.request import Request
 from domain.result import Status
 from domain.settings import settings
 from profiling.gpu.measured_peaks import Ceilings
-from sandbox.supervisor.runner_process import Runner
+from sandbox.supervisor.runner_process import RunnerProcess
 from sandbox.supervisor.zygote_client import Zygote
 from tasks.evaluation.pipeline import run
 from tests.bench import own_workbench
@@ -36,7 +36,7 @@ def test_on_the_host_a_job_finds_its_runners_forked(monkeypatch: pytest.MonkeyPa
     forked: list[Path] = []
     fork = Zygote.runner
 
-    def noted(self: Zygote, folder: Path, **more: Any) -> Runner:
+    def noted(self: Zygote, folder: Path, **more: Any) -> RunnerProcess:
         forked.append(folder)
         return fork(self, folder, **more)
 

@@ -76,7 +76,7 @@ sandbox.runner.runner.argument_views = lambda outputs, args: [[0, 0, *output.str
 window, deliver = sandbox.runner.runner.Runner.window, sandbox.runner.call_loop.deliver
 state = {}
 def knowing(self, message):
-    state.update(late=message["held_back"], alike=len(self.calls) == 1 and not message["held_back"])
+    state.update(late=message["deferred_readback"], alike=len(self.calls) == 1 and not message["deferred_readback"])
     return window(self, message)
 def late(answers, slots):
     deliver([[torch.mul(x, 2) for x in each] for each in answers] if state["late"] else answers, slots)
@@ -96,7 +96,7 @@ import sandbox.runner.runner, sandbox.runner.call_loop
 window, deliver = sandbox.runner.runner.Runner.window, sandbox.runner.call_loop.deliver
 state = {}
 def knowing(self, message):
-    state.update(late=message["held_back"])
+    state.update(late=message["deferred_readback"])
     return window(self, message)
 def late(answers, slots):
     deliver([[x, x * 2] for x, _ in answers] if state["late"] else answers, slots)

@@ -9,7 +9,7 @@ import pytest
 
 from domain.fault import KernelFault
 from domain.result import Status
-from sandbox.protocol.output_structure import AnswerForm, parsed, wire
+from sandbox.protocol.output_structure import OutputStructure, parse, to_wire
 from validation.compare.output_matching import match_outputs
 
 
@@ -19,10 +19,10 @@ class Fields:
     a: Any
 
 
-def form(result: Any) -> AnswerForm:
+def form(result: Any) -> OutputStructure:
     """Of an answer in whose place numbers stand."""
-    told = wire(result, [])
-    found = next((form for tensors in range(9) if (form := parsed(told, tensors)) is not None), None)
+    told = to_wire(result, [])
+    found = next((form for tensors in range(9) if (form := parse(told, tensors)) is not None), None)
     assert found is not None
     return found
 
