@@ -22,7 +22,7 @@ from api.pages.verdict import verdict
 from api.schemas.job import location
 from api.url_policy import Forbidden, connect, destination
 from domain.settings import settings
-from tasks.jobs.job_store import JobRecords, JobView
+from tasks.jobs.job_store import JobStore, JobView
 from tasks.jobs.webhook_outbox import Due, Webhook, Webhooks
 from tasks.node.periodic_thread import Loop
 
@@ -45,7 +45,7 @@ class Courier:
     of `WHOLE_S` each time delays nobody else's.
     """
 
-    def __init__(self, redis: Redis, records: JobRecords) -> None:
+    def __init__(self, redis: Redis, records: JobStore) -> None:
         self._records = records
         self._webhooks = Webhooks(redis)
         self._loops = [Loop(f"courier-{number}", self.turn, EVERY_S) for number in range(SENDERS)]

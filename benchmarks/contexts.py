@@ -44,8 +44,8 @@ class Unquiet(Workbench):
         self._next = itertools.cycle((*CREATION, ENDED))
         super().__init__()
 
-    def quiet(self, cancelled: Callable[[], bool], yields_s: float = 0.0) -> AbstractContextManager[None]:
-        return nullcontext() if next(self._next) in self._unquiet else super().quiet(cancelled, yields_s)
+    def quiet(self, cancelled: Callable[[], bool], queue_offset_s: float = 0.0) -> AbstractContextManager[None]:
+        return nullcontext() if next(self._next) in self._unquiet else super().quiet(cancelled, queue_offset_s)
 
 
 @dataclass

@@ -101,7 +101,7 @@ class Request:
         return "evaluate" if self.reference is None else "compare"
 
     @property
-    def yields_s(self) -> float:
+    def queue_offset_s(self) -> float:
         """How long a built job lets others go first at the device: the urgent, then those that need it for less.
 
         0 for what is usual in both; less than that goes before what came earlier.

@@ -11,8 +11,8 @@ from api.http.limits import WAITERS
 from api.http.long_poll import Waiters
 from api.webhook_dispatcher import Courier
 from domain.settings import settings
-from tasks.jobs.job_notifier import JobHub
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_notifier import JobNotifier
+from tasks.jobs.job_store import JobStore
 from tasks.jobs.webhook_outbox import Webhooks
 from tasks.node.broker_settings import BrokerLook
 from tasks.node.redis_client import connect
@@ -28,7 +28,7 @@ class Desk:
     """One per process; every part is safe to share between threads."""
 
     redis: Redis
-    records: JobRecords
+    records: JobStore
     waiters: Waiters
     webhooks: Webhooks
     courier: Courier
@@ -38,11 +38,11 @@ class Desk:
 def open_desk(app: Flask, waiters: int = WAITERS) -> Desk:
     """Give the app its desk; connects to nothing yet."""
     redis = _pooled(connect())
-    records = JobRecords(redis, settings().job_ttl)
+    records = JobStore(redis, settings().job_ttl)
     opened = Desk(
         redis,
         records,
-        Waiters(records, JobHub(redis, waiters)),
+        Waiters(records, JobNotifier(redis, waiters)),
         Webhooks(redis),
         Courier(redis, records),
         BrokerLook(redis),

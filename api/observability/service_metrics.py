@@ -18,7 +18,7 @@ from domain.job import State
 from domain.settings import settings
 from tasks.jobs.counters import CACHE_COUNTERS
 from tasks.jobs.job_lua_lib import BUCKETS_S
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_store import JobStore
 
 Counters = dict[str, float]
 
@@ -35,7 +35,7 @@ STAGES = {
 class ServiceCollector(Collector):
     """One scrape. Where Redis is away `kernel_eval_broker_up` is 0 and there is nothing else."""
 
-    def __init__(self, redis: Redis, records: JobRecords) -> None:
+    def __init__(self, redis: Redis, records: JobStore) -> None:
         self._redis = redis
         self._records = records
 
@@ -65,7 +65,7 @@ class ServiceCollector(Collector):
             0.0 if oldest is None else max(0.0, self._records.now() - oldest),
         )
         yield _gauge("queue_limit", "MAX_QUEUE: with so many queued jobs new ones are refused.", settings().max_queue)
-        kept = self._records.kept_bytes()
+        kept = self._records.stored_bytes()
         yield _gauge("records_bytes", "About what the requests and results of all jobs take in Redis.", kept)
         limit = settings().records_memory
         yield _gauge("records_limit_bytes", "RECORDS_MEMORY_MIB: beyond it new jobs are refused.", limit)

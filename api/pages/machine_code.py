@@ -51,7 +51,7 @@ def codes(result: Result) -> list[Code]:
         made = one.get("build") or {}
         told = [entry for entry in entries(dict(result)) if entry.side == side and entry.is_text]
         named = str(made.get("kernel") or (one.get("metadata") or {}).get("kernel_name") or "its kernel")
-        lacking = [(_of(entry), str(entry.told.get("unavailable"))) for entry in told if entry.name is None]
+        lacking = [(_of(entry), str(entry.data.get("unavailable"))) for entry in told if entry.name is None]
         code = Code(side, titles[side], _rows(made, named), [entry for entry in told if entry.name], lacking)
         if code.rows or told:
             found.append(code)
@@ -59,7 +59,7 @@ def codes(result: Result) -> list[Code]:
 
 
 def _of(entry: Entry) -> str:
-    return " of ".join(str(part) for part in (entry.told["form"], entry.told.get("kernel")) if part)
+    return " of ".join(str(part) for part in (entry.data["form"], entry.data.get("kernel")) if part)
 
 
 def _rows(made: Made, named: str) -> list[Row]:

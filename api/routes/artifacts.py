@@ -40,7 +40,7 @@ def listing(job_id: str) -> Response:
     and for one that has not ended or has no result.
     """
     view = known(job_id)
-    shown = [{"side": one.side, **one.told, **_path(view, one)} for one in entries(view.result)]
+    shown = [{"side": one.side, **one.data, **_path(view, one)} for one in entries(view.result)]
     return jsonify({"job_id": view.job_id, "artifacts": shown})
 
 
@@ -77,7 +77,7 @@ def _why_none(view: JobView, there: list[Entry]) -> str:
     if view.result is None:
         return f"the job is {view.state}, so that it has none; submit it again"
     names = [f"{one.side}/{one.name}" for one in there if one.name is not None]
-    reasons = [f"{one.side} {one.told['form']}: {one.told['unavailable']}" for one in there if one.name is None]
+    reasons = [f"{one.side} {one.data['form']}: {one.data['unavailable']}" for one in there if one.name is None]
     if not there:
         return 'the request asked for none: submit it again with "artifacts", such as ["ptx", "sass"]'
     return f"the job has: {', '.join(names) or 'none'}" + (f". Not to be had: {'; '.join(reasons)}" if reasons else "")

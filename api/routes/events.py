@@ -91,10 +91,10 @@ class Seen:
         for step in steps[self.steps :]:
             # What is known before the timing is told before it, also to who hears of both at once.
             if step["stage"] == Stage.TIME and step["attempt"] == view.attempt:
-                yield from self._verdict(view, view.right_so_far)
+                yield from self._verdict(view, view.interim_correct)
             self.steps += 1
             yield self._event("stage", {"job_id": view.job_id, **step})
-        yield from self._verdict(view, _compared(view) if view.state.terminal else view.right_so_far)
+        yield from self._verdict(view, _compared(view) if view.state.terminal else view.interim_correct)
         if view.state.terminal:
             self.done = True
             yield self._event("done", _end(view))

@@ -44,7 +44,7 @@ def summary(view: JobView) -> dict[str, Any]:
         "state": view.state.value,
         "stage": view.stage.value,
         "status": _LEGACY_STATUS[view.state if view.state.terminal else view.stage],
-        "correct_so_far": view.right_so_far,
+        "correct_so_far": view.interim_correct,
         "queue_position": view.queue_position,
         "priority": view.priority,
         "gpu": view.gpu,

@@ -1,6 +1,6 @@
-"""The moves of a job record as Lua: each is one atomic step in Redis, counters included.
+"""State transitions of a job record, as Lua scripts: each runs as one atomic step in Redis and updates the counters.
 
-Their keys are listed in `tasks/jobs/job_lua_lib.py`.
+`tasks/jobs/job_lua_lib.py` lists the Redis keys.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from tasks.jobs.job_lua_lib import FUNCTIONS
 from tasks.jobs.leaderboard import RANK
 
 CHANNEL, ENDED = "jobs:changed", "jobs:ended"
-"""Where the ids of jobs are published: at every change, and once at the end."""
+"""Channels on which job ids are published: at every change, and once when the job ends."""
 
 COUNTERS = "jobs:counters"
 
-LOOKED = """
+READ_JOB = """
 local function looked(each)
   local job = 'job:' .. each
   local stored = redis.call('HGETALL', job)
@@ -23,15 +23,15 @@ local function looked(each)
 end
 """
 
-# id, operation, kernel type, timeout, batch id or '', request, key id or '', open jobs that the key may have,
-# fingerprint of the request, jobs that may be queued, bytes that may be kept, build timeout or '', queue timeout or '',
-# priority, GPU model or '', kind of work, digest of the work, line, '1' where an earlier answer may be given or '',
-# ttl, place in the batch or '', webhook or '', seconds that it is kept, fingerprint of all of the batch's bodies or '',
-# '1' where the job is to be read too or '', bytes that may be kept of the key
-# Says what tasks/jobs/admission.py reads, then the job as LOOK does.
+# Arguments: id, operation, kernel type, timeout, batch id or '', request, key id or '', maximum open jobs of the key,
+# fingerprint of the request, maximum queued jobs, maximum stored bytes, build timeout or '', queue timeout or '',
+# priority, GPU model or '', kind of work, digest of the work, queue, '1' if an earlier result may be reused or '',
+# ttl, position in the batch or '', webhook or '', seconds to keep the webhook, fingerprint of the batch's bodies or '',
+# '1' to return the job as well or '', maximum stored bytes of the key.
+# Returns what tasks/jobs/admission.py parses, then the job as READ returns it.
 CREATE = (
     FUNCTIONS
-    + LOOKED
+    + READ_JOB
     + """
 local function created()
   local batch, bodies = ARGV[5], 'batch:' .. ARGV[5] .. ':bodies'
@@ -74,7 +74,7 @@ local function created()
   if batch ~= '' then
     redis.call('ZADD', 'batch:' .. batch, at, id)
     redis.call('INCR', 'batch:' .. batch .. ':open')
-    -- Where one was answered at once, both were to expire: not while a job is open.
+    -- A job that reused a result may have set both to expire; they must persist while a job is open.
     redis.call('PERSIST', 'batch:' .. batch)
     redis.call('PERSIST', 'batch:' .. batch .. ':open')
     if ARGV[24] ~= '' then redis.call('SET', bodies, ARGV[24]) end
@@ -109,10 +109,10 @@ return said
 """
 )
 
-# id -> the record, its result, its rank among the queued, each false where there is none; false for an unknown job
-LOOK = LOOKED + "return looked(ARGV[1])"
+# id -> the record, its result, its rank among queued jobs, each false if absent; false for an unknown job
+READ = READ_JOB + "return looked(ARGV[1])"
 
-# id, ttl: end a queued job whose time to be begun is over
+# id, ttl: end a queued job whose queue timeout has passed
 EXPIRE = (
     FUNCTIONS
     + """
@@ -122,8 +122,8 @@ return 1
 """
 )
 
-# id, attempt, state, stage, seconds since the stage began, whether the candidate is right so far ('1', '0') or ''
-ADVANCE = (
+# id, attempt, state, stage, seconds since the stage began, interim verdict of the candidate ('1', '0') or ''
+ENTER_STAGE = (
     FUNCTIONS
     + """
 if not held(ARGV[2]) then return 0 end
@@ -150,8 +150,8 @@ return get('cancel_requested') ~= '' and 'cancel' or 'go on'
 """
 )
 
-# id, attempt, ttl, result, names to count (JSON list), '1' where the answer may be given again or '', summary,
-# board or '', candidate, speed-up, verdict, then texts that are kept beside the result: name, bytes, name, bytes, …
+# id, attempt, ttl, result, names of counters to increment (JSON list), '1' if the result may be reused or '', summary,
+# board or '', candidate, speed-up, verdict, then the artifacts: name, bytes, name, bytes, …
 COMPLETE = (
     FUNCTIONS
     + RANK
@@ -160,7 +160,8 @@ if not held(ARGV[2]) then return 0 end
 redis.call('SET', job .. ':result', ARGV[4], 'EX', ARGV[3])
 redis.call('HSET', job, 'summary', ARGV[7])
 finish('completed', ARGV[11], ARGV[3])
--- A build that failed has not shown that the device works, nor has what another worker ran in an earlier attempt.
+-- Only an attempt that ran code shows that this worker's device works. A failed build does not, nor does an attempt on
+-- another worker.
 if get('timeline'):find('"stage":"validate","at":[%d.]+,"attempt":' .. ARGV[2] .. '}') then
   redis.call('HDEL', 'workers:faults', get('worker'))
 end
@@ -191,7 +192,7 @@ return 1
 """
 )
 
-# id, attempt, ttl, reason, attempts allowed, '1' where the fault is proven -> the line that it stands in now, or 0
+# id, attempt, ttl, reason, maximum attempts, '1' if the fault is proven -> the queue that the job is in now, or 0
 REQUEUE = (
     FUNCTIONS
     + """
@@ -218,7 +219,7 @@ return get('line')
 """
 )
 
-# id, ttl -> whether it had not ended: it is cancelled now, or will be
+# id, ttl -> 1 if the job was open: it is cancelled now, or its worker will cancel it
 CANCEL = (
     FUNCTIONS
     + """
@@ -243,7 +244,7 @@ return 1
 """
 )
 
-# '', epoch seconds, how many at most
+# '', epoch seconds, maximum number of jobs to remove
 CLEANUP = (
     FUNCTIONS
     + """
@@ -256,7 +257,7 @@ for _, each in ipairs(old) do
     if redis.call('EXISTS', 'batch:' .. batch) == 0 then redis.call('DEL', 'batch:' .. batch .. ':bodies') end
   end
   lighten(each)
-  -- Not from the record, which may have expired: nothing else would ever take the job off its key's list.
+  -- The record may have expired, so the key comes from an index: nothing else removes the job from its key's list.
   local key = redis.call('HGET', 'jobs:key_of', each)
   if key then
     redis.call('ZREM', 'jobs:key:' .. key, each)

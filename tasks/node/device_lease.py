@@ -31,17 +31,17 @@ log = logging.getLogger(__name__)
 
 
 @contextmanager
-def device_lease(device: str, cancelled: Callable[[], bool], yields_s: float = 0.0) -> Iterator[None]:
+def device_lease(device: str, cancelled: Callable[[], bool], queue_offset_s: float = 0.0) -> Iterator[None]:
     """Hold the device inside the block, served in the order of arrival; JobCancelled when cancelled while waiting.
 
-    Who `yields_s` counts as having come so much later, or earlier where it is negative; nobody is put before the
+    Who `queue_offset_s` counts as having come so much later, or earlier where it is negative; nobody is put before the
     holder.
     Each arrival draws a ticket, a file that it keeps locked, and the first ticket that is still locked has the device.
     Children that are forked without exec would share the lock: start them with exec. Raises InfrastructureFault where
     the folder is another user's, or locked for LOCKED_S.
     """
     folder, line = _folder(), _line(device)
-    ticket, name = _draw_ticket(folder, line, int(yields_s * 1e9), cancelled)
+    ticket, name = _draw_ticket(folder, line, int(queue_offset_s * 1e9), cancelled)
     try:
         while (ahead := _ahead(folder, line, name)) > 0 or (held := _take(folder, line, name, cancelled)) is None:
             if cancelled():
@@ -58,13 +58,13 @@ def device_lease(device: str, cancelled: Callable[[], bool], yields_s: float = 0
             log.warning("what the dead have left in line stays for now: %s", error)
 
 
-def quiet(device: str, cancelled: Callable[[], bool], yields_s: float = 0.0) -> AbstractContextManager[None]:
+def quiet(device: str, cancelled: Callable[[], bool], queue_offset_s: float = 0.0) -> AbstractContextManager[None]:
     """Inside, nobody else makes a context on the device: that would cost the holder's windows milliseconds.
 
     Held for a job's windows, and by whoever makes contexts ahead of its own lease; nobody waits for a lease inside.
-    `yields_s` as of a lease.
+    `queue_offset_s` as of a lease.
     """
-    return device_lease(_quiet(device), cancelled, yields_s)
+    return device_lease(_quiet(device), cancelled, queue_offset_s)
 
 
 def stays_free(device: str, seconds: float) -> bool:

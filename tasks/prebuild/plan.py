@@ -10,7 +10,7 @@ from redis import Redis
 from domain.kernel import Kernel
 from domain.request import Request
 from tasks.fleet.heartbeat import WorkerView
-from tasks.jobs.job_queue import COMMON, Lines, line_of_gpu, line_of_worker, read_request
+from tasks.jobs.job_queue import COMMON, JobQueue, queue_of_gpu, queue_of_worker, read_request
 
 AHEAD = 64
 """Jobs of a line: so many builds at most are made that nobody may want for a while."""
@@ -32,17 +32,17 @@ class LookAhead:
     Every request is read once while its job is near.
     """
 
-    def __init__(self, redis: Redis, lines: Lines, key: Callable[[Kernel, str], str | None]) -> None:
+    def __init__(self, redis: Redis, queue: JobQueue, key: Callable[[Kernel, str], str | None]) -> None:
         self._redis = redis
-        self._lines = lines
+        self._queue = queue
         self._key = key
         self._keys: dict[tuple[str, str], list[str | None]] = {}
 
     def wanted(self, archs: Iterable[str], judges: Iterable[WorkerView]) -> list[Wanted]:
         """By the first jobs of the lines that somebody serves with one of those architectures. Raises RedisError."""
         served = _served(set(archs), list(judges))
-        ahead = self._lines.ahead(list(served), AHEAD)
-        near = [(job_id, arch) for line, job_id in ahead for arch in sorted(served[line])]
+        heads = self._queue.peek(list(served), AHEAD)
+        near = [(job_id, arch) for line, job_id in heads for arch in sorted(served[line])]
         self._keys = {each: self._keys[each] for each in near if each in self._keys}
         return [
             Wanted(job_id, kernel, arch, key)
@@ -83,7 +83,7 @@ def _served(archs: set[str], judges: list[WorkerView]) -> dict[str, set[str]]:
     served = {COMMON: archs}
     for judge in judges:
         if judge.arch in archs:
-            served[line_of_worker(judge.name)] = {judge.arch}
+            served[queue_of_worker(judge.name)] = {judge.arch}
             if judge.gpu_model is not None:
-                served[line_of_gpu(judge.gpu_model)] = {judge.arch}
+                served[queue_of_gpu(judge.gpu_model)] = {judge.arch}
     return served

@@ -26,7 +26,7 @@ from sandbox.isolation.layer_probe import Layers
 from tasks.builds.build_session import BuildBench
 from tasks.fleet.heartbeat import workers
 from tasks.fleet.prebuilder_registry import BuilderHeartbeat
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_store import JobStore
 from tasks.node import log_config
 from tasks.node.device_info import CPU_ONLY
 from tasks.node.log_config import about
@@ -69,7 +69,7 @@ class Builder:
         if first.shipped is None:
             raise SystemExit("there is nowhere to put builds: set SHARED_BUILDS_MIB, here and for the workers")
         self._toolchain, self._shipped = first.toolchain, first.shipped
-        self._ahead = LookAhead(redis, JobRecords(redis, settings().job_ttl).lines, self._key)
+        self._ahead = LookAhead(redis, JobStore(redis, settings().job_ttl).queue, self._key)
         self._heartbeat = BuilderHeartbeat(redis, name, self._toolchain, layers)
         self._built = 0
         self._builds_for: list[str] | None = None

@@ -82,7 +82,7 @@ class Workbench(BuildBench):
         self._ceilings: Ceilings | None = None
         self._measured_in_vain = False
         room, spare = (self._room(), SPARE) if self.device.is_cuda else (MOST_KERNELS, 0)
-        yielding = partial(self.quiet, yields_s=WINDOWS_FIRST_S)
+        yielding = partial(self.quiet, queue_offset_s=WINDOWS_FIRST_S)
         self.standbys = Standbys(
             self._forked, self._new_folder, yielding, spare=min(spare, room), room=room, contexts=self.device.is_cuda
         )
@@ -104,9 +104,9 @@ class Workbench(BuildBench):
         """Runners whose contexts wait for a job; None on the CPU, where there are none."""
         return self.standbys.ready if self.device.is_cuda else None
 
-    def quiet(self, cancelled: Callable[[], bool], yields_s: float = 0.0) -> AbstractContextManager[None]:
+    def quiet(self, cancelled: Callable[[], bool], queue_offset_s: float = 0.0) -> AbstractContextManager[None]:
         """Inside, nobody else makes a context on this device (tasks.node.device_lease.quiet)."""
-        return quiet(self.device_id, cancelled, yields_s) if self.device.is_cuda else nullcontext()
+        return quiet(self.device_id, cancelled, queue_offset_s) if self.device.is_cuda else nullcontext()
 
     def warm(
         self,

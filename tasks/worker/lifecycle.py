@@ -32,13 +32,13 @@ from sandbox.isolation import layer_probe
 from sandbox.isolation.rlimits import die_with_parent
 from sandbox.protocol.cuda_driver import ONE_QUEUE
 from tasks.evaluation import self_test
-from tasks.evaluation.celery_task import try_again
+from tasks.evaluation.celery_task import requeue_or_end
 from tasks.evaluation.shared_counters import board
 from tasks.fleet.heartbeat import Heartbeat
 from tasks.fleet.name_claim import claim
 from tasks.fleet.quarantine import Quarantine
-from tasks.jobs.job_queue import COMMON, line_of_gpu, line_of_worker
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_queue import COMMON, queue_of_gpu, queue_of_worker
+from tasks.jobs.job_store import JobStore
 from tasks.node import device_info, device_lease, log_config
 from tasks.node.broker_settings import broker_warnings, log_broker_warnings
 from tasks.node.redis_client import connect
@@ -69,13 +69,13 @@ class Attendants:
         told = lambda: quarantine.reason, self._gauges.read, lambda: self._toolchain.identity
         self._threads: list[Any] = [
             Heartbeat(redis, name, found, slots, _layers, *told),
-            Reconciler(redis, JobRecords(redis, ttl_s), ttl_s),
+            Reconciler(redis, JobStore(redis, ttl_s), ttl_s),
             quarantine,
         ]
         if settings().otlp_endpoint is not None:
             from tasks.worker.trace_exporter import Tracing  # Its packages may not be there where no endpoint is.
 
-            self._threads.append(Tracing(connect(), JobRecords(redis, ttl_s)))
+            self._threads.append(Tracing(connect(), JobStore(redis, ttl_s)))
         for thread in self._threads:
             thread.start()
 
@@ -176,7 +176,7 @@ def say_stop(how: str, **_: Any) -> None:
 
 def own_queues(name: str) -> tuple[str, str]:
     """Beside the common one: for jobs that ask for its GPU, and for those that another worker has failed."""
-    return line_of_gpu(device_info.detect().model), line_of_worker(name)
+    return queue_of_gpu(device_info.detect().model), queue_of_worker(name)
 
 
 def add_own_queues(sender: str, instance: Any, **_: Any) -> None:
@@ -236,14 +236,14 @@ def note_lost_child(exception: BaseException, task_id: str, **_: Any) -> None:
     """In the main process: the pool child with that message died or was killed at the hard limit, no kernel's fault."""
     if not isinstance(exception, WorkerLostError | TimeLimitExceeded):
         return
-    records = JobRecords(connect(), settings().job_ttl)
+    records = JobStore(connect(), settings().job_ttl)
     try:
-        running = records.lines.running_under(task_id)
+        running = records.queue.running_under(task_id)
         if running is not None:
             job_id, attempt = running
             with log_config.about(job_id=job_id, attempt=attempt):
                 log.error("job %s: attempt %d: its worker process died: %s", job_id, attempt, exception)
-                try_again(records, job_id, attempt, str(exception))
+                requeue_or_end(records, job_id, attempt, str(exception))
     except RedisError as error:
         log.warning("message %s: its worker process died; the reconciler will queue its job again: %s", task_id, error)
 

@@ -14,9 +14,9 @@ from uuid import uuid4
 from redis import Redis
 from redis.exceptions import RedisError
 
-from tasks.evaluation.celery_task import try_again
+from tasks.evaluation.celery_task import requeue_or_end
 from tasks.fleet.heartbeat import workers
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_store import JobStore
 from tasks.jobs.submit import publish_more
 from tasks.node.log_config import about
 from tasks.node.periodic_thread import Loop
@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 class Reconciler:
     """One process's reconciler; `look` does one pass, `start` makes it periodic."""
 
-    def __init__(self, redis: Redis, records: JobRecords, ttl_s: int) -> None:
+    def __init__(self, redis: Redis, records: JobStore, ttl_s: int) -> None:
         self._redis = redis
         self._records = records
         self._ttl_s = ttl_s
@@ -77,7 +77,7 @@ class Reconciler:
         self._records.expire_overdue()
         lost: dict[Lost, int] = dict.fromkeys(self._records.abandoned(), 1)
         taking = {worker.name for worker in workers(self._redis) if worker.quarantined is None}
-        for line in self._records.lines.all():
+        for line in self._records.queue.all():
             if line.worker is not None and line.worker not in taking:
                 lost[line.name, None] = line.jobs
             elif line.jobs > line.messages:
@@ -88,7 +88,7 @@ class Reconciler:
             elif attempt:
                 with about(job_id=name, attempt=attempt):
                     log.warning("job %s: the owner of attempt %d is gone", name, attempt)
-                    try_again(self._records, name, attempt, "its worker died or lost its connection")
+                    requeue_or_end(self._records, name, attempt, "its worker died or lost its connection")
             else:
                 self._send_more(name, count)
         if time.monotonic() - self._cleaned_at > CLEANUP_S:
@@ -117,8 +117,8 @@ class Reconciler:
 
     def _move_all(self, line: str) -> None:
         """The jobs of a line whose worker is gone, or takes none."""
-        for job_id in self._records.lines.jobs(line, AT_ONCE):
-            other = self._records.lines.move(job_id)
+        for job_id in self._records.queue.jobs(line, AT_ONCE):
+            other = self._records.queue.move(job_id)
             log.warning("job %s: nobody serves %s, so that it is in %s now", job_id, line, other)
             if other is not None:
                 publish_more(other)

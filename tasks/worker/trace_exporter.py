@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from redis import Redis
 
 from tasks.jobs import trace_queue
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_store import JobStore
 from tasks.node.periodic_thread import Loop
 from tasks.worker.job_spans import Spans
 
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 class Tracing:
     """One process's; OpenTelemetry's own variables say where to and how (OTEL_EXPORTER_OTLP_HEADERS, …)."""
 
-    def __init__(self, redis: Redis, records: JobRecords) -> None:
+    def __init__(self, redis: Redis, records: JobStore) -> None:
         self._redis = redis
         self._records = records
         self._spans = Spans()

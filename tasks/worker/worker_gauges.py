@@ -31,7 +31,7 @@ class Gauges:
             self._kept, self._looked_at = kept_bytes(self._builds), time.monotonic()
         found = {
             "build_cache_bytes": self._kept,
-            "standbys": board.standbys(),
+            "standbys": board.ready_runners(),
             "card": self._sampler.reading() if self._sampler is not None else None,
         }
         return {name: value for name, value in found.items() if value is not None}

@@ -132,8 +132,8 @@ def test_who_waits_for_quiet_can_be_cancelled(state: Path) -> None:
 def test_windows_go_before_whoever_waits_to_make_contexts(state: Path) -> None:
     order: list[str] = []
 
-    def hold(name: str, yields_s: float) -> None:
-        with quiet("card", lambda: False, yields_s):
+    def hold(name: str, queue_offset_s: float) -> None:
+        with quiet("card", lambda: False, queue_offset_s):
             order.append(name)
 
     threads = [Thread(target=hold, args=args) for args in (("contexts", 20.0), ("windows", 0.0))]
@@ -348,14 +348,20 @@ def test_who_yields_goes_behind_those_that_come_soon_and_nobody_before_the_holde
     order: list[str] = []
     over = Event()
 
-    def hold(name: str, yields_s: float) -> None:
-        with device_lease("card", lambda: False, yields_s):
+    def hold(name: str, queue_offset_s: float) -> None:
+        with device_lease("card", lambda: False, queue_offset_s):
             order.append(name)
             over.wait()
 
     threads = []
-    for name, yields_s in (("holder", 30.0), ("patient", 20.0), ("usual", 0.0), ("urgent", -20.0), ("later", 0.0)):
-        threads.append(Thread(target=hold, args=(name, yields_s)))
+    for name, queue_offset_s in (
+        ("holder", 30.0),
+        ("patient", 20.0),
+        ("usual", 0.0),
+        ("urgent", -20.0),
+        ("later", 0.0),
+    ):
+        threads.append(Thread(target=hold, args=(name, queue_offset_s)))
         threads[-1].start()
         until(partial(in_line, state, len(threads)))
         until(lambda: order == ["holder"])
@@ -369,12 +375,14 @@ def test_who_yields_is_passed_by_for_that_time_and_no_longer(state: Path) -> Non
     order: list[str] = []
     over = Event()
 
-    def hold(name: str, yields_s: float) -> None:
-        with device_lease("card", lambda: False, yields_s):
+    def hold(name: str, queue_offset_s: float) -> None:
+        with device_lease("card", lambda: False, queue_offset_s):
             order.append(name)
             over.wait()
 
-    threads = [Thread(target=hold, args=(name, yields_s)) for name, yields_s in (("holder", 0.0), ("patient", 0.2))]
+    threads = [
+        Thread(target=hold, args=(name, queue_offset_s)) for name, queue_offset_s in (("holder", 0.0), ("patient", 0.2))
+    ]
     for count, thread in enumerate(threads, start=1):
         thread.start()
         until(partial(in_line, state, count))
@@ -391,6 +399,6 @@ def test_who_yields_is_passed_by_for_that_time_and_no_longer(state: Path) -> Non
 
 def test_the_usual_yields_nothing() -> None:
     usual = Request(kernel=Kernel("", KernelType.TORCH))
-    assert usual.yields_s == 0
-    assert replace(usual, priority=6).yields_s < replace(usual, budget=Budget.QUICK).yields_s < 0
-    assert 0 < replace(usual, budget=Budget.PRECISE).yields_s < replace(usual, priority=4).yields_s
+    assert usual.queue_offset_s == 0
+    assert replace(usual, priority=6).queue_offset_s < replace(usual, budget=Budget.QUICK).queue_offset_s < 0
+    assert 0 < replace(usual, budget=Budget.PRECISE).queue_offset_s < replace(usual, priority=4).queue_offset_s

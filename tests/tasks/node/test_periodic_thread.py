@@ -17,8 +17,8 @@ from tasks.evaluation import self_test
 from tasks.fleet.heartbeat import Heartbeat, workers
 from tasks.fleet.quarantine import FAULTS, IN_A_ROW, Quarantine
 from tasks.jobs.job_lua import CHANNEL
-from tasks.jobs.job_notifier import JobHub
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_notifier import JobNotifier
+from tasks.jobs.job_store import JobStore
 from tasks.node import periodic_thread
 from tasks.node.device_info import CPU
 from tasks.node.periodic_thread import Loop
@@ -82,7 +82,7 @@ def test_a_heartbeat_that_cannot_be_read_ends_nobodys_look(note: str, redis: Red
     redis.sadd("workers", "old@here")
     redis.set("worker:old@here", note)
     assert [worker.name for worker in workers(redis)] == ["good@here"]
-    records = JobRecords(redis, ttl_s=60)
+    records = JobStore(redis, ttl_s=60)
     records.create("a", EVALUATE)
     Reconciler(redis, records, ttl_s=60).look()
 
@@ -123,11 +123,11 @@ def test_a_self_test_may_print_as_much_as_it_likes(monkeypatch: pytest.MonkeyPat
     much = "import sys; print('a warning ' * 100_000); print('the last word'); sys.exit(int(sys.argv[1]))"
     assert self_test._failure_of([sys.executable, "-c", much, "0"], Event()) is None
     told = self_test._failure_of([sys.executable, "-c", much, "1"], Event())
-    assert told is not None and told.endswith("the last word") and len(told) <= self_test.TOLD_CHARS
+    assert told is not None and told.endswith("the last word") and len(told) <= self_test.MAX_CHARS
 
 
 def test_who_listens_for_jobs_outlives_an_answer_that_it_does_not_understand(redis: Redis) -> None:
-    hub = JobHub(redis)
+    hub = JobNotifier(redis)
     try:
         with hub.watch("a") as change:
             listener = hub._listener

@@ -28,7 +28,7 @@ from domain.settings import settings
 from tasks.builds.shared_cache import NOTHING
 from tasks.evaluation.pipeline import run
 from tasks.fleet.prebuilder_registry import builders
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_store import JobStore
 from tasks.jobs.job_view import text
 from tasks.node.toolchain import without_driver
 from tasks.prebuild.plan import kernels_of
@@ -80,8 +80,8 @@ def nodes(redis_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest.fixture
-def records(redis: Redis) -> JobRecords:
-    return JobRecords(redis, ttl_s=600)
+def records(redis: Redis) -> JobStore:
+    return JobStore(redis, ttl_s=600)
 
 
 @contextmanager
@@ -162,7 +162,7 @@ def test_a_damaged_build_is_made_anew_and_shipped_again(nodes: tuple[Workbench, 
 
 
 def test_jobs_in_line_are_built_ahead_and_builders_that_end_cost_seconds(
-    nodes: tuple[Workbench, Workbench], redis: Redis, redis_url: str, records: JobRecords, tmp_path: Path
+    nodes: tuple[Workbench, Workbench], redis: Redis, redis_url: str, records: JobStore, tmp_path: Path
 ) -> None:
     judge, other = nodes
     ahead = {name: request(f"{source}# {name}\n") for name, source in (("right", RELU), ("wrong", WRONG))}
@@ -226,7 +226,7 @@ def own(redis: Redis, redis_url: str, tmp_path: Path, monkeypatch: pytest.Monkey
     settings.cache_clear()
 
 
-def test_what_nobody_wants_any_more_is_given_up(own: Builder, redis: Redis, records: JobRecords) -> None:
+def test_what_nobody_wants_any_more_is_given_up(own: Builder, redis: Redis, records: JobStore) -> None:
     endless = request(f"import time\ntime.sleep(600)\n{RELU}")
     for job_id in ("first", "same"):
         records.create(job_id, endless)
@@ -241,7 +241,7 @@ def test_what_nobody_wants_any_more_is_given_up(own: Builder, redis: Redis, reco
     assert not own._recent, "who sends it again finds it made"
 
 
-def test_a_turn_that_it_did_not_get_is_none(own: Builder, redis: Redis, records: JobRecords) -> None:
+def test_a_turn_that_it_did_not_get_is_none(own: Builder, redis: Redis, records: JobStore) -> None:
     asked = request(RELU)
     records.create("job", asked)
     (one,) = own._ahead.wanted(["cpu"], [])
@@ -257,7 +257,7 @@ def test_a_turn_that_it_did_not_get_is_none(own: Builder, redis: Redis, records:
 
 @pytest.mark.slow
 def test_without_a_driver_nothing_is_said_about_what_may_want_one(
-    redis: Redis, redis_url: str, records: JobRecords, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    redis: Redis, redis_url: str, records: JobStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For a GPU that is not here: who judges there has its driver's library to link with."""
     right = "__global__ void ones(float* y) { y[threadIdx.x] = 1.0f; }"

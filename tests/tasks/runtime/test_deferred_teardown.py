@@ -59,7 +59,7 @@ def opened() -> Iterator[Workbench]:
 def bench(opened: Workbench, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workbench]:
     """Of a device whose runners may end when it has been given back."""
     monkeypatch.setattr(type(opened.device), "has_room", True)
-    monkeypatch.setattr(opened, "quiet", lambda cancelled, yields_s=0.0: device_lease("test-quiet", cancelled))
+    monkeypatch.setattr(opened, "quiet", lambda cancelled, queue_offset_s=0.0: device_lease("test-quiet", cancelled))
     monkeypatch.setattr(Alone, "is_known", lambda *_: True)
     yield opened
     opened.stock_up()
