@@ -1,4 +1,4 @@
-"""What each contender is called with of the sets that are drawn: what its own contract asks for, of the same values."""
+"""Binds drawn input sets to the arguments of each kernel: the same values, in the form of the kernel's own contract."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from validation.inputs.contract_inputs import (
 )
 
 Given = dict[int, str | None]
-"""Where inputs are among the arguments that are drawn, and their names; a source's have none."""
+"""Argument positions that hold inputs, with their names in the contract; inputs of a source have no name."""
 
 
 class HandedOut:
-    """Of sets of that contract, or where there is none as the owner's source makes them.
+    """Binds sets that were drawn from `contract`, or made by the owner's source if there is no contract.
 
-    `own` draws what is the candidate's own, where it has a contract.
+    `own` draws the candidate's outputs and constants, if it has a contract of its own.
     """
 
     def __init__(
@@ -36,28 +36,28 @@ class HandedOut:
         self._contract = contract
         self._own = own
         self.laid_out_anew: list[str] = []
-        """The candidate's inputs that its contract has copied into another memory layout, before the clock runs."""
+        """Names of the candidate's inputs that its contract asks for in another memory layout; copied before timing."""
 
     @property
     def shared(self) -> bool:
-        """Whether every contender gets the very same."""
+        """Whether every kernel gets exactly the same arguments."""
         return all(contender.kernel.io == self._contract for contender in (self._owner, self._candidate))
 
     def of(self, drawn: Arguments, number: int) -> dict[str, Arguments]:
-        """What each is called with of the set of that number, by role."""
+        """The arguments of every kernel for the set of that number, by role."""
         return {self._owner.role: self.for_owner(drawn), self._candidate.role: self._candidates(drawn, number)}
 
     def for_owner(self, drawn: Arguments) -> Arguments:
-        """What the owner is called with of a set."""
+        """The arguments of the owner (the reference, if there is one) for a drawn set."""
         return self._without_contract(drawn) if self._owner.kernel.io is None else drawn
 
     def of_contract(self, inputs: ContractInputs, numbers: range) -> StackedSets | None:
-        """Of the contract's sets of those numbers, which lie together; None where they are to be handed out singly."""
+        """The contract's sets of those numbers, stacked; None if they must be bound one by one."""
         given: Given = {position: inputs.io.args[position].name for position in input_positions(inputs.io)}
         return self._stacked(_drawn_by(self._owner, inputs, numbers), given, numbers)
 
     def of_source(self, drawn: AlikeValues, numbers: range) -> StackedSets | None:
-        """The same of those that the source has made, whose tensors are arguments by themselves."""
+        """Sets that a source made, stacked, if each tensor is an argument by itself; None as in `of_contract`."""
         given = [position for position, argument in enumerate(drawn.form) if isinstance(argument, TensorRef)]
         stacks = dict(zip(given, drawn.stacks, strict=True))
         return self._stacked(stacks.__getitem__, dict.fromkeys(given), numbers)
@@ -76,7 +76,7 @@ class HandedOut:
             return arguments
 
     def _without_contract(self, drawn: Arguments) -> Arguments:
-        """For a callable that has none: a contract's inputs, without outputs and launch constants."""
+        """The arguments of a callable without a contract: the contract's inputs, without outputs and constants."""
         return drawn if self._contract is None else [drawn[position] for position in called_with(self._contract)]
 
     def _stacked(self, drawn: StackOf, given: Given, numbers: range) -> StackedSets | None:
@@ -95,7 +95,7 @@ class HandedOut:
         places = list(given)
         with self._candidate.answerable():
             pairs = {index: places[number] for index, number in counterparts(io, list(given.values())).items()}
-            # What has no counterpart is an output, or the same in every set.
+            # An argument without a counterpart is an output, or the same in every set.
             unpaired = [index for index, argument in enumerate(io.args) if argument.is_tensor and index not in pairs]
             together = all(own.lie_together(index, numbers) for index in unpaired)
         its_own = _drawn_by(self._candidate, own, numbers)
@@ -109,7 +109,7 @@ class HandedOut:
 
 
 def _drawn_by(contender: Contender, inputs: ContractInputs, numbers: range) -> StackOf:
-    """Those of its contract, for which it is answerable."""
+    """The stacks that a kernel's own contract draws; a fault while drawing is that kernel's."""
 
     def stack(index: int) -> torch.Tensor:
         with contender.answerable():

@@ -1,4 +1,4 @@
-"""Calls in which rounding alone decides the reference's answer, in an element or two of a million (docs/adr/0044)."""
+"""Excuses wrong elements whose reference value depends on rounding alone, one or two of a million (docs/adr/0044)."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ from validation.inputs.value_traits import Nature, nature
 from validation.seeds import derived
 
 TURNS = tuple((sign * turn, times) for turn, times in enumerate((1, 1, 1, 1, 2, 2), start=1) for sign in (1, -1))
-"""As many as are needed, the last ones by twice as much, which is less than the tolerance still: of calls in which a
-TF32 product meets a threshold three excuse 41 of 52, six 51."""
+"""Perturbations of the inputs, used one after the other; the last ones move by twice as much, still below the
+tolerance. For calls in which a TF32 product meets a threshold, three excuse 41 of 52 and six excuse 51."""
 MOST_CALLS, BUDGET_S = 1000, 15.0
-"""Of a job. Each call costs a few of the reference in float64; where that takes longer, the answer stays wrong."""
+"""Maximum excused calls of a job, and maximum time for them, in s. Each call costs a few float64 runs of the reference;
+a call for which no time is left stays wrong."""
 CALL_S = 5.0
 SAID = (
     "{elements} of the elements compared, in {calls} calls, are not the reference's, which gives them itself for "
@@ -39,7 +40,7 @@ SAID = (
 
 
 class Edges:
-    """Of a comparison with a reference of torch, which can be run in float64."""
+    """Excuses calls of a comparison whose reference is written in torch, so that it can run in float64."""
 
     def __init__(self, reference: Contender, candidate: Contender, bench: Workbench, tolerance: Tolerance) -> None:
         self._reference = reference
@@ -53,22 +54,23 @@ class Edges:
 
     @property
     def said(self) -> str | None:
-        """What the reader is told of them."""
+        """The sentence for the report; None if no call was excused."""
         return SAID.format(elements=self._elements, calls=self._calls) if self._calls else None
 
     def without(
         self, found: list[CallComparison], slots: Slots, expected: Outputs, actual: Outputs, deadline: float
     ) -> list[CallComparison]:
-        """What was found, with calls right whose wrong elements the reference gives itself; `slots` are its own.
+        """The comparisons of all calls, with those passed whose wrong elements the reference itself can produce.
 
-        `expected` and `actual` are of all calls, [calls, *shape]. None is excused where one is that cannot be.
+        `slots` are the reference's; `expected` and `actual` are the outputs of all calls, [calls, *shape]. If one call
+        cannot be excused, none is.
         """
         wrong = [call for call, one in enumerate(found) if not one.passed]
         if not wrong or self._calls + len(wrong) > MOST_CALLS or any(found[call].fault is not None for call in wrong):
             return found
         for call in wrong:
             ours, theirs = ([stack[call] for stack in stacks] for stacks in (expected, actual))
-            # Of equal values a reference may name a certain one on purpose, which inputs that differ cannot show.
+            # A reference may select a certain one of equal values on purpose; perturbed inputs cannot show that.
             if sum(tensor.numel() for tensor in ours) > MOST_ELEMENTS or tied(ours, theirs):
                 return found
             if not few_are_wrong(ours, theirs, self._tolerance):
@@ -83,7 +85,7 @@ class Edges:
         return [right.get(call, one) for call, one in enumerate(found)]
 
     def _runs(self, arguments: Arguments, deadline: float) -> Generator[Outputs, None, None]:
-        """The call in float64, then with everything continuous moved by as much as rounding does; none if it fails."""
+        """Outputs in float64: for the inputs, then for inputs perturbed by about a rounding step; ends at a fault."""
         session = self._reference.session
         if session is None or self.failed or self._reference.kernel.kernel_type is not KernelType.TORCH:
             return
@@ -102,7 +104,7 @@ class Edges:
                         return
                     yield outputs
         except KernelFault:
-            self.failed = True  # Whoever is asked nothing more is not to blame for what he is then asked.
+            self.failed = True  # The reference's runner gets no more requests: later faults would not be its own.
         finally:
             self._left_s -= time.monotonic() - began
             session.until(deadline)
@@ -116,7 +118,7 @@ def _moved(arguments: Arguments, kinds: list[Nature], turn: int, by: float) -> A
         if not kind.continuous:
             return tensor
         seed = derived(0, "edge", abs(turn), place)
-        # Of plain numbers zeros too: a normal is 0.0 once in some ten million, where `>` and `>=` part by luck.
+        # Zeros of plain random numbers move too: a normal is 0.0 once in some ten million, where `>` and `>=` differ.
         return moved(tensor.double(), by if turn > 0 else -by, seed, zeros=kind is Nature.PLAIN)
 
     told: Arguments = values.replace(arguments, torch.Tensor, move)

@@ -1,6 +1,6 @@
-"""A comparison's last question: whether both kernels agree on inputs that no standard normal brings.
+"""Checks whether both kernels agree on inputs from distributions other than the standard normal.
 
-Asked after the timing, one call a distribution: a reference that fails there, as it well may, then costs the job
+The referee runs it after the timing, with one call per distribution, so that a reference that fails there costs the job
 nothing. A difference counts against the candidate only with evidence that the reference is right there
 (`validation/evidence/perturbation_bound.py`, docs/adr/0009).
 """
@@ -32,7 +32,7 @@ from validation.evidence.small_outputs import own_atols
 from validation.inputs.distributions import DISTRIBUTIONS, DRAWN, SPARSE, Distribution
 
 CALL_S, CALL_FACTOR = 2.0, 20.0
-"""What one call or one float64 run may take here, beside that many times what a call takes otherwise."""
+"""Maximum seconds of one call or float64 run: CALL_S plus CALL_FACTOR times the estimated time of a call."""
 BUDGET_S = 5.0
 FURTHER = [(turn, times) for turn, times in EDGE_TURNS if turn not in TURNS]
 NOTHING_CHANGES = "no input looks like plain random numbers"
@@ -44,14 +44,14 @@ NOTHING_MOVES = "every input looks as if rounding would make it another one"
 
 
 class OtherDistributions:
-    """Tried with the runners of validated rounds; `summary` is the answer's `inputs.distributions`."""
+    """Runs on the runners of validated trials; `summary` becomes the report's `inputs.distributions`."""
 
     def __init__(self, rounds: Rounds, inputs: VariedInputs) -> None:
         self._rounds = rounds
         self._inputs = inputs
         self._reference, self._candidate = rounds.contenders
         self._slots: dict[str, Slots] = {}
-        # Element by element: an outlier's size is no excuse for the rest. What is honest passes with evidence.
+        # Compare each element by itself: a large outlier must not raise the tolerance of the rest.
         self._plain = Tolerance(rounds.tolerance.atol, rounds.tolerance.rtol)
         self._call_s = CALL_S + CALL_FACTOR * max(contender.estimate_ms for contender in rounds.contenders) / 1e3
         self._own_atols = own_atols(rounds.reference_outputs, rounds.tolerance)
@@ -63,11 +63,11 @@ class OtherDistributions:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """Which distributions were judged, which were not and why, and which inputs stayed as they were drawn."""
+        """The distributions that were checked, those that were skipped and why, and the inputs that stayed as drawn."""
         return {"judged": self._agreed, "left_out": self._left_out, "inputs_left_alone": self._inputs.left_alone}
 
     def judge(self) -> None:
-        """Compares on every distribution; ends at the first wrong answer or failure."""
+        """Compare on every distribution; stop at the first wrong output or failure."""
         self._until = time.monotonic() + BUDGET_S
         too_large = self._too_large()
         why = too_large or (None if self._inputs.some_move else NOTHING_MOVES)
@@ -78,12 +78,12 @@ class OtherDistributions:
             self._left_out |= self._tried(distribution, why or self._stopped())
 
     def _too_large(self) -> str | None:
-        # Of the reference's alone: a candidate with a large contract has to answer on the others all the same.
+        # Only the reference's inputs count: a candidate must not avoid the check by a contract with large inputs.
         too_large = bytes_per_call(self._rounds.example[self._reference.role], []) > self._rounds.memory()
         return "the inputs are too large: changing and moving them takes a dozen copies" if too_large else None
 
     def _stopped(self) -> str | None:
-        """Why no further distribution can be tried."""
+        """Why no further distribution can be checked; None if one can."""
         now = time.monotonic()
         if not self._rounds.right:
             return "the kernel was wrong before"
@@ -94,7 +94,7 @@ class OtherDistributions:
         return f"the others had taken {BUDGET_S:g} s" if now > self._until else None
 
     def _tried(self, distribution: Distribution, why: str | None) -> dict[str, str]:
-        """Judges one, unless there is a reason not to; why it was not, by its name."""
+        """Check one distribution, unless `why` forbids it; returns the reason for skipping by name, or nothing."""
         return {distribution.name: why} if why is not None else self._try(distribution)
 
     def _try(self, distribution: Distribution) -> dict[str, str]:
@@ -109,14 +109,14 @@ class OtherDistributions:
             actual = self._outputs(self._candidate)
         except KernelFault as fault:
             failure = fault
-        # Bounded by its own limit, and not counted: who is slow on the first ones does not get out of the others.
+        # The call has a limit of its own and does not count: a slow kernel must not escape the other distributions.
         self._until += time.monotonic() - began
         if actual is not None and self._agree(distribution, expected, actual):
             self._agreed.append(distribution.name)
             return {}
         found, exact_known = self._examined(distribution, expected, actual)
         if failure is not None:
-            # A runner that failed is asked nothing more, whoever is to blame.
+            # A runner that failed gets no more requests, whoever caused it.
             if found.unsound is None and (exact_known or not distribution.harsh):
                 self._candidate.accuse(_on(distribution, failure))
             self._has_failed = True
@@ -132,10 +132,10 @@ class OtherDistributions:
         return {}
 
     def _no_evidence(self, distribution: Distribution, found: Finding, *, exact_known: bool) -> str | None:
-        """Why what differs says nothing against the candidate, where it does not."""
+        """Why the difference is no evidence against the candidate; None if it is."""
         if found.wrong and self._belong_together():
             return BELONG_TOGETHER
-        # No number where all runs of the reference have one needs no float64.
+        # An element that is NaN or infinite in no run of the reference needs no float64 run as evidence.
         needs_exact = distribution.harsh and (distribution.tied or not found.not_finite)
         return (
             f"{found.wrong} elements differ; {_doubt(found)}"
@@ -144,15 +144,15 @@ class OtherDistributions:
         )
 
     def _belong_together(self) -> bool:
-        """Whether the kernels differ where each input is of another set; asked once, where they differ elsewhere.
+        """Whether the kernels also differ if every input comes from another drawn set; tested once per job.
 
-        Drawn independently, inputs are then as they always are, so that no kernel can tell by them what it is asked.
+        Each of these inputs has its usual distribution, so no kernel can recognise the test by them.
         """
         if self._belong is None:
             self._belong = False
             try:
                 if (apart := self._inputs.apart()) is not None:
-                    self._belong = True  # Where the reference cannot be called so, too.
+                    self._belong = True  # Stays true if the reference fails on such inputs.
                     self._fill(apart)
                     expected, actual = self._outputs(self._reference), self._outputs(self._candidate)
                     self._belong = not compare(expected, actual, self._rounds.tolerance).passed
@@ -161,7 +161,7 @@ class OtherDistributions:
         return self._belong
 
     def _atols(self, distribution: Distribution) -> list[float] | None:
-        """The outputs' own, of the one distribution that is for what the tolerance tells nothing of."""
+        """Tolerances scaled to each output's size, for the one distribution that the general tolerance cannot judge."""
         return self._own_atols if distribution is DRAWN else None
 
     def _agree(self, distribution: Distribution, expected: Outputs, actual: Outputs) -> bool:
@@ -172,7 +172,7 @@ class OtherDistributions:
         return all(compare([want], [got], replace(self._plain, atol=atol)).passed for want, got, atol in three)
 
     def _examined(self, distribution: Distribution, expected: Outputs, actual: Outputs | None) -> tuple[Finding, bool]:
-        """What speaks against the candidate, and whether the reference could be run in float64 for it."""
+        """The evidence against the candidate, and whether the reference ran in float64 for it."""
         by = step(self._rounds.tolerance, self._slots[self._reference.role].arguments(0))
         try:
             exact = self._doubled(distribution, 0, 0.0)
@@ -185,7 +185,7 @@ class OtherDistributions:
         found = self._found(distribution, expected, actual, exact, moves)
         if exact is None or actual is None or not found.wrong or not few(found.wrong, found.rows, expected):
             return found, exact is not None
-        # A few may by luck have hardly been moved; and where the reference jumps, either side is right (ADR 44).
+        # A few elements may have moved too little by chance; where the reference jumps, either side is right (ADR 44).
         more = list(self._further(distribution, by))
         moves += [run for times, run in more if times == 1]
         found = self._found(distribution, expected, actual, exact, moves)
@@ -197,8 +197,8 @@ class OtherDistributions:
         return found, True
 
     def _further(self, distribution: Distribution, by: float) -> Iterator[tuple[float, Outputs]]:
-        """More runs with moved inputs, and by how many times as much; as many as there is time for."""
-        with suppress(KernelFault):  # What was found without them stands.
+        """Outputs for further perturbed inputs, each with its factor, as long as time is left."""
+        with suppress(KernelFault):  # The evidence found before stays valid.
             for turn, times in FURTHER:
                 if time.monotonic() > min(self._until, self._rounds.deadline - 2 * self._call_s):
                     return
@@ -219,7 +219,7 @@ class OtherDistributions:
         return examine(expected, actual, exact, moves, self._rounds.tolerance, **how)
 
     def _doubled(self, distribution: Distribution, turn: int, by: float) -> Outputs | None:
-        """One call of the reference in float64; None where it has no such form."""
+        """One call of the reference in float64; None if it cannot run so."""
         session = self._reference.session
         if session is None or self._reference.kernel.kernel_type is not KernelType.TORCH:
             return None
@@ -229,7 +229,7 @@ class OtherDistributions:
             return session.double(moved)
 
     def _again(self, distribution: Distribution, turn: int, by: float) -> Outputs:
-        """One call of the reference as it is, with moved inputs."""
+        """One call of the reference on perturbed inputs, in its own precision."""
         moved = self._inputs.for_reference(distribution, turn, by, double=False)
         self._slots[self._reference.role].fill(0, [moved])
         return self._outputs(self._reference)
@@ -241,7 +241,7 @@ class OtherDistributions:
             layout.fill(0, [arguments[role]])
 
     def _outputs(self, contender: Contender) -> Outputs:
-        """One call over what its slot holds; raises KernelFault."""
+        """One call on the inputs in the kernel's slot; raises KernelFault."""
         contender.open_session.runner.deadline = self._latest()
         slots = self._slots[contender.role]
         window = undisturbed_window(contender, self._rounds.contenders, slots, self._rounds.bench.device)
@@ -254,7 +254,7 @@ class OtherDistributions:
 
 
 def untried(why: str) -> dict[str, Any]:
-    """The summary where nothing could be tried."""
+    """The summary if the check could not run at all."""
     left_out = {distribution.name: why for distribution in DISTRIBUTIONS}
     return {"judged": [], "left_out": left_out, "inputs_left_alone": {}}
 

@@ -1,4 +1,4 @@
-"""One more input set of a job, in other distributions than it was drawn from, for every contender."""
+"""One additional input set of a job, in other distributions than it was drawn from, for every kernel."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from validation.inputs.value_traits import Nature, nature
 from validation.seeds import derived
 
 NUMBER = 1 << 40
-"""Of the set: far from all that windows count through, so that it is the same however many of those there were."""
+"""Number of the set: far above those of all windows, so that it does not depend on how many windows ran."""
 
 
 MOST_SETS = 8
-"""Drawn so that inputs come from different ones."""
+"""Maximum number of sets from which `independent` takes its tensors."""
 
 
 class VariedInputs:
-    """The set is drawn once; each distribution is made of the same numbers, under the job's secret."""
+    """Draws the set once; every distribution is made from the same numbers, under the job's secret."""
 
     def __init__(self, inputs: TrialInputs, secret: int) -> None:
         self._inputs = inputs
@@ -32,17 +32,17 @@ class VariedInputs:
         self._names, self._natures = _described(inputs.contract, tensors)
 
     def some_may_change(self, distribution: Distribution) -> bool:
-        """Whether any tensor looks like what that is made of; where none does, it is the drawn one."""
+        """Whether any tensor has the traits that this distribution starts from; otherwise the set stays as drawn."""
         return distribution.made_of in self._natures
 
     @property
     def some_move(self) -> bool:
-        """Whether rounding leaves any tensor what it is."""
+        """Whether perturbing by rounding is meaningful for any tensor."""
         return any(kind.continuous for kind in self._natures)
 
     @property
     def left_alone(self) -> dict[str, str]:
-        """Why a floating input stays as it was drawn: by the argument's name, or `input i` in the source's order."""
+        """Why a floating input stays as drawn: by the argument's name, or `input i` in the source's order."""
         return {
             name: kind.value
             for name, kind in zip(self._names, self._natures, strict=True)
@@ -50,13 +50,14 @@ class VariedInputs:
         }
 
     def plain(self) -> dict[str, Arguments]:
-        """The set as it was drawn."""
+        """The arguments of every kernel for the set as drawn, by role."""
         return self._inputs.handed_out.of(self._drawn, NUMBER)
 
     def apart(self) -> dict[str, Arguments] | None:
-        """As they are drawn, but each tensor of another set, so that none was computed of another one; by role.
+        """Arguments in which each tensor comes from another drawn set, so none was computed from another; by role.
 
-        None where one is no set, or a contract draws each by itself anyway. Raises KernelFault as `drawn` does.
+        None with a single tensor, or if a contract draws each tensor independently anyway. Raises KernelFault as
+        `TrialInputs.drawn` does.
         """
         count = len(self._natures)
         if count < 2 or self._inputs.contract is not None:
@@ -66,13 +67,13 @@ class VariedInputs:
         return self._inputs.handed_out.of(values.filled(self._drawn, torch.Tensor, each), NUMBER + 1)
 
     def of(self, distribution: Distribution) -> dict[str, Arguments]:
-        """What each contender is called with, by role."""
+        """The arguments of every kernel for the set in this distribution, by role."""
         return self._inputs.handed_out.of(self._changed(distribution), NUMBER)
 
     def for_reference(self, distribution: Distribution, turn: int, by: float, *, double: bool) -> Arguments:
-        """The inputs' owner's arguments, everything continuous moved at random by a share `by`.
+        """The reference's arguments, with everything continuous perturbed at random by a share `by`.
 
-        Differently each turn, the opposite way where it is negative. `double`: in float64, and moved there.
+        Each `turn` perturbs differently; a negative one perturbs by the opposite. `double`: convert to float64 first.
         """
         places = iter(enumerate(self._natures))
 
@@ -83,7 +84,7 @@ class VariedInputs:
             if not (by and kind.continuous):
                 return tensor
             seed = derived(self._secret, "move", abs(turn), place)
-            # Of plain numbers zeros too: what is equal comes apart.
+            # Zeros of plain random numbers move too, so that equal values separate.
             return moved(tensor, by if turn > 0 else -by, seed, zeros=kind is Nature.PLAIN)
 
         drawn = values.replace(self._changed(distribution), torch.Tensor, move)
@@ -104,7 +105,7 @@ class VariedInputs:
 
 
 def _described(contract: IOContract | None, tensors: list[torch.Tensor]) -> tuple[list[str], list[Nature]]:
-    """Names and natures of a set's tensors."""
+    """Names and traits of a set's tensors."""
     if contract is None:
         return [f"input {place}" for place in range(len(tensors))], [nature(tensor) for tensor in tensors]
     arguments = [argument for argument in contract.args if argument.is_tensor]

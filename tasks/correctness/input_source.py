@@ -1,4 +1,4 @@
-"""Where a job's inputs come from, and every contender's arguments made of them."""
+"""The source of a job's inputs: draws fresh sets and binds them to every kernel's arguments."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ from tasks.runtime.kernel_run import Contender
 from validation.compare.bitwise import identical
 from validation.inputs.contract_inputs import ContractInputs
 
-# Drawing inputs is not the kernel's time, but it holds the device: past this, windows run over drawn sets mixed, and
-# past the other over the same sets again.
+# Drawing inputs does not count as the kernel's time, but it holds the device. Above the first budget, windows run over
+# mixtures of drawn sets; above the second, over the same sets again. In s.
 DRAW_BUDGET_S = 10.0
 MIX_BUDGET_S = 5.0
 DEAR_S = 1.0
-"""Past this, drawing is so dear that a candidate is stopped meanwhile on a GPU's host too."""
+"""Seconds of drawing after which a candidate is stopped while its inputs are drawn, on a GPU's host too."""
 MIXED = 1 << 41
-"""Numbers of mixed sets begin here, far from all others."""
-# Sets that are asked for at a time: one exchange with the runner costs as much as several small sets.
+"""First number of the mixed sets, far above all others."""
+# Maximum number and bytes of sets per request: one exchange with the runner costs as much as several small sets.
 MAX_BATCH, BATCH_BYTES = 256, 256 << 20
 BATCH_S = 1.0
-"""So long a batch should take at most: between batches the budget is looked at."""
+"""Maximum seconds of a batch, because the budget is only checked between batches."""
 KEPT = 2
 
 TensorForm = tuple[torch.dtype, torch.Size]
 ArgumentForm = list[TensorForm]
-"""Of the tensors in it: none of a number's."""
+"""Dtype and shape of each tensor of an argument; empty for a number."""
 Made = list[Arguments] | AlikeValues
 
 
 class TrialInputs:
-    """Fresh input sets under the job's secret.
+    """Draws fresh input sets under the job's secret.
 
-    Their owner is the reference where there is one, else the kernel itself. They come from a contract (drawn by the
-    referee), or from the owner's `get_inputs`, or are inferred in the owner's runner; which, is in `summary`.
+    Their owner is the reference if there is one, else the kernel itself. A contract draws them in the referee, the
+    owner's `get_inputs` makes them, or the owner's runner infers them; `summary` says which.
     """
 
     def __init__(self, owner: Contender, candidate: Contender, device: str, secret: int) -> None:
@@ -61,7 +61,7 @@ class TrialInputs:
         self._batch_size = 1
         self._drawn = 0
         self.reused = 0
-        """Calls that got inputs which they, or others, had had before."""
+        """Number of calls whose inputs an earlier call already had."""
         self._mixed = 0
         self._mixing_s = 0.0
         self._mixer = MixedInputs(secret)
@@ -73,17 +73,17 @@ class TrialInputs:
         self.handed_out = HandedOut(owner, candidate, self._contract, self._drawer(candidate.kernel.io))
 
     def first(self) -> dict[str, Arguments]:
-        """The first set: for each contender, by role, what it is called with."""
+        """The first set: the arguments of every kernel, by role."""
         (batch,) = self.draw(1)
-        assert isinstance(batch, SeparateSets)  # The first set is by itself: a contract says what is in it.
+        assert isinstance(batch, SeparateSets)  # The first set is never stacked: see `_of_contract`.
         (first,) = batch
         return first
 
     def draw(self, count: int) -> Iterator[SeparateSets | StackedSets]:
-        """So many sets, none of them ever drawn before.
+        """Draw `count` new sets, a batch at a time, so that the caller need not hold all of them.
 
-        Tensors lie in the referee's memory. A batch at a time, so that not all of them have to be kept, and fewer than
-        `count` in all, but at least one, where the budget is spent before.
+        Their tensors are in the referee's memory. Draws at least one set, but fewer than `count` once the drawing
+        budget is spent.
         """
         left = count
         while left == count > 0 or (left and self.affordable):
@@ -96,7 +96,7 @@ class TrialInputs:
             yield batch
 
     def mixed(self, count: int) -> Iterator[SeparateSets]:
-        """So many sets made of drawn ones, as long as the time for that is not spent; as of `draw`, one by one."""
+        """Mix up to `count` sets from drawn ones, one per batch, until the mixing budget is spent."""
         while count and self.mixable:
             count -= 1
             started = time.monotonic()
@@ -108,16 +108,16 @@ class TrialInputs:
 
     @property
     def mixable(self) -> bool:
-        """Whether drawn sets can be mixed to new ones: what a source draws, where it is plain random numbers."""
+        """Whether drawn sets can be mixed: only those of a source, and only plain random numbers."""
         return self._mixing_s < MIX_BUDGET_S and self._mixer.possible
 
     def window_seed(self, number: int) -> int:
-        """For what kernels draw themselves in the round of that number: the same for both, and nobody's to know."""
+        """Seed for the random numbers that kernels draw themselves in that trial: secret, and the same for both."""
         return self._seed(-1 - number)
 
     @property
     def affordable(self) -> bool:
-        """Whether more sets should be drawn."""
+        """Whether the drawing budget allows more sets."""
         return self._spent_s < DRAW_BUDGET_S
 
     def _batch(self, count: int) -> SeparateSets | StackedSets:
@@ -132,7 +132,7 @@ class TrialInputs:
         stacked = self.handed_out.of_contract(inputs, together) if len(together) > 1 else None
         if stacked is not None:
             return stacked
-        # Whether its sets are equal a contract says itself, and each takes as much memory as a call.
+        # A contract itself states whether its sets are equal, and each set takes as much memory as a call.
         return self._singly(self._answered(numbers), numbers, kept=1)
 
     def _of_source(self, numbers: range) -> SeparateSets | StackedSets:
@@ -146,7 +146,7 @@ class TrialInputs:
         return self._singly(made, numbers, KEPT)
 
     def _lie_as_the_first(self, made: AlikeValues) -> bool:
-        """Whether each tensor of all of them is an argument by itself, where the first set has one."""
+        """Whether every tensor of the sets is an argument by itself, at the positions of the first set's tensors."""
         tensors = [isinstance(argument, TensorRef) for argument in made.form]
         first = [isinstance(argument, torch.Tensor) for argument in self._first()]
         return tensors == first and sum(tensors) == len(made.stacks)
@@ -156,37 +156,37 @@ class TrialInputs:
             return self._make(numbers)
 
     def _singly(self, made: Made, numbers: range, kept: int) -> SeparateSets:
-        """Each handed out; the first of all are kept."""
+        """Bind each set by itself; store the first `kept` sets of the job."""
         sets = [self.handed_out.of(drawn, fresh) for fresh, drawn in zip(numbers, made, strict=True)]
         self._kept += [one[self._owner.role] for one in sets[: max(kept - numbers.start, 0)]]
         return SeparateSets(sets)
 
     def _limit_batch(self, set_s: float) -> None:
-        """By memory, and so that neither a batch nor the budget takes much longer than it should."""
+        """Limit the batch by memory, and so that neither a batch nor the budget takes much longer than it should."""
         first, within = self._first(), min(BATCH_S, DRAW_BUDGET_S - self._spent_s)
         size = max(sum(tensor.nbytes for tensor in values.leaves(first, torch.Tensor)), 1)
-        # What a source makes crosses in one message, of so many nodes.
+        # The sets of a source arrive in one message of at most MAX_NODES values.
         crossing = (values.MAX_NODES - 1) // values.nodes(first)
         self._batch_size = max(min(MAX_BATCH, crossing, BATCH_BYTES // size, int(within / max(set_s, 1e-9))), 1)
 
     @property
     def contract(self) -> IOContract | None:
-        """What the sets are drawn from; None where the owner's source makes them."""
+        """The contract that the sets are drawn from; None if the owner's source makes them."""
         return self._contract
 
     def drawn(self, number: int) -> Arguments:
-        """That set as its owner or the contract makes it, for `handed_out`; it counts for none of the fresh ones.
+        """The set of that number as the owner or the contract makes it, to be bound; not counted as a fresh one.
 
-        Raises KernelFault, for which nobody is made answerable.
+        Raises KernelFault without assigning it to a kernel.
         """
         (drawn,) = self._make(range(number, number + 1))
-        first = self._first() if self._contract is None else drawn  # Whose Python values every call of a layout has.
+        first = self._first() if self._contract is None else drawn  # Every call of a layout has its Python values.
         made: Arguments = values.filled(first, torch.Tensor, values.leaves(drawn, torch.Tensor))
         return made
 
     @property
     def summary(self) -> dict[str, Any]:
-        """What the answer says about the inputs."""
+        """The part of the report's `inputs` that describes the source."""
         return {
             "source": self._source(),
             "inferred": self._note,
@@ -201,7 +201,7 @@ class TrialInputs:
         }
 
     def _chosen_contract(self) -> IOContract | None:
-        """The contract that inputs are drawn from; None when the owner's source makes them."""
+        """The contract that inputs are drawn from; None if the owner's source makes them."""
         if self._owner.kernel.io is not None and self._owner.kernel.io.args:
             return self._owner.kernel.io
         with self._owner.answerable():
@@ -229,7 +229,7 @@ class TrialInputs:
         return made
 
     def _check_form(self, made: Arguments) -> None:
-        """Raises KernelFault where a source's set has other arguments than its first: calls are laid out for those."""
+        """Raise KernelFault if a set has another form than the first one: the layout of calls depends on it."""
         form: list[ArgumentForm] = [
             [(tensor.dtype, tensor.shape) for tensor in values.leaves(argument, torch.Tensor)] for argument in made
         ]
@@ -249,7 +249,7 @@ class TrialInputs:
         if session is None:
             raise ValueError("the owner has no runner")
         rests = self._candidate is not self._owner and (self._device == "cpu" or self._spent_s > DEAR_S)
-        # Else one with many processes would have it take so long that sets come again.
+        # A candidate with many busy processes could otherwise slow drawing down until sets are repeated.
         with stopped([self._candidate] if rests else []):
             made, note = session.inputs([self._seed(fresh) for fresh in numbers], infer=infer)
         self._note = note or self._note
@@ -268,7 +268,7 @@ class TrialInputs:
         return self._kept[0] if self._kept else []
 
     def _sets_equal(self) -> bool:
-        """Whether fresh sets hold the same content, so that a kernel which remembers an answer would not be caught."""
+        """Whether fresh sets are equal, so that the comparison could not catch a kernel that replays outputs."""
         if self._by_contract is not None:
             return self._by_contract.repeats
         if len(self._kept) < KEPT:

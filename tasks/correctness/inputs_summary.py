@@ -1,4 +1,4 @@
-"""What an answer says about a job's inputs."""
+"""The part of a report that describes a job's inputs."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def inputs_summary(
     *,
     replayed: bool,
 ) -> dict[str, Any]:
-    """Where they came from, which weights and distributions went with them, and the secret; JSON-ready.
+    """Source of the inputs, weights and distributions that were used, and the secret seed; JSON-ready.
 
-    Told when everything has ended: whoever knows the secret while the job runs knows the inputs.
+    It is reported after all runners ended, because the seed reveals the inputs.
     """
     if inputs is None:
         return {}

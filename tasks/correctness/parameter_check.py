@@ -1,8 +1,9 @@
-"""Other values for weights that all have one, as a new norm layer's: a kernel that leaves those out is right without.
+"""Checks constant weights with other values: initial weights of a norm layer would hide a kernel that ignores them.
 
-Both contenders are given them, last of all, and called once more. A candidate that packed its weights when it was made
-has not seen them either, and answers as one that leaves them out does: under the first ones. So it is made anew, with
-such values from the start, before it is called wrong; and so is who uses them otherwise (docs/adr/0009).
+This is the job's last check. Both kernels get other values for such weights and run once more. A candidate that copied
+its weights in its constructor answers like one that ignores them: with the first values. The referee therefore
+constructs it again, with other values from the start, before it calls the candidate wrong. It does the same for a
+candidate that uses the weights in another way (docs/adr/0009).
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ from validation.evidence.perturbation_bound import Outputs
 from validation.seeds import derived
 
 RUNNING_MEAN, RUNNING_VAR = "running_mean", "running_var"
-"""What torch's norm layers call the buffers that they compute with in eval mode."""
+"""Names of the buffers that torch's norm layers use in eval mode."""
 SINGLY = 64
-"""So many are tried one by one, to name what is left out."""
+"""Maximum number of weights that are changed one by one, to name those that the candidate ignores."""
 COPIED = "it copied them when it was made, as it does agree when it is made with such"
 LEAVES_OUT = "it leaves {which} out, or copied that when it was made, which was not found out: {why}"
 USES_OTHERWISE = "it uses them otherwise, or copied some when it was made, which was not found out: {why}"
@@ -54,16 +55,16 @@ FAILED, LACKS, KEPT, SAME, BY_CHANCE = (
     "made anew it differs by little, which rounding may do",
 )
 SLOW = 20.0
-"""So many of its calls take longer than all that is tried may."""
+"""A kernel is too slow for the check if this many of its calls exceed the time of all trials."""
 CHANCE, CHANCE_AT_MOST = 0.05, 0.25
-"""Where answers differ by less than that share of what the other weights change, on average and at most, deep layers
-may have made it of rounding."""
+"""Thresholds for the difference of outputs, as a share of what the other weights change: root mean square and maximum.
+Deep layers may turn rounding errors into smaller differences."""
 
 
 class OtherWeights:
-    """Of one job, whose `weights` are shared. What was found is added to their summary, and to `rounds` a wrong answer.
+    """The check of one job whose `weights` are shared. It adds to their summary, and a wrong output to `rounds`.
 
-    `seed` is what both were made under.
+    `seed` is the seed under which both kernels were constructed.
     """
 
     def __init__(self, weights: Weights, rounds: Rounds, inputs: VariedInputs, secret: int, seed: int) -> None:
@@ -79,8 +80,8 @@ class OtherWeights:
         self._until = 0.0
 
     def judge(self) -> None:
-        """The last thing asked of both runners. Where the candidate has not all of the reference's, none can be tried,
-        and that is said."""
+        """Run the check, as the last request to both runners. If the candidate does not have all weights of the
+        reference, the check cannot run, and the summary says so."""
         if self._weights.summary is None or not self._names:
             return
         if not self._weights.shared:
@@ -128,25 +129,25 @@ class OtherWeights:
         try:
             return told + (self._made_anew(left_out) if explained else self._made_anew_otherwise())
         finally:
-            if self._rounds.request.profile:  # Of what was timed, and not of what has noise.
+            if self._rounds.request.profile:  # The profiler must see the kernel that was timed, without noise.
                 with suppress(KernelFault):
                     self._load()
 
     def _accuse(self, fault: KernelFault, which: str) -> NoReturn:
-        """Of failing where its reference answers: that would be the way out else. A slow one is let off, and whoever
-        may not have stood still."""
+        """Blame the candidate for failing where its reference answers, or it could avoid the check by failing. A slow
+        candidate is exempt, and so is one whose window was not frozen."""
         is_slow = fault.status is Status.TIMEOUT and SLOW * self._candidate.estimate_ms / 1e3 > TRY_S
         if isinstance(fault, NotStill) or is_slow:
             raise fault
         self._candidate.accuse(KernelFault(fault.status, f"{fault.message} (with {which})", fault.log))
 
     def _left_out(self, others: dict[str, torch.Tensor]) -> list[str]:
-        """Those with which alone the reference answers otherwise, and the candidate does not."""
+        """The weights whose change alone alters the reference's output, but not the candidate's."""
         before = self._both({})
         found = []
         for name in self._names[:SINGLY]:
             if time.monotonic() > self._until - TRY_S:
-                break  # What is found so far explains less than all of it, if there is more.
+                break  # If there are more, those found so far do not explain the whole difference.
             after = self._both({name: others[name]})
             theirs, ours = (self._agree(*answers) for answers in zip(before, after, strict=True))
             if ours and not theirs:
@@ -154,11 +155,11 @@ class OtherWeights:
         return found
 
     def _made_anew(self, names: Sequence[str]) -> str:
-        """What is found of a candidate that is made with other values: where both agree under those, it is right.
+        """Construct the candidate with other values for `names`, and say what it does; it is right if both agree then.
 
-        If it answers as the reference would with the first ones, it leaves them out; made once more with noise on all
-        constant tensors of its constructor, as it may have copied what it made its parameters of. Else there is no
-        verdict, nor where its first load may have left copies behind.
+        It ignores the weights if its output equals the reference's output under the first values. A second pass puts
+        noise on all constant tensors of its constructor, from which it may have copied its parameters. In any other
+        case there is no verdict, nor if its first load may have left copies behind.
         """
         wrong: CallComparison | None = None
         for widely in (False, True):
@@ -169,7 +170,7 @@ class OtherWeights:
             expected = self._answer(self._reference, made)
             without = self._answer(self._reference, made | {name: self._first[name] for name in names})
             if wrong is not None and self._agree(expected, without):
-                break  # So that nothing shows: of these constants others were computed.
+                break  # Other weights were computed from these constants, so the change has no effect.
             if self._agree(expected, actual):
                 return COPIED
             if expected is None or not self._agree(without, actual):
@@ -180,8 +181,8 @@ class OtherWeights:
         return f"it leaves {listed(names)} out"
 
     def _made_anew_otherwise(self) -> str:
-        """The same of one that answers neither as the reference does nor without some of them: wrong where it differs
-        by much of what they change, both times, whatever it does with them."""
+        """The same for a candidate whose output matches neither. It is wrong if it differs in both passes by a large
+        share of what the weights change, whatever it does with them."""
         wrong: CallComparison | None = None
         for widely in (False, True):
             anew = self._anew(self._names, widely=widely)
@@ -199,19 +200,19 @@ class OtherWeights:
         return "it uses them otherwise"
 
     def _anew(self, names: Sequence[str], *, widely: bool) -> tuple[dict[str, Any], Outputs] | str:
-        """What the candidate has and answers when it is made with others for those; or why that tells nothing."""
+        """The weights and outputs of the candidate, constructed with other values for `names`, or why not."""
         try:
             made = self._load(derived(self._secret, "weights", "anew"), widely=widely)
             actual = self._answer(self._candidate)
         except KernelFault:
             return FAILED
-        # Those that it has are its own word. What it does with them is seen.
+        # The candidate reports its weights itself; the comparison shows how it uses them.
         if isinstance(made, str) or actual is None:
             return made if isinstance(made, str) else FAILED
         return SAME if any(identical(made[name], self._first[name]) for name in names) else (made, actual)
 
     def _load(self, noise: int | None = None, *, widely: bool = False) -> dict[str, Any] | str:
-        """Makes the candidate anew; what it has of the reference's weights then, or why that tells nothing."""
+        """Construct the candidate again; returns its values of the reference's weights, or why they show nothing."""
         candidate, session = self._candidate, self._candidate.open_session
         session.runner.deadline = self._until
         init = self._reference.loaded.init if self._reference.loaded is not None else None
@@ -231,7 +232,7 @@ class OtherWeights:
         return [self._answer(contender, others) for contender in self._rounds.contenders]
 
     def _answer(self, contender: Contender, others: dict[str, Any] | None = None) -> Outputs | None:
-        """To one call on the inputs as they were drawn, with those weights; None where it does not take them."""
+        """The outputs of one call on the inputs as drawn, with those weights; None if the kernel refuses them."""
         session, layout = contender.open_session, self._slots[contender.role]
         session.runner.deadline = self._until
         if others and not session.load_state(others):
@@ -240,19 +241,19 @@ class OtherWeights:
             window = undisturbed_window(contender, self._rounds.contenders, layout, self._rounds.bench.device)
             return layout.read(window.snapshot)[0]
         finally:
-            # What is asked after this (the run in float64) is compared with answers under the first ones.
+            # The later float64 run is compared with outputs under the first weights.
             if others:
-                with suppress(KernelFault):  # A runner that is gone is not asked either.
+                with suppress(KernelFault):  # A runner that has ended gets no later request either.
                     session.load_state({name: self._first[name] for name in others})
 
 
 def _much(expected: Outputs, actual: Outputs, before: Outputs) -> bool:
-    """Whether an answer is off by more than a share of what other weights change of the one `before`."""
+    """Whether outputs differ by more than a share of what the other weights changed, relative to `before`."""
     for want, got, first in zip(expected, actual, before, strict=True):
         wide = torch.complex128 if want.is_complex() else torch.float64
         off, changed = (other.to(wide).sub(want.to(wide)).reshape(-1) for other in (got, first))
         for order, share in ((2, CHANCE), (math.inf, CHANCE_AT_MOST)):
-            # Never where either is no number.
+            # A comparison with NaN is false.
             if torch.linalg.vector_norm(off, order) > share * torch.linalg.vector_norm(changed, order):
                 return True
     return False
@@ -276,7 +277,7 @@ def _value(weight: torch.Tensor) -> str:
 
 
 def constant(state: State) -> list[str]:
-    """Floating parameters, and running statistics by their name, that all have one value, as their maker gave it."""
+    """Floating parameters, and running statistics by their name, whose elements are all equal after construction."""
     return [
         name
         for name, weight in state.weights.items()

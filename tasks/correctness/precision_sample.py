@@ -1,4 +1,4 @@
-"""One call of a job's windows, drawn so that nobody knows beforehand which: its answers are looked at in float64."""
+"""Samples one secret call of a job's windows, whose outputs the referee then compares with a float64 run."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from tasks.correctness.input_batches import Arguments
 
 
 class SampledCall:
-    """Of the longest windows any is as likely; the first of all, which nothing is timed by, only if it is the only one.
+    """A call from one of the longest windows, each with the same probability.
 
-    Whoever computes more precisely in windows that he knows would else be looked at in those.
+    The first window is not timed, so it is sampled only if it is the only one. A kernel could compute more precisely in
+    windows that it recognises.
     """
 
     def __init__(self) -> None:
@@ -25,12 +26,12 @@ class SampledCall:
         self._offered = 0
 
     def offer(self, slots: Slots, expected: list[torch.Tensor], actual: list[torch.Tensor]) -> None:
-        """One more window: what the reference was given, and what both have answered, [calls, *shape] each."""
+        """Consider a window: the reference's slots, and the outputs of both kernels, [calls, *shape] each."""
         if slots.calls < self._longest:
             return
         self._longest = slots.calls if self._offered else 0
         self._offered += 1
-        # Reservoir sampling, as nobody knows how many windows there will be.
+        # Reservoir sampling, because the number of windows is not known in advance.
         if secrets.randbelow(max(self._offered - 1, 1)) == 0:
             call = secrets.randbelow(slots.calls)
             self.arguments = replace(slots.arguments(call), torch.Tensor, torch.clone)

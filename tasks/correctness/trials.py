@@ -1,4 +1,4 @@
-"""Rounds: K fresh input sets, given to every contender in a window of its own, every output compared."""
+"""Trials: K fresh input sets for every kernel, each in a window of its own, with every output compared."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ LAID_OUT_ANEW = (
     "clock runs, and the time is without it"
 )
 IMAGES = 6
-"""Copies of a window's bytes at one time: the arena, its image, the snapshot, the answers; the null runner's two."""
+"""Copies of a window's bytes at one time: arena, image, snapshot and outputs, and two of the null runner."""
 
 Outputs = list[torch.Tensor]
 
 
 class Rounds:
-    """The rounds of one job. `contenders` are the reference (where there is one) and the candidate, in that order.
+    """The trials of one job. `contenders` are the reference (if there is one) and the candidate, in that order.
 
-    `advice` is what to say beside a wrong answer where nothing better is known.
+    `advice` is added to a wrong result if no better hint exists.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Rounds:
 
     @property
     def doubts(self) -> list[str]:
-        """What the candidate's time is to be read with: sentences about what was asked and what was done."""
+        """Warnings about the candidate's time: ways in which its work may differ from the reference's."""
         names = self.inputs.handed_out.laid_out_anew
         return [
             *self.weak,
@@ -109,23 +109,23 @@ class Rounds:
 
     @property
     def reference_outputs(self) -> Outputs:
-        """What the reference answered to a first call that was validated."""
+        """The reference's outputs of the first validated call."""
         return self._first_outputs[self.contenders[0].role][0]
 
     @property
     def right(self) -> bool:
-        """Whether the candidate has given no wrong answer so far."""
+        """Whether no output of the candidate was wrong until now."""
         return self.candidate.comparison is None or self.candidate.comparison.passed
 
     def validate(self) -> None:
-        """A few calls on fresh inputs, nothing timed; the candidate's comparison is its first verdict."""
+        """Run a few untimed calls on fresh inputs; the result is the candidate's first verdict."""
         sets = self.request.budget.effort.validation_sets
         slots = self.slots(max(min(sets, self.memory() // max(self.bytes_per_call(), 1)), 1))
         self.fill(slots)
         windows = {c.role: self.shoot(c, slots) for c in self.contenders}
         for contender in self.contenders:
             contender.at_most_ms = windows[contender.role].elapsed_ms / slots[contender.role].calls
-        # Of two calls: enough to tell what a call surely writes.
+        # Two calls are enough to tell which outputs a call certainly writes.
         answers = {role: slots[role].read(window.snapshot) for role, window in windows.items()}
         self._first_outputs = {role: calls[:2] for role, calls in answers.items()}
         owner = self.contenders[0]
@@ -144,11 +144,11 @@ class Rounds:
             self._doubt_reference(slots[owner.role], windows[owner.role])
 
     def fill(self, slots: dict[str, Slots]) -> None:
-        """Fresh inputs for every call; where drawing has become too dear, drawn ones mixed, or the same again."""
+        """Fill every call with fresh inputs; if drawing is too expensive, with mixed sets, or with repeated ones."""
         self.filling(slots)()
 
     def filling(self, slots: dict[str, Slots]) -> Callable[[], None]:
-        """What fills them, for later. The seed of their windows is another at once."""
+        """Change the seed of the windows now, and return the function that fills them."""
         self._filled += 1
         for layout in slots.values():
             layout.seed = self.inputs.window_seed(self._filled)
@@ -158,11 +158,11 @@ class Rounds:
         calls = slots[self.candidate.role].calls
         again = slots[self.candidate.role].filled and not self.inputs.affordable
         first, *others = slots.values()
-        # Where both are called with the very same, it is written once, and copied in one go.
+        # If all kernels get the same arguments, they are written once and copied in one go.
         twins = [layout for layout in others if self.inputs.handed_out.shared and layout.takes_as(first)]
         filled = {role: layout for role, layout in slots.items() if layout not in twins}
         made = 0
-        # From each only as many as are left when its turn comes.
+        # Each source only provides what the previous one left over.
         for source in [self.inputs.mixed] if again else [self.inputs.draw, self.inputs.mixed]:
             for batch in source(calls - made):
                 for role, layout in filled.items():
@@ -176,12 +176,12 @@ class Rounds:
             twin.fill_as(first)
 
     def shoot(self, contender: Contender, slots: dict[str, Slots], **how: Unpack[How]) -> Window:
-        """One window of that contender over what its slots were filled with."""
+        """Run one window of that kernel over its filled slots."""
         with contender.answerable():
             return undisturbed_window(contender, self.contenders, slots[contender.role], self.bench.device, **how)
 
     def judge(self, slots: dict[str, Slots], windows: dict[str, Window], advice: str | None = None) -> None:
-        """Compares every call's outputs, in full. Without a reference there is nothing to compare with."""
+        """Compare every call's outputs in full. Without a reference only the guards are checked."""
         with self.candidate.answerable():
             check_guards(slots[self.candidate.role], windows[self.candidate.role])
         if len(self.contenders) == 1:
@@ -212,21 +212,21 @@ class Rounds:
         self._note_comparison()
 
     def note(self, found: CallComparison) -> None:
-        """One more compared call, judged elsewhere."""
+        """Add one more compared call from another check."""
         self._compared.add([found])
         self._note_comparison()
 
     def postpone(self, seconds: float) -> None:
-        """The job's deadline, by what it has waited for others."""
+        """Extend the job's deadline by the time that it waited for other jobs."""
         self.deadline += seconds
         for contender in self.contenders:
             if contender.session is not None:
                 contender.session.until(self.deadline)
 
     def look_at_precision(self) -> None:
-        """Both answers to one call against the same call in float64, where the reference is torch and can be run so.
+        """Compare both outputs of one call with a float64 run of the reference, if that is written in torch.
 
-        Nothing is known where that fails or takes too long; whoever asks its runner for more sets the deadline anew.
+        Reports nothing if the run fails or takes too long. Later requests set the runner's deadline themselves.
         """
         reference = self.contenders[0]
         if len(self.contenders) == 1 or reference.session is None or reference.kernel.kernel_type != KernelType.TORCH:
@@ -245,7 +245,7 @@ class Rounds:
             self._note_comparison()
 
     def written_bytes(self, contender: Contender) -> int:
-        """What a call of that contender surely writes; 0 where nothing is sure."""
+        """Bytes that a call of that kernel certainly writes; 0 if none is certain."""
         outputs = self._first_outputs.get(contender.role, [])
         io = contender.kernel.io
         if contender.probe is None or len(outputs) < 2:
@@ -255,11 +255,11 @@ class Rounds:
                 t for i, t in zip(contender.output_arguments, outputs[0], strict=True) if io.args[i].role == "output"
             ]
             return in_place_bytes(pure)
-        given = leaves(self._first_call, torch.Tensor)  # Both sides' inputs, in whichever order.
+        given = leaves(self._first_call, torch.Tensor)  # The inputs of both sides, in any order.
         return returned_bytes(outputs[0], outputs[1], given) if contender.session is not None else 0
 
     def tensor_bytes(self, contender: Contender) -> int:
-        """Of the tensors that a call is given and returns, each once."""
+        """Bytes of the tensors that a call gets and returns, each counted once."""
         given = leaves(self.example[contender.role], torch.Tensor)
         answers = self._first_outputs.get(contender.role, [[]])[0] if contender.returned else []
         return sum(tensor.numel() * tensor.element_size() for tensor in [*given, *answers])
@@ -269,15 +269,15 @@ class Rounds:
         return {c.role: c.slots(calls, self.example[c.role], self.bench.device.name) for c in self.contenders}
 
     def bytes_per_call(self) -> int:
-        """Of the contender that needs the most."""
+        """Bytes per call of the kernel that needs the most."""
         return max(bytes_per_call(self.example[c.role], c.returned) for c in self.contenders)
 
     def memory(self) -> int:
-        """Bytes that one contender's window may take, of what is allowed to all the copies of it."""
+        """Maximum bytes of one kernel's window: the allowed memory, divided by all copies of it."""
         return self.bench.arena_memory // (IMAGES * len(self.contenders))
 
     def _doubt_reference(self, slots: Slots, first: Window) -> None:
-        """Whether the reference agrees with itself: no kernel can agree with one that answers at random."""
+        """Check that the reference agrees with itself: no kernel can agree with one whose outputs are random."""
         slots.seed += 1
         again = self.shoot(self.contenders[0], {self.contenders[0].role: slots})
         one, other = (slots.read_stacked(window.snapshot) for window in (first, again))
@@ -298,7 +298,7 @@ class Rounds:
         )
 
     def _layout(self) -> list[str]:
-        """Where the candidate returns its answer in another memory layout: right, but its reader should know."""
+        """Outputs that the candidate returns in another memory layout: right, but the reader should know."""
         expected, actual = (contender.returned for contender in self.contenders)
         return [
             f"output {index} has strides {list(got.stride())}, the reference's {list(want.stride())}"

@@ -1,4 +1,4 @@
-"""The weights of a comparison: the reference's, given to the candidate."""
+"""Copies the reference's weights into the candidate, so that both compute the same function."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EACH_ITS_OWN = "each its own, made under the same seed"
 
 
 class Weights:
-    """By way of the referee: neither process reads the other. `summary` is the answer's `inputs.weights`."""
+    """Weights pass through the referee: neither process reads the other. `summary` becomes `inputs.weights`."""
 
     def __init__(self, reference: Contender, candidate: Contender) -> None:
         self._reference = reference
@@ -30,7 +30,7 @@ class Weights:
         self.summary: str | None = None
 
     def share(self) -> None:
-        """Gives the candidate what the reference has, where it has each by name, shape and kind of dtype."""
+        """Copy the reference's weights if the candidate has all of them by name, shape and kind of dtype."""
         if self._reference.session is None or self._candidate.session is None:
             raise ValueError("not loaded")
         with self._reference.answerable():
@@ -45,12 +45,12 @@ class Weights:
 
     @property
     def state(self) -> State:
-        """The reference's own."""
+        """The reference's state."""
         return self._state
 
     @property
     def advice(self) -> str | None:
-        """What to do where the candidate is wrong and was not given the reference's weights."""
+        """Advice for a wrong candidate that did not get the reference's weights."""
         if self.summary != EACH_ITS_OWN:
             return None
         which = listed([f"{name} {list(weight.shape)}" for name, weight in self._state.weights.items()])
@@ -62,13 +62,13 @@ class Weights:
 
     @property
     def shared(self) -> dict[str, Any]:
-        """What the candidate was given of the reference's; empty where each has its own."""
+        """The weights that the candidate got from the reference; empty if each has its own."""
         return self._state.weights if self.summary is not None and self.summary.startswith(COPIED) else {}
 
     def look_at_buffers(self, deadline: float) -> None:
-        """Says where calls change what the reference keeps (running statistics), and not what the candidate does.
+        """Report buffers (running statistics) that calls of the reference change, and calls of the candidate do not.
 
-        By their own word, so no verdict: what a layer keeps is in no answer.
+        Both runners report their own state, so this is no verdict: buffers are not part of an output.
         """
         first = {name: kept for name, kept in self.shared.items() if isinstance(kept, torch.Tensor)}
         buffers = first.keys() - self._state.parameters

@@ -1,6 +1,6 @@
-"""What makes a kernel wrong whatever its values are: an output never written, a write outside, changed inputs.
+"""Checks of memory writes, whatever the values: outputs never written, writes out of bounds, modified inputs.
 
-Each check raises KernelFault (WRONG_RESULT), for whoever is answerable.
+Each check raises KernelFault (WRONG_RESULT), which the caller assigns to a kernel.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from validation.inputs.poison_fill import untouched
 
 
 def check_written(owner: Contender, outputs: list[torch.Tensor]) -> None:
-    """Outputs in a contract's arguments begin as poison: one that is still all poison was never written."""
+    """Outputs in a contract's arguments start as poison: one that is still all poison was never written."""
     io = owner.kernel.io
     for index, tensor in zip(owner.output_arguments, outputs, strict=False):
         if io is not None and io.args[index].role == "output" and untouched(tensor) == 1.0:
@@ -29,7 +29,7 @@ def check_written(owner: Contender, outputs: list[torch.Tensor]) -> None:
 
 
 def never_written(contender: Contender, outputs: list[torch.Tensor]) -> str | None:
-    """How much of a wrong call's outputs is as it was before the call; None where the kernel has written all of it."""
+    """A hint on the unwritten elements of a wrong call's outputs; None if the kernel wrote all of them."""
     io = contender.kernel.io
     for index, tensor in zip(contender.output_arguments, outputs, strict=False):
         if io is not None and io.args[index].role == "output" and (share := untouched(tensor)) > 0:
@@ -48,7 +48,7 @@ def check_guards(slots: Slots, window: Window) -> None:
 
 
 def check_inputs(reference: Window, candidate: Window) -> None:
-    """A candidate may change its inputs only where its contract says inout, or where the reference does it too."""
+    """A candidate may modify its inputs only if its contract says inout, or if the reference modifies them too."""
     if candidate.inputs_changed and not reference.inputs_changed:
         raise KernelFault(
             Status.WRONG_RESULT,
@@ -58,7 +58,7 @@ def check_inputs(reference: Window, candidate: Window) -> None:
 
 
 def check_first_call(contenders: list[Contender], windows: dict[str, Window]) -> None:
-    """Of calls with the same inputs before the first window, by both runners' words; later ones are compared."""
+    """Check repeated calls on the same inputs before the first window, as both runners report them."""
     differ = [contender.probe.first_differs for contender in contenders if contender.probe is not None]
     untouched = all(window.inputs_changed is False for window in windows.values())
     if differ == [False, True] and untouched:
@@ -70,9 +70,9 @@ def check_first_call(contenders: list[Contender], windows: dict[str, Window]) ->
 
 
 def left_otherwise(contenders: list[Contender], slots: dict[str, Slots], tolerance: Tolerance) -> bool:
-    """Whether the candidate has left its inputs with other content than the reference, which changes its own.
+    """Whether the candidate leaves other content in its inputs than the reference, which modifies its own.
 
-    As they lie in the arenas after the window. Where the two are not called alike, they have no common form.
+    Compares the arenas after the window. Kernels with different arguments have no common form to compare.
     """
     layouts = [slots[contender.role] for contender in contenders]
     arenas = [c.session.arena for c in contenders if c.session is not None and c.session.arena is not None]
