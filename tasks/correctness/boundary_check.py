@@ -26,7 +26,9 @@ from validation.inputs.distributions import moved
 from validation.inputs.value_traits import Nature, nature
 from validation.seeds import derived
 
-TURNS = tuple((sign * turn, times) for turn, times in enumerate((1, 1, 1, 1, 2, 2), start=1) for sign in (1, -1))
+PERTURBATIONS = tuple(
+    (sign * number, factor) for number, factor in enumerate((1, 1, 1, 1, 2, 2), start=1) for sign in (1, -1)
+)
 """Perturbations of the inputs, used one after the other; the last ones move by twice as much, still below the
 tolerance. For calls in which a TF32 product meets a threshold, three excuse 41 of 52 and six excuse 51."""
 MOST_CALLS, BUDGET_S = 1000, 15.0
@@ -39,7 +41,7 @@ SAID = (
 )
 
 
-class Edges:
+class BoundaryExcuses:
     """Excuses calls of a comparison whose reference is written in torch, so that it can run in float64."""
 
     def __init__(self, reference: Contender, candidate: Contender, bench: Workbench, tolerance: Tolerance) -> None:
@@ -53,36 +55,44 @@ class Edges:
         self.failed = False
 
     @property
-    def said(self) -> str | None:
+    def warning(self) -> str | None:
         """The sentence for the report; None if no call was excused."""
         return SAID.format(elements=self._elements, calls=self._calls) if self._calls else None
 
-    def without(
-        self, found: list[CallComparison], slots: Slots, expected: Outputs, actual: Outputs, deadline: float
+    def excuse(
+        self, comparisons: list[CallComparison], slots: Slots, expected: Outputs, actual: Outputs, deadline: float
     ) -> list[CallComparison]:
         """The comparisons of all calls, with those passed whose wrong elements the reference itself can produce.
 
         `slots` are the reference's; `expected` and `actual` are the outputs of all calls, [calls, *shape]. If one call
         cannot be excused, none is.
         """
-        wrong = [call for call, one in enumerate(found) if not one.passed]
-        if not wrong or self._calls + len(wrong) > MOST_CALLS or any(found[call].fault is not None for call in wrong):
-            return found
+        wrong = [call for call, one in enumerate(comparisons) if not one.passed]
+        if (
+            not wrong
+            or self._calls + len(wrong) > MOST_CALLS
+            or any(comparisons[call].fault is not None for call in wrong)
+        ):
+            return comparisons
         for call in wrong:
-            ours, theirs = ([stack[call] for stack in stacks] for stacks in (expected, actual))
+            expected_outputs, actual_outputs = ([stack[call] for stack in stacks] for stacks in (expected, actual))
             # A reference may select a certain one of equal values on purpose; perturbed inputs cannot show that.
-            if sum(tensor.numel() for tensor in ours) > MOST_ELEMENTS or tied(ours, theirs):
-                return found
-            if not few_are_wrong(ours, theirs, self._tolerance):
-                return found
+            if sum(tensor.numel() for tensor in expected_outputs) > MOST_ELEMENTS or tied(
+                expected_outputs, actual_outputs
+            ):
+                return comparisons
+            if not few_are_wrong(expected_outputs, actual_outputs, self._tolerance):
+                return comparisons
             runs = self._runs(slots.arguments(call), deadline)
             with closing(runs):
-                if not given_by_reference(ours, theirs, runs, self._tolerance):
-                    return found
+                if not given_by_reference(expected_outputs, actual_outputs, runs, self._tolerance):
+                    return comparisons
         self._calls += len(wrong)
-        self._elements += sum(found[call].mismatch_count for call in wrong)
-        right = {call: replace(found[call], mismatch_count=0, nonfinite_count=0, first_mismatch=None) for call in wrong}
-        return [right.get(call, one) for call, one in enumerate(found)]
+        self._elements += sum(comparisons[call].mismatch_count for call in wrong)
+        right = {
+            call: replace(comparisons[call], mismatch_count=0, nonfinite_count=0, first_mismatch=None) for call in wrong
+        }
+        return [right.get(call, one) for call, one in enumerate(comparisons)]
 
     def _runs(self, arguments: Arguments, deadline: float) -> Generator[Outputs, None, None]:
         """Outputs in float64: for the inputs, then for inputs perturbed by about a rounding step; ends at a fault."""
@@ -95,11 +105,11 @@ class Edges:
         kinds = [nature(tensor) for tensor in values.leaves(arguments, torch.Tensor)]
         try:
             with at_rest([self._candidate], self._bench.device):
-                for turn, times in ((0, 0), *TURNS):
+                for number, factor in ((0, 0), *PERTURBATIONS):
                     if time.monotonic() - began > self._left_s:
                         return
                     session.until(min(deadline, time.monotonic() + CALL_S))
-                    outputs = session.double(_moved(arguments, kinds, turn, times * by) if turn else arguments)
+                    outputs = session.double(_perturbed(arguments, kinds, number, factor * by) if number else arguments)
                     if outputs is None:
                         return
                     yield outputs
@@ -110,16 +120,16 @@ class Edges:
             session.until(deadline)
 
 
-def _moved(arguments: Arguments, kinds: list[Nature], turn: int, by: float) -> Arguments:
-    places = iter(enumerate(kinds))
+def _perturbed(arguments: Arguments, kinds: list[Nature], number: int, by: float) -> Arguments:
+    numbered = iter(enumerate(kinds))
 
     def move(tensor: torch.Tensor) -> torch.Tensor:
-        place, kind = next(places)
+        position, kind = next(numbered)
         if not kind.continuous:
             return tensor
-        seed = derived(0, "edge", abs(turn), place)
+        seed = derived(0, "edge", abs(number), position)
         # Zeros of plain random numbers move too: a normal is 0.0 once in some ten million, where `>` and `>=` differ.
-        return moved(tensor.double(), by if turn > 0 else -by, seed, zeros=kind is Nature.PLAIN)
+        return moved(tensor.double(), by if number > 0 else -by, seed, zeros=kind is Nature.PLAIN)
 
-    told: Arguments = values.replace(arguments, torch.Tensor, move)
-    return told
+    perturbed: Arguments = values.replace(arguments, torch.Tensor, move)
+    return perturbed

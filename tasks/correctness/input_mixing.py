@@ -35,26 +35,26 @@ class MixedInputs:
 
     def __init__(self, secret: int) -> None:
         self._secret = secret
-        self._kept: list[Arguments] = []
+        self._stored: list[Arguments] = []
 
-    def keep(self, sets: Iterable[Arguments]) -> None:
+    def store(self, sets: Iterable[Arguments]) -> None:
         """Store some of the drawn sets; all have the form of the first."""
         for drawn in sets:
             size = sum(tensor.nbytes for tensor in values.leaves(drawn, torch.Tensor))
-            if len(self._kept) == MOST or (len(self._kept) + 1) * size > MOST_BYTES:
+            if len(self._stored) == MOST or (len(self._stored) + 1) * size > MOST_BYTES:
                 return
-            if not self._kept or _form(drawn) == _form(self._kept[0]):
-                self._kept.append(drawn)
+            if not self._stored or _form(drawn) == _form(self._stored[0]):
+                self._stored.append(drawn)
 
     @property
     def possible(self) -> bool:
         """Whether mixing produces anything new."""
-        return len(self._kept) > 1 and Nature.PLAIN in self._natures
+        return len(self._stored) > 1 and Nature.PLAIN in self._traits
 
     @cached_property
-    def _natures(self) -> list[Nature]:
+    def _traits(self) -> list[Nature]:
         """Traits of a set's tensors, computed on first use, because few jobs mix."""
-        return [nature(tensor) for tensor in values.leaves(self._kept[0], torch.Tensor)]
+        return [nature(tensor) for tensor in values.leaves(self._stored[0], torch.Tensor)]
 
     def of(self, number: int) -> Arguments:
         """The mixed set of that number.
@@ -63,9 +63,9 @@ class MixedInputs:
         another, or is the sum of others, therefore still does.
         """
         choice = random.Random(derived(self._secret, "mixed", number))
-        one, other = choice.sample(self._kept, 2)
+        one, other = choice.sample(self._stored, 2)
         angle = choice.uniform(0.1, 0.4) * math.pi
-        pairs = iter(zip(self._natures, values.leaves(other, torch.Tensor), strict=True))
+        pairs = iter(zip(self._traits, values.leaves(other, torch.Tensor), strict=True))
 
         def mix(tensor: torch.Tensor) -> torch.Tensor:
             kind, second = next(pairs)
@@ -84,7 +84,7 @@ def _form(drawn: Arguments) -> list[tuple[Any, ...]]:
 
 def _mixed(one: torch.Tensor, other: torch.Tensor, angle: float, drawn: torch.Generator) -> torch.Tensor:
     wide = torch.float64 if one.dtype is torch.float64 else torch.float32
-    first, second = (each.as_strided(stored_shape(each), each.stride()).to(wide) for each in (one, other))
+    first, second = (tensor.as_strided(stored_shape(tensor), tensor.stride()).to(wide) for tensor in (one, other))
     turned = first * math.cos(angle) + second * math.sin(angle)
     low, high = FACTORS
     factors = torch.rand(turned.shape, generator=drawn, device=one.device, dtype=wide).mul_(high - low).add_(low)

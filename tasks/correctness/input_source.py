@@ -16,7 +16,7 @@ from domain.fault import KernelFault
 from domain.result import Status
 from domain.value import TensorRef
 from sandbox.protocol.stacked_values import AlikeValues
-from tasks.correctness.argument_binding import HandedOut
+from tasks.correctness.argument_binding import ArgumentBinder
 from tasks.correctness.input_batches import Arguments, SeparateSets, StackedSets
 from tasks.correctness.input_mixing import MixedInputs
 from tasks.runtime.freeze import stopped
@@ -28,7 +28,7 @@ from validation.inputs.contract_inputs import ContractInputs
 # mixtures of drawn sets; above the second, over the same sets again. In s.
 DRAW_BUDGET_S = 10.0
 MIX_BUDGET_S = 5.0
-DEAR_S = 1.0
+SLOW_DRAWING_S = 1.0
 """Seconds of drawing after which a candidate is stopped while its inputs are drawn, on a GPU's host too."""
 MIXED = 1 << 41
 """First number of the mixed sets, far above all others."""
@@ -36,12 +36,12 @@ MIXED = 1 << 41
 MAX_BATCH, BATCH_BYTES = 256, 256 << 20
 BATCH_S = 1.0
 """Maximum seconds of a batch, because the budget is only checked between batches."""
-KEPT = 2
+STORED_SETS = 2
 
 TensorForm = tuple[torch.dtype, torch.Size]
 ArgumentForm = list[TensorForm]
 """Dtype and shape of each tensor of an argument; empty for a number."""
-Made = list[Arguments] | AlikeValues
+SourceSets = list[Arguments] | AlikeValues
 
 
 class TrialInputs:
@@ -66,11 +66,11 @@ class TrialInputs:
         self._mixing_s = 0.0
         self._mixer = MixedInputs(secret)
         self._spent_s = 0.0
-        self._kept: list[Arguments] = []
+        self._stored: list[Arguments] = []
         self._form: list[ArgumentForm] | None = None
         self._contract = self._chosen_contract()
         self._by_contract = self._drawer(self._contract)
-        self.handed_out = HandedOut(owner, candidate, self._contract, self._drawer(candidate.kernel.io))
+        self.binder = ArgumentBinder(owner, candidate, self._contract, self._drawer(candidate.kernel.io))
 
     def first(self) -> dict[str, Arguments]:
         """The first set: the arguments of every kernel, by role."""
@@ -101,10 +101,10 @@ class TrialInputs:
             count -= 1
             started = time.monotonic()
             number = MIXED + self._mixed
-            made = self.handed_out.of(self._mixer.of(number), number)
+            arguments = self.binder.bind(self._mixer.of(number), number)
             self._mixed += 1
             self._mixing_s += time.monotonic() - started
-            yield SeparateSets([made])
+            yield SeparateSets([arguments])
 
     @property
     def mixable(self) -> bool:
@@ -129,45 +129,47 @@ class TrialInputs:
     def _of_contract(self, inputs: ContractInputs, numbers: range) -> SeparateSets | StackedSets:
         with self._owner.answerable():
             together = inputs.drawn_together(numbers) if numbers.start > 0 else numbers[:1]
-        stacked = self.handed_out.of_contract(inputs, together) if len(together) > 1 else None
+        stacked = self.binder.bind_contract_stacks(inputs, together) if len(together) > 1 else None
         if stacked is not None:
             return stacked
         # A contract itself states whether its sets are equal, and each set takes as much memory as a call.
-        return self._singly(self._answered(numbers), numbers, kept=1)
+        return self._singly(self._make_for_owner(numbers), numbers, stored=1)
 
     def _of_source(self, numbers: range) -> SeparateSets | StackedSets:
-        made = self._answered(numbers)
-        self._mixer.keep(made)
-        if isinstance(made, AlikeValues) and self._kept and self._lie_as_the_first(made):
-            stacked = self.handed_out.of_source(made, numbers)
+        sets = self._make_for_owner(numbers)
+        self._mixer.store(sets)
+        if isinstance(sets, AlikeValues) and self._stored and self._positions_match_first(sets):
+            stacked = self.binder.bind_source_stacks(sets, numbers)
             if stacked is not None:
-                self._kept += made.first(KEPT - numbers.start)
+                self._stored += sets.first(STORED_SETS - numbers.start)
                 return stacked
-        return self._singly(made, numbers, KEPT)
+        return self._singly(sets, numbers, STORED_SETS)
 
-    def _lie_as_the_first(self, made: AlikeValues) -> bool:
+    def _positions_match_first(self, sets: AlikeValues) -> bool:
         """Whether every tensor of the sets is an argument by itself, at the positions of the first set's tensors."""
-        tensors = [isinstance(argument, TensorRef) for argument in made.form]
+        tensors = [isinstance(argument, TensorRef) for argument in sets.form]
         first = [isinstance(argument, torch.Tensor) for argument in self._first()]
-        return tensors == first and sum(tensors) == len(made.stacks)
+        return tensors == first and sum(tensors) == len(sets.stacks)
 
-    def _answered(self, numbers: range) -> Made:
+    def _make_for_owner(self, numbers: range) -> SourceSets:
         with self._owner.answerable():
             return self._make(numbers)
 
-    def _singly(self, made: Made, numbers: range, kept: int) -> SeparateSets:
-        """Bind each set by itself; store the first `kept` sets of the job."""
-        sets = [self.handed_out.of(drawn, fresh) for fresh, drawn in zip(numbers, made, strict=True)]
-        self._kept += [one[self._owner.role] for one in sets[: max(kept - numbers.start, 0)]]
+    def _singly(self, sets_drawn: SourceSets, numbers: range, stored: int) -> SeparateSets:
+        """Bind each set by itself; store the first `stored` sets of the job."""
+        sets = [self.binder.bind(drawn, fresh) for fresh, drawn in zip(numbers, sets_drawn, strict=True)]
+        self._stored += [one[self._owner.role] for one in sets[: max(stored - numbers.start, 0)]]
         return SeparateSets(sets)
 
     def _limit_batch(self, set_s: float) -> None:
         """Limit the batch by memory, and so that neither a batch nor the budget takes much longer than it should."""
-        first, within = self._first(), min(BATCH_S, DRAW_BUDGET_S - self._spent_s)
+        first, budget_s = self._first(), min(BATCH_S, DRAW_BUDGET_S - self._spent_s)
         size = max(sum(tensor.nbytes for tensor in values.leaves(first, torch.Tensor)), 1)
         # The sets of a source arrive in one message of at most MAX_NODES values.
-        crossing = (values.MAX_NODES - 1) // values.nodes(first)
-        self._batch_size = max(min(MAX_BATCH, crossing, BATCH_BYTES // size, int(within / max(set_s, 1e-9))), 1)
+        max_sets_per_message = (values.MAX_NODES - 1) // values.nodes(first)
+        self._batch_size = max(
+            min(MAX_BATCH, max_sets_per_message, BATCH_BYTES // size, int(budget_s / max(set_s, 1e-9))), 1
+        )
 
     @property
     def contract(self) -> IOContract | None:
@@ -181,8 +183,8 @@ class TrialInputs:
         """
         (drawn,) = self._make(range(number, number + 1))
         first = self._first() if self._contract is None else drawn  # Every call of a layout has its Python values.
-        made: Arguments = values.filled(first, torch.Tensor, values.leaves(drawn, torch.Tensor))
-        return made
+        arguments: Arguments = values.filled(first, torch.Tensor, values.leaves(drawn, torch.Tensor))
+        return arguments
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -205,7 +207,7 @@ class TrialInputs:
         if self._owner.kernel.io is not None and self._owner.kernel.io.args:
             return self._owner.kernel.io
         with self._owner.answerable():
-            if self._asked(range(1), infer=False) is not None:
+            if self._request(range(1), infer=False) is not None:
                 return None
         if self._candidate.kernel.io is not None:
             return self._candidate.kernel.io
@@ -215,23 +217,23 @@ class TrialInputs:
     def _drawer(self, io: IOContract | None) -> ContractInputs | None:
         return ContractInputs(io, self._device, self._secret) if io is not None else None
 
-    def _make(self, numbers: range) -> Made:
+    def _make(self, numbers: range) -> SourceSets:
         if self._by_contract is not None:
             return [self._by_contract.draw(fresh) for fresh in numbers]
-        made = self._asked(numbers, infer=self._infer)
-        if made is None:
+        sets = self._request(numbers, infer=self._infer)
+        if sets is None:
             raise KernelFault(
                 Status.RUNTIME_ERROR,
                 "could not determine inputs: give an IO contract (`io`), or define get_inputs() in the source",
             )
-        for one in made.first(1) if isinstance(made, AlikeValues) else made:
-            self._check_form(one)
-        return made
+        for arguments in sets.first(1) if isinstance(sets, AlikeValues) else sets:
+            self._check_form(arguments)
+        return sets
 
-    def _check_form(self, made: Arguments) -> None:
+    def _check_form(self, arguments: Arguments) -> None:
         """Raise KernelFault if a set has another form than the first one: the layout of calls depends on it."""
         form: list[ArgumentForm] = [
-            [(tensor.dtype, tensor.shape) for tensor in values.leaves(argument, torch.Tensor)] for argument in made
+            [(tensor.dtype, tensor.shape) for tensor in values.leaves(argument, torch.Tensor)] for argument in arguments
         ]
         if self._form is None:
             self._form = form
@@ -244,16 +246,18 @@ class TrialInputs:
                 "inputs of one form, so draw values and not sizes, and compare each size in a job of its own",
             )
 
-    def _asked(self, numbers: range, *, infer: bool) -> Made | None:
+    def _request(self, numbers: range, *, infer: bool) -> SourceSets | None:
         session = self._owner.session
         if session is None:
             raise ValueError("the owner has no runner")
-        rests = self._candidate is not self._owner and (self._device == "cpu" or self._spent_s > DEAR_S)
+        stops_candidate = self._candidate is not self._owner and (
+            self._device == "cpu" or self._spent_s > SLOW_DRAWING_S
+        )
         # A candidate with many busy processes could otherwise slow drawing down until sets are repeated.
-        with stopped([self._candidate] if rests else []):
-            made, note = session.inputs([self._seed(fresh) for fresh in numbers], infer=infer)
+        with stopped([self._candidate] if stops_candidate else []):
+            sets, note = session.inputs([self._seed(fresh) for fresh in numbers], infer=infer)
         self._note = note or self._note
-        return made
+        return sets
 
     def _seed(self, fresh: int) -> int:
         digest = hashlib.blake2b(f"{self._secret}:{fresh}".encode(), digest_size=8).digest()
@@ -265,15 +269,15 @@ class TrialInputs:
         return "inferred" if self._infer else "get_inputs"
 
     def _first(self) -> Arguments:
-        return self._kept[0] if self._kept else []
+        return self._stored[0] if self._stored else []
 
     def _sets_equal(self) -> bool:
         """Whether fresh sets are equal, so that the comparison could not catch a kernel that replays outputs."""
         if self._by_contract is not None:
             return self._by_contract.repeats
-        if len(self._kept) < KEPT:
+        if len(self._stored) < STORED_SETS:
             return False
-        one, two = (values.leaves(kept, torch.Tensor) for kept in self._kept)
+        one, two = (values.leaves(arguments, torch.Tensor) for arguments in self._stored)
         return len(one) == len(two) and all(map(identical, one, two))
 
 

@@ -22,9 +22,9 @@ def inputs_summary(
     """
     if inputs is None:
         return {}
-    told = inputs.summary
+    summary = inputs.summary
     if weights is not None and weights.summary is not None:
-        told["weights"] = weights.summary
+        summary["weights"] = weights.summary
     if distributions is not None:
-        told["distributions"] = distributions
-    return told | {"replay_seed": f"{secret:x}", "known_beforehand": replayed}
+        summary["distributions"] = distributions
+    return summary | {"replay_seed": f"{secret:x}", "known_beforehand": replayed}

@@ -52,10 +52,10 @@ class Preparation:
 
         On the CPU they run one after the other, because a kernel with many processes would slow the other down.
         """
-        turns = [self.contenders] if self.bench.device.is_cuda else [[contender] for contender in self.contenders]
-        for turn in turns:
-            with at_rest((other for other in self.contenders if other not in turn), self.bench.device):
-                self._first_calls(turn, example)
+        groups = [self.contenders] if self.bench.device.is_cuda else [[contender] for contender in self.contenders]
+        for group in groups:
+            with at_rest((other for other in self.contenders if other not in group), self.bench.device):
+                self._first_calls(group, example)
         if len(self.contenders) > 1:
             self._match_outputs()
 
@@ -78,14 +78,14 @@ class Preparation:
 
     def _match_outputs(self) -> None:
         """Put the candidate's outputs into the order of the reference's outputs."""
-        wanted, candidate = self.contenders[0].probe, self.contenders[-1]
-        given = candidate.probe
-        if wanted is None or given is None:
+        expected, candidate = self.contenders[0].probe, self.contenders[-1]
+        actual = candidate.probe
+        if expected is None or actual is None:
             raise ValueError("not probed")
         with candidate.answerable():
-            order = answer_order(wanted.form, given.form)
+            order = answer_order(expected.form, actual.form)
             if order != sorted(order):
-                candidate.probe = given.ordered(order)
+                candidate.probe = actual.ordered(order)
                 candidate.open_session.order(order)
 
     def _load(self, contender: Contender, seed: int) -> None:

@@ -23,8 +23,8 @@ from domain.result import Status
 from profiling.window.call_buffers import Slots
 from sandbox.runner.parameter_noise import noised
 from sandbox.supervisor.messages import State
-from tasks.correctness.input_perturbation import VariedInputs
-from tasks.correctness.trials import Rounds
+from tasks.correctness.input_perturbation import InputPerturbation
+from tasks.correctness.trials import Trials
 from tasks.correctness.weight_sync import TRY_S, Weights, listed
 from tasks.runtime.freeze import undisturbed_window
 from tasks.runtime.kernel_run import Contender
@@ -40,14 +40,14 @@ SINGLY = 64
 """Maximum number of weights that are changed one by one, to name those that the candidate ignores."""
 COPIED = "it copied them when it was made, as it does agree when it is made with such"
 LEAVES_OUT = "it leaves {which} out, or copied that when it was made, which was not found out: {why}"
-USES_OTHERWISE = "it uses them otherwise, or copied some when it was made, which was not found out: {why}"
+MISUSES = "it uses them otherwise, or copied some when it was made, which was not found out: {why}"
 UNTRIED = (
     f"weights of one value were not tried with others, as {TIMEOUT_NEAR}: a kernel that ignores them is not told from "
     "one that uses them"
 )
 USE_THEM = "Its answers are those of the first values: use the weights"
 USE_RIGHT = "So it does when it is made with such: each of the weights has its place in what the reference computes"
-FAILED, LACKS, KEPT, SAME, BY_CHANCE = (
+FAILED, LACKS, LEAVES_COPIES, SAME, BY_CHANCE = (
     "made anew it failed",
     "made anew it lacks some of the weights",
     "what its source has left behind when it was first run, operators or modules, might keep a copy",
@@ -56,84 +56,84 @@ FAILED, LACKS, KEPT, SAME, BY_CHANCE = (
 )
 SLOW = 20.0
 """A kernel is too slow for the check if this many of its calls exceed the time of all trials."""
-CHANCE, CHANCE_AT_MOST = 0.05, 0.25
+CHANCE, CHANCE_MAX = 0.05, 0.25
 """Thresholds for the difference of outputs, as a share of what the other weights change: root mean square and maximum.
 Deep layers may turn rounding errors into smaller differences."""
 
 
-class OtherWeights:
-    """The check of one job whose `weights` are shared. It adds to their summary, and a wrong output to `rounds`.
+class ParameterCheck:
+    """The check of one job whose `weights` are shared. It adds to their summary, and a wrong output to `trials`.
 
     `seed` is the seed under which both kernels were constructed.
     """
 
-    def __init__(self, weights: Weights, rounds: Rounds, inputs: VariedInputs, secret: int, seed: int) -> None:
+    def __init__(self, weights: Weights, trials: Trials, inputs: InputPerturbation, secret: int, seed: int) -> None:
         self._weights = weights
-        self._rounds = rounds
+        self._trials = trials
         self._inputs = inputs
         self._secret = secret
         self._seed = seed
-        self._reference, self._candidate = rounds.contenders
+        self._reference, self._candidate = trials.contenders
         self._first = weights.state.weights
         self._names = constant(weights.state)
         self._slots: dict[str, Slots] = {}
         self._until = 0.0
 
-    def judge(self) -> None:
+    def run(self) -> None:
         """Run the check, as the last request to both runners. If the candidate does not have all weights of the
         reference, the check cannot run, and the summary says so."""
         if self._weights.summary is None or not self._names:
             return
         if not self._weights.shared:
             which = listed([f"{name} {_value(self._first[name])}" for name in self._names])
-            self._say(
+            self._add_to_summary(
                 f"the reference's of one value ({which}) could not be tried with others, as not all of its weights fit "
                 "the candidate: one that ignores them is not told from one that uses them"
             )
-        elif time.monotonic() + TRY_S > self._rounds.deadline:
-            self._say(UNTRIED)
+        elif time.monotonic() + TRY_S > self._trials.deadline:
+            self._add_to_summary(UNTRIED)
             if self._candidate.timing is not None:
                 self._candidate.timing.flags.append(UNTRIED)
         else:
             which = f"other values for those of one value ({listed(self._names)})"
-            self._until = min(self._rounds.deadline, time.monotonic() + 2 * TRY_S)
+            self._until = min(self._trials.deadline, time.monotonic() + 2 * TRY_S)
             try:
-                self._say(self._tried(which))
+                self._add_to_summary(self._check(which))
             except KernelFault as fault:
-                self._say(f"{which} could not be tried: {fault.message}")
+                self._add_to_summary(f"{which} could not be tried: {fault.message}")
 
-    def _say(self, what: str) -> None:
+    def _add_to_summary(self, what: str) -> None:
         self._weights.summary = f"{self._weights.summary}; {what}"
 
-    def _tried(self, which: str) -> str:
-        self._slots, plain = self._rounds.slots(1), self._inputs.plain()
+    def _check(self, which: str) -> str:
+        self._slots, plain = self._trials.slots(1), self._inputs.plain()
         for role, layout in self._slots.items():
             layout.fill(0, [plain[role]])
         others = {
             name: noised(self._first[name], derived(self._secret, "weights", place))
             for place, name in enumerate(self._names)
         }
-        expected = self._answer(self._reference, others)
+        expected = self._outputs(self._reference, others)
         try:
-            actual = self._answer(self._candidate, others)
+            actual = self._outputs(self._candidate, others)
         except KernelFault as fault:
-            self._accuse(fault, which)
+            self._fail_candidate(fault, which)
         if expected is None or actual is None:
             return f"{which} could not be given to both"
         if self._agree(expected, actual):
             return f"with {which} both still agree"
-        told = f"with {which} the candidate no longer agrees: "
-        left_out = self._left_out(others)
-        kept = {name: value for name, value in others.items() if name not in left_out}
-        explained = left_out and self._agree(self._answer(self._reference, kept), actual)
+        prefix = f"with {which} the candidate no longer agrees: "
+        ignored = self._ignored_weights(others)
+        used = {name: value for name, value in others.items() if name not in ignored}
+        explained = ignored and self._agree(self._outputs(self._reference, used), actual)
         try:
-            return told + (self._made_anew(left_out) if explained else self._made_anew_otherwise())
+            return prefix + (self._check_reconstructed(ignored) if explained else self._check_misused())
         finally:
-            if self._rounds.request.profile:  # The profiler must see the kernel that was timed, without noise.
+            if self._trials.request.profile:  # The profiler must see the kernel that was timed, without noise.
                 with suppress(KernelFault):
                     self._load()
 
-    def _accuse(self, fault: KernelFault, which: str) -> NoReturn:
+    def _fail_candidate(self, fault: KernelFault, which: str) -> NoReturn:
         """Blame the candidate for failing where its reference answers, or it could avoid the check by failing. A slow
         candidate is exempt, and so is one whose window was not frozen."""
         is_slow = fault.status is Status.TIMEOUT and SLOW * self._candidate.estimate_ms / 1e3 > TRY_S
@@ -141,20 +141,20 @@ class OtherWeights:
             raise fault
         self._candidate.accuse(KernelFault(fault.status, f"{fault.message} (with {which})", fault.log))
 
-    def _left_out(self, others: dict[str, torch.Tensor]) -> list[str]:
+    def _ignored_weights(self, others: dict[str, torch.Tensor]) -> list[str]:
         """The weights whose change alone alters the reference's output, but not the candidate's."""
-        before = self._both({})
-        found = []
+        before = self._outputs_of_both({})
+        ignored = []
         for name in self._names[:SINGLY]:
             if time.monotonic() > self._until - TRY_S:
                 break  # If there are more, those found so far do not explain the whole difference.
-            after = self._both({name: others[name]})
-            theirs, ours = (self._agree(*answers) for answers in zip(before, after, strict=True))
-            if ours and not theirs:
-                found.append(name)
-        return found
+            after = self._outputs_of_both({name: others[name]})
+            reference_agrees, candidate_agrees = (self._agree(*answers) for answers in zip(before, after, strict=True))
+            if candidate_agrees and not reference_agrees:
+                ignored.append(name)
+        return ignored
 
-    def _made_anew(self, names: Sequence[str]) -> str:
+    def _check_reconstructed(self, names: Sequence[str]) -> str:
         """Construct the candidate with other values for `names`, and say what it does; it is right if both agree then.
 
         It ignores the weights if its output equals the reference's output under the first values. A second pass puts
@@ -162,83 +162,83 @@ class OtherWeights:
         case there is no verdict, nor if its first load may have left copies behind.
         """
         wrong: CallComparison | None = None
-        for widely in (False, True):
-            anew = self._anew(names, widely=widely)
-            if isinstance(anew, str):
-                return LEAVES_OUT.format(which=listed(names), why=anew)
-            made, actual = anew
-            expected = self._answer(self._reference, made)
-            without = self._answer(self._reference, made | {name: self._first[name] for name in names})
+        for all_constants in (False, True):
+            reconstructed = self._reconstruct(names, all_constants=all_constants)
+            if isinstance(reconstructed, str):
+                return LEAVES_OUT.format(which=listed(names), why=reconstructed)
+            weights, actual = reconstructed
+            expected = self._outputs(self._reference, weights)
+            without = self._outputs(self._reference, weights | {name: self._first[name] for name in names})
             if wrong is not None and self._agree(expected, without):
                 break  # Other weights were computed from these constants, so the change has no effect.
             if self._agree(expected, actual):
                 return COPIED
             if expected is None or not self._agree(without, actual):
-                return self._made_anew_otherwise()
-            wrong = wrong or _wrong(names, compare(expected, actual, self._rounds.tolerance))
+                return self._check_misused()
+            wrong = wrong or _wrong(names, compare(expected, actual, self._trials.tolerance))
         if wrong is not None:
-            self._rounds.note(wrong)
+            self._trials.note(wrong)
         return f"it leaves {listed(names)} out"
 
-    def _made_anew_otherwise(self) -> str:
+    def _check_misused(self) -> str:
         """The same for a candidate whose output matches neither. It is wrong if it differs in both passes by a large
         share of what the weights change, whatever it does with them."""
         wrong: CallComparison | None = None
-        for widely in (False, True):
-            anew = self._anew(self._names, widely=widely)
-            if isinstance(anew, str):
-                return USES_OTHERWISE.format(why=anew)
-            made, actual = anew
-            expected, before = self._answer(self._reference, made), self._answer(self._reference)
+        for all_constants in (False, True):
+            reconstructed = self._reconstruct(self._names, all_constants=all_constants)
+            if isinstance(reconstructed, str):
+                return MISUSES.format(why=reconstructed)
+            weights, actual = reconstructed
+            expected, before = self._outputs(self._reference, weights), self._outputs(self._reference)
             if self._agree(expected, actual):
                 return COPIED
-            if expected is None or before is None or not _much(expected, actual, before):
-                return USES_OTHERWISE.format(why=BY_CHANCE)
-            wrong = wrong or _wrong(self._names, compare(expected, actual, self._rounds.tolerance), USE_RIGHT)
+            if expected is None or before is None or not _differs_by_much(expected, actual, before):
+                return MISUSES.format(why=BY_CHANCE)
+            wrong = wrong or _wrong(self._names, compare(expected, actual, self._trials.tolerance), USE_RIGHT)
         if wrong is not None:
-            self._rounds.note(wrong)
+            self._trials.note(wrong)
         return "it uses them otherwise"
 
-    def _anew(self, names: Sequence[str], *, widely: bool) -> tuple[dict[str, Any], Outputs] | str:
+    def _reconstruct(self, names: Sequence[str], *, all_constants: bool) -> tuple[dict[str, Any], Outputs] | str:
         """The weights and outputs of the candidate, constructed with other values for `names`, or why not."""
         try:
-            made = self._load(derived(self._secret, "weights", "anew"), widely=widely)
-            actual = self._answer(self._candidate)
+            weights = self._load(derived(self._secret, "weights", "anew"), all_constants=all_constants)
+            actual = self._outputs(self._candidate)
         except KernelFault:
             return FAILED
         # The candidate reports its weights itself; the comparison shows how it uses them.
-        if isinstance(made, str) or actual is None:
-            return made if isinstance(made, str) else FAILED
-        return SAME if any(identical(made[name], self._first[name]) for name in names) else (made, actual)
+        if isinstance(weights, str) or actual is None:
+            return weights if isinstance(weights, str) else FAILED
+        return SAME if any(identical(weights[name], self._first[name]) for name in names) else (weights, actual)
 
-    def _load(self, noise: int | None = None, *, widely: bool = False) -> dict[str, Any] | str:
+    def _load(self, noise: int | None = None, *, all_constants: bool = False) -> dict[str, Any] | str:
         """Construct the candidate again; returns its values of the reference's weights, or why they show nothing."""
         candidate, session = self._candidate, self._candidate.open_session
         session.runner.deadline = self._until
         init = self._reference.loaded.init if self._reference.loaded is not None else None
-        loaded = session.load(candidate.kernel, candidate.artifact, init, self._seed, noise=noise, widely=widely)
-        made = session.state().weights
+        loaded = session.load(candidate.kernel, candidate.artifact, init, self._seed, noise=noise, widely=all_constants)
+        weights = session.state().weights
         if loaded.keeps:
-            return KEPT
-        known = all(isinstance(made.get(name), torch.Tensor) for name in self._first)
-        return {name: made[name] for name in self._first} if known else LACKS
+            return LEAVES_COPIES
+        complete = all(isinstance(weights.get(name), torch.Tensor) for name in self._first)
+        return {name: weights[name] for name in self._first} if complete else LACKS
 
     def _agree(self, expected: Outputs | None, actual: Outputs | None) -> bool:
         if expected is None or actual is None:
             return False
-        return compare(expected, actual, self._rounds.tolerance).passed
+        return compare(expected, actual, self._trials.tolerance).passed
 
-    def _both(self, others: dict[str, Any]) -> list[Outputs | None]:
-        return [self._answer(contender, others) for contender in self._rounds.contenders]
+    def _outputs_of_both(self, others: dict[str, Any]) -> list[Outputs | None]:
+        return [self._outputs(contender, others) for contender in self._trials.contenders]
 
-    def _answer(self, contender: Contender, others: dict[str, Any] | None = None) -> Outputs | None:
+    def _outputs(self, contender: Contender, others: dict[str, Any] | None = None) -> Outputs | None:
         """The outputs of one call on the inputs as drawn, with those weights; None if the kernel refuses them."""
         session, layout = contender.open_session, self._slots[contender.role]
         session.runner.deadline = self._until
         if others and not session.load_state(others):
             return None
         try:
-            window = undisturbed_window(contender, self._rounds.contenders, layout, self._rounds.bench.device)
+            window = undisturbed_window(contender, self._trials.contenders, layout, self._trials.bench.device)
             return layout.read(window.snapshot)[0]
         finally:
             # The later float64 run is compared with outputs under the first weights.
@@ -247,27 +247,27 @@ class OtherWeights:
                     session.load_state({name: self._first[name] for name in others})
 
 
-def _much(expected: Outputs, actual: Outputs, before: Outputs) -> bool:
+def _differs_by_much(expected: Outputs, actual: Outputs, before: Outputs) -> bool:
     """Whether outputs differ by more than a share of what the other weights changed, relative to `before`."""
     for want, got, first in zip(expected, actual, before, strict=True):
         wide = torch.complex128 if want.is_complex() else torch.float64
         off, changed = (other.to(wide).sub(want.to(wide)).reshape(-1) for other in (got, first))
-        for order, share in ((2, CHANCE), (math.inf, CHANCE_AT_MOST)):
+        for order, share in ((2, CHANCE), (math.inf, CHANCE_MAX)):
             # A comparison with NaN is false.
             if torch.linalg.vector_norm(off, order) > share * torch.linalg.vector_norm(changed, order):
                 return True
     return False
 
 
-def _wrong(names: Sequence[str], found: CallComparison, advice: str = USE_THEM) -> CallComparison:
+def _wrong(names: Sequence[str], comparison: CallComparison, advice: str = USE_THEM) -> CallComparison:
     first = "first at output {output}, index {index}: expected {expected}, got {actual}".format(
-        **(found.first_mismatch or {})
+        **(comparison.first_mismatch or {})
     )
     sentence = (
-        f"Wrong with other values for weights that have one ({listed(names)}): {found.mismatch_count} of "
-        f"{found.element_count} elements, {first}. {advice}"
+        f"Wrong with other values for weights that have one ({listed(names)}): {comparison.mismatch_count} of "
+        f"{comparison.element_count} elements, {first}. {advice}"
     )
-    return replace(found, fault=sentence)
+    return replace(comparison, fault=sentence)
 
 
 def _value(weight: torch.Tensor) -> str:
@@ -291,5 +291,5 @@ def _is_constant(name: str, weight: torch.Tensor, is_parameter: bool) -> bool:
         return False
     if is_parameter:
         return True
-    kept = name.rpartition(".")[2]
-    return kept == RUNNING_MEAN or (kept == RUNNING_VAR and float(first) > 0)  # A variance stays positive.
+    suffix = name.rpartition(".")[2]
+    return suffix == RUNNING_MEAN or (suffix == RUNNING_VAR and float(first) > 0)  # A variance stays positive.

@@ -16,17 +16,17 @@ from domain.value import leaves
 from profiling.roofline.written_bytes import in_place_bytes, returned_bytes
 from profiling.window.call_buffers import Slots, bytes_per_call
 from profiling.window.timed_window import Window
-from tasks.correctness.boundary_check import Edges
+from tasks.correctness.boundary_check import BoundaryExcuses
 from tasks.correctness.input_batches import Arguments
 from tasks.correctness.input_source import TrialInputs
-from tasks.correctness.precision_sample import SampledCall
+from tasks.correctness.precision_sample import PrecisionSample
 from tasks.correctness.write_checks import (
     check_first_call,
     check_guards,
     check_inputs,
     check_written,
-    left_otherwise,
-    never_written,
+    input_mutation_differs,
+    unwritten_hint,
 )
 from tasks.runtime.freeze import How, undisturbed_window
 from tasks.runtime.kernel_run import Contender
@@ -34,7 +34,7 @@ from tasks.runtime.worker_context import Workbench
 from validation.compare.comparison import agree, compare_stacked
 from validation.compare.mismatch_map import mismatch_map
 from validation.compare.output_permutation import other_order
-from validation.compare.result import CallComparison, Tally
+from validation.compare.result import Aggregator, CallComparison
 from validation.compare.ties import tied
 from validation.compare.tolerance import requested
 from validation.evidence.precision_estimate import precision_finding
@@ -59,7 +59,7 @@ IMAGES = 6
 Outputs = list[torch.Tensor]
 
 
-class Rounds:
+class Trials:
     """The trials of one job. `contenders` are the reference (if there is one) and the candidate, in that order.
 
     `advice` is added to a wrong result if no better hint exists.
@@ -83,27 +83,27 @@ class Rounds:
         self.request = request
         self.deadline = deadline
         self.tolerance = requested(request.atol, request.rtol)
-        self.weak: list[str] = []
+        self.weak_reference_findings: list[str] = []
         self._advice = advice
-        self._changes_otherwise = False
+        self._input_mutation_differs = False
         self._precision: dict[str, Any] | None = None
         self._hint: str | None = None
-        self._where: dict[str, Any] | None = None
+        self._mismatch_map: dict[str, Any] | None = None
         self._filled = 0
-        self._compared = Tally()
+        self._compared = Aggregator()
         self._first_outputs: dict[str, list[Outputs]] = {}
         self._first_call: Arguments = []
-        self._sample = SampledCall()
-        self._edges = Edges(contenders[0], self.candidate, bench, self.tolerance)
+        self._sample = PrecisionSample()
+        self._boundary_excuses = BoundaryExcuses(contenders[0], self.candidate, bench, self.tolerance)
 
     @property
-    def doubts(self) -> list[str]:
+    def warnings(self) -> list[str]:
         """Warnings about the candidate's time: ways in which its work may differ from the reference's."""
-        names = self.inputs.handed_out.laid_out_anew
+        names = self.inputs.binder.converted_layouts
         return [
-            *self.weak,
-            *filter(None, [self._edges.said]),
-            *([CHANGES_OTHERWISE] if self._changes_otherwise else []),
+            *self.weak_reference_findings,
+            *filter(None, [self._boundary_excuses.warning]),
+            *([CHANGES_OTHERWISE] if self._input_mutation_differs else []),
             *([LAID_OUT_ANEW.format(names=", ".join(names))] if names else []),
         ]
 
@@ -122,7 +122,7 @@ class Rounds:
         sets = self.request.budget.effort.validation_sets
         slots = self.slots(max(min(sets, self.memory() // max(self.bytes_per_call(), 1)), 1))
         self.fill(slots)
-        windows = {c.role: self.shoot(c, slots) for c in self.contenders}
+        windows = {c.role: self.run_window(c, slots) for c in self.contenders}
         for contender in self.contenders:
             contender.at_most_ms = windows[contender.role].elapsed_ms / slots[contender.role].calls
         # Two calls are enough to tell which outputs a call certainly writes.
@@ -134,20 +134,22 @@ class Rounds:
             check_written(owner, outputs)
         if len(self.contenders) > 1:
             inputs = leaves(slots[owner.role].arguments(0), torch.Tensor)
-            self.weak = weak_reference(outputs, inputs, self.tolerance, [*others, *filter(None, [owner.returned])])
+            self.weak_reference_findings = weak_reference(
+                outputs, inputs, self.tolerance, [*others, *filter(None, [owner.returned])]
+            )
         self._first_call = slots[owner.role].arguments(0)
         self.judge(slots, windows)
         if self.right:
             with self.candidate.answerable():
                 check_first_call(self.contenders, windows)
-        if not (self.right or self._edges.failed):
-            self._doubt_reference(slots[owner.role], windows[owner.role])
+        if not (self.right or self._boundary_excuses.failed):
+            self._check_reference_repeats(slots[owner.role], windows[owner.role])
 
     def fill(self, slots: dict[str, Slots]) -> None:
         """Fill every call with fresh inputs; if drawing is too expensive, with mixed sets, or with repeated ones."""
-        self.filling(slots)()
+        self.prepare_fill(slots)()
 
-    def filling(self, slots: dict[str, Slots]) -> Callable[[], None]:
+    def prepare_fill(self, slots: dict[str, Slots]) -> Callable[[], None]:
         """Change the seed of the windows now, and return the function that fills them."""
         self._filled += 1
         for layout in slots.values():
@@ -156,29 +158,31 @@ class Rounds:
 
     def _fill(self, slots: dict[str, Slots]) -> None:
         calls = slots[self.candidate.role].calls
-        again = slots[self.candidate.role].filled and not self.inputs.affordable
+        reuses_sets = slots[self.candidate.role].filled and not self.inputs.affordable
         first, *others = slots.values()
         # If all kernels get the same arguments, they are written once and copied in one go.
-        twins = [layout for layout in others if self.inputs.handed_out.shared and layout.takes_as(first)]
+        twins = [layout for layout in others if self.inputs.binder.shared and layout.takes_as(first)]
         filled = {role: layout for role, layout in slots.items() if layout not in twins}
-        made = 0
+        filled_calls = 0
         # Each source only provides what the previous one left over.
-        for source in [self.inputs.mixed] if again else [self.inputs.draw, self.inputs.mixed]:
-            for batch in source(calls - made):
+        for source in [self.inputs.mixed] if reuses_sets else [self.inputs.draw, self.inputs.mixed]:
+            for batch in source(calls - filled_calls):
                 for role, layout in filled.items():
-                    batch.fill(role, layout, made)
-                made += len(batch)
-        self.inputs.reused += calls - made
-        if not again:
+                    batch.fill(role, layout, filled_calls)
+                filled_calls += len(batch)
+        self.inputs.reused += calls - filled_calls
+        if not reuses_sets:
             for layout in filled.values():
-                layout.fill(made, [layout.arguments(call % made) for call in range(made, calls)])
+                layout.fill(
+                    filled_calls, [layout.arguments(call % filled_calls) for call in range(filled_calls, calls)]
+                )
         for twin in twins:
             twin.fill_as(first)
 
-    def shoot(self, contender: Contender, slots: dict[str, Slots], **how: Unpack[How]) -> Window:
+    def run_window(self, contender: Contender, slots: dict[str, Slots], **options: Unpack[How]) -> Window:
         """Run one window of that kernel over its filled slots."""
         with contender.answerable():
-            return undisturbed_window(contender, self.contenders, slots[contender.role], self.bench.device, **how)
+            return undisturbed_window(contender, self.contenders, slots[contender.role], self.bench.device, **options)
 
     def judge(self, slots: dict[str, Slots], windows: dict[str, Window], advice: str | None = None) -> None:
         """Compare every call's outputs in full. Without a reference only the guards are checked."""
@@ -189,41 +193,41 @@ class Rounds:
         reference, candidate = self.contenders
         with candidate.answerable():
             check_inputs(windows[reference.role], windows[candidate.role])
-        known = all(window.inputs_changed is not None for window in windows.values())
-        if known and windows[reference.role].inputs_changed and not self._changes_otherwise:
-            self._changes_otherwise = left_otherwise(self.contenders, slots, self.tolerance)
+        is_reported = all(window.inputs_changed is not None for window in windows.values())
+        if is_reported and windows[reference.role].inputs_changed and not self._input_mutation_differs:
+            self._input_mutation_differs = input_mutation_differs(self.contenders, slots, self.tolerance)
         expected, actual = (slots[c.role].read_stacked(windows[c.role].snapshot) for c in (reference, candidate))
-        self._sample.offer(slots[reference.role], expected, actual)
-        found = compare_stacked(expected, actual, self.tolerance)
-        found = self._edges.without(found, slots[reference.role], expected, actual, self.deadline)
-        self._compared.add(found)
-        first = next((call for call, said in enumerate(found) if not said.passed), None)
-        if first is not None and self._where is None:
-            wanted, given = ([stack[first] for stack in outputs] for outputs in (expected, actual))
-            self._where = mismatch_map(wanted, given, self.tolerance)
+        self._sample.consider(slots[reference.role], expected, actual)
+        comparisons = compare_stacked(expected, actual, self.tolerance)
+        comparisons = self._boundary_excuses.excuse(comparisons, slots[reference.role], expected, actual, self.deadline)
+        self._compared.add(comparisons)
+        first = next((call for call, comparison in enumerate(comparisons) if not comparison.passed), None)
+        if first is not None and self._mismatch_map is None:
+            expected_outputs, actual_outputs = ([stack[first] for stack in outputs] for outputs in (expected, actual))
+            self._mismatch_map = mismatch_map(expected_outputs, actual_outputs, self.tolerance)
             self._hint = (
                 self._hint
-                or never_written(candidate, given)
-                or other_order(wanted, given, self.tolerance)
-                or tied(wanted, given)
+                or unwritten_hint(candidate, actual_outputs)
+                or other_order(expected_outputs, actual_outputs, self.tolerance)
+                or tied(expected_outputs, actual_outputs)
                 or advice
                 or self._advice
             )
         self._note_comparison()
 
-    def note(self, found: CallComparison) -> None:
+    def note(self, comparison: CallComparison) -> None:
         """Add one more compared call from another check."""
-        self._compared.add([found])
+        self._compared.add([comparison])
         self._note_comparison()
 
-    def postpone(self, seconds: float) -> None:
+    def extend_deadline(self, seconds: float) -> None:
         """Extend the job's deadline by the time that it waited for other jobs."""
         self.deadline += seconds
         for contender in self.contenders:
             if contender.session is not None:
                 contender.session.until(self.deadline)
 
-    def look_at_precision(self) -> None:
+    def check_precision(self) -> None:
         """Compare both outputs of one call with a float64 run of the reference, if that is written in torch.
 
         Reports nothing if the run fails or takes too long. Later requests set the runner's deadline themselves.
@@ -238,10 +242,10 @@ class Rounds:
             exact = reference.session.double(self._sample.arguments)
         except KernelFault:
             return
-        ours, theirs = self._sample.actual, self._sample.expected
-        if exact is not None and len(exact) == len(ours) == len(theirs):
-            found = precision_finding(exact, theirs, ours)
-            self._precision = dataclasses.asdict(found) if found is not None else None
+        actual, expected = self._sample.actual, self._sample.expected
+        if exact is not None and len(exact) == len(actual) == len(expected):
+            finding = precision_finding(exact, expected, actual)
+            self._precision = dataclasses.asdict(finding) if finding is not None else None
             self._note_comparison()
 
     def written_bytes(self, contender: Contender) -> int:
@@ -255,14 +259,14 @@ class Rounds:
                 t for i, t in zip(contender.output_arguments, outputs[0], strict=True) if io.args[i].role == "output"
             ]
             return in_place_bytes(pure)
-        given = leaves(self._first_call, torch.Tensor)  # The inputs of both sides, in any order.
-        return returned_bytes(outputs[0], outputs[1], given) if contender.session is not None else 0
+        inputs = leaves(self._first_call, torch.Tensor)  # The inputs of both sides, in any order.
+        return returned_bytes(outputs[0], outputs[1], inputs) if contender.session is not None else 0
 
     def tensor_bytes(self, contender: Contender) -> int:
         """Bytes of the tensors that a call gets and returns, each counted once."""
-        given = leaves(self.example[contender.role], torch.Tensor)
+        inputs = leaves(self.example[contender.role], torch.Tensor)
         answers = self._first_outputs.get(contender.role, [[]])[0] if contender.returned else []
-        return sum(tensor.numel() * tensor.element_size() for tensor in [*given, *answers])
+        return sum(tensor.numel() * tensor.element_size() for tensor in [*inputs, *answers])
 
     def slots(self, calls: int) -> dict[str, Slots]:
         """A layout of that many calls for each contender."""
@@ -276,25 +280,25 @@ class Rounds:
         """Maximum bytes of one kernel's window: the allowed memory, divided by all copies of it."""
         return self.bench.arena_memory // (IMAGES * len(self.contenders))
 
-    def _doubt_reference(self, slots: Slots, first: Window) -> None:
+    def _check_reference_repeats(self, slots: Slots, first: Window) -> None:
         """Check that the reference agrees with itself: no kernel can agree with one whose outputs are random."""
         slots.seed += 1
-        again = self.shoot(self.contenders[0], {self.contenders[0].role: slots})
+        again = self.run_window(self.contenders[0], {self.contenders[0].role: slots})
         one, other = (slots.read_stacked(window.snapshot) for window in (first, again))
         if not agree(one, other, self.tolerance):
             self._hint = RANDOM_REFERENCE
             self._note_comparison()
 
     def _note_comparison(self) -> None:
-        found = self._compared.comparison
-        message = f"{found.message}; {self._hint}" if self._hint and found.message else found.message
+        comparison = self._compared.comparison
+        message = f"{comparison.message}; {self._hint}" if self._hint and comparison.message else comparison.message
         self.candidate.comparison = dataclasses.replace(
-            found,
+            comparison,
             message=message,
-            weak_reference=self.weak,
+            weak_reference=self.weak_reference_findings,
             precision=self._precision,
             layout=self._layout(),
-            where=self._where,
+            where=self._mismatch_map,
         )
 
     def _layout(self) -> list[str]:

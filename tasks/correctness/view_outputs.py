@@ -12,15 +12,15 @@ VIEWS = (
 )
 
 
-def left_to_readers(contenders: Sequence[Contender]) -> str | None:
+def view_outputs_warning(contenders: Sequence[Contender]) -> str | None:
     """The warning about the candidate's time, from what both runners report; None without such views."""
     probes = [contender.probe for contender in contenders if contender.probe is not None and contender.probe.returned]
     if len(probes) < 2:
         return None
-    made, answered = (probe.views for probe in probes)
+    expected_views, actual_views = (probe.views for probe in probes)
     numbers = [
         str(number)
-        for number, (want, got) in enumerate(zip(made, answered, strict=False))
+        for number, (want, got) in enumerate(zip(expected_views, actual_views, strict=False))
         if want is None and got is not None
     ]
     return VIEWS.format(numbers=", ".join(numbers)) if numbers else None

@@ -14,10 +14,10 @@ from tasks.runtime.kernel_run import Contender
 from validation.compare.bitwise import identical
 
 TRY_S = 5.0
-NAMED, NAME_CHARS = 8, 128
+MAX_NAMES, MAX_NAME_CHARS = 8, 128
 
 COPIED = "the reference's, copied into the candidate"
-EACH_ITS_OWN = "each its own, made under the same seed"
+SAME_SEED = "each its own, made under the same seed"
 
 
 class Weights:
@@ -39,7 +39,7 @@ class Weights:
             return
         with self._candidate.answerable():
             copied = self._candidate.session.load_state(self._state.weights)
-        self.summary = COPIED if copied else EACH_ITS_OWN
+        self.summary = COPIED if copied else SAME_SEED
         tensors = [weight for weight in self._state.weights.values() if isinstance(weight, torch.Tensor)]
         self._reference.weight_bytes = sum(weight.numel() * weight.element_size() for weight in tensors)
 
@@ -51,7 +51,7 @@ class Weights:
     @property
     def advice(self) -> str | None:
         """Advice for a wrong candidate that did not get the reference's weights."""
-        if self.summary != EACH_ITS_OWN:
+        if self.summary != SAME_SEED:
             return None
         which = listed([f"{name} {list(weight.shape)}" for name, weight in self._state.weights.items()])
         return (
@@ -65,12 +65,12 @@ class Weights:
         """The weights that the candidate got from the reference; empty if each has its own."""
         return self._state.weights if self.summary is not None and self.summary.startswith(COPIED) else {}
 
-    def look_at_buffers(self, deadline: float) -> None:
+    def check_buffers(self, deadline: float) -> None:
         """Report buffers (running statistics) that calls of the reference change, and calls of the candidate do not.
 
         Both runners report their own state, so this is no verdict: buffers are not part of an output.
         """
-        first = {name: kept for name, kept in self.shared.items() if isinstance(kept, torch.Tensor)}
+        first = {name: value for name, value in self.shared.items() if isinstance(value, torch.Tensor)}
         buffers = first.keys() - self._state.parameters
         if not buffers or time.monotonic() + TRY_S > deadline:
             return
@@ -83,7 +83,7 @@ class Weights:
             except KernelFault as fault:
                 self.summary = f"{self.summary}; what calls change of them could not be read: {fault.message}"
                 return
-        theirs, ours = (
+        changed_by_reference, changed_by_candidate = (
             {
                 name
                 for name in buffers
@@ -91,7 +91,7 @@ class Weights:
             }
             for end in ends
         )
-        if left := sorted(theirs - ours):
+        if left := sorted(changed_by_reference - changed_by_candidate):
             self.summary = (
                 f"{self.summary}; calls of the reference change {listed(left)}, those of the candidate do not: that "
                 "work it leaves out"
@@ -99,4 +99,4 @@ class Weights:
 
 
 def listed(names: Sequence[str]) -> str:
-    return ", ".join(name[:NAME_CHARS] for name in names[:NAMED]) + (", …" if len(names) > NAMED else "")
+    return ", ".join(name[:MAX_NAME_CHARS] for name in names[:MAX_NAMES]) + (", …" if len(names) > MAX_NAMES else "")

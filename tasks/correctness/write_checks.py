@@ -28,7 +28,7 @@ def check_written(owner: Contender, outputs: list[torch.Tensor]) -> None:
             )
 
 
-def never_written(contender: Contender, outputs: list[torch.Tensor]) -> str | None:
+def unwritten_hint(contender: Contender, outputs: list[torch.Tensor]) -> str | None:
     """A hint on the unwritten elements of a wrong call's outputs; None if the kernel wrote all of them."""
     io = contender.kernel.io
     for index, tensor in zip(contender.output_arguments, outputs, strict=False):
@@ -60,8 +60,8 @@ def check_inputs(reference: Window, candidate: Window) -> None:
 def check_first_call(contenders: list[Contender], windows: dict[str, Window]) -> None:
     """Check repeated calls on the same inputs before the first window, as both runners report them."""
     differ = [contender.probe.first_differs for contender in contenders if contender.probe is not None]
-    untouched = all(window.inputs_changed is False for window in windows.values())
-    if differ == [False, True] and untouched:
+    inputs_unchanged = all(window.inputs_changed is False for window in windows.values())
+    if differ == [False, True] and inputs_unchanged:
         raise KernelFault(
             Status.WRONG_RESULT,
             "its first call answers otherwise than a later one does to the same inputs, and the reference's does not: "
@@ -69,7 +69,7 @@ def check_first_call(contenders: list[Contender], windows: dict[str, Window]) ->
         )
 
 
-def left_otherwise(contenders: list[Contender], slots: dict[str, Slots], tolerance: Tolerance) -> bool:
+def input_mutation_differs(contenders: list[Contender], slots: dict[str, Slots], tolerance: Tolerance) -> bool:
     """Whether the candidate leaves other content in its inputs than the reference, which modifies its own.
 
     Compares the arenas after the window. Kernels with different arguments have no common form to compare.
@@ -78,5 +78,7 @@ def left_otherwise(contenders: list[Contender], slots: dict[str, Slots], toleran
     arenas = [c.session.arena for c in contenders if c.session is not None and c.session.arena is not None]
     if len(arenas) < len(layouts) or not layouts[1].takes_as(layouts[0]):
         return False
-    ours, theirs = (layout.stacked_arguments(arena.bytes) for layout, arena in zip(layouts, arenas, strict=True))
-    return not agree(ours, theirs, tolerance)
+    reference_inputs, candidate_inputs = (
+        layout.stacked_arguments(arena.bytes) for layout, arena in zip(layouts, arenas, strict=True)
+    )
+    return not agree(reference_inputs, candidate_inputs, tolerance)

@@ -19,7 +19,7 @@ from profiling.roofline.intensity import Work
 from profiling.roofline.limits import too_few_operations
 from sandbox.supervisor.session import Session
 from tasks.correctness.input_batches import Arguments
-from tasks.correctness.trials import Rounds
+from tasks.correctness.trials import Trials
 from tasks.node.path_redaction import without_machine_paths
 from tasks.runtime.kernel_run import Contender
 
@@ -39,19 +39,19 @@ NOT_COUNTED = "whether this time is too short for {whose} arithmetic is not know
 NOT_REACHED = unavailable("the job ended before it came to this")
 
 
-def look_at_work(contenders: list[Contender], rounds: Rounds, *, counting: bool) -> None:
+def look_at_work(contenders: list[Contender], trials: Trials, *, counting: bool) -> None:
     """What a call moves and, with `counting`, computes, for its place beneath the card's rates, where known."""
-    ceilings = rounds.bench.ceilings()
+    ceilings = trials.bench.ceilings()
     timed = [(contender, contender.timing) for contender in contenders if contender.timing is not None]
     if not timed or ceilings == UNKNOWN:
         return
-    flops = _operations(timed, contenders[0], rounds, ceilings) if counting else None
+    flops = _operations(timed, contenders[0], trials, ceilings) if counting else None
     for contender, _ in timed:
-        contender.work = Work(rounds.tensor_bytes(contender), flops, ceilings)
+        contender.work = Work(trials.tensor_bytes(contender), flops, ceilings)
 
 
 def _operations(
-    timed: list[tuple[Contender, Timing]], owner: Contender, rounds: Rounds, ceilings: Ceilings
+    timed: list[tuple[Contender, Timing]], owner: Contender, trials: Trials, ceilings: Ceilings
 ) -> dict[str, float] | None:
     """Those of the reference (where there is none, of the kernel); every time too short for them is flagged.
 
@@ -60,7 +60,7 @@ def _operations(
     if owner.session is None or owner.kernel.kernel_type is not KernelType.TORCH:
         return None
     try:
-        flops = _hurried(owner.session, OPERATIONS_S, rounds.deadline).flops(rounds.example[owner.role])
+        flops = _hurried(owner.session, OPERATIONS_S, trials.deadline).flops(trials.example[owner.role])
         failed = "a call cannot be counted" if flops is None else ""
     except KernelFault as fault:
         flops, late = None, fault.status is Status.TIMEOUT

@@ -19,14 +19,14 @@ from domain.request import Request
 from domain.result import Report, Speedup
 from profiling.gpu.monitor import CardUnavailable
 from profiling.gpu.xid_errors import CardError, summary
-from tasks.correctness.distribution_check import OtherDistributions, untried
+from tasks.correctness.distribution_check import DistributionCheck, untried
 from tasks.correctness.input_batches import Arguments
-from tasks.correctness.input_perturbation import VariedInputs
+from tasks.correctness.input_perturbation import InputPerturbation
 from tasks.correctness.input_source import TrialInputs
 from tasks.correctness.inputs_summary import inputs_summary
 from tasks.correctness.load_stage import Preparation
-from tasks.correctness.parameter_check import OtherWeights
-from tasks.correctness.trials import Rounds
+from tasks.correctness.parameter_check import ParameterCheck
+from tasks.correctness.trials import Trials
 from tasks.correctness.weight_sync import Weights
 from tasks.diagnostics.code_listings import has_code, look_at_code
 from tasks.diagnostics.gpu_fault_attribution import blame_reported, blame_tested, reported
@@ -152,7 +152,7 @@ class _Job:
         self.input_summary: dict[str, Any] = {}
         self.device_s = self.spent_s = self.windows_s = self.deadline = 0.0
         self.timekeeper: Timekeeper | None = None
-        self.rounds: Rounds | None = None
+        self.trials: Trials | None = None
         self.card_errors: list[CardError] | CardUnavailable | None = None
 
     def build(self) -> None:
@@ -188,33 +188,33 @@ class _Job:
         streams.look_at_calls()
         advice = self.weights.advice if self.weights is not None else None
         self.deadline = streams.deadline
-        rounds = Rounds(self.contenders, self.inputs, self.example, self.bench, self.request, self.deadline, advice)
-        self.rounds = rounds
-        rounds.validate()
-        self.on_interim_result(rounds.right)
-        self.timekeeper = timekeeper = Timekeeper(rounds, streams, self.cancelled)
-        if rounds.right:
+        trials = Trials(self.contenders, self.inputs, self.example, self.bench, self.request, self.deadline, advice)
+        self.trials = trials
+        trials.validate()
+        self.on_interim_result(trials.right)
+        self.timekeeper = timekeeper = Timekeeper(trials, streams, self.cancelled)
+        if trials.right:
             self.progress(Stage.TIME)
             self.speedup = timekeeper.time()
-            if rounds.right and self.weights is not None:
-                self.run_robustness_checks(rounds, self.weights)
-            self.on_interim_result(rounds.right)
+            if trials.right and self.weights is not None:
+                self.run_robustness_checks(trials, self.weights)
+            self.on_interim_result(trials.right)
         suspicious = self.speedup is not None and self.speedup.ratio > SUSPICIOUS
-        look_at_work(self.contenders, rounds, counting=self.request.profile or suspicious)
+        look_at_work(self.contenders, trials, counting=self.request.profile or suspicious)
         if self.request.profile:
-            look_at_launches([self.candidate], self.example, rounds.deadline)
+            look_at_launches([self.candidate], self.example, trials.deadline)
         if self.reference is not None:  # From here on the reference runs without the candidate beside it.
             self.candidate.close()
         if self.candidate.timing is not None:
             self.speedup = timekeeper.check_alone(self.speedup)
-        rounds.look_at_precision()
+        trials.check_precision()
         if self.request.profile and self.reference is not None:
-            look_at_launches([self.reference], self.example, rounds.deadline)
+            look_at_launches([self.reference], self.example, trials.deadline)
 
     @property
     def waited_s(self) -> float:
         """Seconds that the job waited for other jobs while it held the device; its deadline moved by as much."""
-        return self.rounds.deadline - self.deadline if self.rounds is not None else 0.0
+        return self.trials.deadline - self.deadline if self.trials is not None else 0.0
 
     def inspect(self) -> None:
         """Run profilers and sanitizers, which slow a kernel down, after the runners ended. Raises JobCancelled."""
@@ -236,7 +236,7 @@ class _Job:
     def release_device(self) -> None:
         """Release all device memory before other jobs get the device; first store what the report needs."""
         self.windows_s = self.timekeeper.shooting.windows_s if self.timekeeper is not None else self.windows_s
-        self.rounds = self.timekeeper = None
+        self.trials = self.timekeeper = None
         for contender in self.contenders:
             contender.forget()
         try:
@@ -253,29 +253,29 @@ class _Job:
         if self.card_errors is None:
             self.card_errors = reported(self.contenders, self.bench)
 
-    def run_robustness_checks(self, rounds: Rounds, weights: Weights) -> None:
+    def run_robustness_checks(self, trials: Trials, weights: Weights) -> None:
         """After timing, check what fresh inputs under the first weights cannot show: other inputs and parameters."""
         if not self.request.thorough:
             by_budget = f"the {self.request.budget} budget leaves them out"
             self.distributions = untried("left to other processes of the job" if self.request.tried else by_budget)
             return
         if (owner := self.contenders[0]).session is not None:
-            owner.session.until(rounds.deadline)  # Replaces the deadline of its last request.
+            owner.session.until(trials.deadline)  # Replaces the deadline of its last request.
         try:
-            perturbation = VariedInputs(rounds.inputs, self.secret)
+            perturbation = InputPerturbation(trials.inputs, self.secret)
         except KernelFault as fault:
             # A failure to make more inputs, perhaps because the process was stopped, leaves outputs and times valid.
             self.distributions = untried(f"the {owner.role} made no more inputs: {fault.message}")
             return
-        distributions = OtherDistributions(rounds, perturbation)
+        distributions = DistributionCheck(trials, perturbation)
         try:
-            distributions.judge()
-            if rounds.right:
-                weights.look_at_buffers(rounds.deadline)
-                OtherWeights(weights, rounds, perturbation, self.secret, self.weights_seed).judge()
+            distributions.run()
+            if trials.right:
+                weights.check_buffers(trials.deadline)
+                ParameterCheck(weights, trials, perturbation, self.secret, self.weights_seed).run()
         finally:
             self.distributions = distributions.summary
-            if not rounds.right or self.candidate.fault is not None:
+            if not trials.right or self.candidate.fault is not None:
                 self.speedup = None  # A wrong kernel has no time.
                 for contender in self.contenders:
                     contender.timing = None

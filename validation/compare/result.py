@@ -39,7 +39,7 @@ class CallComparison:
         return self.fault is None and self.mismatch_count == 0
 
 
-class Tally:
+class Aggregator:
     """Compared calls as they come, as one result; what it keeps does not grow with them."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from domain.result import CANDIDATE, REFERENCE, Status
 from sandbox.supervisor.runner_process import Runner
-from tasks.correctness.distribution_check import OtherDistributions
+from tasks.correctness.distribution_check import DistributionCheck
 from tasks.runtime.kernel_run import Contender
 from tasks.runtime.worker_context import Workbench
 from tests.tasks.judging import INPUTS, SOFTMAX, forward, judged, kernel, opened
@@ -49,9 +49,9 @@ def test_who_seems_once_not_to_have_stood_still_is_judged_anew(
 @pytest.mark.parametrize("role", [REFERENCE, CANDIDATE])
 def test_so_is_who_seems_so_on_other_inputs(bench: Workbench, monkeypatch: pytest.MonkeyPatch, role: str) -> None:
     """Of these nothing is said by that."""
-    freeze, outputs, undone = Runner.freeze, OtherDistributions._outputs, []
+    freeze, outputs, undone = Runner.freeze, DistributionCheck._outputs, []
 
-    def armed(self: OtherDistributions, contender: Contender) -> Any:
+    def armed(self: DistributionCheck, contender: Contender) -> Any:
         if contender.role == role and not undone and contender.session is not None:
             undone.append(contender.session.runner.pid)
         return outputs(self, contender)
@@ -62,7 +62,7 @@ def test_so_is_who_seems_so_on_other_inputs(bench: Workbench, monkeypatch: pytes
             os.kill(self.pid, signal.SIGCONT)
         return since
 
-    monkeypatch.setattr(OtherDistributions, "_outputs", armed)
+    monkeypatch.setattr(DistributionCheck, "_outputs", armed)
     monkeypatch.setattr(Runner, "freeze", undo)
     report = judged(bench, forward("return torch.softmax(x, -1)"), kernel(SOFTMAX))
     assert undone and report.outcome.status is Status.PASSED, report.outcome

@@ -22,7 +22,7 @@ from validation.compare import comparison
 from validation.compare.bitwise import differing, identical
 from validation.compare.comparison import CallComparison, compare, compare_stacked
 from validation.compare.element_errors import measures
-from validation.compare.result import Tally, joined
+from validation.compare.result import Aggregator, joined
 from validation.compare.tolerance import Tolerance, requested
 from validation.dtypes import torch_dtype
 from validation.inputs.poison_fill import fill
@@ -41,7 +41,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> int:
 
 def merge(calls: list[CallComparison]) -> Comparison:
     """As a job's calls become its comparison."""
-    tally = Tally()
+    tally = Aggregator()
     tally.add(calls)
     return tally.comparison
 
