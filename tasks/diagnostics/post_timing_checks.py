@@ -1,6 +1,6 @@
-"""What is asked of the runners when the verdict and the time stand: for information, and for flags beside the time.
+"""Requests to the runners after verdict and time are final: for information, and for flags beside the time.
 
-Nothing that a runner does here, its own death included, changes anything that was found before.
+Nothing that a runner does here changes an earlier result, not even its death.
 """
 
 from __future__ import annotations
@@ -25,22 +25,23 @@ from tasks.runtime.kernel_run import Contender
 
 OPERATIONS_S = 15.0
 SUSPICIOUS = 8.0
-"""A time is flagged under an eighth of the operations at more than the card's rate, and the reference cannot be faster
-than that rate: no smaller speed-up can be flagged, and counting holds the device."""
+"""Speed-up above which operations are counted. A time is flagged if it is under an eighth of what the operations take
+at the card's rate, and the reference cannot exceed that rate. No smaller speed-up can be flagged, and counting holds
+the device."""
 PROFILE_S = 15.0
-"""The profiler's first start in a process takes a second or more; past this it is stopped, with the process."""
+"""Maximum seconds of a profiled call. The profiler's first start in a process takes a second or more."""
 MAX_REASON = 512
 MAX_BUILT_FILES = 64
 MAX_BUILT_BYTES = 64 << 20
 BUILT = ("*.cubin", "ext/**/*.so")
-"""Where a build leaves device code: `backends.cuda.backend` and `backends.extensions.jit_build`."""
+"""Patterns of files with device code that `backends.cuda.backend` and `backends.extensions.jit_build` leave."""
 
 NOT_COUNTED = "whether this time is too short for {whose} arithmetic is not known: counting it failed ({why})"
 NOT_REACHED = unavailable("the job ended before it came to this")
 
 
-def look_at_work(contenders: list[Contender], trials: Trials, *, counting: bool) -> None:
-    """What a call moves and, with `counting`, computes, for its place beneath the card's rates, where known."""
+def measure_work(contenders: list[Contender], trials: Trials, *, counting: bool) -> None:
+    """Record the bytes that a call moves and, with `counting`, its operations, to place it under the card's peaks."""
     ceilings = trials.bench.ceilings()
     timed = [(contender, contender.timing) for contender in contenders if contender.timing is not None]
     if not timed or ceilings == UNKNOWN:
@@ -53,14 +54,14 @@ def look_at_work(contenders: list[Contender], trials: Trials, *, counting: bool)
 def _operations(
     timed: list[tuple[Contender, Timing]], owner: Contender, trials: Trials, ceilings: Ceilings
 ) -> dict[str, float] | None:
-    """Those of the reference (where there is none, of the kernel); every time too short for them is flagged.
+    """Operations of a call of the reference (or of the kernel, without one); flags every time too short for them.
 
-    Known only where that is made of torch's operators, whose counter it asks.
+    Known only for sources made of torch's operators, which torch's own counter counts.
     """
     if owner.session is None or owner.kernel.kernel_type is not KernelType.TORCH:
         return None
     try:
-        flops = _hurried(owner.session, OPERATIONS_S, trials.deadline).flops(trials.example[owner.role])
+        flops = _limited(owner.session, OPERATIONS_S, trials.deadline).flops(trials.example[owner.role])
         failed = "a call cannot be counted" if flops is None else ""
     except KernelFault as fault:
         flops, late = None, fault.status is Status.TIMEOUT
@@ -78,24 +79,24 @@ def _operations(
     return flops
 
 
-def look_at_launches(contenders: list[Contender], example: dict[str, Arguments], deadline: float) -> None:
-    """One profiled call of each, the last thing that its runner is asked. What is odd about it is flagged."""
+def trace_launches(contenders: list[Contender], example: dict[str, Arguments], deadline: float) -> None:
+    """Profile one call of each kernel, as the last request to its runner; flag what is suspicious about it."""
     for contender in contenders:
         if contender.session is None:
             continue
         try:
-            trace = _hurried(contender.session, PROFILE_S, deadline).profile(example[contender.role])
+            trace = _limited(contender.session, PROFILE_S, deadline).profile(example[contender.role])
         except KernelFault as fault:
             contender.launches = unavailable(_reason(fault, contender.folder))
             continue
         finally:
-            contender.close()  # Nobody is left who could change its files while they are read.
+            contender.close()  # Its files are read next, so no process may be left that could change them.
         contender.launches = described(trace, contender.kernel, _built_into(contender.folder))
         if contender.timing is not None:
             contender.timing.flags.extend(contender.launches["flags"])
 
 
-def _hurried(session: Session, seconds: float, deadline: float) -> Session:
+def _limited(session: Session, seconds: float, deadline: float) -> Session:
     session.runner.deadline = min(deadline, time.monotonic() + seconds)
     return session
 
@@ -107,7 +108,7 @@ def _reason(fault: KernelFault, folder: Path) -> str:
 
 
 def _built_into(folder: Path) -> Callable[[str], bool]:
-    """Whether a part of a symbol's name occurs in what the submission was built to. Read as bytes, never loaded."""
+    """A predicate for symbol names: whether the built files contain that part of a name. Reads bytes, loads nothing."""
     code, left = [], MAX_BUILT_BYTES
     for path in islice((path for pattern in BUILT for path in folder.glob(pattern)), MAX_BUILT_FILES):
         if path.is_symlink() or not path.is_file():

@@ -28,12 +28,12 @@ from tasks.correctness.load_stage import Preparation
 from tasks.correctness.parameter_check import ParameterCheck
 from tasks.correctness.trials import Trials
 from tasks.correctness.weight_sync import Weights
-from tasks.diagnostics.code_listings import has_code, look_at_code
-from tasks.diagnostics.gpu_fault_attribution import blame_reported, blame_tested, reported
-from tasks.diagnostics.ncu_stage import look_at_counters
-from tasks.diagnostics.oom_attribution import blame_for_memory
-from tasks.diagnostics.post_timing_checks import NOT_REACHED, SUSPICIOUS, look_at_launches, look_at_work
-from tasks.diagnostics.sanitizer_stage import look_for_errors
+from tasks.diagnostics.code_listings import extract_code, has_code
+from tasks.diagnostics.gpu_fault_attribution import new_card_errors, raise_reported_card_fault, raise_tested_card_fault
+from tasks.diagnostics.ncu_stage import read_counters
+from tasks.diagnostics.oom_attribution import attribute_memory_fault
+from tasks.diagnostics.post_timing_checks import NOT_REACHED, SUSPICIOUS, measure_work, trace_launches
+from tasks.diagnostics.sanitizer_stage import run_sanitizer
 from tasks.diagnostics.tool_run import Inspection
 from tasks.evaluation.multi_process import evaluate_in_processes
 from tasks.node.device_lease import device_lease
@@ -90,8 +90,8 @@ def _run(
                     with until_stopped(contenders, queues, request.timeout):
                         job.evaluate()
                     job.spent_s = queues.spent_s + time.monotonic() - started - job.waited_s
-                    blame_for_memory(job.contenders, bench)
-                    blame_tested(job.contenders, bench, cancelled)
+                    attribute_memory_fault(job.contenders, bench)
+                    raise_tested_card_fault(job.contenders, bench, cancelled)
                     job.inspect()
                 finally:
                     try:
@@ -102,16 +102,16 @@ def _run(
                         end(job.contenders, bench, teardown_stack)
                         job.device_s = time.monotonic() - started
         except BeginAnew as anew:
-            blame_reported(job.card_errors)
+            raise_reported_card_fault(job.card_errors)
             raise anew.after(job.device_s) from None
         except Stopped:
             job.inspect()  # Records that there is nothing to inspect.
             close(job.contenders)
-        blame_reported(job.card_errors)
+        raise_reported_card_fault(job.card_errors)
         if any(has_code(contender, request.artifacts) for contender in job.contenders):
             teardown_stack.close()  # The runners must have ended before the referee reads the files that they leave.
         for contender in job.contenders:
-            look_at_code(contender, request.artifacts, bench, cancelled)
+            extract_code(contender, request.artifacts, bench, cancelled)
         report = job.report()
         bench.dying.leave(stack.pop_all())
         return report
@@ -200,16 +200,16 @@ class _Job:
                 self.run_robustness_checks(trials, self.weights)
             self.on_interim_result(trials.right)
         suspicious = self.speedup is not None and self.speedup.ratio > SUSPICIOUS
-        look_at_work(self.contenders, trials, counting=self.request.profile or suspicious)
+        measure_work(self.contenders, trials, counting=self.request.profile or suspicious)
         if self.request.profile:
-            look_at_launches([self.candidate], self.example, trials.deadline)
+            trace_launches([self.candidate], self.example, trials.deadline)
         if self.reference is not None:  # From here on the reference runs without the candidate beside it.
             self.candidate.close()
         if self.candidate.timing is not None:
             self.speedup = timekeeper.check_alone(self.speedup)
         trials.check_precision()
         if self.request.profile and self.reference is not None:
-            look_at_launches([self.reference], self.example, trials.deadline)
+            trace_launches([self.reference], self.example, trials.deadline)
 
     @property
     def waited_s(self) -> float:
@@ -229,9 +229,9 @@ class _Job:
             self.note_card_errors()  # A sanitizer's finding may make the driver report the error once more.
             self.release_device()
         if request.device_metrics is not None:
-            self.metrics = look_at_counters(inspection, request.device_metrics)
+            self.metrics = read_counters(inspection, request.device_metrics)
         if request.sanitize:
-            self.candidate.sanitizer = look_for_errors(inspection)
+            self.candidate.sanitizer = run_sanitizer(inspection)
 
     def release_device(self) -> None:
         """Release all device memory before other jobs get the device; first store what the report needs."""
@@ -251,7 +251,7 @@ class _Job:
     def note_card_errors(self) -> None:
         """Read once which errors of the card the driver reported during this job."""
         if self.card_errors is None:
-            self.card_errors = reported(self.contenders, self.bench)
+            self.card_errors = new_card_errors(self.contenders, self.bench)
 
     def run_robustness_checks(self, trials: Trials, weights: Weights) -> None:
         """After timing, check what fresh inputs under the first weights cannot show: other inputs and parameters."""
