@@ -186,13 +186,13 @@ def test_an_owner_is_heard_while_it_works(records: JobStore, redis: Redis) -> No
 STUCK = """
 import sys, time
 from redis import Redis
-from tasks import watch
+from tasks.evaluation import attempt_monitor
 from tasks.evaluation.celery_task import execute
 from tasks.jobs.job_queue import Message
 from tasks.jobs.job_store import JobStore
 from domain.job import Stage
 
-watch.SLACK_S = -89.0
+attempt_monitor.SLACK_S = -89.0
 records = JobStore(Redis.from_url(sys.argv[1]), 60)
 
 def stuck(request, progress, cancelled, on_interim_result):

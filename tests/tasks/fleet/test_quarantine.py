@@ -129,11 +129,11 @@ def test_a_device_that_fails_its_test_takes_no_jobs_until_it_passes(
     assert records.queue.move("moved") == own
     monkeypatch.setattr(reconciler, "SURE_S", 0.0)
     looker = Reconciler(redis, records, ttl_s=60)
-    looker.look()
+    looker.run_once()
     assert [line.name for line in records.queue.all()] == [own]
     redis.hset(QUARANTINED, "w", "broken again")
     Heartbeat(redis, "w", CPU, 1, {}, lambda: "broken again").beat()
-    looker.look()
+    looker.run_once()
     assert [line.name for line in records.queue.all()] == [COMMON]
 
 

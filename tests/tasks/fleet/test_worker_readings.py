@@ -16,7 +16,7 @@ from tasks.fleet.heartbeat import Heartbeat, workers
 from tasks.fleet.worker_readings import Reading, key, readings
 from tasks.node.device_info import CPU, Device, detect
 from tasks.worker.gpu_sampler import Card, CardSampler
-from tasks.worker.worker_gauges import Gauges, kept_bytes
+from tasks.worker.worker_gauges import Gauges, cached_build_bytes
 from tests.conftest import free_port
 from tests.tasks.example_jobs import until
 
@@ -34,7 +34,7 @@ def test_readings_go_with_the_heartbeat(redis: Redis, tmp_path: Path) -> None:
     assert 0 < redis.ttl(key("cpu0@here")) <= 10
     heartbeat.stop()
     assert readings(redis, ["cpu0@here"]) == {}
-    assert kept_bytes(tmp_path / "nowhere") == 0
+    assert cached_build_bytes(tmp_path / "nowhere") == 0
 
 
 def test_a_worker_lives_whatever_becomes_of_its_metrics(redis: Redis) -> None:

@@ -279,7 +279,7 @@ def test_a_folder_that_another_user_can_change_is_refused(made: Callable[[Path],
     with pytest.raises(UnsafeFolder, match="LEASE_DIR"):
         lease.check_folder()
     asked = subprocess.run(
-        [sys.executable, "-c", "from tasks.worker.lifecycle import look_at_sandbox; look_at_sandbox()"],
+        [sys.executable, "-c", "from tasks.worker.lifecycle import check_sandbox; check_sandbox()"],
         cwd=ROOT,
         env={**os.environ, "STATE_DIR": str(state / "state"), "CUDA_VISIBLE_DEVICES": ""},
         capture_output=True,

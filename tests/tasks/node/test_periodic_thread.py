@@ -24,7 +24,7 @@ from tasks.node.device_info import CPU
 from tasks.node.periodic_thread import Loop
 from tasks.worker.gpu_sampler import CardSampler
 from tasks.worker.reconciler import Reconciler
-from tasks.worker.toolchain_probe import OwnToolchain
+from tasks.worker.toolchain_probe import ToolchainProbe
 from tests.tasks.example_jobs import EVALUATE, until
 
 WAIT_S = 10.0
@@ -84,7 +84,7 @@ def test_a_heartbeat_that_cannot_be_read_ends_nobodys_look(note: str, redis: Red
     assert [worker.name for worker in workers(redis)] == ["good@here"]
     records = JobStore(redis, ttl_s=60)
     records.create("a", EVALUATE)
-    Reconciler(redis, records, ttl_s=60).look()
+    Reconciler(redis, records, ttl_s=60).run_once()
 
 
 def test_a_heartbeat_of_wrong_types_is_left_out(redis: Redis) -> None:
@@ -147,7 +147,7 @@ def test_who_listens_for_jobs_outlives_an_answer_that_it_does_not_understand(red
 
 def test_what_identifies_the_compilers_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tasks.worker.toolchain_probe.ASK_AGAIN_S", 0.01)
-    own = OwnToolchain()
+    own = ToolchainProbe()
     answers: list[Any] = [NO_PROCESS, ChildProcessError("exit status 1"), "abc"]
 
     def ask() -> str:
@@ -156,7 +156,7 @@ def test_what_identifies_the_compilers_is_asked_for_again(monkeypatch: pytest.Mo
             raise answer
         return str(answer)
 
-    monkeypatch.setattr(own, "_ask", ask)
+    monkeypatch.setattr(own, "_identify", ask)
     own.start()
     until(lambda: own.identity == "abc")
     own.stop()
@@ -165,5 +165,5 @@ def test_what_identifies_the_compilers_is_asked_for_again(monkeypatch: pytest.Mo
 def test_a_card_sampler_that_says_what_is_no_text_is_ended_and_so_started_again() -> None:
     talks = "import sys, time; sys.stdout.buffer.write(b'\\xff\\xff\\n'); sys.stdout.flush(); time.sleep(600)"
     with subprocess.Popen([sys.executable, "-c", talks], stdout=subprocess.PIPE, text=True, encoding="utf-8") as talker:
-        CardSampler("no card")._listen(talker)
+        CardSampler("no card")._read_output(talker)
         assert talker.wait(WAIT_S) != 0

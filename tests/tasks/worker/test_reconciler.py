@@ -49,7 +49,7 @@ def messages(redis: Redis, queue: str = "evaluate") -> list[str]:
 
 def look_until(looker: Reconciler, true: Callable[[], bool]) -> None:
     def looked() -> bool:
-        looker.look()
+        looker.run_once()
         return true()
 
     until(looked)
@@ -58,7 +58,7 @@ def look_until(looker: Reconciler, true: Callable[[], bool]) -> None:
 def look_for_a_while(looker: Reconciler) -> None:
     until_over = time.monotonic() + 3 * reconciler.SURE_S
     while time.monotonic() < until_over:
-        looker.look()
+        looker.run_once()
 
 
 def test_submitting_records_and_publishes(job_records: JobStore, redis: Redis) -> None:
@@ -116,9 +116,9 @@ def test_a_message_that_was_just_received_is_not_lost(looker: Reconciler, job_re
     for number in range(40):
         submit(job_records, EVALUATE, job_id=f"{number}")
         redis.rpop(COMMON)
-        looker.look()
+        looker.run_once()
         assert job_records.claim("w") is not None
-        looker.look()
+        looker.run_once()
     assert messages(redis) == []
 
 
@@ -155,7 +155,7 @@ def test_a_job_whose_owner_lives_is_left_alone(looker: Reconciler, job_records: 
     until_over = time.monotonic() + 2 * job_store.PULSE_TTL_S
     while time.monotonic() < until_over:
         assert job_records.pulse("a", 1) == "go on"
-        looker.look()
+        looker.run_once()
     assert seen(job_records, "a").attempt == 1
     assert messages(redis) == []
 
@@ -199,7 +199,7 @@ def test_a_message_for_one_gpu_is_replaced_in_its_own_queue(
 
 def test_one_reconciler_works_at_a_time(redis: Redis, job_records: JobStore) -> None:
     first, second = (Reconciler(redis, job_records, ttl_s=60) for _ in range(2))
-    first.look()
+    first.run_once()
     job_records.create("lost", EVALUATE)
     look_for_a_while(second)
     assert messages(redis) == []
@@ -212,7 +212,7 @@ def test_one_reconciler_works_at_a_time(redis: Redis, job_records: JobStore) -> 
 def test_old_jobs_are_forgotten(redis: Redis, job_records: JobStore) -> None:
     job_records.create("a", EVALUATE)
     job_records.cancel("a")
-    Reconciler(redis, job_records, ttl_s=0).look()
+    Reconciler(redis, job_records, ttl_s=0).run_once()
     assert job_records.list() == []
 
 

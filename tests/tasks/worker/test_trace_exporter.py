@@ -177,7 +177,10 @@ def test_what_nobody_sends_is_bounded(redis: Redis, records: JobStore, monkeypat
 
 
 def test_an_endpoint_without_the_packages_stops_the_worker() -> None:
-    code = "import sys; sys.modules['opentelemetry'] = None; from tasks import worker; worker.look_for_telemetry()"
+    code = (
+        "import sys; sys.modules['opentelemetry'] = None; "
+        "from tasks.worker.lifecycle import require_telemetry_packages; require_telemetry_packages()"
+    )
     for endpoint, status in (("http://127.0.0.1:9", 1), ("", 0)):
         environment = {**os.environ, "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint}
         done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
