@@ -24,7 +24,7 @@ from api.url_policy import Forbidden, connect, destination
 from domain.settings import settings
 from tasks.jobs.job_store import JobStore, JobView
 from tasks.jobs.webhook_outbox import Due, Webhook, Webhooks
-from tasks.node.periodic_thread import Loop
+from tasks.node.periodic_thread import PeriodicThread
 
 EVERY_S = 1.0
 SENDERS = 4
@@ -48,7 +48,7 @@ class Courier:
     def __init__(self, redis: Redis, records: JobStore) -> None:
         self._records = records
         self._webhooks = Webhooks(redis)
-        self._loops = [Loop(f"courier-{number}", self.turn, EVERY_S) for number in range(SENDERS)]
+        self._loops = [PeriodicThread(f"courier-{number}", self.turn, EVERY_S) for number in range(SENDERS)]
         self._busy: set[str] = set()
         self._taking = Lock()
 

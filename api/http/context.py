@@ -14,7 +14,7 @@ from domain.settings import settings
 from tasks.jobs.job_notifier import JobNotifier
 from tasks.jobs.job_store import JobStore
 from tasks.jobs.webhook_outbox import Webhooks
-from tasks.node.broker_settings import BrokerLook
+from tasks.node.broker_settings import BrokerCheck
 from tasks.node.redis_client import connect
 
 KEY = "desk"
@@ -32,7 +32,7 @@ class Desk:
     waiters: Waiters
     webhooks: Webhooks
     courier: Courier
-    broker: BrokerLook
+    broker: BrokerCheck
 
 
 def open_desk(app: Flask, waiters: int = WAITERS) -> Desk:
@@ -45,7 +45,7 @@ def open_desk(app: Flask, waiters: int = WAITERS) -> Desk:
         Waiters(records, JobNotifier(redis, waiters)),
         Webhooks(redis),
         Courier(redis, records),
-        BrokerLook(redis),
+        BrokerCheck(redis),
     )
     app.extensions[KEY] = opened
     return opened

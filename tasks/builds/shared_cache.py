@@ -30,7 +30,7 @@ from tasks.builds import shared_cache_lua
 from tasks.builds.archive import UNREADABLE
 from tasks.builds.local_cache import FAULT_S, BuildCache
 from tasks.jobs.job_view import text
-from tasks.node.periodic_thread import Loop
+from tasks.node.periodic_thread import PeriodicThread
 
 TTL_S = 86_400
 MAX_PACKED_BYTES = 32 << 20
@@ -93,7 +93,7 @@ class ShippedBuilds:
             yield turn
             return
         renew = partial(self._renew, args=[key, token, MARK_S])
-        renewing = Loop("build's mark", lambda: self._try("others may build it too", renew), RENEW_S)
+        renewing = PeriodicThread("build's mark", lambda: self._try("others may build it too", renew), RENEW_S)
         renewing.start()
         in_vain = ""
         try:

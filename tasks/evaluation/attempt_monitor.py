@@ -117,13 +117,13 @@ class AttemptMonitor:
             answer = self._records.pulse(self._job_id, self._attempt)
         except RedisError as error:
             if self._reachable:
-                log.warning("job %s goes on without its record, trying on: %s", self._job_id, error)
+                log.warning("job %s continues without its record, retrying: %s", self._job_id, error)
             self._reachable = False
             return
         except Exception:
             # If this thread ended here, the attempt would send no more pulses, and a hang would not be noticed.
             if self._reachable:
-                log.exception("job %s goes on without its record, trying on", self._job_id)
+                log.exception("job %s continues without its record, retrying", self._job_id)
             self._reachable = False
             return
         self._reachable = True

@@ -23,7 +23,7 @@ from tasks.jobs.job_view import text
 from tasks.node import fingerprint
 from tasks.node.device_info import Device
 from tasks.node.machine_id import machine
-from tasks.node.periodic_thread import Loop, failing
+from tasks.node.periodic_thread import PeriodicThread, failing
 
 EVERY_S = 3.0
 TTL_S = 10
@@ -168,7 +168,7 @@ class Heartbeat:
             **{"max_workers": max_workers, "started_at": time.time(), "versions": versions},
             "sandbox": {name: asdict(layer) for name, layer in layers.items()},
         }
-        self._loop = Loop("heartbeat", self.beat, EVERY_S)
+        self._loop = PeriodicThread("heartbeat", self.beat, EVERY_S)
 
     def start(self) -> None:
         self._loop.start()

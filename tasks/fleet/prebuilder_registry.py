@@ -14,7 +14,7 @@ from redis import Redis
 
 from sandbox.isolation.layer_probe import Layers
 from tasks.fleet.heartbeat import EVERY_S, TTL_S, WorkerView, living
-from tasks.node.periodic_thread import Loop, failing
+from tasks.node.periodic_thread import PeriodicThread, failing
 
 NAMES = "builders"
 """The set of all names that ever said they live. Not among the workers': whoever counts those counts judges."""
@@ -77,7 +77,7 @@ class BuilderHeartbeat:
             *(name, socket.gethostname(), os.getpid(), time.time(), time.time(), [], toolchain),
             sandbox={layer: asdict(how) for layer, how in layers.items()},
         )
-        self._loop = Loop("heartbeat", self.beat, EVERY_S)
+        self._loop = PeriodicThread("heartbeat", self.beat, EVERY_S)
 
     def start(self) -> None:
         self._loop.start()

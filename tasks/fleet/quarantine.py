@@ -10,7 +10,7 @@ from threading import Event
 from redis import Redis
 from redis.exceptions import RedisError
 
-from tasks.node.periodic_thread import Loop
+from tasks.node.periodic_thread import PeriodicThread
 
 EVERY_S = 1.0
 IN_A_ROW = 3
@@ -46,7 +46,7 @@ class Quarantine:
         self._test_at = 0.0
         self.reason: str | None = None
         """Why it takes no jobs now."""
-        self._loop = Loop("quarantine", self.look, EVERY_S)
+        self._loop = PeriodicThread("quarantine", self.look, EVERY_S)
 
     def start(self) -> None:
         self._loop.start()

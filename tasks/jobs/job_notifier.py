@@ -91,7 +91,7 @@ class JobNotifier:
             except Exception as error:
                 # If this thread ended here, no waiter would wake until the next one arrives.
                 expected = isinstance(error, RedisError | OSError)
-                log.warning("job changes are not heard, trying on: %s", error, exc_info=None if expected else error)
+                log.warning("job changes are not received, retrying: %s", error, exc_info=None if expected else error)
                 self._closing.wait(RETRY_S)
             self._wake_all_at_a_stop()
 

@@ -30,10 +30,10 @@ from tasks.jobs.job_store import JobStore
 from tasks.node import log_config
 from tasks.node.device_info import CPU_ONLY
 from tasks.node.log_config import about
-from tasks.node.periodic_thread import Loop
+from tasks.node.periodic_thread import PeriodicThread
 from tasks.node.redis_client import connect
-from tasks.node.sandbox_preflight import held
-from tasks.node.toolchain import without_driver
+from tasks.node.sandbox_preflight import probe_sandbox
+from tasks.node.toolchain import missing_driver
 from tasks.prebuild.plan import LookAhead, Wanted, kernels_of
 from tasks.runtime.build_stage import Building
 from tasks.runtime.kernel_run import Contender
@@ -137,7 +137,7 @@ class Builder:
             for arch in archs:
                 self._bench(arch).start_zygote()
             self._builds_for = archs
-            left_out = without_driver() if archs and archs != [CPU_ONLY] else None
+            left_out = missing_driver() if archs and archs != [CPU_ONLY] else None
             if left_out is not None:
                 left_out = f"triton: {left_out}"
                 log.warning("builder %s: leaves out %s (docs/operations.md says what helps)", self._name, left_out)
@@ -202,7 +202,7 @@ class Builder:
             if gone and not self._shipped.waited_for(one.key):
                 unwanted.set()
 
-        looking = Loop("look for who wants a build", look, ASK_S)
+        looking = PeriodicThread("look for who wants a build", look, ASK_S)
         looking.start()
         try:
             yield lambda: unwanted.is_set() or self._given_up()
@@ -221,7 +221,7 @@ class Builder:
         return key in self._recent
 
     def _key(self, kernel: Kernel, arch: str) -> str | None:
-        if arch != CPU_ONLY and kernel.kernel_type is KernelType.TRITON and without_driver() is not None:
+        if arch != CPU_ONLY and kernel.kernel_type is KernelType.TRITON and missing_driver() is not None:
             return None  # The first call would compile the rest, while the job holds its device.
         return self._bench(arch).build_key(kernel)
 
@@ -237,7 +237,7 @@ def main() -> None:
     log_config.set_up(settings().log_level, settings().log_format)
     name = f"{sys.argv[1]}@{socket.gethostname()}"
     log_config.process_fields["worker"] = name
-    layers = held(gpu=False)
+    layers = probe_sandbox(gpu=False)
     for layer, how in layers.items():
         log.log(logging.INFO if how.active else logging.WARNING, "sandbox: %s", how.line(layer))
     builder = Builder(connect(), name, layers)

@@ -42,7 +42,7 @@ from tasks.jobs.job_store import JobStore
 from tasks.node import device_info, device_lease, log_config
 from tasks.node.broker_settings import broker_warnings, log_broker_warnings
 from tasks.node.redis_client import connect
-from tasks.node.sandbox_preflight import held
+from tasks.node.sandbox_preflight import probe_sandbox
 from tasks.worker.reconciler import Reconciler
 from tasks.worker.toolchain_probe import ToolchainProbe
 from tasks.worker.worker_gauges import Gauges
@@ -157,7 +157,7 @@ def check_sandbox(**_: Any) -> None:
         device_lease.check_folder()
     except (InfrastructureFault, OSError) as error:
         raise SystemExit(f"jobs cannot queue for a device: {error}; LEASE_DIR is the folder") from error
-    _layers.update(held(gpu=device_info.detect().is_gpu))
+    _layers.update(probe_sandbox(gpu=device_info.detect().is_gpu))
 
 
 def outlive_reader(**_: Any) -> None:

@@ -19,7 +19,7 @@ from tasks.fleet.heartbeat import workers
 from tasks.jobs.job_store import JobStore
 from tasks.jobs.submit import publish_more
 from tasks.node.log_config import about
-from tasks.node.periodic_thread import Loop
+from tasks.node.periodic_thread import PeriodicThread
 
 EVERY_S = 2.0
 SURE_S = 6.0
@@ -57,7 +57,7 @@ class Reconciler:
         self._suspected: dict[Lost, tuple[float, int]] = {}
         self._cleaned_at = 0.0
         # During an outage of Redis owners could not report, so earlier suspicions are dropped.
-        self._loop = Loop("reconciler", self.run_once, EVERY_S, missed=lambda: self._suspected.clear())
+        self._loop = PeriodicThread("reconciler", self.run_once, EVERY_S, missed=lambda: self._suspected.clear())
 
     def start(self) -> None:
         self._loop.start()

@@ -14,7 +14,7 @@ from redis import Redis
 
 from tasks.jobs import trace_queue
 from tasks.jobs.job_store import JobStore
-from tasks.node.periodic_thread import Loop
+from tasks.node.periodic_thread import PeriodicThread
 from tasks.worker.job_spans import Spans
 
 EVERY_S = 1.0
@@ -34,7 +34,7 @@ class Tracing:
         self._spans = Spans()
         self._exporter = OTLPSpanExporter(timeout=TIMEOUT_S)
         self._succeeded = True
-        self._loop = Loop("tracing", self.send, EVERY_S)
+        self._loop = PeriodicThread("tracing", self.send, EVERY_S)
         # The exporter logs every try; one line for a series of failures is enough.
         logging.getLogger("opentelemetry.exporter").setLevel(logging.CRITICAL)
 

@@ -241,7 +241,7 @@ def test_who_waits_for_a_locked_folder_can_be_cancelled(locked: Path) -> None:
 
 
 def test_a_folder_that_stays_locked_is_a_fault_of_the_machine(locked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lease, "LOCKED_S", 0.1)
+    monkeypatch.setattr(lease, "MAX_LOCKED_S", 0.1)
     with pytest.raises(InfrastructureFault, match="has been locked"), device_lease("card", lambda: False):
         pytest.fail("it was locked")
 

@@ -21,7 +21,7 @@ from tasks.jobs.job_notifier import JobNotifier
 from tasks.jobs.job_store import JobStore
 from tasks.node import periodic_thread
 from tasks.node.device_info import CPU
-from tasks.node.periodic_thread import Loop
+from tasks.node.periodic_thread import PeriodicThread
 from tasks.worker.gpu_sampler import CardSampler
 from tasks.worker.reconciler import Reconciler
 from tasks.worker.toolchain_probe import ToolchainProbe
@@ -46,14 +46,14 @@ def test_a_loop_outlives_whatever_its_turns_raise(error: Exception, caplog: pyte
         missed.append(1)
         raise KeyError("in the cleaning up")
 
-    looping = Loop("reconciler", turn, 0.01, missed=fail_too)
+    looping = PeriodicThread("reconciler", turn, 0.01, missed=fail_too)
     with caplog.at_level(logging.WARNING):
         looping.start()
         assert again.wait(WAIT_S), "the thread has ended"
         until(lambda: looping.failing is None)
         looping.stop()
     assert len(missed) == 3
-    own = [record for record in caplog.records if "trying on" in record.message and "clean up" not in record.message]
+    own = [record for record in caplog.records if "retrying" in record.message and "clean up" not in record.message]
     assert len(own) == 1, "one line for a row of failures"
     assert bool(own[0].exc_info) is not isinstance(error, RedisConnectionError), "a fault of ours has its traceback"
 
@@ -62,7 +62,7 @@ def test_a_worker_says_which_of_its_loops_fail(redis: Redis) -> None:
     def fail() -> None:
         raise NO_PROCESS
 
-    failing = Loop("reconciler", fail, 60.0)
+    failing = PeriodicThread("reconciler", fail, 60.0)
     failing.start()
     until(lambda: failing.failing is not None)
     Heartbeat(redis, "w", CPU, 1, {}).beat()

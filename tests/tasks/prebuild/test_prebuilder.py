@@ -30,7 +30,7 @@ from tasks.evaluation.pipeline import run
 from tasks.fleet.prebuilder_registry import builders
 from tasks.jobs.job_store import JobStore
 from tasks.jobs.job_view import text
-from tasks.node.toolchain import without_driver
+from tasks.node.toolchain import missing_driver
 from tasks.prebuild.plan import kernels_of
 from tasks.prebuild.prebuilder import Builder
 from tasks.runtime.build_stage import Building
@@ -284,6 +284,6 @@ def test_without_a_driver_nothing_is_said_about_what_may_want_one(
         made._own.close()
         settings.cache_clear()
     shipped = {text(key) for key in redis.hkeys("builds:archives")}
-    expected = {"cuda", "wrong cuda", "torch"} | ({"triton"} if without_driver() is None else set())
+    expected = {"cuda", "wrong cuda", "torch"} | ({"triton"} if missing_driver() is None else set())
     assert {name for name, key in keys.items() if key in shipped} == expected
     assert redis.get(f"builds:mark:{keys['wrong torch']}") == NOTHING.encode(), "nobody waits for it"
