@@ -67,7 +67,7 @@ def test_builders_are_told_of_and_are_no_judges(client: FlaskClient, redis: Redi
         assert len(health["build_warnings"]) == len(told)
         assert all(word in warning for word, warning in zip(told, health["build_warnings"], strict=True))
     served = BuilderHeartbeat(redis, "builder0@node", "abc", {})
-    served.tell(builds_for=["sm_90"])
+    served.update(builds_for=["sm_90"])
     served.beat()
     assert client.get("/health").get_json()["build_warnings"] == []
 

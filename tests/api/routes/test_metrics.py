@@ -64,7 +64,7 @@ def full(client: FlaskClient, redis: Redis, records: JobStore) -> dict[str, Metr
     Heartbeat(redis, "gpu1@node", GPU, 4, {}, lambda: "Xid 79", lambda: told).beat()
     Heartbeat(redis, "cpu0@node", CPU, 2, {}, readings=lambda: {"build_cache_bytes": 4096}).beat()
     builder = BuilderHeartbeat(redis, "builder0@node", "abc", {})
-    builder.tell(built=3)
+    builder.update(built=3)
     builder.beat()
     redis.set("builds:bytes", 5)
     for verdict in ("passed", "wrong_result"):

@@ -20,7 +20,7 @@ from tasks.evaluation import self_test
 from tasks.evaluation.celery_task import execute
 from tasks.fleet import quarantine
 from tasks.fleet.heartbeat import Heartbeat, workers
-from tasks.fleet.quarantine import FAULTS, IN_A_ROW, QUARANTINED, Quarantine
+from tasks.fleet.quarantine import CONSECUTIVE_FAULTS, FAULTS, QUARANTINED, Quarantine
 from tasks.jobs.job_queue import COMMON, Message, queue_of_worker
 from tasks.jobs.job_store import JobStore
 from tasks.node.device_info import CPU
@@ -104,15 +104,15 @@ def test_a_device_that_fails_its_test_takes_no_jobs_until_it_passes(
     takes: list[bool] = []
     answers: list[str | None] = ["cudaErrorECCUncorrectable", None]
     guard = Quarantine(redis, "w", takes.append, lambda stopping: answers.pop(0))
-    for number in range(IN_A_ROW - 1):
+    for number in range(CONSECUTIVE_FAULTS - 1):
         fail(records, "w", f"{number}")
-    guard.look()
+    guard.run_once()
     assert (takes, guard.reason) == ([], None)
     fail(records, "w", "last")
-    guard.look()
+    guard.run_once()
     assert takes == [False]
     assert guard.reason is not None and "cudaErrorECCUncorrectable" in guard.reason
-    guard.look()
+    guard.run_once()
     assert len(answers) == 1, "not tested again at once"
     Heartbeat(redis, "w", CPU, 1, {}, lambda: guard.reason).beat()
     Heartbeat(redis, "v", CPU, 1, {}).beat()
@@ -123,7 +123,7 @@ def test_a_device_that_fails_its_test_takes_no_jobs_until_it_passes(
     assert records.requeue("moved", 1, "the card is gone") == COMMON
     monkeypatch.setattr(quarantine, "TEST_AGAIN_S", 0.0)
     guard._test_at = 0.0
-    guard.look()
+    guard.run_once()
     assert (takes, guard.reason, redis.exists(FAULTS, QUARANTINED)) == ([False, True], None, 1)
     own = queue_of_worker("w")
     assert records.queue.move("moved") == own
@@ -138,7 +138,7 @@ def test_a_device_that_fails_its_test_takes_no_jobs_until_it_passes(
 
 
 def test_a_stop_during_the_test_leaves_nothing_behind(records: JobStore, redis: Redis) -> None:
-    for number in range(IN_A_ROW):
+    for number in range(CONSECUTIVE_FAULTS):
         fail(records, "w", f"{number}")
     begun = Event()
 
@@ -172,7 +172,7 @@ def test_a_worker_that_fails_every_job_is_quarantined_and_comes_back(tmp_path: P
     with service(tmp_path, b=1) as (made, ledger):
         made.start_worker("a", 1, STATE_DIR=str(blocker / "state"))
         until(lambda: made.lives("a", "b"), START_S)
-        jobs = [ledger.enter(f"job-{number}") for number in range(IN_A_ROW)]
+        jobs = [ledger.enter(f"job-{number}") for number in range(CONSECUTIVE_FAULTS)]
         for job_id in jobs:
             give_to(made.redis, made.records, "a@test", job_id, request)
         until(lambda: all(made.view(job_id).state.terminal for job_id in jobs), START_S)

@@ -15,7 +15,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from tasks.evaluation import self_test
 from tasks.fleet.heartbeat import Heartbeat, workers
-from tasks.fleet.quarantine import FAULTS, IN_A_ROW, Quarantine
+from tasks.fleet.quarantine import CONSECUTIVE_FAULTS, FAULTS, Quarantine
 from tasks.jobs.job_lua import CHANNEL
 from tasks.jobs.job_notifier import JobNotifier
 from tasks.jobs.job_store import JobStore
@@ -100,7 +100,7 @@ def test_a_heartbeat_of_wrong_types_is_left_out(redis: Redis) -> None:
 def test_a_self_test_that_cannot_be_started_is_started_again(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tasks.fleet.quarantine.START_AGAIN_S", 0.05)
     monkeypatch.setattr("tasks.fleet.quarantine.EVERY_S", 0.01)
-    redis.hset(FAULTS, "w", IN_A_ROW)
+    redis.hset(FAULTS, "w", CONSECUTIVE_FAULTS)
     takes: list[bool] = []
     reasons: list[str | None] = []
 

@@ -231,7 +231,7 @@ def test_what_nobody_wants_any_more_is_given_up(own: Builder, redis: Redis, reco
     for job_id in ("first", "same"):
         records.create(job_id, endless)
     with ThreadPoolExecutor() as threads:
-        looking = threads.submit(own.look)
+        looking = threads.submit(own.make_next)
         until(lambda: list(redis.scan_iter("builds:mark:*")))
         for job_id in ("first", "same"):
             assert not looking.done()
@@ -244,14 +244,14 @@ def test_what_nobody_wants_any_more_is_given_up(own: Builder, redis: Redis, reco
 def test_a_turn_that_it_did_not_get_is_none(own: Builder, redis: Redis, records: JobStore) -> None:
     asked = request(RELU)
     records.create("job", asked)
-    (one,) = own._ahead.wanted(["cpu"], [])
+    (one,) = own._plan.builds(["cpu"], [])
     redis.set(f"builds:mark:{one.key}", "somebody else", ex=60)
     assert not own._make(one)
     redis.delete(f"builds:mark:{one.key}")
     own._shipped._paused_until = time.monotonic() + 600
-    assert not own.look(), "after a failure of Redis"
+    assert not own.make_next(), "after a failure of Redis"
     own._shipped._paused_until = 0.0
-    assert own.look()
+    assert own.make_next()
     assert redis.hexists("builds:archives", one.key)
 
 
@@ -278,7 +278,7 @@ def test_without_a_driver_nothing_is_said_about_what_may_want_one(
     try:
         bench = made._bench("sm_90")
         keys = {name: bench.build_key(kernel) for name, kernel in sources.items()}
-        while made.look():
+        while made.make_next():
             pass
     finally:
         made._own.close()
