@@ -151,8 +151,8 @@ class Builder:
             return False
         bench = self._bench(one.arch)
         bench.start_zygote()
-        with self._shipped.turn(one.key, self._must_stop, time.monotonic()) as turn:
-            if turn.mine:
+        with self._shipped.reserve(one.key, self._must_stop, time.monotonic()) as reservation:
+            if reservation.mine:
                 self._recent[one.key] = time.monotonic()
                 self._heartbeat.update(building=one.job_id)
                 try:
@@ -163,7 +163,7 @@ class Builder:
                 finally:
                     shipped = sum(other.shipped.count for other in self._benches.values() if other.shipped is not None)
                     self._heartbeat.update(building=None, built=self._built, shipped=shipped)
-            return turn.mine
+            return reservation.mine
 
     def _build(self, bench: BuildBench, request: Request, kernel: Kernel, one: PlannedBuild) -> None:
         """Build and ship, unless the result cannot be cached. Raises JobCancelled if the build was abandoned."""
@@ -199,7 +199,7 @@ class Builder:
 
         def check() -> None:
             gone = self._plan.gone(one, self._builds_for or [], workers(self._redis))
-            if gone and not self._shipped.waited_for(one.key):
+            if gone and not self._shipped.is_awaited(one.key):
                 unwanted.set()
 
         checker = PeriodicThread("check that a build is needed", check, ASK_S)
