@@ -108,7 +108,7 @@ def message(view: JobView) -> dict[str, Any]:
         "job_id": view.job_id,
         "operation": view.operation,
         "state": view.state.value,
-        "told": verdict(view).sentence,
+        "explanation": verdict(view).sentence,
         "summary": view.summary,
         "error": view.error,
         "job": location(view.job_id),

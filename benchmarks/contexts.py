@@ -64,7 +64,7 @@ class Seen:
         if timing is None or speedup is None:
             self.undecided += 1
             return
-        self.times_us.append(timing.trusted_ms * 1e3)
+        self.times_us.append(timing.latency_ms * 1e3)
         self.ratios.append(speedup.ratio)
         self.device_s.append(report.environment["device_seconds"])
         self.told_apart += speedup.verdict != "not_distinguishable"

@@ -50,7 +50,9 @@ def main() -> int:
     parser.add_argument("--functions", action="store_true", help="also what of the referee takes that, by who calls it")
     options = parser.parse_args()
     console = Terminal(columns=160)
-    held = Table("job", "budget", "device s", "min to max", "all s", "rounds", "calls a window", "time µs", "precision")
+    held = Table(
+        "job", "budget", "device s", "min to max", "all s", "rounds", "calls a window", "time µs", "relative CI"
+    )
     functions = Table("job", "budget", "function", "calls a job", "ms a job")
     bench = Workbench()
     try:
@@ -85,7 +87,11 @@ def _jobs(
     reference: dict[str, Any],
 ) -> tuple[list[Report], list[float]]:
     effort = Budget(budget).effort
-    asked: dict[str, Any] = {"budget": budget, "num_trials": effort.num_trials, "precision": effort.precision}
+    asked: dict[str, Any] = {
+        "budget": budget,
+        "num_trials": effort.num_trials,
+        "target_precision": effort.target_precision,
+    }
     against = reference if operation == "compare" else None
     judged(bench, kernel, against, **asked)
     reports, seconds = [], []
@@ -105,8 +111,8 @@ def _figures(reports: list[Report], seconds: list[float]) -> Iterator[str]:
     yield f"{statistics.median(seconds):.2f}"
     yield f"{statistics.median(timing.windows for timing in timings):g}"
     yield f"{statistics.median(timing.calls_per_window for timing in timings):g}"
-    yield f"{statistics.median(timing.trusted_ms for timing in timings) * 1e3:.2f}"
-    yield f"{statistics.median(timing.precision or 1.0 for timing in timings):.1%}"
+    yield f"{statistics.median(timing.latency_ms for timing in timings) * 1e3:.2f}"
+    yield f"{statistics.median(timing.relative_ci or 1.0 for timing in timings):.1%}"
 
 
 def _tree(profile: cProfile.Profile, jobs: int) -> Iterator[tuple[str, str, str]]:

@@ -36,7 +36,7 @@ def computing_seconds(job: Mapping[str, Any]) -> float:
     """Of a completed job: what its kernels computed in the windows that gave their times, both sides'."""
     result = job.get("result") or {}
     timings = [(result.get(side) or {}).get("timing") for side in ("kernel_exec_result", "ref_result")]
-    return float(sum(timing["calls"] * timing["trusted_ms"] / 1e3 for timing in timings if timing))
+    return float(sum(timing["calls"] * timing["latency_ms"] / 1e3 for timing in timings if timing))
 
 
 def device_seconds(job: Mapping[str, Any]) -> float:

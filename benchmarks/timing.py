@@ -112,7 +112,7 @@ def agreement(bench: Workbench, console: Terminal) -> None:
         timing = judged(bench, case.source()).outcome.timing
         hand, usual = by_hand(case), do_bench(case)
         torch.cuda.empty_cache()
-        ours = timing.trusted_ms if timing else 0.0
+        ours = timing.latency_ms if timing else 0.0
         within = abs(ours - hand) <= 0.02 * hand + 0.5e-3
         rows.add(
             case.name,
@@ -124,7 +124,7 @@ def agreement(bench: Workbench, console: Terminal) -> None:
     rows.end()
 
 
-def repeatability(bench: Workbench, console: Terminal, asked: Asked, precision: float) -> None:
+def repeatability(bench: Workbench, console: Terminal, asked: Asked, target_precision: float) -> None:
     """The same kernel in separate jobs, each in processes of its own."""
     columns = ("kernel", "jobs", "median µs", "(p95 - p5) / median", "sd", "of processes", "sure to", "device s")
     rows = Rows(console, f"Repeatability, {asked.budget}", *columns)
@@ -135,7 +135,7 @@ def repeatability(bench: Workbench, console: Terminal, asked: Asked, precision: 
         reports: list[Report] = []
         try:
             for _ in range(asked.jobs):
-                reports.append(judged(bench, kernel, precision=precision, budget=asked.budget))
+                reports.append(judged(bench, kernel, target_precision=target_precision, budget=asked.budget))
         finally:
             if len(reports) > 1:
                 rows.add(name, *_repeated(reports))
@@ -144,15 +144,15 @@ def repeatability(bench: Workbench, console: Terminal, asked: Asked, precision: 
 
 def _repeated(reports: list[Report]) -> list[str]:
     found = [report.outcome.timing for report in reports if report.outcome.timing]
-    times = sorted(timing.trusted_ms for timing in found)
+    times = sorted(timing.latency_ms for timing in found)
     low, high = times[int(0.05 * (len(times) - 1))], times[round(0.95 * (len(times) - 1))]
     middle = statistics.median(times)
     return [
         str(len(reports)),
         f"{middle * 1e3:.3f}",
         *(f"{part:.2%}" for part in ((high - low) / middle, statistics.stdev(times) / middle)),
-        _within([timing.process_ms for timing in found]),
-        f"{statistics.median(timing.precision or 0.0 for timing in found):.2%}",
+        _within([timing.per_process_ms for timing in found]),
+        f"{statistics.median(timing.relative_ci or 0.0 for timing in found):.2%}",
         f"{statistics.median(report.environment['device_seconds'] for report in reports):.2f}",
     ]
 
@@ -162,7 +162,7 @@ def slower_twin(bench: Workbench, steps: int) -> int:
 
     def takes_ms(count: int) -> float:
         timings = [judged(bench, spin(count)).outcome.timing for _ in range(TWIN_JOBS)]
-        return statistics.median(timing.trusted_ms for timing in timings if timing)
+        return statistics.median(timing.latency_ms for timing in timings if timing)
 
     once, twice = takes_ms(steps), takes_ms(2 * steps)
     return steps + round((SLOWER - 1) * once * steps / (twice - once))
@@ -212,7 +212,7 @@ def _compared(reports: list[Report]) -> list[str]:
 def _ratios(report: Report) -> list[float]:
     """Of each pair of processes."""
     sides = [outcome.timing for outcome in (report.reference, report.outcome) if outcome is not None]
-    theirs, ours = (timing.process_ms if timing is not None else [] for timing in sides)
+    theirs, ours = (timing.per_process_ms if timing is not None else [] for timing in sides)
     return [reference / candidate for reference, candidate in zip(theirs, ours, strict=True)]
 
 
@@ -242,22 +242,22 @@ def counted(bench: Workbench, console: Terminal, jobs: int) -> None:
             raise RuntimeError("a job without a time")
         apart += _apart(plain, found)
         plainly_apart += _apart(plain, other)
-        most = max(most, abs(found.trusted_ms / plain.trusted_ms - 1))
+        most = max(most, abs(found.latency_ms / plain.latency_ms - 1))
     rows.add(f"spin {SPINS[1]}", str(jobs), str(apart), str(plainly_apart), f"{most:.2%}")
     rows.end()
 
 
 def _apart(one: Timing, other: Timing) -> bool:
     """Whether two times differ by more than both intervals, the clock's resolution included."""
-    reach = sum((each.precision or 0.0) * each.trusted_ms + each.resolution_us / 1e3 for each in (one, other))
-    return abs(one.trusted_ms - other.trusted_ms) > reach
+    reach = sum((each.relative_ci or 0.0) * each.latency_ms + each.resolution_us / 1e3 for each in (one, other))
+    return abs(one.latency_ms - other.latency_ms) > reach
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.timing", description=__doc__)
     parser.add_argument("tables", nargs="*", default=["agreement", "repeatability", "comparisons"])
     parser.add_argument("--jobs", type=int, default=30, help="jobs of each repetition")
-    parser.add_argument("--precision", type=float, default=0.003, help="asked for where a time is to repeat")
+    parser.add_argument("--target-precision", type=float, default=0.003, help="asked for where a time is to repeat")
     parser.add_argument("--budget", default=Budget.DEFAULT.value, choices=[one.value for one in Budget])
     parser.add_argument("--steps", type=int, nargs="*", help=f"spinning kernels alone, of so many steps ({SPINS})")
     both = (ITSELF, TWIN)
@@ -273,10 +273,10 @@ def main() -> None:
         if "agreement" in options.tables:
             agreement(bench, console)
         if "repeatability" in options.tables:
-            repeatability(bench, console, asked, options.precision)
+            repeatability(bench, console, asked, options.target_precision)
             if not (asked.steps or asked.budget == Budget.PRECISE):
                 short = replace(asked, budget=Budget.PRECISE.value, steps=(SHORT,))
-                repeatability(bench, console, short, options.precision)
+                repeatability(bench, console, short, options.target_precision)
         if "comparisons" in options.tables:
             comparisons(bench, console, asked)
         if "counted" in options.tables:

@@ -20,14 +20,14 @@ class Budget(StrEnum):
 
     def told(self, *, compares: bool) -> dict[str, Any]:
         """What the answer says of it. All that a level leaves out is a comparison's."""
-        return {"name": self.value, "left_out": list(self.effort.left_out) if compares else []}
+        return {"name": self.value, "skipped_checks": list(self.effort.skipped_checks) if compares else []}
 
 
 @dataclass(frozen=True)
 class Effort:
     """What a level does.
 
-    `precision` is half the 95 % interval, relative, at which timing stops, and `num_trials` bounds its rounds: both
+    Timing stops where half the 95 % interval, relative, is `target_precision`, and `num_trials` bounds its rounds: both
     hold unless the request names its own. `min_rounds` are always taken, and narrowing the interval may hold the device
     `device_time` times as long as usual. A comparison's window lasts `window` times as long as usual, what it costs the
     device being mostly drawing, laying out and comparing its calls; one of a kernel alone `lone_window` times as long,
@@ -35,10 +35,10 @@ class Effort:
     compared before the timing. A kernel alone is judged in so many `processes` one after the other, a comparison in so
     many `pairs` of them: what a kernel takes differs between them by more than its windows do in one (docs/adr/0038).
     What is said above of rounds and of time is shared out among them.
-    What is not `thorough` asks nothing beyond that: `left_out` names what.
+    What is not `thorough` asks nothing beyond that: `skipped_checks` names what.
     """
 
-    precision: float
+    target_precision: float
     num_trials: int
     min_rounds: int
     device_time: float
@@ -47,17 +47,17 @@ class Effort:
     validation_sets: int
     processes: int = 1
     pairs: int = 1
-    left_out: tuple[str, ...] = ()
+    skipped_checks: tuple[str, ...] = ()
 
     @property
     def thorough(self) -> bool:
-        return not self.left_out
+        return not self.skipped_checks
 
 
 OTHER_DISTRIBUTIONS, OTHER_WEIGHTS, FLOAT64 = "other_distributions", "other_weights", "float64_precision"
 
 _EFFORTS = {
-    Budget.QUICK: Effort(0.05, 20, 4, 0.25, 0.5, 0.5, 2, left_out=(OTHER_DISTRIBUTIONS, OTHER_WEIGHTS, FLOAT64)),
+    Budget.QUICK: Effort(0.05, 20, 4, 0.25, 0.5, 0.5, 2, skipped_checks=(OTHER_DISTRIBUTIONS, OTHER_WEIGHTS, FLOAT64)),
     Budget.DEFAULT: Effort(0.01, 100, 6, 1.0, 1.0, 3.0, 5),
     Budget.PRECISE: Effort(0.002, 1000, 20, 10.0, 1.0, 3.0, 20, processes=12, pairs=4),
 }

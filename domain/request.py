@@ -19,7 +19,7 @@ DEFAULT_PRIORITY = 5
 YIELDS_S = 10.0
 """For each level of priority; so nobody waits for the urgent without end."""
 
-DEFAULT_PRECISION = Budget.DEFAULT.effort.precision
+DEFAULT_TARGET_PRECISION = Budget.DEFAULT.effort.target_precision
 """Half the width of the 95 % interval at which timing stops, relative to what is measured."""
 DEFAULT_TOLERANCE = 1e-2
 """The original service's atol and rtol, where a request names none (None)."""
@@ -33,7 +33,7 @@ class Request:
 
     `timeout` counts seconds of running, and of building too unless `build_timeout` does. `queue_timeout` is how long
     the job may wait until a worker begins it (None: as long as it takes).
-    `num_trials` bounds the rounds of windows, which end sooner where the interval is as narrow as `precision` asks;
+    `num_trials` bounds the rounds of windows, which end sooner at `target_precision` (half the interval, relative);
     `budget` says how much else is done (`domain/budget.py`; at the door it sets those two where they are not given).
     Of two queued jobs the one of higher `priority` is begun first. `gpu` is the model that it is to run on (None: any),
     `reuse` whether the answer to the same work may be given again instead.
@@ -51,7 +51,7 @@ class Request:
     atol: float | None = None
     rtol: float | None = None
     device_metrics: CountersAsked | None = None
-    precision: float = DEFAULT_PRECISION
+    target_precision: float = DEFAULT_TARGET_PRECISION
     profile: bool = False
     replay_seed: str | None = None
     build_timeout: int | None = None
@@ -134,7 +134,7 @@ class Request:
             atol=wire.get("atol"),
             rtol=wire.get("rtol"),
             device_metrics=CountersAsked.from_wire(wire.get("device_metrics")),
-            precision=wire.get("precision", DEFAULT_PRECISION),
+            target_precision=wire.get("target_precision", DEFAULT_TARGET_PRECISION),
             profile=wire.get("profile", False),
             replay_seed=wire.get("replay_seed"),
             build_timeout=wire.get("build_timeout"),
@@ -156,7 +156,7 @@ class Request:
             "atol": self.atol,
             "rtol": self.rtol,
             "device_metrics": self.device_metrics.to_wire() if self.device_metrics is not None else None,
-            "precision": self.precision,
+            "target_precision": self.target_precision,
             "profile": self.profile,
             "replay_seed": self.replay_seed,
             "build_timeout": self.build_timeout,

@@ -45,23 +45,24 @@ class RuntimeStats:
 class Timing:
     """How fast, and how that was measured.
 
-    `trusted_ms` is the referee's own window divided by its calls; `stats` describe single calls and come from the
+    `latency_ms` is the referee's own window divided by its calls; `stats` describe single calls and come from the
     runner's events only where their sum fits that window (`distribution`: events, else windows; none where there is one
     number alone, a bound or a single call's time, which all of them repeat). `single_call_ms` is a call by itself (None
-    where not measured), `launch_shift_us` what was taken off each call because launches are that much slower in this
-    process than on this card as a rule, `launches` a call's by the runner's own count (None where not known),
-    `precision` half the 95 % interval of `trusted_ms` relative to it, with what it may differ by in another process of
-    this card (None where unknown), `stopped_by` why no more windows were taken, `card` the state of the GPU around
-    them. `window_ms` is the time of a call in each window, in order, for a picture of them: of many windows some,
-    evenly, and seven digits; `left_out` are the places in it of those that were disturbed. Both sides of a comparison
-    have the same windows there, side by side. `nulls_known`: null windows without the kernel's process were those of a
-    job a moment ago, not shot for this one. `process_ms` is the time in each of the processes that the kernel was
-    judged in, where there were several: then all figures are of them together (`profiling.results.multi_process`).
+    where not measured), `launch_overhead_correction_us` what was taken off each call because launches are that much
+    slower in this process than on this card as a rule, `launches` a call's by the runner's own count (None where not
+    known), `relative_ci` half the 95 % interval of `latency_ms` relative to it, with what it may differ by in another
+    process of this card (None where unknown), `stop_reason` why no more windows were taken, `gpu_state` the state of
+    the GPU around them. `window_ms` is the time of a call in each window, in order, for a picture of them: of many
+    windows some, evenly, and seven digits; `excluded_windows` are the places in it of those that were disturbed. Both
+    sides of a comparison have the same windows there, side by side. `baseline_from_cache`: null windows without the
+    kernel's process were those of a job a moment ago, not shot for this one. `per_process_ms` is the time in each of
+    the processes that the kernel was judged in, where there were several: then all figures are of them together
+    (`profiling.results.multi_process`).
     """
 
     method: str
     stats: RuntimeStats
-    trusted_ms: float
+    latency_ms: float
     calls_per_window: int
     windows: int
     calls: int
@@ -70,15 +71,15 @@ class Timing:
     cache: str
     flags: list[str] = field(default_factory=list)
     single_call_ms: float | None = None
-    launch_shift_us: float = 0.0
+    launch_overhead_correction_us: float = 0.0
     launches: int | None = None
-    precision: float | None = None
-    stopped_by: str | None = None
-    card: dict[str, Any] | None = None
+    relative_ci: float | None = None
+    stop_reason: str | None = None
+    gpu_state: dict[str, Any] | None = None
     window_ms: list[float] = field(default_factory=list)
-    left_out: list[int] = field(default_factory=list)
-    process_ms: list[float] = field(default_factory=list)
-    nulls_known: bool = False
+    excluded_windows: list[int] = field(default_factory=list)
+    per_process_ms: list[float] = field(default_factory=list)
+    baseline_from_cache: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,9 +87,10 @@ class Comparison:
     """Candidate against reference over every output of every compared call.
 
     `weak_reference` names trivial answers that the reference could not tell from right ones at this tolerance;
-    `precision` holds both errors against the reference in float64, where that could be run. `layout` has a sentence for
-    each returned output whose strides are not the reference's. `where` is a map of the wrong elements of the first
-    wrong call (`validation.compare.mismatch_map`); None where nothing is wrong, or not element by element.
+    `precision_check` holds both errors against the reference in float64, where that could be run. `layout` has a
+    sentence for each returned output whose strides are not the reference's. `mismatch_map` is a map of the wrong
+    elements of the first wrong call (`validation.compare.mismatch_map`); None where nothing is wrong, or not element by
+    element.
     """
 
     passed: bool
@@ -104,10 +106,10 @@ class Comparison:
     message: str | None = None
     first_mismatch: dict[str, Any] | None = None
     weak_reference: list[str] = field(default_factory=list)
-    precision: dict[str, Any] | None = None
+    precision_check: dict[str, Any] | None = None
     strict: dict[str, Any] | None = None
     layout: list[str] = field(default_factory=list)
-    where: dict[str, Any] | None = None
+    mismatch_map: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -162,8 +164,8 @@ class Speedup:
     """Reference time over candidate time, from paired windows, with a 95 % bootstrap interval."""
 
     ratio: float
-    low: float
-    high: float
+    ci_low: float
+    ci_high: float
     verdict: str
 
 
@@ -200,7 +202,7 @@ class Report:
         reference = self.reference.without_texts(reason) if self.reference is not None else None
         return replace(self, outcome=self.outcome.without_texts(reason), reference=reference)
 
-    def _no_speedup(self) -> str:
+    def _speedup_unavailable_reason(self) -> str:
         """Why there is none, and what helps."""
         if self.outcome.status is not Status.PASSED:
             return "only times of right answers are compared"
@@ -230,7 +232,7 @@ class Report:
             body["ref_runtime"] = asdict(timing.stats if timing else RuntimeStats())
             body["ref_result"] = _exec_result(self.reference, environment)
             body["speedup"] = asdict(self.speedup) if self.speedup else None
-            body["no_speedup"] = None if self.speedup else self._no_speedup()
+            body["speedup_unavailable_reason"] = None if self.speedup else self._speedup_unavailable_reason()
         if self.budget is not None:
             body["budget"] = self.budget
         if self.device_metrics is not None:

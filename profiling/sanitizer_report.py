@@ -68,7 +68,7 @@ class Finding:
     line: int | None
     block: str | None
     thread: str | None
-    says: str
+    message: str
     count: int = 1
 
     @property
@@ -83,7 +83,7 @@ class ToolReport:
     status: str
     reason: str | None = None
     findings: tuple[Finding, ...] = ()
-    findings_left_out: int = 0
+    findings_omitted: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         return {**vars(self), "findings": [dict(vars(finding)) for finding in self.findings]}
@@ -164,7 +164,7 @@ def _finding(head: str, details: list[str]) -> Finding:
         line=int(lined["line"]) if lined and lined["line"] else None,
         block=by[2] if by else None,
         thread=by[1] if by else None,
-        says=_says(said),
+        message=_says(said),
         count=min(sum(int(match[1]) for line in accesses for match in _HAZARDS.finditer(line)) or 1, MAX_COUNT),
     )
 

@@ -69,7 +69,7 @@ class Trial:
     @property
     def slow(self) -> bool:
         """It should have been faster than its reference beyond doubt, and was not."""
-        return self.example.faster and (self.speedup is None or self.speedup["low"] <= 1.0)
+        return self.example.faster and (self.speedup is None or self.speedup["ci_low"] <= 1.0)
 
     @property
     def as_expected(self) -> bool:

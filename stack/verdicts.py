@@ -70,8 +70,8 @@ def _times(result: dict[str, Any]) -> str:
 def _speedup(speedup: dict[str, Any] | None) -> str:
     if not speedup:
         return ""
-    if speedup["high"] is None:
-        if speedup["low"] == 0:
+    if speedup["ci_high"] is None:
+        if speedup["ci_low"] == 0:
             return f"{significant(speedup['ratio'])}×, of too few windows for an interval"
-        return f"at least {significant(speedup['low'])}×"
-    return f"{significant(speedup['ratio'])}× [{significant(speedup['low'])} – {significant(speedup['high'])}]"
+        return f"at least {significant(speedup['ci_low'])}×"
+    return f"{significant(speedup['ratio'])}× [{significant(speedup['ci_low'])} – {significant(speedup['ci_high'])}]"

@@ -37,7 +37,7 @@ def kernel(name: str = "softmax_rows", **more: Any) -> Json:
         "tensor_percent": 0.0, "registers": 40, "spills": {"requests": 0, "percent": 0.0},
         "shared_bytes": {"static": 1024, "dynamic": 0}, "bank_conflicts": {"n_way": 1.0, "excess_percent": 0.0},
         "coalescing": {"sectors_per_load_request": 4.0, "sectors_per_store_request": 4.0, "excess_percent": 0.0},
-        "asked": {OFFSET: {"value": 9437184.0, "unit": "inst"}},
+        "requested_metrics": {OFFSET: {"value": 9437184.0, "unit": "inst"}},
         **more,
     }  # fmt: skip
 
@@ -46,11 +46,11 @@ def side(*kernels: Json, advice: str = "It moves 90 % of what the memory can: fe
     """One side that was measured."""
     chosen = list(kernels or (kernel(),))
     told = [
-        {"kernel": one["name"], "rule": "memory_ceiling", "says": advice, "figures": {"dram_percent": 90.1}}
+        {"kernel": one["name"], "rule": "memory_ceiling", "message": advice, "figures": {"dram_percent": 90.1}}
         for one in chosen[:1]
     ]
     return {
-        "status": "measured", "reason": None, "kernels": chosen, "kernels_left_out": 3, "advice": told, "seconds": 8.1,
+        "status": "measured", "reason": None, "kernels": chosen, "kernels_omitted": 3, "advice": told, "seconds": 8.1,
     }  # fmt: skip
 
 
@@ -58,7 +58,7 @@ def unavailable(reason: str = REFUSED) -> Json:
     """Nothing was measured, on no side."""
     return {
         "status": "unavailable", "reason": reason, "level": "basic", "metrics": [], "profiler": None,
-        "candidate": {"status": "unavailable", "reason": reason, "kernels": [], "kernels_left_out": 0, "advice": [],
+        "candidate": {"status": "unavailable", "reason": reason, "kernels": [], "kernels_omitted": 0, "advice": [],
                       "seconds": 0.0},
     }  # fmt: skip
 
@@ -77,13 +77,13 @@ def finding(**more: Any) -> Json:
     """A write past the end."""
     return {
         "kind": "Invalid __global__ write of size 4 bytes", "kernel": "scale", "line": 3, "file": "kernel.cu",
-        "block": "(3,0,0)", "thread": "(255,0,0)", "says": "Address 0x7f00 is out of bounds", "count": 3, **more,
+        "block": "(3,0,0)", "thread": "(255,0,0)", "message": "Address 0x7f00 is out of bounds", "count": 3, **more,
     }  # fmt: skip
 
 
 def sanitizer(*findings: Json, racecheck: Json | None = None) -> Json:
     """What memcheck found, beside three tools that found nothing."""
-    clean: Json = {"status": "clean", "reason": None, "findings": [], "findings_left_out": 0}
+    clean: Json = {"status": "clean", "reason": None, "findings": [], "findings_omitted": 0}
     memcheck = {**clean, "status": "findings", "findings": list(findings)} if findings else clean
     return {
         "status": "findings" if findings else "clean", "reason": None, "seconds": 9.0,

@@ -130,7 +130,7 @@ def invalid(errors: Iterable[FieldError], body: Any = None, most: int = MOST_ERR
     shown = "; ".join(map(str, errors[:_SHOWN_ERRORS]))
     unsaid = len(errors[_SHOWN_ERRORS:]) + left_out
     more = f"; and {unsaid} more" if unsaid else ""
-    omitted: dict[str, Any] = {"errors_left_out": left_out} if left_out else {}
+    omitted: dict[str, Any] = {"errors_omitted": left_out} if left_out else {}
     return Problem(
         Kind.INVALID_REQUEST,
         shown + more,

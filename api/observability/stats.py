@@ -85,7 +85,7 @@ def job_stats(counters: Counters) -> dict[str, Any]:
 
 def _compilation(counters: Counters) -> dict[str, Any]:
     ok, failed = counters.get("compile_ok", 0), counters.get("compile_failed", 0)
-    hits, misses, shipped = (counters.get(name, 0) for name in CACHE_COUNTERS.values())
+    hits, misses, remote_hits = (counters.get(name, 0) for name in CACHE_COUNTERS.values())
     return {
         "total_compilations": ok + failed,
         "successful_compilations": ok,
@@ -94,8 +94,8 @@ def _compilation(counters: Counters) -> dict[str, Any]:
         "success_rate": _rate(ok, failed),
         "cache_hits": hits,
         "cache_misses": misses,
-        "cache_shipped": shipped,
-        "cache_hit_rate": _mean(hits, hits + misses + shipped),
+        "cache_remote_hits": remote_hits,
+        "cache_hit_rate": _mean(hits, hits + misses + remote_hits),
     }
 
 

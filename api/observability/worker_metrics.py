@@ -48,7 +48,7 @@ def worker_metrics(redis: Redis, counters: dict[str, float]) -> Iterator[Metric]
     faults = {text(name): float(count) for name, count in redis.hgetall(FAULTS).items()}
     yield _each(
         GaugeMetricFamily,
-        "worker_faults_in_a_row",
+        "worker_consecutive_faults",
         "Jobs in a row that ended by a fault of ours on this worker; at 3 it is quarantined.",
         {worker.name: faults.get(worker.name, 0) for worker in alive},
     )
@@ -60,7 +60,7 @@ def worker_metrics(redis: Redis, counters: dict[str, float]) -> Iterator[Metric]
     )
     yield _each(
         GaugeMetricFamily,
-        "standby_runners",
+        "pooled_runners",
         "Runners whose contexts wait for a job, of all pool children together; only on a GPU.",
         {name: reading["standbys"] for name, reading in told.items() if "standbys" in reading},
     )
@@ -125,7 +125,7 @@ def _builders(redis: Redis) -> Iterator[Metric]:
         made.add_metric([one.name], one.built)
     yield made
     kept = float(redis.get("builds:bytes") or 0)
-    yield GaugeMetricFamily("kernel_eval_shipped_builds_bytes", "What shipped builds take in Redis.", kept)
+    yield GaugeMetricFamily("kernel_eval_shared_builds_bytes", "What shipped builds take in Redis.", kept)
 
 
 def _cards(alive: list[WorkerView], told: dict[str, Reading]) -> Iterator[Metric]:
@@ -147,7 +147,7 @@ def _cards(alive: list[WorkerView], told: dict[str, Reading]) -> Iterator[Metric
                 gauge.add_metric(one, card[figure.field] * figure.factor)
         yield gauge
     reasons = GaugeMetricFamily(
-        "kernel_eval_gpu_clock_lowered",
+        "kernel_eval_gpu_clock_throttled",
         "1 for each reason for which the driver holds the card's clocks below their maximum now.",
         labels=[*labels, "reason"],
     )

@@ -29,7 +29,7 @@ _ENVIRONMENT = {
 
 def _timing(ms: float) -> Timing:
     stats = RuntimeStats(ms, ms / 50, ms * 0.97, ms * 1.06, ms, ms * 1.03, ms * 1.05)
-    return Timing("gated_window", stats, ms, 240, 12, 2880, 0.02, "events", "cold", precision=0.004, launches=1)
+    return Timing("gated_window", stats, ms, 240, 12, 2880, 0.02, "events", "cold", relative_ci=0.004, launches=1)
 
 
 def _result() -> dict[str, Any]:
@@ -107,13 +107,13 @@ _BY_SCHEMA: dict[str, Any] = {
     "Result": result(_ENDED),
     "JobList": {"jobs": [summary(_ENDED)], "next_cursor": None},
     "BatchView": {"batch_id": BATCH, **progress([_OF_A_BATCH]), "jobs": [line(_OF_A_BATCH)]},
-    "BatchAnswer": {
+    "BatchResponse": {
         **{"batch_id": BATCH, "accepted": 1, "refused": 0},
         **progress([_OF_A_BATCH]),
         "jobs": [line(_OF_A_BATCH)],
     },
-    "CancelAnswer": {
-        **{"cancelled": 0, "ended": 0, "stopping": 1},
+    "CancelResponse": {
+        **{"cancelled": 0, "already_finished": 0, "cancelling": 1},
         "jobs": [{"job_id": JOB, "state": State.RUNNING.value, "cancel_requested": True}],
         "not_found": [],
     },
@@ -143,7 +143,7 @@ _BY_SCHEMA: dict[str, Any] = {
 }
 _BY_STATUS: dict[tuple[str, str], Any] = {
     ("Job", "202"): body(_QUEUED),
-    ("BatchAnswer", "202"): {
+    ("BatchResponse", "202"): {
         **{"batch_id": BATCH, "accepted": 1, "refused": 0},
         "jobs": [{"index": 0, "job_id": JOB, "location": location(JOB), "state": State.QUEUED.value}],
     },

@@ -18,7 +18,7 @@ SCHEMA: dict[str, Any] = {
         "job_id": _TEXT,
         "operation": {"type": "string", "enum": ["evaluate", "compare"]},
         "state": {"type": "string", "enum": [state.value for state in State if state.terminal]},
-        "told": {**_TEXT, "description": "What was found, in a sentence."},
+        "explanation": {**_TEXT, "description": "What was found, in a sentence."},
         "summary": {"type": ["object", "null"], "description": "As a job has it; null: no verdict."},
         "error": {"type": ["string", "null"], "description": "Why a job failed."},
         "job": {**_TEXT, "description": "The path of the job."},

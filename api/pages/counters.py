@@ -32,7 +32,7 @@ class Row:
     tensor: str
     roofline: str
     stalls: str
-    asked: list[tuple[str, str]]
+    requested_metrics: list[tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Counters:
 
 
 def counters(result: Told) -> Counters | None:
-    """Of an answer; None where nobody asked."""
+    """Of an answer; None where nobody requested_metrics."""
     told = (result["kernel_exec_result"].get("metadata") or {}).get("device_metrics")
     if not isinstance(told, Mapping):
         return None
@@ -77,15 +77,15 @@ def counters(result: Told) -> Counters | None:
 
 def _side(name: str, title: str, side: Told, report: Entry | None) -> Side:
     kernels = objects(side.get("kernels"))
-    left_out = side.get("kernels_left_out")
+    omitted = side.get("kernels_omitted")
     reason = words.sentence(str(side["reason"])) if side.get("reason") else None
     if side.get("status") != MEASURED:
         reason = f"Not available: {side.get('reason') or 'no reason was given'}"
     advice = [
-        (str(each.get("kernel") or words.NONE), str(each.get("says") or ""), _figures(each.get("figures")))
+        (str(each.get("kernel") or words.NONE), str(each.get("message") or ""), _figures(each.get("figures")))
         for each in objects(side.get("advice"))
     ]
-    more = max(0, len(kernels) - SHOWN) + (left_out if isinstance(left_out, int) else 0)
+    more = max(0, len(kernels) - SHOWN) + (omitted if isinstance(omitted, int) else 0)
     return Side(name, title, reason, [_row(each) for each in kernels[:SHOWN]], more, advice, report)
 
 
@@ -101,9 +101,9 @@ def _row(kernel: Told) -> Row:
     stalls = [
         f"{words.name(each.get('reason'))} {percent(each.get('percent'))}" for each in objects(kernel.get("stalls"))
     ]
-    asked = [
+    requested_metrics = [
         (str(name), f"{words.figure(one.get('value'), 6)} {one.get('unit') or ''}".rstrip())
-        for name, one in members(kernel.get("asked")).items()
+        for name, one in members(kernel.get("requested_metrics")).items()
     ]
     return Row(
         name=str(kernel.get("name") or words.NONE),
@@ -116,7 +116,7 @@ def _row(kernel: Told) -> Row:
         tensor=percent(kernel.get("tensor_percent")),
         roofline=_roofline(obj(kernel.get("roofline"))),
         stalls=", ".join(stalls[:STALLS]) or words.NONE,
-        asked=asked,
+        requested_metrics=requested_metrics,
     )
 
 

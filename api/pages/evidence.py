@@ -29,13 +29,13 @@ def _all(result: Result, kernel: Result, reference: Result) -> Iterator[tuple[st
         for source in ("timing", "launches"):
             for text in (side.get(source) or {}).get("flags") or ():
                 yield whose, text
-    for finding in (sanitizer.found(kernel), (comparison.get("precision") or {}).get("finding")):
+    for finding in (sanitizer.found(kernel), (comparison.get("precision_check") or {}).get("finding")):
         if finding:
             yield KERNEL, finding
     for text in comparison.get("layout") or ():
         yield KERNEL, text
     yield from _of_inputs(kernel.get("inputs") or {})
-    errors = (result.get("environment") or {}).get("card_errors")
+    errors = (result.get("environment") or {}).get("gpu_errors")
     for error in errors if isinstance(errors, list) else ():
         yield CARD, f"the driver reported Xid {error.get('xid')}: {error.get('meaning')}"
 
@@ -44,13 +44,13 @@ def _of_request(result: Result) -> Iterator[tuple[str, str]]:
     earlier, budget = result.get("reused_from"), result.get("budget") or {}
     if earlier:
         yield TASK, f"nothing was run for this job: the same work was answered before, as job {earlier.get('job_id')}"
-    if budget.get("left_out"):
-        skipped = ", ".join(words.name(each) for each in budget["left_out"])
+    if budget.get("skipped_checks"):
+        skipped = ", ".join(words.name(each) for each in budget["skipped_checks"])
         yield TASK, f"the budget {budget.get('name')} leaves out: {skipped}"
 
 
 def _of_inputs(inputs: Result) -> Iterator[tuple[str, str]]:
-    if inputs.get("fresh_sets_equal"):
+    if inputs.get("inputs_not_random"):
         yield TASK, "the fresh input sets are all equal: nothing in them is random, so that answers could be remembered"
     reused = inputs.get("reused_sets")
     if reused:

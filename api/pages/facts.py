@@ -17,20 +17,20 @@ def measuring(timing: Result) -> Facts:
     told: Facts = [
         ("Method", str(timing["method"]).replace("_", " ")),
         ("Calls", f"{words.count(timing['calls'])}: {windows} of {words.count(timing['calls_per_window'])}"),
-        ("Half the 95 % interval", words.share(timing.get("precision"))),
+        ("Half the 95 % interval", words.share(timing.get("relative_ci"))),
         ("Resolution", words.duration(_us(timing.get("resolution_us")))),
         ("Cache", str(timing.get("cache") or words.NONE)),
-        ("Stopped by", words.name(timing.get("stopped_by") or words.NONE)),
+        ("Stopped by", words.name(timing.get("stop_reason") or words.NONE)),
     ]
-    if each := timing.get("process_ms"):
+    if each := timing.get("per_process_ms"):
         span = f"{words.duration(min(each))} to {words.duration(max(each))}"
         told.append(("Processes", f"{words.count(len(each))}: {span}"))
     if timing.get("single_call_ms") is not None:
         told.append(("A call by itself", words.duration(timing["single_call_ms"])))
     if timing.get("launches") is not None:
         told.append(("Launches a call", words.count(timing["launches"])))
-    if timing.get("launch_shift_us"):
-        told.append(("Taken off for launches", words.duration(_us(timing["launch_shift_us"]))))
+    if timing.get("launch_overhead_correction_us"):
+        told.append(("Taken off for launches", words.duration(_us(timing["launch_overhead_correction_us"]))))
     return told
 
 
@@ -46,10 +46,10 @@ def card(state: Result | None) -> Facts:
     ]
     used = state.get("memory_used_bytes")
     if used:
-        told.append(("Memory used", f"{words.size(used['low'])} to {words.size(used['high'])}"))
-    reasons = [words.name(reason) for reason in state.get("reasons") or ()]
+        told.append(("Memory used", f"{words.size(used['min'])} to {words.size(used['max'])}"))
+    reasons = [words.name(reason) for reason in state.get("throttle_reasons") or ()]
     told.append(("Clocks held down by", ", ".join(reasons) or "nothing"))
-    for reason, ms in (state.get("lowered_ms") or {}).items():
+    for reason, ms in (state.get("throttled_ms") or {}).items():
         told.append((f"… {words.name(reason)}", words.duration(ms)))
     told.append(("New uncorrected memory errors", words.count(state.get("new_ecc_errors"))))
     others = state.get("other_processes")
@@ -90,9 +90,9 @@ def inputs(kernel: Result) -> Facts:
     if given.get("weights"):
         told.append(("Weights", str(given["weights"])))
     others = given.get("distributions") or {}
-    if others.get("judged"):
-        told.append(("Also right on inputs that are", ", ".join(map(str, others["judged"]))))
-    told += [(f"Not tried: {name}", str(why)) for name, why in (others.get("left_out") or {}).items()]
+    if others.get("checked"):
+        told.append(("Also right on inputs that are", ", ".join(map(str, others["checked"]))))
+    told += [(f"Not tried: {name}", str(why)) for name, why in (others.get("skipped") or {}).items()]
     return told
 
 
@@ -107,8 +107,8 @@ def build(kernel: Result) -> Facts:
             told.append((name, str(made[key])))
     if made.get("deferred"):
         told.append(("Built on the device, since", str(made["deferred"])))
-    if made.get("compiled_late"):
-        told.append(("Not built beforehand", str(made["compiled_late"])))
+    if made.get("compiled_at_run_time"):
+        told.append(("Not built beforehand", str(made["compiled_at_run_time"])))
     notes = made.get("notes") or []
     told += [("Note", str(note)) for note in (notes if isinstance(notes, list) else [notes])]
     digest = kernel.get("metadata", {}).get("digest")
@@ -125,6 +125,6 @@ def _span(state: Result, key: str, unit: str, limit: str | None = None) -> str:
     span, most = state.get(key), state.get(limit) if limit else None
     if not span:
         return words.NONE
-    low, high = words.figure(span["low"], 4), words.figure(span["high"], 4)
+    low, high = words.figure(span["min"], 4), words.figure(span["max"], 4)
     told = f"{low} {unit}" if low == high else f"{low} to {high} {unit}"
     return f"{told}, of {words.figure(most, 4)}" if most else told

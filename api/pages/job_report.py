@@ -48,7 +48,7 @@ def _of_result(result: Result) -> dict[str, Any]:
     sides = {"candidate": timing, "reference": reference_timing} if reference else {"kernel": timing}
     speedup = result.get("speedup")
     windows = windows_figure(sides)
-    heat = heat_map((kernel.get("comparison") or {}).get("where"))
+    heat = heat_map((kernel.get("comparison") or {}).get("mismatch_map"))
     return {
         "result": result,
         "kernel": kernel,
@@ -60,15 +60,15 @@ def _of_result(result: Result) -> dict[str, Any]:
         "speedup_figure": speedup_figure(speedup) if speedup else None,
         "speedup_told": _speedup_told(speedup) if speedup else "",
         "windows": windows,
-        "disturbed": any(timing.get("left_out") for timing in sides.values() if timing),
+        "disturbed": any(timing.get("excluded_windows") for timing in sides.values() if timing),
         "windows_told": _windows_told(sides) if windows else "",
         "stats": [(title, key) for key, title in STATS],
         "measuring": [(side, facts.measuring(one)) for side, one in sides.items() if one],
         "heat": heat,
         "heat_told": _heat_told(heat) if heat else "",
         "flags": evidence.flags(result),
-        "card": facts.card((timing or reference_timing or {}).get("card")),
-        "no_card": ((timing or reference_timing or {}).get("card") or {}).get("unavailable"),
+        "card": facts.card((timing or reference_timing or {}).get("gpu_state")),
+        "no_card": ((timing or reference_timing or {}).get("gpu_state") or {}).get("unavailable"),
         "environment": facts.environment(result),
         "inputs": facts.inputs(kernel),
         "roofline": roofline({"candidate": kernel, "reference": reference} if reference else {"kernel": kernel}),
@@ -116,7 +116,7 @@ def _launches(kernel: Result, reference: Result | None) -> list[tuple[str, Resul
 
 
 def _speedup_told(speedup: Result) -> str:
-    low, high = words.figure(speedup["low"]), speedup["high"]
+    low, high = words.figure(speedup["ci_low"]), speedup["ci_high"]
     to = f"to {words.figure(high)}" if high is not None else "upwards"
     return f"Ratio {words.figure(speedup['ratio'])}, 95 % interval from {low} {to}; 1 is as fast as the reference."
 
@@ -128,7 +128,7 @@ def _windows_told(sides: Mapping[str, Result | None]) -> str:
             times = timing["window_ms"]
             windows = words.counted(len(times), "window")
             span = f"from {words.duration(min(times))} to {words.duration(max(times))}"
-            told.append(f"{side}: {windows} {span}, time {words.duration(timing['trusted_ms'])}")
+            told.append(f"{side}: {windows} {span}, time {words.duration(timing['latency_ms'])}")
     return f"{'; '.join(told)}."
 
 

@@ -85,13 +85,13 @@ def _row(view: JobView, now: float) -> Row:
 
 
 def _figure(board: Board) -> BoardFigure:
-    values = [end for leader in board.leaders for end in (leader.summary.low or 0.01, leader.summary.high or 1.0)]
+    values = [end for leader in board.leaders for end in (leader.summary.ci_low or 0.01, leader.summary.ci_high or 1.0)]
     axis = Axis.over([*values, 1.0], LEFT, RIGHT, powers=True)
     places = []
     for above, leader in zip([None, *board.leaders], board.leaders, strict=False):
         one = leader.summary
-        ends = (axis.place(one.low or 0.01), axis.place(one.ratio or 1.0), axis.place(one.high or 1.0))
-        alike = above is not None and (one.high or 0.0) >= (above.summary.low or 0.0)
+        ends = (axis.place(one.ci_low or 0.01), axis.place(one.ratio or 1.0), axis.place(one.ci_high or 1.0))
+        alike = above is not None and (one.ci_high or 0.0) >= (above.summary.ci_low or 0.0)
         places.append(Place(leader, *ends, alike))
     return BoardFigure(board, places, axis.place(1.0), axis.marks(3))
 

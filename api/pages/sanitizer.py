@@ -28,7 +28,7 @@ class Finding:
     place: str
     who: str
     count: str
-    says: str
+    message: str
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def _whole(value: Any, otherwise: int) -> int:
 
 def _errors(tool: Told) -> int:
     listed = sum(_whole(each.get("count"), 1) for each in objects(tool.get("findings")))
-    return listed + _whole(tool.get("findings_left_out"), 0)
+    return listed + _whole(tool.get("findings_omitted"), 0)
 
 
 def _tool(name: str, tool: Told) -> Tool:
@@ -91,7 +91,7 @@ def _tool(name: str, tool: Told) -> Tool:
         became = words.counted(_errors(tool), "error")
     else:
         became = "nothing found" if status == CLEAN else f"not run: {tool.get('reason') or 'no reason was given'}"
-    more = max(0, len(findings) - SHOWN) + _whole(tool.get("findings_left_out"), 0)
+    more = max(0, len(findings) - SHOWN) + _whole(tool.get("findings_omitted"), 0)
     return Tool(name, MEANS.get(name, ""), became, [_finding(each) for each in findings[:SHOWN]], more)
 
 
@@ -100,5 +100,7 @@ def _finding(told: Told) -> Finding:
     place = words.NONE if line is None else f"line {line} of {file or 'the source'}"
     who = ", ".join(f"{name} {told[name]}" for name in ("block", "thread") if told.get(name)) or words.NONE
     kernel = f" in {told['kernel']}" if told.get("kernel") else ""
-    kind, says = str(told.get("kind") or words.NONE), str(told.get("says") or "")
-    return Finding(kind, place + kernel, who, words.count(_whole(told.get("count"), 1)), says if says != kind else "")
+    kind, message = str(told.get("kind") or words.NONE), str(told.get("message") or "")
+    return Finding(
+        kind, place + kernel, who, words.count(_whole(told.get("count"), 1)), message if message != kind else ""
+    )

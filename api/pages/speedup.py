@@ -29,7 +29,7 @@ class SpeedupFigure:
 
 def speedup_figure(speedup: Mapping[str, Any]) -> SpeedupFigure | None:
     """None for a ratio that is no number."""
-    ratio, low, high = (speedup.get(name) for name in ("ratio", "low", "high"))
+    ratio, low, high = (speedup.get(name) for name in ("ratio", "ci_low", "ci_high"))
     if not isinstance(ratio, int | float) or ratio <= 0:
         return None
     open_low, open_high = not low, high is None

@@ -84,7 +84,7 @@ def _passed(result: Result, kernel: Result) -> str:
 
 
 def _compared(speedup: Result) -> str:
-    ratio, low, high = (speedup[name] for name in ("ratio", "low", "high"))
+    ratio, low, high = (speedup[name] for name in ("ratio", "ci_low", "ci_high"))
     to = f"to {words.figure(high)}" if high is not None else "upwards"
     interval = f"95 % interval {words.figure(low)} {to}"
     match speedup["verdict"]:
@@ -100,10 +100,10 @@ def _compared(speedup: Result) -> str:
 
 
 def _alone(timing: Result) -> str:
-    precision = timing.get("precision")
-    sure = f" (± {words.share(precision)})" if precision is not None else ""
+    relative_ci = timing.get("relative_ci")
+    sure = f" (± {words.share(relative_ci)})" if relative_ci is not None else ""
     bounded = any(UPPER_BOUND in flag for flag in timing.get("flags") or ())
-    return f"A call takes {'at most ' if bounded else ''}{words.duration(timing['trusted_ms'])}{sure}."
+    return f"A call takes {'at most ' if bounded else ''}{words.duration(timing['latency_ms'])}{sure}."
 
 
 def _doubts(result: Result) -> str:
@@ -119,7 +119,7 @@ def _failed(status: Status, kernel: Result) -> str:
     match status:
         case Status.COMPILE_ERROR:
             return f"It does not compile: {why}"
-        case Status.WRONG_RESULT if comparison and comparison.get("where"):
+        case Status.WRONG_RESULT if comparison and comparison.get("mismatch_map"):
             wrong, right = comparison["calls"] - comparison["calls_passed"], comparison["calls"]
             elements = words.counted(comparison["mismatch_count"], "element")
             return (

@@ -15,11 +15,11 @@ LANE, HEIGHT, TOP = 76.0, 44.0, 26.0
 
 @dataclass(frozen=True)
 class Dot:
-    """A window; `left_out`: something outside disturbed it, and it does not count."""
+    """A window; `excluded`: something outside disturbed it, and it does not count."""
 
     x: float
     y: float
-    left_out: bool
+    excluded: bool
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def windows_figure(timings: Mapping[str, Mapping[str, Any] | None]) -> WindowsFi
     known = {side: timing for side, timing in timings.items() if timing and timing.get("window_ms")}
     if not known:
         return None
-    levels = {side: timing.get("trusted_ms") for side, timing in known.items()}
+    levels = {side: timing.get("latency_ms") for side, timing in known.items()}
     values = [ms for timing in known.values() for ms in timing["window_ms"]]
     axis = Axis.over([*values, *(level for level in levels.values() if level is not None)], LEFT, RIGHT)
     lanes = [
@@ -62,10 +62,10 @@ def windows_figure(timings: Mapping[str, Mapping[str, Any] | None]) -> WindowsFi
 
 
 def _lane(side: str, timing: Mapping[str, Any], level: float | None, axis: Axis, top: float) -> Lane:
-    times, left_out = timing["window_ms"], set(timing.get("left_out") or ())
+    times, excluded = timing["window_ms"], set(timing.get("excluded_windows") or ())
     step = HEIGHT / max(len(times) - 1, 1)
     dots = [
-        Dot(axis.place(ms), round(top + (number * step if len(times) > 1 else HEIGHT / 2), 2), number in left_out)
+        Dot(axis.place(ms), round(top + (number * step if len(times) > 1 else HEIGHT / 2), 2), number in excluded)
         for number, ms in enumerate(times)
     ]
     return Lane(side, dots, level, None if level is None else axis.place(level), top, top + HEIGHT)

@@ -99,10 +99,10 @@ class Seen:
             self.done = True
             yield self._event("done", _end(view))
 
-    def _verdict(self, view: JobView, right: bool | None) -> Iterator[str]:
-        if right is not None and not self.verdict:
+    def _verdict(self, view: JobView, correct: bool | None) -> Iterator[str]:
+        if correct is not None and not self.verdict:
             self.verdict = True
-            yield self._event("verdict", {"job_id": view.job_id, "right": right, "final": view.state.terminal})
+            yield self._event("verdict", {"job_id": view.job_id, "correct": correct, "final": view.state.terminal})
 
     def _event(self, name: str, data: dict[str, Any]) -> str:
         # JSON has no line breaks of its own, so that it is one line whatever is in it.
@@ -129,7 +129,7 @@ def _end(view: JobView) -> dict[str, Any]:
     return {
         "job_id": view.job_id,
         "state": view.state.value,
-        "told": verdict(view).sentence,
+        "explanation": verdict(view).sentence,
         "summary": view.summary,
         "job": location(view.job_id),
         "report": f"{location(view.job_id)}/report",

@@ -16,7 +16,7 @@ from api.http.problems import Kind, Problem
 from api.openapi import request_examples
 from api.routes import batches
 from api.schemas.fields import RealNumber, Text, WholeNumber, WireSchema, one_of
-from api.schemas.job import CancelAnswerSchema, JobListSchema, JobSchema, summary
+from api.schemas.job import CancelResponseSchema, JobListSchema, JobSchema, summary
 from api.schemas.request import CancelSchema, read_cancel
 from domain.job import State
 from tasks.jobs.job_store import JobView
@@ -75,7 +75,7 @@ def cancel(job_id: str, query_data: dict[str, Any]) -> Response:
 
 @blueprint.post("/jobs/cancel")
 @blueprint.input(CancelSchema, validation=False, examples=request_examples.CANCEL)
-@blueprint.output(CancelAnswerSchema, description="What is known of each job now; some may still be stopping")
+@blueprint.output(CancelResponseSchema, description="What is known of each job now; some may still be running")
 @blueprint.doc(summary="Cancel a batch, or many jobs", responses={404: "No such batch"})
 def cancel_many(json_data: dict[str, Any]) -> Response:
     """Cancels what is queued at once, asks what runs to stop, leaves what is terminal. `DELETE` for many."""
@@ -86,12 +86,12 @@ def cancel_many(json_data: dict[str, Any]) -> Response:
     views = [view for view, _ in after]
     known = {view.job_id for view in views}
     cancelled = sum(asked and view.state is State.CANCELLED for view, asked in after)
-    stopping = sum(not view.state.terminal for view in views)
+    cancelling = sum(not view.state.terminal for view in views)
     return jsonify(
         {
             "cancelled": cancelled,
-            "stopping": stopping,
-            "ended": len(views) - cancelled - stopping,
+            "cancelling": cancelling,
+            "already_finished": len(views) - cancelled - cancelling,
             "jobs": [
                 {"job_id": view.job_id, "state": view.state.value, "cancel_requested": view.cancel_requested}
                 for view in views

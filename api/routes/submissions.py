@@ -21,7 +21,7 @@ from api.http.long_poll import WaitQuerySchema, wanted
 from api.http.problems import CONTENT_TYPE, MOST_ERRORS, RETRY_AFTER_S, Kind, Problem, invalid_fields
 from api.openapi import request_examples
 from api.routes.idempotency import IdempotencySchema, chosen_id, fingerprint
-from api.schemas.batch import BatchAnswerSchema, line, progress
+from api.schemas.batch import BatchResponseSchema, line, progress
 from api.schemas.fields import WireSchema
 from api.schemas.job import JobSchema, ResultSchema, location
 from api.schemas.problem import ProblemSchema
@@ -85,7 +85,7 @@ _ANSWERS: dict[int, Any] = {
 _BATCH_ANSWERS: dict[int, Any] = {
     200: {
         "description": "Waited for, and all that were accepted have ended",
-        "content": {"application/json": {"schema": BatchAnswerSchema}},
+        "content": {"application/json": {"schema": BatchResponseSchema}},
     },
     **_REFUSED,
 }
@@ -130,7 +130,7 @@ def legacy(json_data: Json, query_data: Json, headers_data: Json) -> Response:
 @blueprint.input(WaitQuerySchema, location="query")
 @blueprint.input(IdempotencySchema, location="headers")
 @blueprint.input(BatchSchema, validation=False, examples=request_examples.BATCH)
-@blueprint.output(BatchAnswerSchema, 202, description="Answered body by body, in order")
+@blueprint.output(BatchResponseSchema, 202, description="Answered body by body, in order")
 @blueprint.doc(summary="Submit up to 1000 bodies at once", responses=_BATCH_ANSWERS)
 def batch(json_data: Json, query_data: Json, headers_data: Json) -> Response:
     """Each body is accepted or refused on its own. Follow the accepted ones with `GET /batch/<batch_id>`.

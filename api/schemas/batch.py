@@ -34,9 +34,9 @@ def line(view: JobView) -> dict[str, Any]:
         "location": location(view.job_id),
         "state": view.state.value,
         "verdict": found.get("verdict"),
-        "time_ms": found.get("time_ms"),
-        "precision": found.get("precision"),
-        "speedup": {name: found[name] for name in ("ratio", "low", "high")} if measured else None,
+        "latency_ms": found.get("latency_ms"),
+        "relative_ci": found.get("relative_ci"),
+        "speedup": {name: found[name] for name in ("ratio", "ci_low", "ci_high")} if measured else None,
         "flags": found.get("flags"),
         "error": found.get("error") or summary(view)["error"],
     }
@@ -46,9 +46,9 @@ class FoundSchema(Schema):
     """What was found of a job, in short."""
 
     verdict = fields.String(allow_none=True, metadata={"description": "null: none, or none yet."})
-    time_ms = fields.Float(allow_none=True, metadata={"description": "`timing.trusted_ms`: ms a call."})
-    precision = fields.Float(allow_none=True, metadata={"description": "Half its 95 % interval, relative to it."})
-    speedup = fields.Dict(allow_none=True, metadata={"description": "`ratio`, `low` and `high`."})
+    latency_ms = fields.Float(allow_none=True, metadata={"description": "`timing.latency_ms`: ms a call."})
+    relative_ci = fields.Float(allow_none=True, metadata={"description": "Half its 95 % interval, relative to it."})
+    speedup = fields.Dict(allow_none=True, metadata={"description": "`ratio`, `ci_low` and `ci_high`."})
     flags = fields.Integer(allow_none=True, metadata={"description": "How many sentences qualify the time."})
     error = fields.String(
         allow_none=True, metadata={"description": "Why the kernel did not pass, or the job has no verdict; one line."}
@@ -87,7 +87,7 @@ class BatchEntrySchema(FoundSchema):
     problem = fields.Dict()
 
 
-class BatchAnswerSchema(Schema):
+class BatchResponseSchema(Schema):
     """The answer to a batch, in the order of its bodies; after a wait with what became of them."""
 
     batch_id = fields.String(required=True, allow_none=True, metadata={"description": "null: nothing was accepted."})

@@ -44,7 +44,7 @@ def summary(view: JobView) -> dict[str, Any]:
         "state": view.state.value,
         "stage": view.stage.value,
         "status": _LEGACY_STATUS[view.state if view.state.terminal else view.stage],
-        "correct_so_far": view.interim_correct,
+        "interim_correct": view.interim_correct,
         "queue_position": view.queue_position,
         "priority": view.priority,
         "gpu": view.gpu,
@@ -82,10 +82,10 @@ def result(view: JobView) -> dict[str, Any] | None:
 
 
 def _in_words(view: JobView) -> dict[str, Any]:
-    return {"told": verdict(view).sentence, "report": f"{location(view.job_id)}/report"}
+    return {"explanation": verdict(view).sentence, "report": f"{location(view.job_id)}/report"}
 
 
-def told_field() -> fields.String:
+def explanation_field() -> fields.String:
     """Of a job and of its result."""
     return fields.String(metadata={"description": "What was found, in a sentence."})
 
@@ -100,8 +100,8 @@ def summary_field() -> fields.Dict:
     return fields.Dict(
         allow_none=True,
         metadata={
-            "description": "In short: `verdict`, `time_ms`, `precision` of the time, `ratio`, `low` and `high` of the "
-            "speed-up, number of `flags`, first line of the `error`. null: no verdict."
+            "description": "In short: `verdict`, `latency_ms`, its `relative_ci`, `ratio`, `ci_low` and `ci_high` of "
+            "the speed-up, number of `flags`, first line of the `error`. null: no verdict."
         },
     )
 
@@ -136,7 +136,7 @@ class FailedAttemptSchema(Schema):
 class WebhookStateSchema(Schema):
     """Whether a job's end has been told to the address that its submission named."""
 
-    state = fields.String(required=True, validate=one_of(("pending", "delivered", "given_up")))
+    state = fields.String(required=True, validate=one_of(("pending", "delivered", "failed")))
     attempts = fields.Integer(required=True)
     last_error = fields.String(required=True, allow_none=True)
 
@@ -156,7 +156,7 @@ class JobSummarySchema(Schema):
     status = fields.String(
         validate=one_of(LEGACY_STATUSES), metadata={"description": "The original service's word for state and stage."}
     )
-    correct_so_far = fields.Boolean(
+    interim_correct = fields.Boolean(
         required=True,
         allow_none=True,
         metadata={
@@ -209,7 +209,7 @@ class JobSummarySchema(Schema):
 class JobSchema(JobSummarySchema):
     """A job; `result` is the body that waiting for it would have answered."""
 
-    told = told_field()
+    explanation = explanation_field()
     report = report_field()
     ignored = ignored_field()
     result = fields.Dict(required=True, allow_none=True)
@@ -230,7 +230,7 @@ class ResultSchema(Schema):
     job_id = fields.String(required=True)
     status = fields.String(required=True, metadata={"description": '"success": a verdict was reached, whatever it is.'})
     verdict = fields.String(required=True)
-    told = told_field()
+    explanation = explanation_field()
     summary = summary_field()
     flags = fields.List(
         fields.String(), metadata={"description": "All that qualifies the verdict, each with whose it is."}
@@ -244,11 +244,11 @@ class ResultSchema(Schema):
     ref_runtime = fields.Dict(metadata={"description": "/compare only: the reference's times in ms."})
     ref_result = fields.Dict(metadata={"description": "/compare only."})
     speedup = fields.Dict(allow_none=True, metadata={"description": "/compare only; null when not measured."})
-    no_speedup = fields.String(
+    speedup_unavailable_reason = fields.String(
         allow_none=True, metadata={"description": "/compare only: why there is no `speedup`, and what helps."}
     )
     environment = fields.Dict()
-    budget = fields.Dict(metadata={"description": "`name`, and in `left_out` what that budget did not look at."})
+    budget = fields.Dict(metadata={"description": "`name`, and in `skipped_checks` what that budget did not check."})
     reused_from = fields.Dict(
         metadata={"description": "With `reuse`: the `job_id` that this answer was given to first, and `at` when."}
     )
@@ -265,13 +265,13 @@ class CancelledSchema(Schema):
     cancel_requested = fields.Boolean(required=True)
 
 
-class CancelAnswerSchema(Schema):
+class CancelResponseSchema(Schema):
     """The jobs that were named and are known, and those that are not."""
 
     cancelled = fields.Integer(required=True, metadata={"description": "Those that this request has cancelled."})
-    ended = fields.Integer(
+    already_finished = fields.Integer(
         required=True, metadata={"description": "Those that it did not: they had ended, cancelled ones included."}
     )
-    stopping = fields.Integer(required=True, metadata={"description": "Those that run and will stop shortly."})
+    cancelling = fields.Integer(required=True, metadata={"description": "Those that run and will stop shortly."})
     jobs = fields.List(fields.Nested(CancelledSchema), required=True)
     not_found = fields.List(fields.String(), required=True)

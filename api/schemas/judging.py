@@ -15,7 +15,7 @@ from domain.request import DEFAULT_PRIORITY, DEFAULT_TIMEOUT_S
 from domain.settings import HIGHEST_PRIORITY
 
 MAX_TRIALS = 10_000
-MAX_PRECISION = 0.5
+MAX_TARGET_PRECISION = 0.5
 MIN_TIMEOUT_S, MAX_TIMEOUT_S = 5, 600
 MAX_QUEUE_TIMEOUT_S = 7 * 86_400
 
@@ -47,8 +47,8 @@ class JudgingSchema(WireSchema):
             "description": "At most so many rounds of timed windows. Default: as `budget` says, 20, 100 or 1000."
         },
     )
-    precision = RealNumber(
-        validate=validate.Range(0, MAX_PRECISION, error="must be from {min} to {max}"),
+    target_precision = RealNumber(
+        validate=validate.Range(0, MAX_TARGET_PRECISION, error="must be from {min} to {max}"),
         metadata={
             "description": "Timing stops when half its 95 % interval is this part of the time or the speed-up. "
             "Default: as `budget` says, 0.05, 0.01 or 0.002."

@@ -34,6 +34,6 @@ class ProblemSchema(Schema):
     details = fields.Dict(metadata={"description": "The values at fault, by field."})
     validation_errors = fields.List(fields.Nested(ValidationErrorSchema))
     errors = fields.List(fields.Nested(FieldErrorSchema))
-    errors_left_out = fields.Integer(metadata={"description": "How many more there are; of a body 100 are told."})
+    errors_omitted = fields.Integer(metadata={"description": "How many more there are; of a body 100 are told."})
     job_id = fields.String()
     batch_id = fields.String()

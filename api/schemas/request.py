@@ -177,7 +177,7 @@ def _request(kernel: dict[str, Any], reference: dict[str, Any] | None, data: dic
             "kernel": kernel,
             "reference": reference,
             "num_trials": data.get("num_trials", budget.effort.num_trials),
-            "precision": data.get("precision", budget.effort.precision),
+            "target_precision": data.get("target_precision", budget.effort.target_precision),
             "budget": budget,
             "timeout": data["timeout"],
             "atol": data.get("atol"),

@@ -39,7 +39,7 @@ class Advice:
 
     kernel: str
     rule: str
-    says: str
+    message: str
     figures: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -67,14 +67,14 @@ class KernelMetrics:
     registers: int | None = None
     bound: str | None = None
     stalls: Sequence[Stall] = ()
-    asked: Sequence[Asked] = ()
+    requested_metrics: Sequence[Asked] = ()
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, wire: Mapping[str, Any]) -> KernelMetrics:
         """Of one entry of `kernels`, whatever it has."""
         stalls = [(text(each.get("reason")), number(each.get("percent"))) for each in objects(wire.get("stalls"))]
-        asked, registers = wire.get("asked"), number(wire.get("registers"))
+        requested, registers = wire.get("requested_metrics"), number(wire.get("registers"))
         return cls(
             name=text(wire.get("name")) or "?",
             launches=whole(wire.get("launches")),
@@ -93,9 +93,9 @@ class KernelMetrics:
             registers=None if registers is None else int(registers),
             bound=text(member(wire, "roofline", "bound")),
             stalls=tuple(Stall(reason, percent) for reason, percent in stalls if reason and percent is not None),
-            asked=tuple(
+            requested_metrics=tuple(
                 Asked(str(name), number(member(one, "value")), text(member(one, "unit")) or "")
-                for name, one in (asked.items() if isinstance(asked, Mapping) else ())
+                for name, one in (requested.items() if isinstance(requested, Mapping) else ())
             ),
             raw=wire,
         )
@@ -108,7 +108,7 @@ class SideMetrics:
     status: str
     reason: str | None = None
     kernels: Sequence[KernelMetrics] = ()
-    kernels_left_out: int = 0
+    kernels_omitted: int = 0
     advice: Sequence[Advice] = ()
     seconds: float | None = None
 
@@ -119,7 +119,7 @@ class SideMetrics:
             Advice(
                 text(each.get("kernel")) or "?",
                 text(each.get("rule")) or "?",
-                text(each.get("says")) or "",
+                text(each.get("message")) or "",
                 figures if isinstance(figures := each.get("figures"), Mapping) else {},
             )
             for each in objects(wire.get("advice"))
@@ -128,7 +128,7 @@ class SideMetrics:
             status=text(wire.get("status")) or "unavailable",
             reason=text(wire.get("reason")),
             kernels=tuple(KernelMetrics.of(each) for each in objects(wire.get("kernels"))),
-            kernels_left_out=whole(wire.get("kernels_left_out")) or 0,
+            kernels_omitted=whole(wire.get("kernels_omitted")) or 0,
             advice=tuple(advice),
             seconds=number(wire.get("seconds")),
         )

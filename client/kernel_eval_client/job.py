@@ -17,7 +17,7 @@ class Job:
     """One job. `state` is queued, building, waiting, running, completed, failed or cancelled; times are epoch seconds.
 
     `completed` is every verdict about a kernel, `failed` the service's own fault. `queue_position` 0 is next.
-    `told` says in a sentence what was found, None in a list; `batch_index` which of its batch's bodies it was.
+    `explanation` says in a sentence what was found, None in a list; `batch_index` which of its batch's bodies it was.
     """
 
     job_id: str
@@ -36,7 +36,7 @@ class Job:
     error: str | None
     result: Result | None
     raw: Mapping[str, Any] = field(repr=False)
-    told: str | None = None
+    explanation: str | None = None
     batch_index: int | None = None
 
     @property
@@ -71,7 +71,7 @@ class Job:
                 error=wire.get("error"),
                 result=None if result is None else Result.from_dict(result),
                 raw=wire,
-                told=wire.get("told"),
+                explanation=wire.get("explanation"),
                 batch_index=wire.get("batch_index"),
             )
         except (KeyError, TypeError, AttributeError) as error:

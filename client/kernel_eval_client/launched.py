@@ -20,7 +20,7 @@ def in_a_line(launches: Mapping[str, Any] | None) -> str | None:
         for each in kernels[:SHOWN]
         if isinstance(each, Mapping) and isinstance(each.get("share"), (int, float)) and "name" in each
     ]
-    more = len(kernels) - len(named) + int(launches.get("kernels_left_out") or 0)
+    more = len(kernels) - len(named) + int(launches.get("kernels_omitted") or 0)
     count = launches.get("launches")
     told = f"{count:g} a call" if isinstance(count, (int, float)) else "of a call"
     return f"{told}: {', '.join(named) or 'nothing'}" + (f", and {more} more" if more > 0 else "")

@@ -52,10 +52,10 @@ class Comparison:
     message: str | None = None
     first_mismatch: Mapping[str, Any] | None = None
     weak_reference: Sequence[str] = ()
-    precision: Mapping[str, Any] | None = None
+    precision_check: Mapping[str, Any] | None = None
     strict: Mapping[str, Any] | None = None
     layout: Sequence[str] = ()
-    where: Mapping[str, Any] | None = None
+    mismatch_map: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -124,9 +124,9 @@ class KernelResult:
 class Result:
     """One verdict. `reference` and `speedup` only of comparisons; `raw` is the answer as it came.
 
-    `budget` has in `left_out` what was not looked at; `reused_from` names the job that the answer was given to first.
-    `told` is the verdict in a sentence, `report` the path of the page for a person; None of a service without.
-    `no_speedup` says why a comparison has no `speedup`.
+    `budget` has in `skipped_checks` what was not checked; `reused_from` names the job that the answer was given to
+    first. `explanation` is the verdict in a sentence, `report` the path of the page for a person; None of a service
+    without. `speedup_unavailable_reason` says why a comparison has no `speedup`.
     """
 
     job_id: str
@@ -140,9 +140,9 @@ class Result:
     raw: Mapping[str, Any] = field(repr=False)
     budget: Mapping[str, Any] = field(default_factory=dict)
     reused_from: Mapping[str, Any] | None = None
-    told: str | None = None
+    explanation: str | None = None
     report: str | None = None
-    no_speedup: str | None = None
+    speedup_unavailable_reason: str | None = None
 
     @property
     def passed(self) -> bool:
@@ -201,9 +201,9 @@ class Result:
                 raw=wire,
                 budget=wire.get("budget") or {},
                 reused_from=wire.get("reused_from"),
-                told=wire.get("told"),
+                explanation=wire.get("explanation"),
                 report=wire.get("report"),
-                no_speedup=wire.get("no_speedup"),
+                speedup_unavailable_reason=wire.get("speedup_unavailable_reason"),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise AnswerError(f"this is no result of a kernel evaluation service: {error!r}") from error
@@ -224,7 +224,7 @@ class Result:
         """One flat row of plain values, the same columns for every result: `pandas.DataFrame(r.to_dict() for r in …)`.
 
         Times are in ms, and upper bounds where `time_bounded` or `ref_time_bounded`; None is what was not measured. A
-        speed-up of which only a bound is known is None, with the bound in `speedup_low` or `speedup_high`.
+        speed-up of which only a bound is known is None, with the bound in `speedup_ci_low` or `speedup_ci_high`.
         """
         kernel, timing, comparison = self.kernel, self.kernel.timing, self.kernel.comparison
         stats = timing.stats if timing else None
@@ -241,8 +241,8 @@ class Result:
             "median_ms": stats.median if stats else None,
             "std_ms": stats.std if stats else None,
             "percentile_95_ms": stats.percentile_95 if stats else None,
-            "trusted_ms": timing.trusted_ms if timing else None,
-            "precision": timing.precision if timing else None,
+            "latency_ms": timing.latency_ms if timing else None,
+            "relative_ci": timing.relative_ci if timing else None,
             "method": timing.method if timing else None,
             "calls": timing.calls if timing else None,
             "time_bounded": timing.bounded if timing else None,
@@ -250,16 +250,16 @@ class Result:
             "ref_runtime_ms": reference.stats.mean if reference else None,
             "ref_time_bounded": reference.bounded if reference else None,
             "speedup": self.speedup.measured if self.speedup else None,
-            "speedup_low": self.speedup.low if self.speedup else None,
-            "speedup_high": self.speedup.high if self.speedup else None,
+            "speedup_ci_low": self.speedup.ci_low if self.speedup else None,
+            "speedup_ci_high": self.speedup.ci_high if self.speedup else None,
             "speedup_verdict": self.speedup.verdict if self.speedup else None,
-            "no_speedup": self.no_speedup,
+            "speedup_unavailable_reason": self.speedup_unavailable_reason,
             "max_abs_diff": comparison.max_abs_diff if comparison else None,
             "max_rel_diff": comparison.max_rel_diff if comparison else None,
             "mismatch_count": comparison.mismatch_count if comparison else None,
             "element_count": comparison.element_count if comparison else None,
             "weak_reference": bool(comparison.weak_reference) if comparison else None,
-            "known_beforehand": kernel.inputs.get("known_beforehand"),
+            "inputs_replayed": kernel.inputs.get("inputs_replayed"),
             "device": self.environment.get("device"),
             "gpu_type": self.gpu_type,
             "host": self.environment.get("host"),

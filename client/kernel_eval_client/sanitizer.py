@@ -23,7 +23,7 @@ class Finding:
     line: int | None = None
     block: str | None = None
     thread: str | None = None
-    says: str | None = None
+    message: str | None = None
     count: int = 1
 
     @property
@@ -49,12 +49,12 @@ class Tool:
     status: str
     reason: str | None = None
     findings: Sequence[Finding] = ()
-    findings_left_out: int = 0
+    findings_omitted: int = 0
 
     @property
     def errors(self) -> int:
         """How many it found at least, repetitions counted."""
-        return sum(each.count for each in self.findings) + self.findings_left_out
+        return sum(each.count for each in self.findings) + self.findings_omitted
 
 
 @dataclass(frozen=True)
@@ -109,10 +109,10 @@ def _tool(name: str, wire: Mapping[str, Any]) -> Tool:
             line=whole(each.get("line")),
             block=text(each.get("block")),
             thread=text(each.get("thread")),
-            says=text(each.get("says")),
+            message=text(each.get("message")),
             count=max(1, whole(each.get("count")) or 1),
         )
         for each in objects(wire.get("findings"))
     ]
-    left_out = whole(wire.get("findings_left_out")) or 0
-    return Tool(name, text(wire.get("status")) or UNAVAILABLE, text(wire.get("reason")), tuple(findings), left_out)
+    omitted = whole(wire.get("findings_omitted")) or 0
+    return Tool(name, text(wire.get("status")) or UNAVAILABLE, text(wire.get("reason")), tuple(findings), omitted)

@@ -33,7 +33,7 @@ class Options(TypedDict, total=False):
 
     num_trials: int
     timeout: int
-    precision: float
+    target_precision: float
     profile: bool
     replay_seed: str
     atol: float
@@ -58,7 +58,7 @@ class Submission:
     reference: KernelLike | None = None
     num_trials: int | None = None
     timeout: int | None = None
-    precision: float | None = None
+    target_precision: float | None = None
     profile: bool | None = None
     replay_seed: str | None = None
     atol: float | None = None

@@ -30,10 +30,10 @@ class RuntimeStats:
 
 @dataclass(frozen=True)
 class Timing:
-    """How fast and how that was measured. `trusted_ms` is by the referee's clock; the rest is in docs/api.md."""
+    """How fast and how that was measured. `latency_ms` is by the referee's clock; the rest is in docs/api.md."""
 
     method: str
-    trusted_ms: float
+    latency_ms: float
     stats: RuntimeStats = field(default_factory=RuntimeStats)
     calls_per_window: int = 0
     windows: int = 0
@@ -43,15 +43,15 @@ class Timing:
     cache: str = ""
     flags: Sequence[str] = ()
     single_call_ms: float | None = None
-    launch_shift_us: float | None = None
+    launch_overhead_correction_us: float | None = None
     launches: int | None = None
-    precision: float | None = None
-    stopped_by: str | None = None
-    card: Mapping[str, Any] | None = None
+    relative_ci: float | None = None
+    stop_reason: str | None = None
+    gpu_state: Mapping[str, Any] | None = None
     window_ms: Sequence[float] = ()
-    left_out: Sequence[int] = ()
-    process_ms: Sequence[float] = ()
-    nulls_known: bool = False
+    excluded_windows: Sequence[int] = ()
+    per_process_ms: Sequence[float] = ()
+    baseline_from_cache: bool = False
 
     @property
     def bounded(self) -> bool:
@@ -61,22 +61,22 @@ class Timing:
 
 @dataclass(frozen=True)
 class Speedup:
-    """Reference time over candidate time with its 95 % interval; `high` None where there is no upper end.
+    """Reference time over candidate time with its 95 % interval; `ci_high` None where there is no upper end.
 
     Where one of the two times is too short to be measured, all that is known is a `bound`: `ratio` repeats it then.
     """
 
     ratio: float
-    low: float
-    high: float | None
+    ci_low: float
+    ci_high: float | None
     verdict: Literal["faster", "slower", "not_distinguishable"]
 
     @property
     def bound(self) -> Literal["at_least", "at_most"] | None:
         """What `ratio` is: a bound for the speed-up, or None where it was measured."""
-        if self.high is None:
-            return "at_least" if 0 < self.low == self.ratio else None
-        return "at_most" if self.low == 0 and self.high == self.ratio else None
+        if self.ci_high is None:
+            return "at_least" if 0 < self.ci_low == self.ratio else None
+        return "at_most" if self.ci_low == 0 and self.ci_high == self.ratio else None
 
     @property
     def measured(self) -> float | None:

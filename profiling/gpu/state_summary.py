@@ -31,15 +31,15 @@ SPOILED_SHARE = 0.01
 class Span:
     """Lowest and highest reading of a figure."""
 
-    low: float
-    high: float
+    min: float
+    max: float
 
 
 @dataclass(frozen=True)
 class CardState:
     """The card over a job's windows. `unavailable` says why nothing is known; a None is a figure the card lacks.
 
-    `lowered_ms` is for how long the clocks were lowered between the first and the last thorough sample, by reason.
+    `throttled_ms` is for how long the clocks were lowered between the first and the last thorough sample, by reason.
     `other_processes` are those on the card that are not ours; None when the driver's list cannot be read from here.
     """
 
@@ -53,8 +53,8 @@ class CardState:
     power_w: Span | None = None
     power_limit_w: float | None = None
     memory_used_bytes: Span | None = None
-    reasons: list[str] = field(default_factory=list)
-    lowered_ms: dict[str, float] = field(default_factory=dict)
+    throttle_reasons: list[str] = field(default_factory=list)
+    throttled_ms: dict[str, float] = field(default_factory=dict)
     new_ecc_errors: int | None = None
     other_processes: list[CardProcess] | None = None
 
@@ -80,8 +80,8 @@ def card_state(readings: Sequence[Reading], own: Collection[int] = (), others: C
         power_w=_span([sample.power_w for sample in samples]),
         power_limit_w=last.power_limit_w,
         memory_used_bytes=_span([sample.memory_used_bytes for sample in samples]),
-        reasons=sorted({reason for sample in samples for reason in sample.reasons or ()}),
-        lowered_ms={name: ns / 1e6 for name, ns in _lowered_ns(totals[-1], totals[0]).items() if ns > 0},
+        throttle_reasons=sorted({reason for sample in samples for reason in sample.reasons or ()}),
+        throttled_ms={name: ns / 1e6 for name, ns in _lowered_ns(totals[-1], totals[0]).items() if ns > 0},
         new_ecc_errors=_difference(first.ecc_uncorrected, last.ecc_uncorrected),
         other_processes=_others(samples, own, others),
     )
@@ -95,17 +95,17 @@ def joined(states: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     found = dict(known[-1])
     for name in ("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_w", "memory_used_bytes"):
         spans = [state[name] for state in known if state[name] is not None]
-        lows, highs = ([span[end] for span in spans] for end in ("low", "high"))
-        found[name] = {"low": min(lows), "high": max(highs)} if spans else None
-    lowered = [reason for state in known for reason in state["lowered_ms"]]
+        lows, highs = ([span[end] for span in spans] for end in ("min", "max"))
+        found[name] = {"min": min(lows), "max": max(highs)} if spans else None
+    lowered = [reason for state in known for reason in state["throttled_ms"]]
     errors = [state["new_ecc_errors"] for state in known]
     others = [state["other_processes"] for state in known]
     seen = {process["pid"]: process for found_there in others if found_there is not None for process in found_there}
     return found | {
         "samples": sum(state["samples"] for state in known),
-        "reasons": sorted({reason for state in known for reason in state["reasons"]}),
-        "lowered_ms": {
-            reason: sum(state["lowered_ms"].get(reason, 0.0) for state in known) for reason in dict.fromkeys(lowered)
+        "throttle_reasons": sorted({reason for state in known for reason in state["throttle_reasons"]}),
+        "throttled_ms": {
+            reason: sum(state["throttled_ms"].get(reason, 0.0) for state in known) for reason in dict.fromkeys(lowered)
         },
         "new_ecc_errors": None if None in errors else sum(errors),
         "other_processes": None if None in others else list(seen.values()),

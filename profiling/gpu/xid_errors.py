@@ -50,12 +50,12 @@ UNKNOWN = "not known to this service; see NVIDIA's Xid document"
 
 @dataclass(frozen=True)
 class CardError:
-    """One report. `of_card`: the card failed, whatever ran on it. Unknown numbers do not say so."""
+    """One report. `is_hardware_fault`: the card failed, whatever ran on it. Unknown numbers do not say so."""
 
     xid: int
 
     @property
-    def of_card(self) -> bool:
+    def is_hardware_fault(self) -> bool:
         return self.xid in CARD
 
     @property
@@ -64,7 +64,7 @@ class CardError:
 
     def summary(self) -> dict[str, Any]:
         """JSON-ready."""
-        return {"xid": self.xid, "meaning": self.meaning, "of_card": self.of_card}
+        return {"xid": self.xid, "meaning": self.meaning, "is_hardware_fault": self.is_hardware_fault}
 
 
 def summary(found: list[CardError] | CardUnavailable) -> list[dict[str, Any]] | dict[str, str]:

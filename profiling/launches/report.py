@@ -79,7 +79,7 @@ def described(
         "streams": trace.streams,
         "custom_share": _share(rows, Origin.CUSTOM) if on_device and rows else None,
         "kernels": [row.told() for row in rows],
-        "kernels_left_out": trace.distinct - len(rows),
+        "kernels_omitted": trace.distinct - len(rows),
         "flags": _flags(trace, kernel, rows) if on_device else [],
     }
 

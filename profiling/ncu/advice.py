@@ -67,11 +67,11 @@ class Advice:
 
     kernel: str
     rule: str
-    says: str
+    message: str
     figures: dict[str, float]
 
     def to_dict(self) -> dict[str, Any]:
-        return {"kernel": self.kernel, "rule": self.rule, "says": self.says, "figures": rounded(self.figures)}
+        return {"kernel": self.kernel, "rule": self.rule, "message": self.message, "figures": rounded(self.figures)}
 
 
 Found = tuple[str, str, dict[str, float]] | None

@@ -61,7 +61,7 @@ class KernelCounters:
     shared_bytes: dict[str, Figure]
     bank_conflicts: dict[str, Figure]
     coalescing: dict[str, Figure]
-    asked: dict[str, dict[str, Any]]
+    requested_metrics: dict[str, dict[str, Any]]
 
     @property
     def blocks(self) -> int:
@@ -118,7 +118,7 @@ def _kernel(of: CounterTotals, all_seconds: Figure, asked: Sequence[str]) -> Ker
         },
         bank_conflicts=_bank_conflicts(of),
         coalescing=_coalescing(of),
-        asked=_asked(of, asked),
+        requested_metrics=_asked(of, asked),
     )
 
 

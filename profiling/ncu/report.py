@@ -15,7 +15,7 @@ MAX_KERNELS = 32
 
 
 def described(printed: str, asked: Sequence[str] = ()) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """The side's kernels and advice (`kernels`, `kernels_left_out`, `launches`, `advice`), and the call's figures under
+    """The side's kernels and advice (`kernels`, `kernels_omitted`, `launches`, `advice`), and the call's figures under
     the original service's names.
 
     `printed` is ncu's text with counter_choice.PRINTING, `asked` the metrics that the request names. Raises ValueError
@@ -26,7 +26,7 @@ def described(printed: str, asked: Sequence[str] = ()) -> tuple[dict[str, Any], 
     kernels = found[:MAX_KERNELS]
     side = {
         "kernels": [kernel.to_dict() for kernel in kernels],
-        "kernels_left_out": len(found) - len(kernels),
+        "kernels_omitted": len(found) - len(kernels),
         "launches": len(launches),
         "advice": [one.to_dict() for one in advice(kernels)],
     }

@@ -41,7 +41,7 @@ IN_SO_MANY = "in {} of {} processes"
 
 
 def pooled_timing(each: Sequence[Timing]) -> Timing:
-    """The mean of what the kernel took in each process, in ms; `precision` by what these differ by.
+    """The mean of what the kernel took in each process, in ms; `relative_ci` by what these differ by.
 
     An upper bound in one of them makes it one, with the flag that says so and without an interval. `stats` are of all
     calls: their percentiles and medians are the means of each process's.
@@ -49,34 +49,34 @@ def pooled_timing(each: Sequence[Timing]) -> Timing:
     first = each[0]
     if len(each) == 1:
         return first
-    times = np.array([one.trusted_ms for one in each])
-    known = all(one.precision is not None for one in each)
+    times = np.array([one.latency_ms for one in each])
+    known = all(one.relative_ci is not None for one in each)
     singles = [one.single_call_ms for one in each if one.single_call_ms is not None]
     launches = {one.launches for one in each}
     windows = [ms for one in each for ms in one.window_ms]
     starts = np.cumsum([0, *(len(one.window_ms) for one in each)])
-    left_out = {int(start) + place for start, one in zip(starts, each, strict=False) for place in one.left_out}
+    excluded = {int(start) + place for start, one in zip(starts, each, strict=False) for place in one.excluded_windows}
     shown = places(len(windows))
     return replace(
         first,
         method=pooled_method([one.method for one in each]),
         stats=_pooled_stats([one.stats for one in each]),
-        trusted_ms=float(times.mean()),
+        latency_ms=float(times.mean()),
         windows=sum(one.windows for one in each),
         calls=sum(one.calls for one in each),
         resolution_us=max(one.resolution_us for one in each),
         distribution=min((one.distribution for one in each), key=DISTRIBUTIONS.index),
         flags=pooled_flags([one.flags for one in each]),
         single_call_ms=float(np.mean(singles)) if singles else None,
-        launch_shift_us=float(np.mean([one.launch_shift_us for one in each])),
+        launch_overhead_correction_us=float(np.mean([one.launch_overhead_correction_us for one in each])),
         launches=first.launches if len(launches) == 1 else None,
-        precision=JOBS_APART * _margin(times) / float(times.mean()) if known else None,
-        stopped_by=next((one.stopped_by for one in each if one.stopped_by == Stop.TIMEOUT), first.stopped_by),
-        card=joined([one.card for one in each if one.card is not None]),
+        relative_ci=JOBS_APART * _margin(times) / float(times.mean()) if known else None,
+        stop_reason=next((one.stop_reason for one in each if one.stop_reason == Stop.TIMEOUT), first.stop_reason),
+        gpu_state=joined([one.gpu_state for one in each if one.gpu_state is not None]),
         window_ms=[windows[place] for place in shown],
-        left_out=[number for number, place in enumerate(shown) if place in left_out],
-        process_ms=[rounded(time_ms) for time_ms in times],
-        nulls_known=any(one.nulls_known for one in each),
+        excluded_windows=[number for number, place in enumerate(shown) if place in excluded],
+        per_process_ms=[rounded(time_ms) for time_ms in times],
+        baseline_from_cache=any(one.baseline_from_cache for one in each),
     )
 
 
@@ -113,17 +113,17 @@ def pooled_speedup(
     found = [one for one in each if one is not None]
     if len(found) < len(each):
         return None
-    bounds = [one for one in found if one.low <= 0 or math.isinf(one.high)]
+    bounds = [one for one in found if one.ci_low <= 0 or math.isinf(one.ci_high)]
     if len(found) == 1 or bounds:
         return [*bounds, *found][0]
     ratios = np.log([one.ratio for one in found])
-    times = [np.log([timing.trusted_ms for timing in side]) for side in (references, candidates)]
+    times = [np.log([timing.latency_ms for timing in side]) for side in (references, candidates)]
     known = [_process_variance(side) for side in (references, candidates)]
     margin = _ratio_margin(ratios, times[0] + times[1], known[0] + known[1])
     doubtful = [any(OF_THE_HOST in flag for flag in timing.flags) for timing in candidates]
     low, high = (
         float(np.where(doubtful, np.log(ends), ratios).mean())
-        for ends in ([one.low for one in found], [one.high for one in found])
+        for ends in ([one.ci_low for one in found], [one.ci_high for one in found])
     )
     return measured(math.exp(float(ratios.mean())), math.exp(low - margin), math.exp(high + margin))
 
@@ -140,7 +140,7 @@ def _process_variance(side: Sequence[Timing]) -> float:
     each = [
         process_apart_ms(timing.calls_per_window, timing.launches or 1, 0.0)
         / timing.calls_per_window
-        / timing.trusted_ms
+        / timing.latency_ms
         for timing in side
     ]
     return float(np.mean(np.square(each)))

@@ -80,7 +80,7 @@ class TimeRecord:
     single: OtherWindows = field(default_factory=partial(OtherWindows, paired=False))
     held_back: OtherWindows = field(default_factory=OtherWindows)
     flags: list[str] = field(default_factory=list)
-    card: dict[str, Any] | None = None
+    gpu_state: dict[str, Any] | None = None
     stopped: Stop | None = None
     slowed: float = 1.0
     _marked: list[tuple[float, list[float]]] = field(default_factory=list)
@@ -230,7 +230,7 @@ class TimeRecord:
         return Timing(
             method=METHODS[self.is_cuda, self.gated],
             stats=runtime_stats(alone if shape is None else level * shape),
-            trusted_ms=level,
+            latency_ms=level,
             calls_per_window=self.calls,
             windows=counted,
             calls=counted * self.calls,
@@ -239,13 +239,13 @@ class TimeRecord:
             cache=cache,
             flags=flags,
             single_call_ms=shown_ms(self.single),
-            precision=narrow if math.isfinite(narrow) and not bounded else None,
-            launch_shift_us=self.launch_shift_ms * 1e3,
+            relative_ci=narrow if math.isfinite(narrow) and not bounded else None,
+            launch_overhead_correction_us=self.launch_shift_ms * 1e3,
             launches=self.launches,
-            stopped_by=self.stopped.value if self.stopped is not None else None,
-            card=self.card,
+            stop_reason=self.stopped.value if self.stopped is not None else None,
+            gpu_state=self.gpu_state,
             window_ms=[rounded(ms) for ms in net[shown] / self.calls],
-            left_out=[place for place, window in enumerate(shown) if not kept[window]],
+            excluded_windows=[place for place, window in enumerate(shown) if not kept[window]],
         )
 
     def _believed(self, windows: Sample) -> Believed:

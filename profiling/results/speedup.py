@@ -23,8 +23,8 @@ def paired_speedup(reference: TimeRecord, candidate: TimeRecord) -> Speedup | No
     if found is None or least_ms == most_ms:
         return found
     least, most = (_speedup(reference, candidate, end_ms, error_ms) for end_ms in (least_ms, most_ms))
-    low, high = most.low if most is not None else 0.0, least.high if least is not None else math.inf
-    return measured(found.ratio, min(found.low, low), max(found.high, high))
+    low, high = most.ci_low if most is not None else 0.0, least.ci_high if least is not None else math.inf
+    return measured(found.ratio, min(found.ci_low, low), max(found.ci_high, high))
 
 
 def _speedup(reference: TimeRecord, candidate: TimeRecord, added_ms: float, error_ms: float) -> Speedup | None:

@@ -55,9 +55,9 @@ def speedup(
     by what the same kernel differs by from one process to the next (`apart_ms`, standard deviations in ms a window, of
     reference and candidate), which no number of windows in one pair of processes averages out, and by so many times as
     values that are alike for a reason of their own (`likeness`) say less than as many independent ones. A candidate's
-    time that is not clear of zero gives a lower bound alone, `high` being infinite; a reference's an upper one, `low`
-    being 0, where that is below 1. None where a ratio would mean nothing. Of fewer than MIN_PAIRS pairs nothing is
-    known but the ratio.
+    time that is not clear of zero gives a lower bound alone, `ci_high` being infinite; a reference's an upper one,
+    `ci_low` being 0, where that is below 1. None where a ratio would mean nothing. Of fewer than MIN_PAIRS pairs
+    nothing is known but the ratio.
     """
     reference, candidate = np.asarray(reference_ms), np.asarray(candidate_ms)
     if reference.size == 0:
@@ -84,7 +84,7 @@ def speedup(
 def measured(ratio: float, low: float, high: float) -> Speedup:
     """The speed-up of that ratio, with what its interval says."""
     verdict = "faster" if low > 1.0 else "slower" if high < 1.0 else "not_distinguishable"
-    return Speedup(ratio=ratio, low=low, high=high, verdict=verdict)
+    return Speedup(ratio=ratio, ci_low=low, ci_high=high, verdict=verdict)
 
 
 def half_width(sample: Sample) -> float:
@@ -139,7 +139,7 @@ def _at_least(reference_low_ms: float, candidate_high_ms: float) -> Speedup | No
     if candidate_high_ms <= 0:
         return None
     low = reference_low_ms / candidate_high_ms
-    return Speedup(ratio=low, low=low, high=math.inf, verdict="faster" if low > 1.0 else "not_distinguishable")
+    return Speedup(ratio=low, ci_low=low, ci_high=math.inf, verdict="faster" if low > 1.0 else "not_distinguishable")
 
 
 def _at_most(reference_high_ms: float, candidate_low_ms: float) -> Speedup | None:
@@ -147,7 +147,7 @@ def _at_most(reference_high_ms: float, candidate_low_ms: float) -> Speedup | Non
     if not candidate_low_ms > reference_high_ms:
         return None
     high = reference_high_ms / candidate_low_ms
-    return Speedup(ratio=high, low=0.0, high=high, verdict="slower")
+    return Speedup(ratio=high, ci_low=0.0, ci_high=high, verdict="slower")
 
 
 def resolved(times_ms: Sample) -> tuple[float, bool]:

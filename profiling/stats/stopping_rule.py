@@ -32,7 +32,7 @@ BUDGET_S = {"cuda": 1.2, "cpu": 0.4}
 class Stop(StrEnum):
     """Why no more windows were taken."""
 
-    PRECISION = "precision"
+    TARGET_PRECISION = "target_precision"
     NUM_TRIALS = "num_trials"
     DEVICE_TIME = "device_time"
     TIMEOUT = "timeout"
@@ -42,13 +42,13 @@ class Stop(StrEnum):
 class Plan:
     """Rounds of one window for each contender, until the interval is as narrow as asked for or a budget is spent.
 
-    `precision` is half the 95 % interval's width, relative to its middle; `num_trials` bounds the rounds. `min_rounds`
-    are always taken, and MIN_ROUNDS where they are not precise enough. `device_time` is the part of BUDGET_S that there
-    is (1.0: all). Windows last `window` times as long as usual.
+    `target_precision` is half the 95 % interval's width, relative to its middle; `num_trials` bounds the rounds.
+    `min_rounds` are always taken, and MIN_ROUNDS where they are not precise enough. `device_time` is the part of
+    BUDGET_S that there is (1.0: all). Windows last `window` times as long as usual.
     """
 
     num_trials: int
-    precision: float
+    target_precision: float
     is_cuda: bool
     min_rounds: int = MIN_ROUNDS
     device_time: float = 1.0
@@ -64,7 +64,7 @@ class Plan:
         fewest, looser = (EACH_ROUNDS, EACH_LOOSER) if shares > 1 else (MIN_ROUNDS, 1.0)
         return cls(
             math.ceil(request.num_trials / shares),
-            request.precision * math.sqrt(shares) * looser,
+            request.target_precision * math.sqrt(shares) * looser,
             is_cuda,
             max(math.ceil(effort.min_rounds / shares), min(effort.min_rounds, fewest)),
             effort.device_time / shares,
@@ -75,8 +75,8 @@ class Plan:
         """Whether so many rounds are enough, and why."""
         if rounds < self.min_rounds:
             return None
-        if half_width <= self.precision:
-            return Stop.PRECISION
+        if half_width <= self.target_precision:
+            return Stop.TARGET_PRECISION
         if rounds < MIN_ROUNDS:  # Fewer are enough only where they agree.
             return None
         if rounds >= self.num_trials:

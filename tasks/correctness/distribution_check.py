@@ -64,7 +64,7 @@ class DistributionCheck:
     @property
     def summary(self) -> dict[str, Any]:
         """The distributions that were checked, those that were skipped and why, and the inputs that stayed as drawn."""
-        return {"judged": self._checked, "left_out": self._skipped, "inputs_left_alone": self._inputs.unchanged}
+        return {"checked": self._checked, "skipped": self._skipped, "unmodified_inputs": self._inputs.unchanged}
 
     def run(self) -> None:
         """Compare on every distribution; stop at the first wrong output or failure."""
@@ -256,7 +256,7 @@ class DistributionCheck:
 def untried(why: str) -> dict[str, Any]:
     """The summary if the check could not run at all."""
     skipped = {distribution.name: why for distribution in DISTRIBUTIONS}
-    return {"judged": [], "left_out": skipped, "inputs_left_alone": {}}
+    return {"checked": [], "skipped": skipped, "unmodified_inputs": {}}
 
 
 def _lack_of_evidence(evidence: Finding) -> str:

@@ -195,7 +195,7 @@ class TrialInputs:
             "fresh_sets": self._drawn,
             "mixed_sets": self._mixed,
             "reused_sets": self.reused,
-            "fresh_sets_equal": self._sets_equal(),
+            "inputs_not_random": self._sets_equal(),
             "shapes": [list(tensor.shape) for tensor in values.leaves(self._first(), torch.Tensor)],
             "dtypes": [
                 str(tensor.dtype).removeprefix("torch.") for tensor in values.leaves(self._first(), torch.Tensor)

@@ -27,4 +27,4 @@ def inputs_summary(
         summary["weights"] = weights.summary
     if distributions is not None:
         summary["distributions"] = distributions
-    return summary | {"replay_seed": f"{secret:x}", "known_beforehand": replayed}
+    return summary | {"replay_seed": f"{secret:x}", "inputs_replayed": replayed}

@@ -67,7 +67,7 @@ class Preparation:
             with contender.answerable():
                 contender.probe = contender.open_session.probed()
                 if contender.probe.compiled:
-                    contender.compiled_late = COMPILED_LATE.format(names=", ".join(contender.probe.compiled))
+                    contender.compiled_at_run_time = COMPILED_LATE.format(names=", ".join(contender.probe.compiled))
                 if len(self.contenders) > 1 and not contender.probe.outputs:
                     raise KernelFault(
                         Status.WRONG_RESULT,

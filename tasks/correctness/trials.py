@@ -296,9 +296,9 @@ class Trials:
             comparison,
             message=message,
             weak_reference=self.weak_reference_findings,
-            precision=self._precision,
+            precision_check=self._precision,
             layout=self._layout(),
-            where=self._mismatch_map,
+            mismatch_map=self._mismatch_map,
         )
 
     def _layout(self) -> list[str]:

@@ -50,7 +50,7 @@ def new_card_errors(contenders: Iterable[Contender], bench: Workbench) -> list[C
 
 def raise_reported_card_fault(errors: list[CardError] | CardUnavailable | None) -> None:
     """Raise InfrastructureFault if the card itself failed: no failure on it is a kernel's fault then."""
-    if isinstance(errors, list) and (card_faults := [error for error in errors if error.of_card]):
+    if isinstance(errors, list) and (card_faults := [error for error in errors if error.is_hardware_fault]):
         raise InfrastructureFault(
             "; ".join(f"the driver reported Xid {error.xid}: {error.meaning}" for error in card_faults)
         )

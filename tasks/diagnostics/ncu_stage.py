@@ -44,7 +44,7 @@ def read_counters(inspection: Inspection, request: CountersAsked) -> dict[str, A
             side, flat[contender.role] = _measure(inspection, contender, tool, request)
             side = {"status": "measured", **side}
         except NotInspected as why:
-            side = {"status": "unavailable", "reason": str(why), "kernels": [], "kernels_left_out": 0, "advice": []}
+            side = {"status": "unavailable", "reason": str(why), "kernels": [], "kernels_omitted": 0, "advice": []}
             contender.profile = contender.profile or NoListing(PROFILE, str(why))
         answer[contender.role] = {**side, "seconds": seconds_since(started)}
     candidate = answer[CANDIDATE]
@@ -92,7 +92,7 @@ def _measure(
         raise NotInspected(f"the profiler's report cannot be read: {_complaint(printed_by_import) or error}") from error
     most = LAUNCHES[request.level]
     note = f"of a call's launches the first {most} were counted" if side["launches"] >= most else None
-    return {**side, "reason": note, "metrics_refused": list(unknown)}, flat
+    return {**side, "reason": note, "rejected_metrics": list(unknown)}, flat
 
 
 def _run_ncu(

@@ -72,7 +72,7 @@ def _operations(
             timing.flags.append(NOT_COUNTED.format(whose=whose, why=failed))
             continue
         flag = too_few_operations(
-            timing.trusted_ms, flops, ceilings, whose=whose, resolution_ms=timing.resolution_us / 1e3
+            timing.latency_ms, flops, ceilings, whose=whose, resolution_ms=timing.resolution_us / 1e3
         )
         if flag is not None:
             timing.flags.append(flag)

@@ -95,9 +95,9 @@ def _merge(reports: Sequence[Report]) -> Report:
         return first
     merged_environment: dict[str, Any] = {"device_seconds": last.environment["device_seconds"]}
     merged_environment |= {"window_seconds": sum(report.environment.get("window_seconds", 0.0) for report in reports)}
-    card_errors = [report.environment.get("card_errors") for report in reports]
+    card_errors = [report.environment.get("gpu_errors") for report in reports]
     if all(isinstance(errors, list) for errors in card_errors):
-        merged_environment["card_errors"] = [error for errors in card_errors for error in errors or ()]
+        merged_environment["gpu_errors"] = [error for errors in card_errors for error in errors or ()]
     if not _is_timed(last):
         return replace(
             last,
@@ -142,7 +142,7 @@ def _pooled(outcomes: Sequence[Outcome]) -> Outcome:
     return replace(
         outcomes[0],
         timing=timing,
-        roofline=position_at(outcomes[0].roofline, timings[0].trusted_ms, timing.trusted_ms),
+        roofline=position_at(outcomes[0].roofline, timings[0].latency_ms, timing.latency_ms),
         comparison=_all_calls(comparisons) if comparisons else None,
     )
 
@@ -172,9 +172,9 @@ def _stopped_by_device_time(report: Report) -> Report:
 
 def _stopped(outcome: Outcome) -> Outcome:
     timing = outcome.timing
-    if timing is None or timing.stopped_by == Stop.TIMEOUT:
+    if timing is None or timing.stop_reason == Stop.TIMEOUT:
         return outcome
-    return replace(outcome, timing=replace(timing, stopped_by=Stop.DEVICE_TIME.value))
+    return replace(outcome, timing=replace(timing, stop_reason=Stop.DEVICE_TIME.value))
 
 
 def _with_flag(report: Report, flag: str) -> Report:

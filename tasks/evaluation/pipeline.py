@@ -285,7 +285,7 @@ class _Job:
         held = {"device_seconds": self.queues.held_s + self.device_s, "window_seconds": self.windows_s}
         environment_data = environment(self.bench.target) | held
         if self.card_errors is not None and self.bench.device.is_cuda:
-            environment_data |= {"streams_apart": apart(self.contenders), "card_errors": summary(self.card_errors)}
+            environment_data |= {"multi_queue_roles": apart(self.contenders), "gpu_errors": summary(self.card_errors)}
         reference = self.reference.outcome(self.input_summary) if self.reference is not None else None
         failed = reference if self.reference is not None and self.reference.fault is not None else None
         return Report(

@@ -24,8 +24,8 @@ NAMES = "builders"
 class BuilderView:
     """One live build-only worker: the architectures that it `builds_for`, with which `toolchain`.
 
-    `left_out` is what it does not build, and why. `building` is the job for which it builds now. `built` counts its
-    builds and `shipped` those that it shared, since it started. `failing` is as in `WorkerView`. Times are epoch
+    `limitation` is what it does not build, and why. `building` is the job for which it builds now. `built` counts its
+    builds and `shared` those that it shared, since it started. `failing` is as in `WorkerView`. Times are epoch
     seconds of its own clock.
     """
 
@@ -36,10 +36,10 @@ class BuilderView:
     seen_at: float
     builds_for: list[str]
     toolchain: str
-    left_out: str | None = None
+    limitation: str | None = None
     building: str | None = None
     built: int = 0
-    shipped: int = 0
+    shared: int = 0
     sandbox: dict[str, dict[str, Any]] = field(default_factory=dict)
     failing: list[str] = field(default_factory=list)
 

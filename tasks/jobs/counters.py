@@ -11,7 +11,7 @@ from tasks.jobs.job_lua import COUNTERS
 from tasks.jobs.job_view import text
 
 RECENT_S = 300
-CACHE_COUNTERS = {"hit": "build_cache_hits", "miss": "build_cache_misses", "shipped": "build_cache_shipped"}
+CACHE_COUNTERS = {"hit": "build_cache_hits", "miss": "build_cache_misses", "remote_hit": "build_cache_remote_hits"}
 
 
 def names_to_count(body: dict[str, Any]) -> list[str]:

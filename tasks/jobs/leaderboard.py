@@ -50,21 +50,21 @@ end
 class Summary:
     """Summary of a completed job for lists. `kernel` is the name of its entry point; digests as in the result.
 
-    `precision` is the relative precision of the time; `error` is the first line of the failure, None if it passed.
+    `relative_ci` is the relative confidence interval of the time; `error` is the first line of the failure, or None.
     """
 
     verdict: str
     kernel: str | None
     device: str | None
-    time_ms: float | None
+    latency_ms: float | None
     ratio: float | None
-    low: float | None
-    high: float | None
+    ci_low: float | None
+    ci_high: float | None
     flags: int
     candidate: str | None
     reference: str | None
-    known_beforehand: bool = False
-    precision: float | None = None
+    inputs_replayed: bool = False
+    relative_ci: float | None = None
     error: str | None = None
 
     @classmethod
@@ -77,15 +77,15 @@ class Summary:
             verdict=body["verdict"],
             kernel=metadata.get("kernel_name"),
             device=environment.get("gpu_name") or environment.get("device"),
-            time_ms=timing.get("trusted_ms"),
+            latency_ms=timing.get("latency_ms"),
             ratio=speedup.get("ratio"),
-            low=speedup.get("low"),
-            high=speedup.get("high"),
+            ci_low=speedup.get("ci_low"),
+            ci_high=speedup.get("ci_high"),
             flags=len(timing.get("flags") or ()),
             candidate=metadata.get("digest"),
             reference=reference.get("digest"),
-            known_beforehand=bool((kernel.get("inputs") or {}).get("known_beforehand")),
-            precision=timing.get("precision"),
+            inputs_replayed=bool((kernel.get("inputs") or {}).get("inputs_replayed")),
+            relative_ci=timing.get("relative_ci"),
             error=first_line(kernel.get("compilation_error") or kernel.get("validation_error")) or None,
         )
 
@@ -98,9 +98,9 @@ class Summary:
     @property
     def board(self) -> str:
         """The board that the job belongs to; empty if it belongs to none."""
-        measured = self.verdict == Status.PASSED and self.ratio is not None and self.high is not None
+        measured = self.verdict == Status.PASSED and self.ratio is not None and self.ci_high is not None
         has_digests = bool(self.reference and self.candidate)
-        return f"{self.device}:{self.reference}" if measured and has_digests and not self.known_beforehand else ""
+        return f"{self.device}:{self.reference}" if measured and has_digests and not self.inputs_replayed else ""
 
 
 @dataclass(frozen=True)

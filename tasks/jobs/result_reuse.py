@@ -33,5 +33,5 @@ def _cut_short(side: Mapping[str, Any]) -> bool:
     """Whether the request's `timeout` shortened the evaluation of a kernel: another run may measure more."""
     timing = side.get("timing") or {}
     distributions = (side.get("inputs") or {}).get("distributions") or {}
-    messages = [*timing.get("flags", ()), *(distributions.get("left_out") or {}).values()]
-    return timing.get("stopped_by") == STOPPED or any(TIMEOUT_NEAR in message for message in messages)
+    messages = [*timing.get("flags", ()), *(distributions.get("skipped") or {}).values()]
+    return timing.get("stop_reason") == STOPPED or any(TIMEOUT_NEAR in message for message in messages)

@@ -157,7 +157,7 @@ class Webhooks:
         """Schedule another try after a pause; give up if `final`, or after the last try."""
         retry = not final and due.attempts < len(PAUSES_S)
         pause = PAUSES_S[due.attempts] if retry else None
-        self._note(due, "pending" if retry else "given_up", error, pause)
+        self._note(due, "pending" if retry else "failed", error, pause)
 
     def _note(self, due: Due, state: str, error: str | None, pause_s: int | None) -> None:
         delivery_state = {

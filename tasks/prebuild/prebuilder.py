@@ -137,11 +137,11 @@ class Builder:
             for arch in archs:
                 self._bench(arch).start_zygote()
             self._builds_for = archs
-            skipped = missing_driver() if archs and archs != [CPU_ONLY] else None
-            if skipped is not None:
-                skipped = f"triton: {skipped}"
-                log.warning("builder %s: does not build %s (see docs/operations.md)", self._name, skipped)
-            self._heartbeat.update(builds_for=archs, left_out=skipped)
+            limitation = missing_driver() if archs and archs != [CPU_ONLY] else None
+            if limitation is not None:
+                limitation = f"triton: {limitation}"
+                log.warning("builder %s: does not build %s (see docs/operations.md)", self._name, limitation)
+            self._heartbeat.update(builds_for=archs, limitation=limitation)
         return archs
 
     def _make(self, one: PlannedBuild) -> bool:
@@ -161,8 +161,8 @@ class Builder:
                     del self._recent[one.key]
                     raise
                 finally:
-                    shipped = sum(other.shipped.count for other in self._benches.values() if other.shipped is not None)
-                    self._heartbeat.update(building=None, built=self._built, shipped=shipped)
+                    shared = sum(other.shipped.count for other in self._benches.values() if other.shipped is not None)
+                    self._heartbeat.update(building=None, built=self._built, shared=shared)
             return reservation.mine
 
     def _build(self, bench: BuildBench, request: Request, kernel: Kernel, one: PlannedBuild) -> None:

@@ -18,7 +18,7 @@ from tasks.builds.local_cache import BuildCache
 from tasks.node.path_redaction import without_machine_paths
 from tasks.runtime.kernel_run import Contender, Stopped
 
-HIT, MISS, OFF, SHIPPED = "hit", "miss", "off", "shipped"
+HIT, MISS, OFF, REMOTE_HIT = "hit", "miss", "off", "remote_hit"
 
 
 class Building:
@@ -114,7 +114,7 @@ class Building:
         kept, shipped = None, self._bench.shipped
         if shipped is not None and packed is not None and shipped.receive(key, packed, cache):
             kept = cache.restore(key, contender.folder)
-        contender.origin["compile_cache"] = MISS if kept is None else SHIPPED
+        contender.origin["compile_cache"] = MISS if kept is None else REMOTE_HIT
         if kept is None:
             self.build_and_keep(contender, cache, key)
         else:

@@ -50,7 +50,7 @@ class Contender:
         """By its runner's word."""
         self.origin: dict[str, str] = {}
         """Where its build came from, which is ours to say."""
-        self.compiled_late: str | None = None
+        self.compiled_at_run_time: str | None = None
         """What was compiled with the device in hand, and how not to, where that was not known beforehand."""
         self.entry: str | None = None
         self.output = ""
@@ -240,7 +240,9 @@ class Contender:
                 "deferred": self.artifact.deferred,
                 "log": self.told(self.artifact.log),
                 **self.origin,
-                **({"compiled_late": self.compiled_late} if self.compiled_late is not None else {}),
+                **(
+                    {"compiled_at_run_time": self.compiled_at_run_time} if self.compiled_at_run_time is not None else {}
+                ),
             },
             timing=self.timing,
             roofline=self._roofline(),
@@ -255,7 +257,7 @@ class Contender:
     def _roofline(self) -> dict[str, Any] | None:
         if self.work is None or self.timing is None:
             return None
-        return self.work.position(self.timing.trusted_ms, self.timing.calls_per_window)
+        return self.work.position(self.timing.latency_ms, self.timing.calls_per_window)
 
     def told(self, text: str) -> str:
         """Without the paths of this machine."""

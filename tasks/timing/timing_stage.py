@@ -92,7 +92,7 @@ class Timekeeper:
         candidate = self.rounds.candidate
         if alone.is_known(self.bench.known_nulls):
             if candidate.range is not None and candidate.timing is not None:
-                candidate.timing = replace(candidate.timing, nulls_known=True)
+                candidate.timing = replace(candidate.timing, baseline_from_cache=True)
             return speedup
         candidate.close()
         reference = self.contenders[0]
@@ -281,7 +281,7 @@ class Timekeeper:
             *((*self.rounds.warnings, *told) if contender is self.rounds.candidate else ()),
         ]
         record.flags += [flag for flag in found if flag is not None]
-        record.card = asdict(state)
+        record.gpu_state = asdict(state)
         timing = record.timing(self.bench.device.cache)
         if contender.probe is not None and contender.probe.reuses_memory:
             timing = replace(timing, method=f"{timing.method}; {COPIED_EACH}")
@@ -290,7 +290,7 @@ class Timekeeper:
         if self._held_up and contender is self.rounds.candidate:
             timing = replace(timing, method=f"{timing.method}; {HELD_UP}")
         too_fast = impossible(
-            timing.trusted_ms,
+            timing.latency_ms,
             self.rounds.written_bytes(contender),
             ceilings,
             calls=record.calls,

@@ -14,22 +14,22 @@ ENVIRONMENT = {
     "gpu_name": "NVIDIA H200",
     "gpu_type": "h200",
 }
-SPAN = {"low": 1755, "high": 1980}
+SPAN = {"min": 1755, "max": 1980}
 CARD: dict[str, Any] = {
     "samples": 14, "unavailable": None, "sm_clock_mhz": SPAN, "max_sm_clock_mhz": 1980, "memory_clock_mhz": None,
-    "max_memory_clock_mhz": None, "temperature_c": {"low": 41, "high": 44}, "power_w": {"low": 310.5, "high": 402.0},
-    "power_limit_w": 700.0, "memory_used_bytes": {"low": 3 << 30, "high": 3 << 30}, "reasons": ["sw_power_cap"],
-    "lowered_ms": {"sw_power_cap": 12.5}, "new_ecc_errors": 0, "other_processes": [],
+    "max_memory_clock_mhz": None, "temperature_c": {"min": 41, "max": 44}, "power_w": {"min": 310.5, "max": 402.0},
+    "power_limit_w": 700.0, "memory_used_bytes": {"min": 3 << 30, "max": 3 << 30}, "throttle_reasons": ["sw_power_cap"],
+    "throttled_ms": {"sw_power_cap": 12.5}, "new_ecc_errors": 0, "other_processes": [],
 }  # fmt: skip
 INPUTS = {"source": "get_inputs", "shapes": [[256, 512]], "dtypes": ["float32"], "fresh_sets": 209, "reused_sets": 3,
-          "replay_seed": "5b1f", "known_beforehand": False}  # fmt: skip
+          "replay_seed": "5b1f", "inputs_replayed": False}  # fmt: skip
 
 
 def timing(ms: float, *flags: str, windows: int = 12) -> Timing:
     return Timing(
         "gated_window", STATS, ms, 240, windows, 240 * windows, 0.02, "events", "cold", list(flags),
-        single_call_ms=ms * 1.1, launches=2, precision=0.004, stopped_by="precision", card=CARD,
-        window_ms=[ms * (1 + index / 1000) for index in range(windows)], left_out=[2],
+        single_call_ms=ms * 1.1, launches=2, relative_ci=0.004, stop_reason="target_precision", gpu_state=CARD,
+        window_ms=[ms * (1 + index / 1000) for index in range(windows)], excluded_windows=[2],
     )  # fmt: skip
 
 
@@ -80,7 +80,7 @@ def wrong(message: str = "Outputs are out of tolerance") -> dict[str, Any]:
     """A comparison whose answers are wrong, with a map of where."""
     found = Comparison(
         False, 5, 0, 4.0, 5000.0, 0.07, 61_039, 655_360, 0.01, 0.01, message,
-        {"output": 0, "index": [1, 32, 46], "expected": 0.95, "actual": "nan"}, where=WHERE,
+        {"output": 0, "index": [1, 32, 46], "expected": 0.95, "actual": "nan"}, mismatch_map=WHERE,
     )  # fmt: skip
     kernel = Outcome(Status.WRONG_RESULT, "triton", compiled=True, message=message, comparison=found, inputs=INPUTS)
     return Report(kernel, ENVIRONMENT, Outcome(Status.PASSED, "torch", compiled=True)).body("id")

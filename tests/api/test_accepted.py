@@ -134,12 +134,12 @@ def test_when_and_where(client: FlaskClient, records: JobStore, redis: Redis) ->
         ({"budget": "quick"}, ("quick", 20, 0.05)),
         ({"budget": "precise"}, ("precise", 1000, 0.002)),
         ({"budget": "quick", "num_trials": 7}, ("quick", 7, 0.05)),
-        ({"budget": "precise", "precision": 0.1}, ("precise", 1000, 0.1)),
+        ({"budget": "precise", "target_precision": 0.1}, ("precise", 1000, 0.1)),
     ],
 )
 def test_a_budget_sets_what_is_not_given(client: FlaskClient, records: JobStore, sent: Json, read: Any) -> None:
     request = stored(client, records, "/evaluate", {"kernel": kernel(RELU, "torch"), **sent})
-    assert (request.budget, request.num_trials, request.precision) == read
+    assert (request.budget, request.num_trials, request.target_precision) == read
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from api.schemas.batch import BatchAnswerSchema, BatchEntrySchema, BatchLineSchema, BatchViewSchema
+from api.schemas.batch import BatchEntrySchema, BatchLineSchema, BatchResponseSchema, BatchViewSchema
 from tasks.jobs.job_store import JobStore
 from tests.api import results
 from tests.api.payloads import LEGACY, RELU, TEST_DATA, TRITON_ADD, Json, kernel
@@ -121,8 +121,8 @@ def test_what_became_of_it(client: FlaskClient, records: JobStore) -> None:
     ]
     first = body["jobs"][0]
     assert set(body) == set(BatchViewSchema().fields) and set(first) == set(BatchLineSchema().fields)
-    assert (first["time_ms"], first["precision"], first["flags"]) == (0.0124, 0.004, 1)
-    assert first["speedup"] == {"ratio": 2.0, "low": 1.8, "high": 2.2}
+    assert (first["latency_ms"], first["relative_ci"], first["flags"]) == (0.0124, 0.004, 1)
+    assert first["speedup"] == {"ratio": 2.0, "ci_low": 1.8, "ci_high": 2.2}
     listed = client.get(f"/jobs?batch_id={body['batch_id']}").get_json()["jobs"]
     assert [(job["batch_index"], (job["summary"] or {}).get("verdict")) for job in listed] == [
         (4, None), (3, None), (2, "compile_error"), (1, "passed"),
@@ -141,7 +141,7 @@ def test_waiting_for_all_of_it(client: FlaskClient, records: JobStore) -> None:
     assert (answer.status_code, answer.headers["Preference-Applied"]) == (200, "wait=20")
     assert [entry.get("verdict") for entry in answer.get_json()["jobs"]] == ["passed", None, "passed"]
     assert answer.get_json()["jobs"][1]["problem"]["status"] == 400
-    assert set(answer.get_json()) == set(BatchAnswerSchema().fields) - {"ignored"}
+    assert set(answer.get_json()) == set(BatchResponseSchema().fields) - {"ignored"}
     assert set(answer.get_json()["jobs"][0]) == set(BatchEntrySchema().fields) - {"ignored", "problem"}
     refused = client.post("/batch?wait=20", json={"jobs": [None]})
     assert (refused.status_code, refused.get_json()["batch_id"]) == (202, None)

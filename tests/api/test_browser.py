@@ -66,7 +66,7 @@ def pages(client: FlaskClient, records: JobStore, redis: Redis) -> dict[str, str
         results.passed(2.0, "too short for what a window can resolve"),
         results.passed(1.9, candidate="e" * 64),
         results.evaluated(launches={
-            "source": "cupti", "device_time_us": 11.5, "launches": 2.0, "custom_share": 0.75, "kernels_left_out": 0,
+            "source": "cupti", "device_time_us": 11.5, "launches": 2.0, "custom_share": 0.75, "kernels_omitted": 0,
             "kernels": [{"name": "k" * 200, "launches": 1.0, "share": 0.05, "origin": "custom"}], "flags": [],
         }, build={
             "kernels": [{"name": "k" * 200, "registers": 255, "local_bytes": 672, "spill_store_bytes": 16,
@@ -79,7 +79,7 @@ def pages(client: FlaskClient, records: JobStore, redis: Redis) -> dict[str, str
     bodies[0]["kernel_exec_result"]["metadata"]["device_metrics"] = device_answers.measured(
         device_answers.side(long, advice=EVIL), device_answers.side()
     )
-    bodies[1]["kernel_exec_result"]["sanitizer"] = device_answers.sanitizer(device_answers.finding(says="x" * 200))
+    bodies[1]["kernel_exec_result"]["sanitizer"] = device_answers.sanitizer(device_answers.finding(message="x" * 200))
     bodies[2]["kernel_exec_result"]["metadata"]["device_metrics"] = device_answers.unavailable()
     bodies[2]["kernel_exec_result"]["sanitizer"] = device_answers.sanitizer()
     found = {"/": "Ready to judge"}

@@ -163,11 +163,11 @@ def test_what_fails_is_tried_again_and_then_given_up(
         assert len(listed.told) == attempt, "not before its time"
         redis.zadd(DUE, {job_id: 0})
     courier.turn()
-    assert state(client, job_id) == {"state": "given_up", "attempts": len(PAUSES_S) + 1, "last_error": "answered 503"}
+    assert state(client, job_id) == {"state": "failed", "attempts": len(PAUSES_S) + 1, "last_error": "answered 503"}
     assert redis.keys("*webhook*") == []
 
 
-@pytest.mark.parametrize(("status", "state_after"), [(302, "pending"), (410, "given_up"), (404, "pending")])
+@pytest.mark.parametrize(("status", "state_after"), [(302, "pending"), (410, "failed"), (404, "pending")])
 def test_redirections_are_not_followed_and_gone_is_final(
     client: FlaskClient, records: JobStore, courier: Courier, listed: Receiver, status: int, state_after: str
 ) -> None:

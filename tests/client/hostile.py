@@ -45,7 +45,7 @@ def poisoned(value: Any, kept: frozenset[str] = AS_IT_IS) -> Any:
 def result(verdict: str = "wrong_result") -> Wire:
     """A result with everything that one may have."""
     stats = {"mean": 1.0, "std": 0.1, "min": 0.9, "max": 1.1, "median": 1.0, "percentile_95": 1.1, "percentile_99": 1.1}
-    timing = {"stats": stats, "calls": 10, "method": "events", "flags": ["noisy"], "trusted_ms": 1.0}
+    timing = {"stats": stats, "calls": 10, "method": "events", "flags": ["noisy"], "latency_ms": 1.0}
     counted = {"status", "unit"}
     metrics = device_answers.measured(reference=device_answers.unavailable())
     checked = device_answers.sanitizer(device_answers.finding(), device_answers.finding(line=None))
@@ -77,9 +77,14 @@ def result(verdict: str = "wrong_result") -> Wire:
     }
     told = {
         **{"job_id": "j1", "verdict": verdict, "kernel_exec_result": kernel, "ref_result": kernel, "flags": ["odd"]},
-        **{"no_speedup": "wrong", "told": "It is wrong.", "report": "/job/j1/report", "gpu_type": "h200"},
+        **{
+            "speedup_unavailable_reason": "wrong",
+            "explanation": "It is wrong.",
+            "report": "/job/j1/report",
+            "gpu_type": "h200",
+        },
         "environment": {"gpu_name": "card", "device": "cuda"},
-        "speedup": {"ratio": 1.0, "low": 0.9, "high": 1.1, "verdict": "same"},
+        "speedup": {"ratio": 1.0, "ci_low": 0.9, "ci_high": 1.1, "verdict": "same"},
         "failed_attempts": [{"attempt": 1, "reason": "lost"}],
     }
     poison: Wire = poisoned(told)
@@ -94,7 +99,13 @@ def job(state: str, **more: Any) -> Wire:
     """A job in that state."""
     told = {
         **{"job_id": "j1", "state": state, "stage": "running", "operation": "evaluate", "kernel_type": "torch"},
-        **{"worker": "w", "error": "lost", "told": "It waits.", "queue_position": 3, "summary": {"verdict": "passed"}},
+        **{
+            "worker": "w",
+            "error": "lost",
+            "explanation": "It waits.",
+            "queue_position": 3,
+            "summary": {"verdict": "passed"},
+        },
         "timeline": [{"stage": "queued", "at": 1.0}, {"stage": "build", "at": 2.0}],
         "failed_attempts": [{"attempt": 1, "reason": "killed"}],
     }
@@ -133,7 +144,7 @@ def _answer(asked: Seen) -> Reply:
 
 
 def _events() -> bytes:
-    told = [("stage", {"stage": "build" + HOSTILE, "at": 1.0}), ("verdict", {"right": False, "final": False})]
+    told = [("stage", {"stage": "build" + HOSTILE, "at": 1.0}), ("verdict", {"correct": False, "final": False})]
     lines = [f"id: {number}\nevent: {name}\ndata: {json.dumps(data)}\n\n" for number, (name, data) in enumerate(told)]
     return "".join([*lines, f"id: 9\nevent: done\ndata: {json.dumps(job('completed'))}\n\n"]).encode()
 

@@ -88,7 +88,7 @@ def test_what_machine_code_needs(build: dict[str, Any], expected: list[MachineCo
         ({"status": "unavailable", "reason": "no profiler"}, "not known: no profiler"),
         ({"launches": 0.0, "kernels": []}, "0 a call: nothing"),
         (
-            {"launches": 2.5, "kernels_left_out": 1, "kernels": [
+            {"launches": 2.5, "kernels_omitted": 1, "kernels": [
                 {"name": "axpy", "share": 0.75, "origin": "custom"}, {"name": "gemm", "share": 0.2, "library": "BLAS"},
                 {"name": "copy", "share": 0.04, "origin": "memory"}, {"name": "fill", "share": 0.01},
             ]},

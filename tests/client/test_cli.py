@@ -21,7 +21,7 @@ from tests.client.test_service import HANGS, TWICE, UNBALANCED, WRONG
 from tests.conftest import free_port
 
 EXAMPLES = ROOT / "examples"
-QUICK = ("--num-trials", "6", "--precision", "0.5")
+QUICK = ("--num-trials", "6", "--target-precision", "0.5")
 
 
 class Command:
@@ -61,7 +61,7 @@ def test_a_passing_kernel(run: Command, files: Path) -> None:
 def test_how_to_judge_reaches_the_service(run: Command, files: Path) -> None:
     chosen = ("--budget", "quick", "--priority", "7", "--gpu", "cpu", "--reuse", "never")
     assert run("compare", files / "twice.py", files / "twice.py", *chosen, "--json") == 0
-    assert run.json()["budget"]["name"] == "quick" and run.json()["budget"]["left_out"]
+    assert run.json()["budget"]["name"] == "quick" and run.json()["budget"]["skipped_checks"]
     with Client(run.url) as client:
         assert client.job(run.json()["job_id"]).raw["priority"] == 7
 

@@ -55,9 +55,11 @@ def test_figures_are_typed() -> None:
     assert (kernel.sm_percent, kernel.memory_percent, kernel.dram_bytes_per_s) == (22.4, 91.2, 3.2e12)
     assert (kernel.achieved_occupancy, kernel.theoretical_occupancy, kernel.limited_by) == (71.5, 75.0, "registers")
     assert (kernel.stalls[0].reason, kernel.stalls[0].percent) == ("long_scoreboard", 61.0)
-    assert [(one.name, one.value, one.unit) for one in kernel.asked] == [(device_answers.OFFSET, 9437184.0, "inst")]
+    assert [(one.name, one.value, one.unit) for one in kernel.requested_metrics] == [
+        (device_answers.OFFSET, 9437184.0, "inst")
+    ]
     assert kernel.raw["coalescing"]["sectors_per_load_request"] == 4.0
-    assert metrics.candidate.advice[0].rule == "memory_ceiling" and metrics.candidate.kernels_left_out == 3
+    assert metrics.candidate.advice[0].rule == "memory_ceiling" and metrics.candidate.kernels_omitted == 3
     assert [name for name, _ in metrics.sides] == ["candidate", "reference"]
     assert result().device_metrics is None and result().sanitizer is None
     assert found.to_dict()["sanitizer"] is None
@@ -73,7 +75,7 @@ def test_what_an_h200_said_is_read_whole() -> None:
     for kernel in metrics.candidate.kernels:
         known = vars(kernel).items()
         assert [name for name, value in known if value is None and name not in ("dram_bytes_per_s", "bound")] == []
-        assert kernel.stalls and kernel.asked[0].value and len(in_words(kernel)) >= 5
+        assert kernel.stalls and kernel.requested_metrics[0].value and len(in_words(kernel)) >= 5
     assert {"spilling", "uncoalesced"} <= {advice.rule for advice in metrics.candidate.advice}
     assert metrics.candidate.kernels[0].name in printed(found) and "counters, by its own" in brief.of_result(found)
 
@@ -130,8 +132,8 @@ def test_an_agent_is_told_of_both() -> None:
 
 def test_nothing_of_a_submission_stands_as_ours() -> None:
     stall = [{"reason": EVIL, "percent": 99.0}]
-    kernel = device_answers.kernel(EVIL, stalls=stall, asked={EVIL: {"value": 1.0, "unit": EVIL}})
-    finding = device_answers.finding(kind=EVIL, kernel=EVIL, file=EVIL, block=EVIL, thread=EVIL, says=EVIL)
+    kernel = device_answers.kernel(EVIL, stalls=stall, requested_metrics={EVIL: {"value": 1.0, "unit": EVIL}})
+    finding = device_answers.finding(kind=EVIL, kernel=EVIL, file=EVIL, block=EVIL, thread=EVIL, message=EVIL)
     found = result(device_answers.measured(device_answers.side(kernel, advice=EVIL)), device_answers.sanitizer(finding))
     for told in (brief.of_result(found), parts.of_part(found, "device_metrics", 0), printed(found)):
         assert not re.search("[\x1b\x9b\x07]", told)
@@ -140,9 +142,9 @@ def test_nothing_of_a_submission_stands_as_ours() -> None:
 
 
 NAMES = [
-    "status", "candidate", "reference", "kernels", "advice", "stalls", "memory", "occupancy", "asked", "name", "share",
-    "tools", "memcheck", "findings", "line", "count", "kind", "percent", "reason", "time_us", "kernels_left_out",
-    "findings_left_out", "metrics", "value", "figures", "file",
+    "status", "candidate", "reference", "kernels", "advice", "stalls", "memory", "occupancy", "name", "share",
+    "requested_metrics", "tools", "memcheck", "findings", "line", "count", "kind", "percent", "reason", "time_us",
+    "kernels_omitted", "findings_omitted", "metrics", "value", "figures", "file",
 ]  # fmt: skip
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),

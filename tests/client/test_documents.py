@@ -118,12 +118,14 @@ def test_the_printed_requests_are_answered(url: str) -> None:
     *answers, batch, cancelled, refused = answers
     health, evaluated, compared, from_file, triton, from_folder, job = map(json.loads, answers)
     assert triton["verdict"] == "passed" and triton["error"] is None and isinstance(triton["flags"], list)
-    assert triton["time_ms"] > 0 and triton["told"].startswith("It compiles, and its answers are right")
+    assert triton["latency_ms"] > 0 and triton["explanation"].startswith("It compiles, and its answers are right")
     assert triton["report"].endswith("/report")
     assert health["status"] == "healthy"
     assert evaluated["verdict"] == compared["verdict"] == from_file["verdict"] == "passed"
     assert names(json.loads(named("api", "wrong_result").text)) - names(from_folder) == {"…"}
-    assert from_folder["verdict"] == "wrong_result" and from_folder["told"].startswith("It compiles, but its answers")
+    assert from_folder["verdict"] == "wrong_result" and from_folder["explanation"].startswith(
+        "It compiles, but its answers"
+    )
     assert job["state"] == "completed" and job["result"]["verdict"] == "passed"
     whole, *lines = batch.splitlines()
     assert json.loads(whole)["verdicts"] == {"passed": 1, "compile_error": 1}
@@ -141,7 +143,7 @@ def test_the_request_of_the_readme_is_answered(url: str) -> None:
     printed = [block for block in blocks(ROOT / "README.md", "bash") if "localhost:8000" in block]
     (compared,) = map(json.loads, answered(printed, url))
     assert compared["verdict"] == "passed"
-    assert compared["told"].startswith("It compiles, and its answers are right")
+    assert compared["explanation"].startswith("It compiles, and its answers are right")
 
 
 def test_the_printed_settings_start_the_tools() -> None:

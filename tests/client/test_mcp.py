@@ -212,7 +212,7 @@ def test_our_key_is_lent_to_this_machine_only(
 def test_an_answer_is_short_whatever_the_service_says() -> None:
     kernel = {"status": "compile_error", "compiled": False, "correctness": False}
     kernel["compilation_error"] = "\n".join(f"kernel.cu({n}): error: {'x' * 900}" for n in range(1, 60))  # type: ignore[assignment]
-    kernel["timing"] = {"method": "m", "trusted_ms": 1.0, "flags": ["f" * 3000] * 9}  # type: ignore[assignment]
+    kernel["timing"] = {"method": "m", "latency_ms": 1.0, "flags": ["f" * 3000] * 9}  # type: ignore[assignment]
     found = Result.from_dict({"job_id": "j", "verdict": "compile_error", "kernel_exec_result": kernel})
     told = brief.of_result(found, "\n".join("y" * 500 for _ in range(80)))
     assert len(told) <= brief.MOST and "next: Mend the lines" in told and told.count("flag: ") == 4

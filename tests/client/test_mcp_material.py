@@ -135,13 +135,22 @@ def test_a_relu_that_is_an_abs_is_not_wrong_by_little(url: str) -> None:
         (wrong("The reference has 1 output tensors, the kernel 0"), "It gave no tensor"),
         (wrong("of it 9 of the 9 elements of 'out' were never written"), "Part of the output is never stored"),
         (wrong("Wrong on small inputs (…): 512 of 512 elements"), "Right on plain random inputs"),
-        (wrong("Outputs", where=where([[0, 0, 3], [0, 0, 3]])), "Wrong at the end of the rows"),
-        (wrong("Outputs", where=where([[0, 0, 0], [0, 0, 0], [3, 3, 3]])), "Wrong in the last rows"),
-        (wrong("Outputs", where=where([[4, 4], [4, 4]])), "Nearly every element"),
-        (wrong("Outputs", where=where([[1, 0], [0, 1]]), max_rel_diff=0.02, rtol=0.01), "Wrong by little"),
-        (wrong("Outputs", where=where([[1, 0], [0, 1]]), max_rel_diff=0.02, precision=FAR), "Compare with the ref"),
-        (wrong("Outputs", where=where([[1, 0], [0, 1]]), max_rel_diff=0.0), "Wrong only where the reference gives 0"),
-        (wrong("O", where=where([[1, 0]]), max_rel_diff=0.0, first_mismatch=OVERFLOWN), "Wrong by a NaN or an inf"),
+        (wrong("Outputs", mismatch_map=where([[0, 0, 3], [0, 0, 3]])), "Wrong at the end of the rows"),
+        (wrong("Outputs", mismatch_map=where([[0, 0, 0], [0, 0, 0], [3, 3, 3]])), "Wrong in the last rows"),
+        (wrong("Outputs", mismatch_map=where([[4, 4], [4, 4]])), "Nearly every element"),
+        (wrong("Outputs", mismatch_map=where([[1, 0], [0, 1]]), max_rel_diff=0.02, rtol=0.01), "Wrong by little"),
+        (
+            wrong("Outputs", mismatch_map=where([[1, 0], [0, 1]]), max_rel_diff=0.02, precision_check=FAR),
+            "Compare with the ref",
+        ),
+        (
+            wrong("Outputs", mismatch_map=where([[1, 0], [0, 1]]), max_rel_diff=0.0),
+            "Wrong only where the reference gives 0",
+        ),
+        (
+            wrong("O", mismatch_map=where([[1, 0]]), max_rel_diff=0.0, first_mismatch=OVERFLOWN),
+            "Wrong by a NaN or an inf",
+        ),
         (Result.from_dict(outcome("runtime_error", "PermissionError: [Errno 13] no")), "The sandbox refuses"),
         (Result.from_dict(outcome("runtime_error", "CUDA error: an illegal memory access")), "An index out of bounds"),
         (Result.from_dict(outcome("timeout", "timed out")), "Its calls did not end within `timeout` of 7 s"),
@@ -163,10 +172,15 @@ def test_what_to_try_goes_by_the_cause(found: Result, step: str) -> None:
     ],
 )
 def test_what_to_try_goes_by_the_speed(verdict: str | None, flags: list[str], step: str) -> None:
-    timing = {"method": "m", "trusted_ms": 1.0, "flags": flags}
+    timing = {"method": "m", "latency_ms": 1.0, "flags": flags}
     reference = {**outcome("passed")["kernel_exec_result"], "timing": {**timing, "flags": ["too short"]}}
-    speedup = verdict and {"ratio": 1.0, "low": 0.9, "high": 1.1, "verdict": verdict}
-    wire = {**outcome("passed", timing=timing), "ref_result": reference, "speedup": speedup, "no_speedup": "because"}
+    speedup = verdict and {"ratio": 1.0, "ci_low": 0.9, "ci_high": 1.1, "verdict": verdict}
+    wire = {
+        **outcome("passed", timing=timing),
+        "ref_result": reference,
+        "speedup": speedup,
+        "speedup_unavailable_reason": "because",
+    }
     told = brief.of_result(Result.from_dict(wire))
     assert f"\nnext: {step}" in told and "\nflag of the reference: too short\n" in told
     assert ("\nspeed-up: none: because\n" in told) == (verdict is None)
@@ -181,14 +195,14 @@ def test_what_to_try_goes_by_the_speed(verdict: str | None, flags: list[str], st
     ],
 )
 def test_an_open_interval_is_a_bound(low: float, high: float | None, shown: str) -> None:
-    speedup = {"ratio": 1.5, "low": low, "high": high, "verdict": "slower"}
+    speedup = {"ratio": 1.5, "ci_low": low, "ci_high": high, "verdict": "slower"}
     comparison = {"passed": True, "strict": {"passed": low > 0}}
     told = brief.of_result(Result.from_dict({**outcome("passed", comparison=comparison), "speedup": speedup}))
     assert f"\nspeed-up: {shown}" in told and ("not at the strict one" in told) == (low == 0)
 
 
 def test_the_map_of_a_wrong_answer_is_rows_of_counts() -> None:
-    told = parts.of_part(wrong("Outputs", where=where([[0, 3], [0, 4]])), "comparison", 0)
+    told = parts.of_part(wrong("Outputs", mismatch_map=where([[0, 3], [0, 4]])), "comparison", 0)
     assert told.endswith("wrong elements in each block of 2x2 (rows x columns):\n0 3\n0 4")
 
 

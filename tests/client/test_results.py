@@ -17,7 +17,7 @@ SHORT = f"too short for what a window can resolve here: {BOUNDED}, not a measure
 
 
 def answer(**more: Any) -> Result:
-    timing = {"method": "host_window", "trusted_ms": 0.5, "stats": {"mean": 0.5}, "flags": [SHORT]}
+    timing = {"method": "host_window", "latency_ms": 0.5, "stats": {"mean": 0.5}, "flags": [SHORT]}
     kernel = {"status": "passed", "compiled": True, "correctness": True, "timing": timing}
     reference = {**kernel, "timing": {**timing, "flags": []}}
     wire = {"job_id": "j", "verdict": "passed", "kernel_exec_result": kernel, "ref_result": reference}
@@ -34,9 +34,11 @@ def test_flags_are_all_of_the_answer_s_and_the_kernel_s_own_are_still_there() ->
 
 
 def test_why_there_is_no_speed_up_is_told() -> None:
-    found = answer(speedup=None, no_speedup="the kernel was not timed")
-    assert found.no_speedup == found.to_dict()["no_speedup"] == "the kernel was not timed"
-    assert answer().no_speedup is None
+    found = answer(speedup=None, speedup_unavailable_reason="the kernel was not timed")
+    assert (
+        found.speedup_unavailable_reason == found.to_dict()["speedup_unavailable_reason"] == "the kernel was not timed"
+    )
+    assert answer().speedup_unavailable_reason is None
 
 
 @pytest.mark.parametrize(
@@ -47,7 +49,7 @@ def test_a_bound_is_told_from_a_ratio(low: float, high: float | None, bound: str
     speedup = Speedup(0.2, low, high, "not_distinguishable")
     assert speedup.bound == bound
     row = answer(speedup=dict(vars(speedup))).to_dict()
-    assert row["speedup"] == (None if bound else 0.2) and (row["speedup_low"], row["speedup_high"]) == (low, high)
+    assert row["speedup"] == (None if bound else 0.2) and (row["speedup_ci_low"], row["speedup_ci_high"]) == (low, high)
 
 
 def test_a_time_that_is_an_upper_bound_is_shown_as_one() -> None:

@@ -46,11 +46,11 @@ def judged(
     comparison = {"passed": verdict == "passed", **more.pop("comparison", {})}
     kernel = {
         **{"status": verdict, "compiled": True, "correctness": verdict == "passed"},
-        **{"comparison": comparison, "timing": {"method": "m", "trusted_ms": 1.0, "flags": more.pop("flags", [])}},
+        **{"comparison": comparison, "timing": {"method": "m", "latency_ms": 1.0, "flags": more.pop("flags", [])}},
         "inputs": more.pop("inputs", {}),
         "validation_error": None if verdict == "passed" else "it failed",
     }
-    told = dict(zip(("ratio", "low", "high", "verdict"), speedup, strict=True)) if speedup else None
+    told = dict(zip(("ratio", "ci_low", "ci_high", "verdict"), speedup, strict=True)) if speedup else None
     wire = {"job_id": "j", "verdict": verdict, "kernel_exec_result": kernel, "speedup": told}
     return Result.from_dict({**wire, "budget": more.pop("budget", {})})
 
@@ -75,11 +75,11 @@ def test_a_failure_earns_nothing_however_fast(verdict: str) -> None:
     "more",
     [
         {"flags": ["the time is too short for the bytes that a call surely writes"]},
-        {"inputs": {"known_beforehand": True}},
+        {"inputs": {"inputs_replayed": True}},
         {"inputs": {"reused_sets": 3}},
-        {"inputs": {"fresh_sets_equal": True}},
-        {"budget": {"name": "quick", "left_out": ["float64_precision"]}},
-        {"comparison": {"precision": {"finding": "it seems to compute in bfloat16"}}},
+        {"inputs": {"inputs_not_random": True}},
+        {"budget": {"name": "quick", "skipped_checks": ["float64_precision"]}},
+        {"comparison": {"precision_check": {"finding": "it seems to compute in bfloat16"}}},
         {"speedup": (1.3, 0.9, 1.7, "not_distinguishable")},
         {"speedup": None},
     ],
@@ -92,12 +92,16 @@ def test_a_doubtful_speed_up_earns_no_bonus(more: dict[str, Any]) -> None:
 def test_what_is_known_to_be_harmless_can_be_ignored() -> None:
     windows = judged(speedup=FAST, flags=["in 3 of 14 windows the kernel's own event times do not fit"])
     assert Shaping(ignored=("in ",)).of_result(windows).reward == 2.0
-    low = judged(speedup=FAST, comparison={"precision": {"finding": "as bfloat16", "resembles": "bfloat16"}})
+    low = judged(
+        speedup=FAST, comparison={"precision_check": {"finding": "as bfloat16", "suspected_dtype": "bfloat16"}}
+    )
     assert Shaping(lower_precision=True).of_result(low).reward == 2.0
 
 
 def test_an_error_that_no_precision_explains_is_not_excused_by_one() -> None:
-    wrong = judged(speedup=FAST, comparison={"precision": {"finding": "larger than that", "resembles": None}})
+    wrong = judged(
+        speedup=FAST, comparison={"precision_check": {"finding": "larger than that", "suspected_dtype": None}}
+    )
     assert Shaping(lower_precision=True).of_result(wrong).reward == 1.0
 
 
@@ -117,7 +121,7 @@ def test_a_shaping_that_pays_for_failing_is_refused(shaping: dict[str, float]) -
 
 
 def test_a_batch_is_judged_and_the_same_source_once(url: str) -> None:
-    reward = KernelReward(url, options={"num_trials": 6, "precision": 0.5})
+    reward = KernelReward(url, options={"num_trials": 6, "target_precision": 0.5})
     completions = [RIGHT, WRONG, "no code", [{"role": "assistant", "content": RIGHT}], "```python\ndef (\n```"]
     scored = reward.score(completions, [TWICE] * 5)
     assert [each.verdict for each in scored] == ["passed", "wrong_result", "no_code", "passed", "compile_error"]
@@ -215,7 +219,7 @@ def test_what_the_service_refuses_to_read_is_the_completion_s_fault(url: str) ->
 
 
 def test_verl_s_two_forms(url: str) -> None:
-    keywords = {"url": url, "num_trials": 6, "precision": 0.5, "correct": 3.0}
+    keywords = {"url": url, "num_trials": 6, "target_precision": 0.5, "correct": 3.0}
     one = compute_score("kernels", RIGHT, TWICE, {"split": "train"}, **keywords)
     assert one["score"] >= 3.0 and one["correct"] is True and one["verdict"] == "passed"
     two = compute_scores(

@@ -39,19 +39,21 @@ SLOW, FAST = (
 def compared(url: str) -> Iterator[Result]:
     """A comparison that passes, of kernels whose times differ on the busiest machine."""
     with Client(url) as client:
-        yield client.compare(SLOW, FAST, num_trials=6, precision=0.5)
+        yield client.compare(SLOW, FAST, num_trials=6, target_precision=0.5)
 
 
 def test_a_comparison_is_typed(compared: Result) -> None:
     assert compared.passed and compared.error is None
-    assert compared.told is not None and compared.told.startswith("It compiles, and its answers are right")
+    assert compared.explanation is not None and compared.explanation.startswith(
+        "It compiles, and its answers are right"
+    )
     assert compared.report == f"/job/{compared.job_id}/report"
     assert compared.kernel.timing is not None and compared.reference is not None
     assert compared.runtime_ms == compared.kernel.timing.stats.mean > 0
     assert compared.kernel.comparison is not None and compared.kernel.comparison.mismatch_count == 0
-    assert compared.speedup is not None and compared.speedup.low <= compared.speedup.ratio
+    assert compared.speedup is not None and compared.speedup.ci_low <= compared.speedup.ratio
     assert compared.speedup.verdict == "faster"
-    assert list(compared.flags) == compared.raw["flags"] and compared.no_speedup is None
+    assert list(compared.flags) == compared.raw["flags"] and compared.speedup_unavailable_reason is None
 
 
 def test_no_part_of_an_answer_is_lost(compared: Result) -> None:
@@ -93,7 +95,7 @@ def test_a_kernel_that_fails_is_a_result(client: Client) -> None:
 
 def test_many_at_once(client: Client) -> None:
     kernels = [UNBALANCED, TWICE, torch("import nosuch"), UNBALANCED]
-    submissions = [Submission(kernel, num_trials=6, precision=0.5) for kernel in kernels]
+    submissions = [Submission(kernel, num_trials=6, target_precision=0.5) for kernel in kernels]
     found = {each.index: each.result for each in client.map(submissions, concurrency=3)}
     assert {index: result.verdict for index, result in found.items() if result} == {
         0: "compile_error",
@@ -110,7 +112,7 @@ def test_live_arguments_reach_the_kernel(client: Client) -> None:
     expected = x.tolist()
     source = f"def kernel_fn(x, n):\n    assert x.tolist() == {expected} and n == 7, (x, n)\n    return x * n\n"
     result = client.evaluate(
-        torch(source, io=contract_from({"x": x, "n": 7}, inline=["x"])), num_trials=6, precision=0.5
+        torch(source, io=contract_from({"x": x, "n": 7}, inline=["x"])), num_trials=6, target_precision=0.5
     )
     assert result.verdict == "passed", result.error
 

@@ -225,7 +225,7 @@ def test_the_score_counts_each_problem_once_with_its_best_candidate() -> None:
     assert {p: share.count for p, share in found.surely_fast.items()} == {"0.8": 2, "1": 1, "1.5": 1, "2": 0}
     assert found.speedup is not None and found.speedup.of == 2
     assert found.speedup.ratio == pytest.approx(math.sqrt(2.0 * 1.05))
-    assert found.speedup.low < found.speedup.ratio < found.speedup.high
+    assert found.speedup.ci_low < found.speedup.ratio < found.speedup.ci_high
     assert json.loads(json.dumps(found.to_dict()))["correct"]["count"] == 3
 
 
@@ -254,7 +254,7 @@ def test_the_interval_of_the_mean_covers_what_it_should(monkeypatch: pytest.Monk
     for _ in range(60):
         ratios = [math.exp(chance.gauss(math.log(1.5), 0.5)) for _ in range(30)]
         found = score([outcome(str(n), "passed", ratio) for n, ratio in enumerate(ratios)]).speedup
-        inside += found is not None and found.low <= 1.5 <= found.high
+        inside += found is not None and found.ci_low <= 1.5 <= found.ci_high
     assert inside >= 52
 
 

@@ -43,13 +43,13 @@ def built_ahead(node: Project, folder: Path, ledger: Ledger, say: Callable[[str]
         node.compose("stop", WORKER)
         began = time.monotonic()
         trial = ledger.post(NEW)
-        _until(lambda: sum(each["shipped"] for each in _builders(ledger)) > 0, "the queued job's kernel is built")
+        _until(lambda: sum(each["shared"] for each in _builders(ledger)) > 0, "the queued job's kernel is built")
         node.compose("up", "-d", "--no-deps", WORKER)
         ledger.wait([trial])
         ledger.told("built by a builder of another node while no worker ran, judged here", [trial], began)
         assert trial.job is not None
         built = trial.job["result"]["kernel_exec_result"]["build"]
-        assert built["compile_cache"] == "shipped" and built["built_by"].startswith("builder"), built
+        assert built["compile_cache"] == "remote_hit" and built["built_by"].startswith("builder"), built
         say(f"  `build` says {built['compile_cache']}, by {built['built_by'].partition('@')[0]}")
     except (AssertionError, TimeoutError):
         say(project.compose("logs", "--tail=40"))

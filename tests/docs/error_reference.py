@@ -33,7 +33,7 @@ def _lines() -> Iterator[str]:
     yield ""
     yield "## Problems"
     yield ""
-    yield "What the service answers instead of a 2xx, as `application/problem+json`; `detail` says what to do."
+    yield "The service sends these errors as `application/problem+json`; `detail` says what to do."
     yield "The last columns are what the Python client raises, and whether it tries again first."
     yield ""
     yield "| status | `type` | title | raised | tried again |"

@@ -53,7 +53,7 @@ def test_what_is_asked_for_is_exported(title: str, expression: str) -> None:
 def test_the_dashboard_shows_what_an_operator_asks_for() -> None:
     shown = {bare(name) for _, target in TARGETS for name in re.findall(r"\bkernel_eval_\w+", target["expr"])}
     left_out = {"broker_up", "queue_limit", "jobs_submitted_total", "jobs_reused_total", "compilations_total", "gpu_up"}
-    left_out |= {f"worker_{name}" for name in ("slots", "start_time_seconds", "quarantined", "faults_in_a_row")}
+    left_out |= {f"worker_{name}" for name in ("slots", "start_time_seconds", "quarantined", "consecutive_faults")}
     assert EXPORTED - shown == {f"kernel_eval_{name}" for name in left_out}
 
 

@@ -43,10 +43,14 @@ def test_a_comparison_without_times_has_the_originals_zeros():
 def test_where_there_is_no_speedup_a_sentence_says_why():
     right, wrong = Outcome(Status.PASSED, "torch", timing=timing()), Outcome(Status.WRONG_RESULT, "torch")
     untimed = Outcome(Status.PASSED, "torch")
-    told = [Report(one, {}, reference=right).body("id")["no_speedup"] for one in (right, wrong, untimed)]
+    told = [
+        Report(one, {}, reference=right).body("id")["speedup_unavailable_reason"] for one in (right, wrong, untimed)
+    ]
     assert ["cannot be told from zero" in told[0], "right answers" in told[1], "not timed" in told[2]] == [True] * 3
     found = Report(right, {}, right, Speedup(2.0, 1.0, 3.0, "faster")).body("id")
-    assert found["no_speedup"] is None and "no_speedup" not in Report(right, {}).body("id")
+    assert found["speedup_unavailable_reason"] is None and "speedup_unavailable_reason" not in Report(right, {}).body(
+        "id"
+    )
 
 
 def test_what_the_sanitizer_found_is_there_where_it_was_asked():
@@ -63,10 +67,12 @@ def test_nobody_can_say_of_what_was_not_run_whether_it_is_right():
 
 
 def test_numbers_that_json_does_not_have_become_null():
-    outcome = Outcome(Status.PASSED, "torch", compiled=True, timing=timing(card={"x": [math.nan, {"y": -math.inf}]}))
+    outcome = Outcome(
+        Status.PASSED, "torch", compiled=True, timing=timing(gpu_state={"x": [math.nan, {"y": -math.inf}]})
+    )
     body = Report(outcome, {}, outcome, Speedup(math.inf, 1.0, 2.0, "faster")).body("id")
     json.dumps(body, allow_nan=False)
-    assert body["kernel_exec_result"]["timing"]["card"] == {"x": [None, {"y": None}]}
+    assert body["kernel_exec_result"]["timing"]["gpu_state"] == {"x": [None, {"y": None}]}
     assert body["speedup"]["ratio"] is None
 
 

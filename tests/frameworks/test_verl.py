@@ -11,7 +11,7 @@ import pytest
 from tests.frameworks.conftest import EXAMPLES, example, package, reference_and_answer
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-KEYWORDS = {"num_trials": 6, "precision": 0.5}
+KEYWORDS = {"num_trials": 6, "target_precision": 0.5}
 
 
 class Tokenizer:

@@ -66,20 +66,20 @@ BARRIER = """\
 def test_a_write_out_of_bounds_is_found_on_its_line_and_told_once() -> None:
     text = BEGIN + WRITE.format(thread=255) + WRITE.format(thread=254) + HIT + "========= ERROR SUMMARY: 3 errors\n"
     report = read(text)
-    assert (report.status, report.reason, report.findings_left_out) == ("findings", None, 0)
+    assert (report.status, report.reason, report.findings_omitted) == ("findings", None, 0)
     (one,) = report.findings
     assert one.kind == "Invalid __global__ write of size 4 bytes"
     assert (one.kernel, one.file, one.line) == ("oob(float *, int)", "kernel.cu", 12)
     assert (one.block, one.thread, one.count) == ("(3,0,0)", "(255,0,0)", 2)
-    assert "1 bytes after the nearest allocation of size 4,096 bytes" in one.says
-    assert "0x7f" not in one.says and "/tmp" not in one.says and "Host Frame" not in one.says
+    assert "1 bytes after the nearest allocation of size 4,096 bytes" in one.message
+    assert "0x7f" not in one.message and "/tmp" not in one.message and "Host Frame" not in one.message
 
 
 def test_a_race_names_both_places_and_its_hazards() -> None:
     (one,) = read(BEGIN + RACE.format(severity="Error")).findings
     assert one.kind == "Race reported: Write and Read access"
     assert (one.kernel, one.file, one.line, one.count) == ("sums(int *, int *)", "race.cu", 41, 512)
-    assert "race.cu:41" in one.says and "race.cu:51" in one.says and "/home" not in one.says
+    assert "race.cu:41" in one.message and "race.cu:51" in one.message and "/home" not in one.message
     (warning,) = read(BEGIN + RACE.format(severity="Warning")).findings
     assert warning.kind == "Warning: Race reported: Write and Read access"
 
@@ -170,14 +170,14 @@ def test_a_run_that_was_cut_off_is_not_clean() -> None:
 def test_the_list_of_findings_ends() -> None:
     blocks = "".join(WRITE.format(thread=1).replace(":12", f":{line}") for line in range(1, MAX_FINDINGS + 6))
     report = read(BEGIN + blocks + f"========= ERROR SUMMARY: {MAX_FINDINGS + 5} errors\n")
-    assert len(report.findings) == MAX_FINDINGS and report.findings_left_out == 5
+    assert len(report.findings) == MAX_FINDINGS and report.findings_omitted == 5
 
 
 def test_a_strangers_words_are_one_line_and_short() -> None:
     text = WRITE.format(thread=1).replace("oob", "o\x1b[2J\u202e" + "b" * 2000)
     (one,) = read(BEGIN + text + "========= ERROR SUMMARY: 1 error\n").findings
     assert one.kernel is not None and one.kernel.isprintable() and len(one.kernel) <= 256
-    assert one.says.isprintable() and len(one.says) <= 480
+    assert one.message.isprintable() and len(one.message) <= 480
 
 
 @pytest.mark.parametrize("text", ["", "hello\n", "=" * (MAX_CHARS + 1)])
@@ -193,7 +193,7 @@ def test_a_finding_of_one_tool_is_one_of_all() -> None:
     found = described({SanitizerTool.MEMCHECK: gone, SanitizerTool.SYNCCHECK: bad})
     assert found["status"] == "findings" and found["reason"] == "memcheck: out of time"
     assert json.loads(json.dumps(found)) == found
-    assert set(found["tools"]["synccheck"]) == {"status", "reason", "findings", "findings_left_out"}
+    assert set(found["tools"]["synccheck"]) == {"status", "reason", "findings", "findings_omitted"}
     assert described({SanitizerTool.MEMCHECK: clean, SanitizerTool.RACECHECK: gone})["status"] == "unavailable"
     assert described({}) == {"status": "unavailable", "reason": "no tool has run", "tools": {}}
 

@@ -24,7 +24,7 @@ from tests.rights.worked import AGAIN, Worked, api, examples, worked
 
 SEEN = """
 import json, os, sys
-from sandbox import identity
+from sandbox.isolation import uid as identity
 from sandbox.isolation.syscalls import call
 
 def refused(attempt):

@@ -95,7 +95,7 @@ def test_it_builds_for_who_judges_while_that_one_is_busy(redis_url: str, redis: 
             assert "not heard of: builder0@" in told(builds, "--check").stdout
             wait_for(lambda: told(builds, "--check").returncode == 0, READY_S, "the builder is heard of")
             job = submit(records, Request(kernel=Kernel(RELU, KernelType.TORCH), num_trials=1)).job_id
-            wait_for(lambda: builders(redis)[0].shipped == 1, READY_S, "the next job's kernel is built")
+            wait_for(lambda: builders(redis)[0].shared == 1, READY_S, "the next job's kernel is built")
             records.cancel(busy)
             wait_for(lambda: seen(records, job).state is State.COMPLETED, READY_S, "the next job is done")
             (builder,) = builders(redis)
@@ -103,7 +103,7 @@ def test_it_builds_for_who_judges_while_that_one_is_busy(redis_url: str, redis: 
             result = seen(records, job).result
             assert result is not None
             built = result["kernel_exec_result"]["build"]
-            assert (built["compile_cache"], built["built_by"]) == ("shipped", builder.name)
+            assert (built["compile_cache"], built["built_by"]) == ("remote_hit", builder.name)
             below = process.children(recursive=True)
             process.send_signal(signal.SIGTERM)
             assert process.wait(STOP_S) == 0
@@ -132,7 +132,7 @@ def test_what_is_built_without_a_card_is_judged_on_one(redis_url: str, redis: Re
                 name: submit(records, Request(kernel=Kernel.from_wire(source), num_trials=6)).job_id
                 for name, source in sources.items()
             }
-            wait_for(lambda: builders(redis)[0].shipped == len(jobs), BUILT_S, "all of them are built")
+            wait_for(lambda: builders(redis)[0].shared == len(jobs), BUILT_S, "all of them are built")
             records.cancel(busy)
             for name, job in jobs.items():
                 wait_for(lambda job=job: seen(records, job).state is State.COMPLETED, READY_S, name)  # type: ignore[misc]
@@ -143,7 +143,7 @@ def test_what_is_built_without_a_card_is_judged_on_one(redis_url: str, redis: Re
         assert result is not None
         told = result["kernel_exec_result"]
         assert result["verdict"] == "passed", (name, told)
-        assert (told["build"]["compile_cache"], told["build"]["built_by"]) == ("shipped", builder.name), name
+        assert (told["build"]["compile_cache"], told["build"]["built_by"]) == ("remote_hit", builder.name), name
         assert told["build"]["deferred"] is None, name
 
 

@@ -51,8 +51,9 @@ PIECE = 1 << 21
 class Precision:
     """Of the output with the largest kernel error: rms and largest error over the rms of the expected values.
 
-    `resembles` names the lower precision, `finding` says in a sentence what speaks for it, or, with `resembles` None,
-    that the error is larger than any explains; both None for a kernel that keeps its dtype's precision.
+    `suspected_dtype` names the lower precision, `finding` says in a sentence what speaks for it, or, with
+    `suspected_dtype` None, that the error is larger than any explains; both None for a kernel that keeps its dtype's
+    precision.
     """
 
     output: int
@@ -60,7 +61,7 @@ class Precision:
     reference_error: float
     candidate_max_error: float
     reference_max_error: float
-    resembles: str | None = None
+    suspected_dtype: str | None = None
     finding: str | None = None
 
 
@@ -111,10 +112,10 @@ def _output(
     least = max(found.reference_error, UNIT_ROUNDOFF.get(own, math.inf))
     if found.candidate_error < FAR_ABOVE * least:
         return found
-    resembles, evidence = None, ""
+    suspected_dtype, evidence = None, ""
     if sums.count >= FEWEST:
-        resembles, evidence = _named(found.candidate_error, expected, candidate, probes)
-    if resembles is None:
+        suspected_dtype, evidence = _named(found.candidate_error, expected, candidate, probes)
+    if suspected_dtype is None:
         # A few numbers in half precision may be near zero, and the reference's right, both by chance.
         told = sums.count >= FEWEST or bool(lower_precisions(candidate.dtype))
         if not told or not found.reference_error <= LARGE < found.candidate_error:
@@ -127,7 +128,7 @@ def _output(
         f"output {index} is {own}, but its error against float64 is {found.candidate_error:.2g} of the values (rms), "
         f"the reference's {found.reference_error:.2g}: {evidence}"
     )
-    return Precision(**{**vars(found), "resembles": resembles, "finding": sentence})
+    return Precision(**{**vars(found), "suspected_dtype": suspected_dtype, "finding": sentence})
 
 
 def _named(

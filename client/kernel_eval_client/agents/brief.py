@@ -69,8 +69,8 @@ def stands(job: Job) -> str:
     told = job.state if job.stage == job.state or job.done else f"{job.state} ({job.stage})"
     if job.cancel_requested and not job.done:
         told += ", being cancelled"
-    if job.raw.get("correct_so_far") is not None and not job.done:
-        told += f", {'right' if job.raw['correct_so_far'] else 'wrong'} so far"
+    if job.raw.get("interim_correct") is not None and not job.done:
+        told += f", {'right' if job.raw['interim_correct'] else 'wrong'} so far"
     return plain(told if job.queue_position is None else f"{told}, {job.queue_position} before it")
 
 
@@ -130,9 +130,9 @@ def _figures(found: Result) -> Iterator[str]:
     if found.speedup is not None:
         yield f"speed-up: {_interval(found.speedup)}: {found.speedup.verdict}"
     elif found.passed and found.reference is not None:
-        yield f"speed-up: none: {cut(plain(found.raw.get('no_speedup') or 'a flag says why'), 240)}"
-    if left_out := found.budget.get("left_out"):
-        yield plain(f"not looked at with this budget: {', '.join(map(str, left_out))}")
+        yield f"speed-up: none: {cut(plain(found.raw.get('speedup_unavailable_reason') or 'a flag says why'), 240)}"
+    if skipped_checks := found.budget.get("skipped_checks"):
+        yield plain(f"not looked at with this budget: {', '.join(map(str, skipped_checks))}")
     if found.reused_from is not None:
         yield f"the answer of an earlier job: {found.reused_from.get('job_id')}"
     if comparison is not None and _compared_wrong(found):
@@ -146,11 +146,11 @@ def _figures(found: Result) -> Iterator[str]:
 
 
 def _interval(speedup: Speedup) -> str:
-    if speedup.high is None:
-        return f"at least {speedup.low:.3g}x"
-    if speedup.low == 0:
-        return f"at most {speedup.high:.3g}x"
-    return f"{speedup.ratio:.3g}x, 95 % interval {speedup.low:.3g} to {speedup.high:.3g}"
+    if speedup.ci_high is None:
+        return f"at least {speedup.ci_low:.3g}x"
+    if speedup.ci_low == 0:
+        return f"at most {speedup.ci_high:.3g}x"
+    return f"{speedup.ratio:.3g}x, 95 % interval {speedup.ci_low:.3g} to {speedup.ci_high:.3g}"
 
 
 def _compared_wrong(found: Result) -> bool:
@@ -162,11 +162,11 @@ def _compared_wrong(found: Result) -> bool:
 
 
 def _where(comparison: Comparison) -> str | None:
-    reach = wrong_ranges(comparison.where or {})
-    if reach is None or comparison.where is None:
+    reach = wrong_ranges(comparison.mismatch_map or {})
+    if reach is None or comparison.mismatch_map is None:
         return None
     (top, bottom), (left, right) = reach
-    where = comparison.where
+    where = comparison.mismatch_map
     of = f"output {where.get('output')}"
     if where.get("slice"):
         of += f" at {json.dumps(where['slice'])}"

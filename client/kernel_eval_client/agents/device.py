@@ -42,11 +42,11 @@ def counters(found: Result) -> Iterator[str]:
         yield cut(plain(side.reason), 240)
     for kernel in side.kernels[:_KERNELS]:
         yield quoted(f"{_named(kernel)}: {', '.join(in_words(kernel)) or 'no figures'}", 260)
-        for one in kernel.asked[:_ASKED]:
+        for one in kernel.requested_metrics[:_ASKED]:
             value = "not given" if one.value is None else f"{one.value:.6g} {one.unit}".rstrip()
             yield quoted(f"{one.name} = {value}", 200)
     for advice in side.advice[:_ADVICE]:
-        yield quoted(f"advice about {cut(advice.kernel, 60)}: {advice.says}", 300)
+        yield quoted(f"advice about {cut(advice.kernel, 60)}: {advice.message}", 300)
 
 
 def _named(kernel: KernelMetrics) -> str:

@@ -16,8 +16,8 @@ NEXT = {
     "timeout": "It did not end: look for a loop or a wait without an end, or raise `timeout`.",
     "crashed": "Its process died: look for writes out of bounds, or for code that ends the process.",
     "out_of_memory": "Make intermediate results smaller, or work block by block.",
-    "unsupported": "It was not run here: this worker has no device for it, what `get_inputs()` draws changes shape "
-    "between calls, or, without a reference, its output has a form that cannot be read or that changes.",
+    "unsupported": "The worker could not run it: it has no device for it, or the shapes of `get_inputs()` change "
+    "between calls. Without a reference also: the output's form cannot be read, or changes.",
     "contract_mismatch": "The IO contract does not fit the kernel: names, order and types of its arguments are compared"
     " with the signature. The examples have contracts that fit.",
     "reference_failed": "Nothing was said about the candidate: the reference failed. Mend that, or choose another.",
@@ -152,7 +152,7 @@ def _timed_out(found: Result, timeout: int | None) -> str:
 def _wrong(error: str, comparison: Comparison | None) -> str | None:
     if told := _first(_OF_COMPARISON, error):
         return told
-    where = comparison.where if comparison is not None else None
+    where = comparison.mismatch_map if comparison is not None else None
     if comparison is None or where is None:
         return None
     if comparison.max_rel_diff is not None and comparison.max_rel_diff <= (comparison.rtol or 0.0):
@@ -171,7 +171,7 @@ def _has_no_number(first: Mapping[str, object]) -> bool:
 
 def _by_little(comparison: Comparison) -> bool:
     """Every difference is small against its own element, and the largest also against the whole output."""
-    largest = number(member(comparison.precision, "candidate_max_error"))
+    largest = number(member(comparison.precision_check, "candidate_max_error"))
     near = comparison.max_rel_diff is not None and comparison.max_rel_diff < 0.05
     return near and (largest is None or largest < MOST_OF_SCALE)
 

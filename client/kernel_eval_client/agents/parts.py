@@ -47,8 +47,8 @@ def of_part(found: Result, part: str, offset: int) -> str:
         value = found.kernel.metadata.get(part)
     else:
         value = (kernel if part in _OF_KERNEL else found.raw).get(part)
-    if part == "speedup" and value is None and found.raw.get("no_speedup"):
-        return f"none: {plain(found.raw['no_speedup'])}"
+    if part == "speedup" and value is None and found.raw.get("speedup_unavailable_reason"):
+        return f"none: {plain(found.raw['speedup_unavailable_reason'])}"
     if not value:
         return _EMPTY.get(part, "none")
     if part == "comparison":
@@ -103,11 +103,11 @@ def _marked(text: str) -> str:
 
 def _comparison(value: Mapping[str, Any]) -> str:
     """As JSON, but the map of where it is wrong as rows of counts."""
-    where = value.get("where")
+    where = value.get("mismatch_map")
     if not isinstance(where, Mapping) or not isinstance(where.get("counts"), list):
         return json.dumps(value, indent=1)
     without = {name: item for name, item in where.items() if name != "counts"}
     rows = "\n".join(" ".join(map(str, line)) for line in where["counts"])
     block = "x".join(map(str, where.get("block") or ()))
-    plainly = json.dumps({**value, "where": without}, indent=1)
+    plainly = json.dumps({**value, "mismatch_map": without}, indent=1)
     return f"{plainly}\nwrong elements in each block of {block} (rows x columns):\n{rows}"

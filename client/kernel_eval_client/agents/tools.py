@@ -215,7 +215,7 @@ def _answer(job: Job, source: str = "", reference: str = "") -> CallToolResult:
     found = verdict(job)
     figures: dict[str, Any] = {"job_id": found.job_id, "verdict": found.verdict}
     if found.speedup is not None:
-        figures |= {"ratio": found.speedup.ratio, "low": found.speedup.low, "high": found.speedup.high}
+        figures |= {"ratio": found.speedup.ratio, "ci_low": found.speedup.ci_low, "ci_high": found.speedup.ci_high}
     return _text(brief.of_job(job, source, reference), {FIGURES: figures})
 
 

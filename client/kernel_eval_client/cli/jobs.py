@@ -74,8 +74,8 @@ def _in_text(session: Session, job: Job) -> Exit:
     if session.as_json:
         session.write(job.raw)
         return Exit.PASSED
-    if job.told:
-        session.out.say(job.told, style="bold")
+    if job.explanation:
+        session.out.say(job.explanation, style="bold")
     show.job(session.out, job)
     if job.result is not None:
         show.result(session.out, job.job_id, "", job.result, verbose=session.verbose)

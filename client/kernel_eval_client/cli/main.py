@@ -164,7 +164,9 @@ def _how(each: argparse.ArgumentParser) -> None:
     how = each.add_argument_group("how to judge")
     how.add_argument("--num-trials", type=int, metavar="N")
     how.add_argument("--timeout", type=int, metavar="S", help="seconds of building, and of running")
-    how.add_argument("--precision", type=float, metavar="P", help="stop timing at this relative half interval (0.01)")
+    how.add_argument(
+        "--target-precision", type=float, metavar="P", help="stop timing at this relative half interval (0.01)"
+    )
     how.add_argument("--budget", choices=("quick", "default", "precise"), help="how much of the device to spend")
     how.add_argument("--priority", type=int, metavar="N", help="of two queued jobs the higher is begun first")
     how.add_argument("--gpu", metavar="MODEL", help="the model to run on, such as h200")

@@ -35,8 +35,8 @@ def speedup(found: Speedup | None) -> str:
         return "–"
     if found.bound is not None:
         return f"{'>=' if found.bound == 'at_least' else '<='} {found.ratio:.2f}x"
-    high = "…" if found.high is None else f"{found.high:.2f}"
-    return f"{found.ratio:.2f}x ({found.low:.2f} to {high})"
+    high = "…" if found.ci_high is None else f"{found.ci_high:.2f}"
+    return f"{found.ratio:.2f}x ({found.ci_low:.2f} to {high})"
 
 
 def result(console: Terminal, name: str, source: str, found: Result, *, verbose: bool = False) -> None:
@@ -66,7 +66,7 @@ def result(console: Terminal, name: str, source: str, found: Result, *, verbose:
 def _facts(found: Result) -> Iterator[tuple[str, str]]:
     timing, comparison = found.kernel.timing, found.kernel.comparison
     if timing is not None:
-        sure = "" if timing.precision is None else f", ±{timing.precision:.1%}"
+        sure = "" if timing.relative_ci is None else f", ±{timing.relative_ci:.1%}"
         spread = f"median {milliseconds(timing.stats.median)}, 95 % under {milliseconds(timing.stats.percentile_95)}"
         yield (
             "time",
@@ -74,8 +74,8 @@ def _facts(found: Result) -> Iterator[tuple[str, str]]:
         )
     if found.speedup is not None:
         yield "speed-up", f"{speedup(found.speedup)}, {found.speedup.verdict.replace('_', ' ')}"
-    elif found.no_speedup is not None and found.passed:
-        yield "speed-up", f"none: {found.no_speedup}"
+    elif found.speedup_unavailable_reason is not None and found.passed:
+        yield "speed-up", f"none: {found.speedup_unavailable_reason}"
     if comparison is not None:
         wrong = f"{comparison.mismatch_count} of {comparison.element_count} elements out of tolerance"
         yield "outputs", f"{wrong} (atol {comparison.atol}, rtol {comparison.rtol})"

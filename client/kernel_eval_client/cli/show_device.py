@@ -33,14 +33,14 @@ def _side(console: Terminal, name: str, side: SideMetrics) -> None:
     for kernel in side.kernels[:KERNELS]:
         table.add_row(*_row(kernel))
     console.table(table)
-    if more := max(0, len(side.kernels) - KERNELS) + side.kernels_left_out:
+    if more := max(0, len(side.kernels) - KERNELS) + side.kernels_omitted:
         console.say(f"  {more} more kernels", style=DIM)
     for kernel in side.kernels[:KERNELS]:
-        for asked in kernel.asked:
+        for asked in kernel.requested_metrics:
             value = "–" if asked.value is None else f"{asked.value:.6g} {asked.unit}".rstrip()
             console.say(f"  metric    {short(kernel.name)}: {asked.name} = {value}")
     for advice in side.advice[:ADVICE]:
-        console.say(("  advice    ", "cyan"), f"{short(advice.kernel)}: {advice.says}")
+        console.say(("  advice    ", "cyan"), f"{short(advice.kernel)}: {advice.message}")
     if len(side.advice) > ADVICE:
         console.say(f"  {len(side.advice) - ADVICE} more pieces of advice (--json has them)", style=DIM)
 
@@ -84,10 +84,10 @@ def _findings(console: Terminal, tool: Tool, source: str) -> None:
     for finding in tool.findings[:FINDINGS]:
         often = f" ({finding.count} times)" if finding.count > 1 else ""
         console.say(f"  {tool.name}: {finding.kind}{often}: {finding.place or 'no place is given'}", style="bold")
-        if finding.says and finding.says != finding.kind:
-            console.say(f"    {finding.says}", style=DIM)
+        if finding.message and finding.message != finding.kind:
+            console.say(f"    {finding.message}", style=DIM)
         for line in finding_excerpt(source, finding):
             console.block([line], "bold" if line.startswith(">") else DIM)
-    more = max(0, len(tool.findings) - FINDINGS) + tool.findings_left_out
+    more = max(0, len(tool.findings) - FINDINGS) + tool.findings_omitted
     if more:
         console.say(f"  {tool.name}: {more} more", style=DIM)

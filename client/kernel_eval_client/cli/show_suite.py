@@ -99,9 +99,9 @@ def _device(outcome: Outcome) -> str:
 
 
 def _part(share: Share) -> str:
-    if share.part is None or share.low is None or share.high is None:
+    if share.part is None or share.ci_low is None or share.ci_high is None:
         return "–"
-    return f"{share.part:.0%} ({share.low:.0%} to {share.high:.0%})"
+    return f"{share.part:.0%} ({share.ci_low:.0%} to {share.ci_high:.0%})"
 
 
 def _both(share: Share, surely: Share) -> str:
@@ -112,4 +112,4 @@ def _mean(found: Mean | None) -> str:
     if found is None:
         return "–"
     problems = "1 problem" if found.of == 1 else f"{found.of} problems"
-    return f"{found.ratio:.2f}x ({found.low:.2f} to {found.high:.2f}), {problems}"
+    return f"{found.ratio:.2f}x ({found.ci_low:.2f} to {found.ci_high:.2f}), {problems}"

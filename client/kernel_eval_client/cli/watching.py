@@ -55,7 +55,7 @@ def _follow(session: Session, job_id: str, given: argparse.Namespace) -> Exit:
             session.out.say(f"{at - began:8.2f} s  {event.data['stage']}")
         elif event.name == "verdict":
             so_far = "" if event.data.get("final") else "so far "
-            session.out.say(f"{'':8}    {so_far}its answers are {'right' if event.data.get('right') else 'wrong'}")
+            session.out.say(f"{'':8}    {so_far}its answers are {'right' if event.data.get('correct') else 'wrong'}")
     return shown(session, job_id, "", session.client.wait(job_id))
 
 

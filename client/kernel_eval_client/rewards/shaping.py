@@ -34,7 +34,7 @@ class Scored:
             "verdict": self.verdict,
             "correct": self.verdict == "passed",
             "speedup": speedup.measured if speedup else None,
-            "speedup_low": speedup.low if speedup else None,
+            "speedup_ci_low": speedup.ci_low if speedup else None,
             "speed_bonus": self.parts.get("speed", 0.0),
             "held_back": "; ".join(self.held_back),
             "reason": self.reason,
@@ -84,25 +84,25 @@ class Shaping:
         held_back = tuple(self._doubts(found))
         bonus = 0.0
         if not held_back and found.speedup is not None:
-            bonus = self.speed * math.log2(min(self.cap, found.speedup.low))
+            bonus = self.speed * math.log2(min(self.cap, found.speedup.ci_low))
         parts = {"correct": self.correct, "speed": bonus}
         return Scored(sum(parts.values()), found.verdict, parts, held_back, result=found)
 
     def _doubts(self, found: Result) -> Iterator[str]:
         """Why this speed-up is none to learn from."""
         if found.speedup is None:
-            yield found.no_speedup or "no speed-up was measured"
-        elif found.speedup.verdict != "faster" or found.speedup.low <= 1.0:
+            yield found.speedup_unavailable_reason or "no speed-up was measured"
+        elif found.speedup.verdict != "faster" or found.speedup.ci_low <= 1.0:
             yield f"it is {found.speedup.verdict.replace('_', ' ')}"
         yield from (flag for flag in found.kernel.flags if not flag.startswith(self.ignored or ("\0",)))
         inputs, comparison = found.kernel.inputs, found.kernel.comparison
-        if inputs.get("known_beforehand"):
+        if inputs.get("inputs_replayed"):
             yield "its inputs were known beforehand"
-        if inputs.get("reused_sets") or inputs.get("fresh_sets_equal"):
+        if inputs.get("reused_sets") or inputs.get("inputs_not_random"):
             yield "it was given inputs a second time, and may have kept its answers"
-        if left_out := found.budget.get("left_out"):
-            yield f"its budget did not look at {', '.join(map(str, left_out))}"
-        precision = comparison.precision if comparison and comparison.precision else {}
+        if skipped_checks := found.budget.get("skipped_checks"):
+            yield f"its budget did not look at {', '.join(map(str, skipped_checks))}"
+        precision = comparison.precision_check if comparison and comparison.precision_check else {}
         # An error larger than any lower precision's is no such thing.
-        if precision.get("finding") and not (self.lower_precision and precision.get("resembles")):
+        if precision.get("finding") and not (self.lower_precision and precision.get("suspected_dtype")):
             yield str(precision["finding"])

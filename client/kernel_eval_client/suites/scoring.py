@@ -47,8 +47,8 @@ class Share:
     count: int
     of: int
     part: float | None
-    low: float | None
-    high: float | None
+    ci_low: float | None
+    ci_high: float | None
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class Mean:
     """A geometric mean over `of` problems and its 95 % bootstrap interval."""
 
     ratio: float
-    low: float
-    high: float
+    ci_low: float
+    ci_high: float
     of: int
 
 
@@ -104,7 +104,7 @@ def score(outcomes: Iterable[Outcome]) -> Score:
             f"{p:g}": _share(sum(each.bound != "at_most" and each.ratio > p for each in ratios), len(timed))
             for p in FAST
         },
-        surely_fast={f"{p:g}": _share(sum(each.low > p for each in ratios), len(timed)) for p in FAST},
+        surely_fast={f"{p:g}": _share(sum(each.ci_low > p for each in ratios), len(timed)) for p in FAST},
         speedup=_mean([each for each in ratios if each.bound is None]),
         bounds=sum(each.bound is not None for each in ratios),
     )
@@ -114,7 +114,7 @@ def _worth(outcome: Outcome) -> tuple[bool, bool, float]:
     found = outcome.result
     passed = found is not None and found.passed
     speedup = found.speedup if found is not None and passed else None
-    return outcome.judged, passed, speedup.low if speedup else -1.0
+    return outcome.judged, passed, speedup.ci_low if speedup else -1.0
 
 
 def _share(count: int, of: int) -> Share:
@@ -147,6 +147,6 @@ def _mean(ratios: Sequence[Speedup]) -> Mean | None:
 
 
 def _spread(found: Speedup) -> float:
-    if found.high is None or found.low <= 0:
+    if found.ci_high is None or found.ci_low <= 0:
         return 0.0
-    return (math.log(found.high) - math.log(found.low)) / (2 * _Z)
+    return (math.log(found.ci_high) - math.log(found.ci_low)) / (2 * _Z)

@@ -133,7 +133,7 @@ def test_no_more_than_a_hundred_errors_are_told(client: FlaskClient) -> None:
     args = [{"name": 1, "type": "x", "role": "y"} for _ in range(200)]
     answer = client.post("/evaluate", json={"kernel": kernel(CUDA_ADD, "cuda", args)}).get_json()
     assert len(answer["errors"]) == len(answer["validation_errors"]) == MOST_ERRORS
-    assert answer["errors_left_out"] == 600 - MOST_ERRORS
+    assert answer["errors_omitted"] == 600 - MOST_ERRORS
     assert answer["detail"].endswith("; and 595 more")
     entries = client.post("/batch", json={"jobs": [{"kernel": kernel(CUDA_ADD, "cuda", args)}] * 20}).get_json()["jobs"]
     told = [len(entry["problem"]["errors"]) for entry in entries]

@@ -26,6 +26,16 @@ OPERATIONS = {
 }  # fmt: skip
 
 
+RENAMED = {
+    "told", "correct_so_far", "trusted_ms", "launch_shift_us", "nulls_known", "stopped_by", "left_out", "process_ms",
+    "precision", "no_speedup", "where", "resembles", "judged", "inputs_left_alone", "known_beforehand",
+    "fresh_sets_equal", "compiled_late", "kernels_left_out", "findings_left_out", "errors_left_out", "says", "asked",
+    "card", "card_errors", "of_card", "lowered_ms", "stopping", "ended", "streams_apart", "shipped", "cache_shipped",
+    "time_ms", "metrics_refused", "given_up",
+}  # fmt: skip
+"""Former names of fields and of their values, none of which a schema, an example or a description has any more."""
+
+
 def document(client: FlaskClient) -> Json:
     answer = client.get("/openapi.json")
     assert answer.status_code == 200
@@ -123,6 +133,28 @@ def test_the_examples_have_what_answers_have(client: FlaskClient, records: JobSt
         set(examples["post /compare 200"]) == set(ended["result"]) == set(examples["get /job/{job_id} 200"]["result"])
     )
     assert set(examples["webhook"]) == set(message(records.get(job_id)))  # type: ignore[arg-type]
+
+
+def names_in(part: Any) -> Iterator[str]:
+    """Every key, every string that is one word, and every word in backticks."""
+    match part:
+        case dict():
+            yield from part
+            for value in part.values():
+                yield from names_in(value)
+        case list():
+            for value in part:
+                yield from names_in(value)
+        case str():
+            yield part
+            for quoted in re.findall(r"`([^`]+)`", part):
+                yield from re.findall(r"\w+", quoted)
+
+
+def test_document_has_no_former_field_name(client: FlaskClient) -> None:
+    names = set(names_in(document(client)))
+    assert {"explanation", "latency_ms", "target_precision", "ci_low"} <= names, "examples and descriptions are read"
+    assert names & RENAMED == set()
 
 
 def test_the_page_asks_nothing_of_the_network(client: FlaskClient) -> None:

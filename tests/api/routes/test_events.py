@@ -72,11 +72,11 @@ def test_every_stage_as_it_begins_and_the_end(
         if stage is Stage.VALIDATE:
             redis.hset(f"job:{job_id}", "right", "1")
             redis.publish("jobs:changed", job_id)
-            assert next(coming)[1:] == ("verdict", {"job_id": job_id, "right": True, "final": False})
+            assert next(coming)[1:] == ("verdict", {"job_id": job_id, "correct": True, "final": False})
     records.complete(job_id, attempt, results.passed(2.0))
     last, name, data = next(coming)
     assert (name, data["state"], data["summary"]["ratio"]) == ("done", "completed", 2.0)
-    assert data["told"].startswith("It compiles") and data["report"] == f"/job/{job_id}/report"
+    assert data["explanation"].startswith("It compiles") and data["report"] == f"/job/{job_id}/report"
     assert list(coming) == []
     assert client.get(f"/job/{job_id}/events", headers={"Last-Event-ID": last}).status_code == 204
 
@@ -94,7 +94,9 @@ def test_what_was_seen_is_not_told_again(client: FlaskClient, stream: Streams, r
     records.complete(job_id, attempt, results.wrong())
     told = list(read(stream(job_id)))
     assert [event[2].get("stage") for event in told] == ["queued", *STAGES, None, None]
-    assert told[-2][1:] == ("verdict", {"job_id": job_id, "right": False, "final": True}), "as it would have been told"
+    assert told[-2][1:] == ("verdict", {"job_id": job_id, "correct": False, "final": True}), (
+        "as it would have been told"
+    )
     for number, (event_id, _, _) in enumerate(told[:-1], start=1):
         assert list(read(stream(job_id, event_id))) == told[number:]
 

@@ -57,9 +57,9 @@ def test_state_and_status_of_every_stage(client: FlaskClient, records: JobStore)
     job = answer.get_json()
     assert (job["state"], job["stage"], job["status"]) == ("completed", "done", "completed")
     assert job["result"].items() >= RESULT.items()
-    for name in ("told", "summary", "report"):
+    for name in ("explanation", "summary", "report"):
         assert job["result"][name] == job[name]
-    assert job["told"].startswith("It compiles and runs.") and job["report"] == f"/job/{job_id}/report"
+    assert job["explanation"].startswith("It compiles and runs.") and job["report"] == f"/job/{job_id}/report"
     assert (job["summary"]["verdict"], job["summary"]["error"]) == ("passed", None)
     assert (job["worker"], job["error"], job["queue_position"]) == ("gpu0@node", None, None)
     assert job["created_at"] == job["submitted_at"]
@@ -278,11 +278,16 @@ def test_cancel_a_batch_and_many(client: FlaskClient, records: JobStore) -> None
     answer = client.post("/jobs/cancel", json={"batch_id": batch["batch_id"]})
     assert (answer.status_code, answer.get_json()["cancelled"], answer.get_json()["not_found"]) == (200, 3, [])
     again = client.post("/jobs/cancel", json={"batch_id": batch["batch_id"]}).get_json()
-    assert (again["cancelled"], again["stopping"], again["ended"]) == (0, 0, 3)
+    assert (again["cancelled"], again["cancelling"], again["already_finished"]) == (0, 0, 3)
     assert client.get(f"/job/{behind}").get_json()["queue_position"] == 0
     records.complete(*done, RESULT)
     answer = client.post("/jobs/cancel", json={"job_ids": [behind, running[0], done[0], "nobody", behind]}).get_json()
-    assert (answer["cancelled"], answer["stopping"], answer["ended"], answer["not_found"]) == (1, 1, 1, ["nobody"])
+    assert (answer["cancelled"], answer["cancelling"], answer["already_finished"], answer["not_found"]) == (
+        1,
+        1,
+        1,
+        ["nobody"],
+    )
     assert [(job["state"], job["cancel_requested"]) for job in answer["jobs"]] == [
         ("cancelled", False),
         ("building", True),

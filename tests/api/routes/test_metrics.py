@@ -27,7 +27,7 @@ GUIDE = Path(__file__).resolve().parents[3] / "docs" / "operations.md"
 UNITS = ("_seconds", "_bytes", "_hertz", "_celsius", "_watts", "_ratio")
 COUNTS = {
     *("jobs", "queue_limit", "broker_up", "workers", "worker_info", "worker_quarantined", "worker_slots", "gpu_up"),
-    *("worker_faults_in_a_row", "standby_runners", "builders", "gpu_ecc_uncorrected_errors", "gpu_clock_lowered"),
+    *("worker_consecutive_faults", "pooled_runners", "builders", "gpu_ecc_uncorrected_errors", "gpu_clock_throttled"),
 }
 """Gauges without a unit: what they count is in their name."""
 
@@ -143,14 +143,14 @@ def test_the_figures_of_jobs_are_true(full: dict[str, Metric], client: FlaskClie
 def test_the_figures_of_workers_are_true(full: dict[str, Metric]) -> None:
     assert (value(full, "workers", state="taking_jobs"), value(full, "workers", state="quarantined")) == (1, 1)
     assert (value(full, "builders"), value(full, "builder_builds_total", builder="builder0@node")) == (1, 3)
-    assert value(full, "shipped_builds_bytes") == 5
-    assert (value(full, "worker_quarantined", worker="gpu1@node"), value(full, "standby_runners")) == (1, 5)
+    assert value(full, "shared_builds_bytes") == 5
+    assert (value(full, "worker_quarantined", worker="gpu1@node"), value(full, "pooled_runners")) == (1, 5)
     (kept,) = full["kernel_eval_build_cache_bytes"].samples
     assert kept.value == 4096, "once for a node, not for each of its workers"
     assert value(full, "gpu_sm_clock_hertz") == 1980e6
     assert value(full, "gpu_busy_ratio", gpu="1", gpu_uuid="GPU-1") == 0.5
     assert value(full, "gpu_xid_errors_total", xid="31") == 2
-    assert value(full, "gpu_clock_lowered", reason="sw_power_cap") == 1
+    assert value(full, "gpu_clock_throttled", reason="sw_power_cap") == 1
 
 
 def test_a_card_that_does_not_answer_has_no_figures(client: FlaskClient, redis: Redis) -> None:

@@ -159,7 +159,7 @@ def test_a_profiled_job(client: FlaskClient, records: JobStore) -> None:
     launches = {
         "advisory": True, "source": "cupti", "calls": 2, "device_time_us": 11.5, "launches": 2.0, "streams": 1,
         "custom_share": 0.75, "kernels": [{"name": f"k{index}", "launches": 1.0, "share": 0.05, "origin": "custom"}
-        for index in range(20)], "kernels_left_out": 7, "flags": ["work was left on another stream"],
+        for index in range(20)], "kernels_omitted": 7, "flags": ["work was left on another stream"],
     }  # fmt: skip
     page = report(client, completed(client, records, results.evaluated(launches=launches)))
     assert "75.0 % of it in kernels of its own" in page.text and "11 more, shorter ones" in page.text
@@ -259,7 +259,7 @@ def test_an_answer_that_was_given_before(client: FlaskClient, records: JobStore)
 
 
 def test_what_was_left_out_and_what_the_machine_code_needs(client: FlaskClient, records: JobStore) -> None:
-    body = {**results.passed(), "budget": {"name": "quick", "left_out": ["other_weights", "float64_precision"]}}
+    body = {**results.passed(), "budget": {"name": "quick", "skipped_checks": ["other_weights", "float64_precision"]}}
     body["kernel_exec_result"]["build"] = {
         "arch": "sm_90", "registers": 40, "spill_store_bytes": 0, "spill_load_bytes": 0, "static_shared_bytes": 4096,
         "occupancy": {"theoretical": 0.75, "limited_by": "shared_memory"},
@@ -326,7 +326,7 @@ def test_where_there_are_no_counters_the_page_says_why(client: FlaskClient, reco
 
 def test_what_the_sanitizer_found_is_told_as_a_wrong_result_is(client: FlaskClient, records: JobStore) -> None:
     answer = device_answers.sanitizer(device_answers.finding(), device_answers.finding(line=None, kernel=None, count=1))
-    answer["tools"]["memcheck"]["findings_left_out"] = 2
+    answer["tools"]["memcheck"]["findings_omitted"] = 2
     job_id = completed(client, records, results.evaluated(sanitizer=answer))
     page = report(client, job_id)
     assert "But compute-sanitizer found errors in it: 6 by memcheck." in page.text
@@ -335,7 +335,7 @@ def test_what_the_sanitizer_found_is_told_as_a_wrong_result_is(client: FlaskClie
     job = client.get(f"/job/{job_id}").get_json()
     assert job["result"]["verdict"] == "passed" and job["result"]["kernel_exec_result"]["sanitizer"] == answer
     assert job["result"]["flags"] == ["the kernel: compute-sanitizer found errors in it: 6 by memcheck"]
-    assert "But compute-sanitizer found errors" in job["told"]
+    assert "But compute-sanitizer found errors" in job["explanation"]
 
 
 @pytest.mark.parametrize(
@@ -353,10 +353,19 @@ def test_what_else_may_become_of_the_sanitizer(
 
 
 def test_figures_of_another_form_break_no_page(client: FlaskClient, records: JobStore) -> None:
-    strange = {"name": EVIL, "speed_of_light": 3, "stalls": [7, {"reason": EVIL}], "asked": {EVIL: {"unit": EVIL}}}
-    side = {"status": "measured", "kernels": [strange, {}, None], "advice": [{"says": EVIL, "figures": {EVIL: EVIL}}]}
+    strange = {
+        "name": EVIL,
+        "speed_of_light": 3,
+        "stalls": [7, {"reason": EVIL}],
+        "requested_metrics": {EVIL: {"unit": EVIL}},
+    }
+    side = {
+        "status": "measured",
+        "kernels": [strange, {}, None],
+        "advice": [{"message": EVIL, "figures": {EVIL: EVIL}}],
+    }
     body = results.evaluated(
-        sanitizer=device_answers.sanitizer(device_answers.finding(kind=EVIL, says=EVIL, file=EVIL))
+        sanitizer=device_answers.sanitizer(device_answers.finding(kind=EVIL, message=EVIL, file=EVIL))
     )
     body["kernel_exec_result"]["metadata"]["device_metrics"] = {
         "status": "measured",
@@ -369,10 +378,10 @@ def test_figures_of_another_form_break_no_page(client: FlaskClient, records: Job
 def test_many_windows_and_none(client: FlaskClient, records: JobStore) -> None:
     body = results.passed()
     body["kernel_exec_result"]["timing"]["window_ms"] = [-0.001, 0.0, 0.5]
-    report(client, completed(client, records, body))
+    drawn = report(client, completed(client, records, body)).text
     for side in ("kernel_exec_result", "ref_result"):
-        del body[side]["timing"]["window_ms"], body[side]["timing"]["left_out"]
-    report(client, completed(client, records, body))
+        del body[side]["timing"]["window_ms"], body[side]["timing"]["excluded_windows"]
+    assert len(report(client, completed(client, records, body)).text) < len(drawn), "windows that it has are drawn"
 
 
 def test_each_side_is_shown_beneath_the_roofline(client: FlaskClient, records: JobStore) -> None:
@@ -401,6 +410,6 @@ def test_without_counted_operations_there_is_no_drawing(client: FlaskClient, rec
 
 
 def test_times_of_several_processes_are_told_as_their_range() -> None:
-    several = asdict(results.timing(0.0124)) | {"process_ms": [0.0123, 0.0126, 0.0121]}
+    several = asdict(results.timing(0.0124)) | {"per_process_ms": [0.0123, 0.0126, 0.0121]}
     assert dict(measuring(several))["Processes"] == "3: 12.1 µs to 12.6 µs"
     assert "Processes" not in dict(measuring(asdict(results.timing(0.0124))))

@@ -7,8 +7,8 @@ import pytest
 
 ASKED = """
 import os, sys
-from backends import triton_identity
-triton_identity.learn(sys.argv[1])
+from backends.triton import cache_key
+cache_key.learn(sys.argv[1])
 from triton.backends.nvidia import compiler
 from triton.runtime import build, cache
 asked = [compiler.get_ptxas_version, build.platform_key, cache.triton_key]
@@ -30,5 +30,5 @@ def test_a_process_forked_later_need_not_ask_again(arch: str) -> None:
 
 
 def test_where_there_is_no_triton_nothing_is_learned() -> None:
-    hidden = "import sys; sys.modules['triton'] = None; from backends import triton_identity as t; t.learn('sm_90')"
+    hidden = "import sys; sys.modules['triton'] = None; from backends.triton import cache_key as t; t.learn('sm_90')"
     subprocess.run([sys.executable, "-c", hidden], check=True, timeout=60)

@@ -124,7 +124,7 @@ def test_samples_add_up():
     assert state.samples == 3
     assert state.sm_clock_mhz == Span(1755, 1980) and state.temperature_c == Span(40, 61)
     assert state.power_w == Span(120.0, 690.0) and state.power_limit_w == 700.0
-    assert state.reasons == ["sw_power_cap"] and state.lowered_ms == {"sw_power_cap": 2.5}
+    assert state.throttle_reasons == ["sw_power_cap"] and state.throttled_ms == {"sw_power_cap": 2.5}
     assert state.new_ecc_errors == 1
     json.dumps(asdict(state), allow_nan=False)
 

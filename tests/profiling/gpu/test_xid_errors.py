@@ -15,12 +15,12 @@ from tasks.node.device_info import detect
 
 
 def test_an_address_is_the_kernels_and_a_card_off_the_bus_is_the_cards() -> None:
-    assert not CardError(31).of_card and "illegal address" in CardError(31).meaning
-    assert CardError(79).of_card and "bus" in CardError(79).meaning
-    assert not CardError(999).of_card and "not known" in CardError(999).meaning
-    assert not CardError(63).of_card and "corrected" in CardError(63).meaning
+    assert not CardError(31).is_hardware_fault and "illegal address" in CardError(31).meaning
+    assert CardError(79).is_hardware_fault and "bus" in CardError(79).meaning
+    assert not CardError(999).is_hardware_fault and "not known" in CardError(999).meaning
+    assert not CardError(63).is_hardware_fault and "corrected" in CardError(63).meaning
     assert not USER.keys() & CARD.keys() and not (USER | CARD).keys() & NOTED.keys()
-    assert CardError(48).summary() == {"xid": 48, "meaning": CARD[48], "of_card": True}
+    assert CardError(48).summary() == {"xid": 48, "meaning": CARD[48], "is_hardware_fault": True}
 
 
 def test_without_a_card_it_says_so() -> None:

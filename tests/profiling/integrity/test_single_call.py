@@ -49,7 +49,7 @@ def test_what_the_reference_takes_longer_by_itself_shows_a_batch_that_nothing_el
     if true_ms + HANDED_IN_WARM_MS - 0.002 < DRIFT_MS:
         assert not batcher.timing("cold").flags  # By itself, where it might be a process that begins late.
     found = beside(reference, batcher).timing("cold")
-    assert found.trusted_ms == pytest.approx(true_ms, abs=0.001)
+    assert found.latency_ms == pytest.approx(true_ms, abs=0.001)
     assert ["the reference's" in flag and "share work" in flag for flag in found.flags] == [True]
 
 
@@ -59,7 +59,7 @@ def test_what_both_take_longer_and_a_little_more_is_honest(longer_ms: float, apa
     reference = record(0.015, 0.015 + longer_ms)
     candidate = beside(reference, record(0.012, 0.012 + longer_ms + apart_ms))
     timing = candidate.timing("cold")
-    assert not timing.flags and timing.trusted_ms == pytest.approx(0.012, abs=1e-3)
+    assert not timing.flags and timing.latency_ms == pytest.approx(0.012, abs=1e-3)
     assert not candidate.wants_singles
 
 
@@ -70,7 +70,7 @@ def test_weights_that_each_call_by_itself_reads_from_memory_are_no_shared_work(m
     reference.weight_bytes = int(mebibytes * 2**20)
     timing = beside(reference, record(0.0565, 0.0505)).timing("cold")
     assert bool(timing.flags) is flagged
-    assert timing.trusted_ms == pytest.approx(0.0685 if flagged else 0.0565, abs=1e-3)
+    assert timing.latency_ms == pytest.approx(0.0685 if flagged else 0.0565, abs=1e-3)
     batcher = record(0.01, 0.05)
     assert beside(reference, batcher).timing("cold").flags, "however many they are"
 
@@ -85,7 +85,7 @@ def test_a_few_late_calls_of_the_references_make_no_batch_shorter() -> None:
     for late_ms in [0.0] * 9 + [0.03] * 3:
         reference.single.add(window(0.16 + 0.1 + HANDED_IN_WARM_MS + late_ms), Clock(0.16, 0.1))
     timing = beside(reference, record(0.002, 0.1 + HANDED_IN_WARM_MS)).timing("cold")
-    assert timing.flags and timing.trusted_ms == pytest.approx(0.1, abs=1e-3)
+    assert timing.flags and timing.latency_ms == pytest.approx(0.1, abs=1e-3)
 
 
 def test_a_candidate_that_slows_the_references_calls_by_themselves_hides_little() -> None:
@@ -93,7 +93,7 @@ def test_a_candidate_that_slows_the_references_calls_by_themselves_hides_little(
     slowed = record(0.015, 0.315)
     assert slowed.honest is not None and slowed.honest.longer.time_ms == COLD_MS
     found = beside(slowed, record(0.002, 0.04)).timing("cold")
-    assert found.trusted_ms >= 0.04 - COLD_MS - 0.001 and found.flags
+    assert found.latency_ms >= 0.04 - COLD_MS - 0.001 and found.flags
 
 
 def test_one_that_makes_them_uncertain_is_still_told_by_what_any_call_may_take_longer() -> None:
@@ -101,7 +101,7 @@ def test_one_that_makes_them_uncertain_is_still_told_by_what_any_call_may_take_l
     for late_ms in np.linspace(-0.09, 0.3, 12):
         uncertain.single.add(window(0.1 + 0.16 + late_ms), Clock(0.16, 0.1))
     found = beside(uncertain, record(0.002, 0.1)).timing("cold")
-    assert found.trusted_ms == pytest.approx(0.1, abs=0.002) and any("share work" in flag for flag in found.flags)
+    assert found.latency_ms == pytest.approx(0.1, abs=0.002) and any("share work" in flag for flag in found.flags)
 
 
 @pytest.mark.parametrize("gated", [(True, False), (False, True), (False, False)])
@@ -136,9 +136,9 @@ def test_no_call_is_credited_with_less_than_its_launches(usual_ms: float, launch
     timing = made.timing("cold")
     assert any("its work is done in another call" in flag for flag in timing.flags) is flagged
     if flagged:
-        assert timing.trusted_ms >= max((launches or 1) * LEAST_LAUNCH_MS, 0.0035)
+        assert timing.latency_ms >= max((launches or 1) * LEAST_LAUNCH_MS, 0.0035)
     else:
-        assert timing.trusted_ms == pytest.approx(max(usual_ms, 0.0), abs=1e-5)
+        assert timing.latency_ms == pytest.approx(max(usual_ms, 0.0), abs=1e-5)
 
 
 def test_where_four_calls_by_themselves_leave_it_open_more_are_wanted() -> None:
@@ -162,10 +162,10 @@ def test_what_a_host_may_take_longer_without_the_gate_is_the_time_and_no_word_ag
 ) -> None:
     made = record(usual_ms, usual_ms + 0.07, singles=SETTLED_STREAMED, gated=False)
     timing = made.timing("cold")
-    assert timing.trusted_ms == pytest.approx(usual_ms + 0.07, abs=0.005)
+    assert timing.latency_ms == pytest.approx(usual_ms + 0.07, abs=0.005)
     assert [OF_THE_HOST in flag and "share work" not in flag for flag in timing.flags] == [True]
     found = paired_speedup(record(usual_ms, usual_ms, gated=False), made)
-    assert found is not None and found.verdict == "not_distinguishable" and found.low < 1 <= found.high
+    assert found is not None and found.verdict == "not_distinguishable" and found.ci_low < 1 <= found.ci_high
     queued = record(usual_ms, usual_ms + 0.07, singles=SETTLED_STREAMED).timing("cold")
     assert any("share work" in flag for flag in queued.flags)
 
@@ -179,7 +179,7 @@ def test_a_slow_reference_whose_calls_differ_is_no_evidence_against_a_fast_candi
     reference = record(reference_ms, reference_ms * (1 - shorter), calls=4)
     assert reference.honest is not None and reference.honest.longer.time_ms >= WARM_MS
     timing = beside(reference, record(0.02, 0.02, calls=4)).timing("cold")
-    assert not timing.flags and timing.trusted_ms == pytest.approx(0.02, abs=1e-3)
+    assert not timing.flags and timing.latency_ms == pytest.approx(0.02, abs=1e-3)
 
 
 def test_nor_is_one_whose_calls_take_one_time_or_another() -> None:
@@ -198,8 +198,8 @@ def test_the_speed_up_is_that_of_the_times() -> None:
         candidate = record(usual_ms, 0.004, calls=240)
         found = paired_speedup(record(0.004, 0.004, calls=240), candidate)
         assert found is not None and found.ratio == pytest.approx(1.0, rel=0.1)
-        assert found.low < 1 < found.high < 1.5, "what calls by themselves differ by is in it"
-        assert candidate.timing("cold").trusted_ms == pytest.approx(0.004, rel=0.1)
+        assert found.ci_low < 1 < found.ci_high < 1.5, "what calls by themselves differ by is in it"
+        assert candidate.timing("cold").latency_ms == pytest.approx(0.004, rel=0.1)
 
 
 def test_who_hides_the_work_of_some_calls_by_themselves_is_told_by_the_others() -> None:
@@ -208,13 +208,13 @@ def test_who_hides_the_work_of_some_calls_by_themselves_is_told_by_the_others() 
     for place in range(24):
         hides = place % 3 == 0
         batch.single.add(window(0.16 + (0.005 if hides else 0.2), ready_ms=0.1 + 0.195 * hides), Clock(0.16, 0.1))
-    assert batch.timing("cold").trusted_ms == pytest.approx(0.2)
+    assert batch.timing("cold").latency_ms == pytest.approx(0.2)
     slowed = record(0.005, 0.0, calls=50, singles=0)
     for place in range(24):
         late = 0.2 * (place % 3 == 0)
         slowed.single.add(window(0.16 + 0.2 - late, ready_ms=0.1 + late), Clock(0.16 + late, 0.1 + late))
     assert slowed.single.null_is_honest(alone, DRIFT_MS), "a few of them change nothing"
-    assert slowed.timing("cold").trusted_ms == pytest.approx(0.2)
+    assert slowed.timing("cold").latency_ms == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize(("windows", "batched"), [(6, 3), (10, 4), (20, 6), (40, 11)])
@@ -228,7 +228,7 @@ def test_a_batch_in_some_windows_does_not_hide_in_their_spread(windows: int, bat
     for _ in range(12):
         other.add(window(0.16 + other.calls * 1.0), Clock(0.16, 0.1))
     timing = made.timing("cold")
-    assert len(timing.flags) >= 1 and timing.trusted_ms == pytest.approx(1.0)
+    assert len(timing.flags) >= 1 and timing.latency_ms == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("windows", [4, 8, 24])
@@ -252,7 +252,7 @@ def test_null_windows_that_are_always_made_ready_late_hide_little() -> None:
         made.single.add(window(0.16 + 0.005, ready_ms=0.1 + 0.4), Clock(0.16, 0.1 + 0.25))
     assert not made.single.null_is_honest(alone, DRIFT_MS)
     made.single.correct_null(alone, DRIFT_MS)
-    assert made.timing("cold").trusted_ms == pytest.approx(0.005 + 0.4 - 0.06)
+    assert made.timing("cold").latency_ms == pytest.approx(0.005 + 0.4 - 0.06)
 
 
 @pytest.mark.parametrize("true_ms", [0.12, 0.17, 0.2, 0.35])
@@ -264,7 +264,7 @@ def test_who_slows_null_windows_without_the_gate_is_not_called_faster(true_ms: f
     made.single.correct_null([Clock(0.7, 0.1)] * 3, NULL_DRIFT_MS["streamed"])
     found = paired_speedup(record(true_ms, true_ms, gated=False), made)
     assert found is not None and found.verdict == "not_distinguishable"
-    assert made.timing("cold").trusted_ms == pytest.approx(true_ms - 0.085)
+    assert made.timing("cold").latency_ms == pytest.approx(true_ms - 0.085)
 
 
 def test_without_the_gate_a_call_is_not_shorter_than_its_launches_either() -> None:
@@ -273,7 +273,7 @@ def test_without_the_gate_a_call_is_not_shorter_than_its_launches_either() -> No
     assert not made.timing("cold").flags, "so much may null windows be longer by the host's pace"
     made.launches = 10
     timing = made.timing("cold")
-    assert timing.trusted_ms == pytest.approx(0.02, abs=0.005)
+    assert timing.latency_ms == pytest.approx(0.02, abs=0.005)
     assert any("its work is done in another call" in flag for flag in timing.flags)
 
 

@@ -201,7 +201,7 @@ def test_kernels_are_told_with_figures_per_call():
             {"name": "axpy", "launches": 1.0, "share": 0.75, "origin": "custom"},
             {"name": ELEMENTWISE, "launches": 1.0, "share": 0.25, "origin": "library", "library": "PyTorch"},
         ],
-        "kernels_left_out": 0,
+        "kernels_omitted": 0,
         "flags": [],
     }
 

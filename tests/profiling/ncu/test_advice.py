@@ -49,7 +49,7 @@ def _advice(name: str, **changed: float) -> list[Advice]:
 def test_each_kernel_is_named_by_its_character(name: str, rule: str, says: str) -> None:
     (only,) = _advice(name)
     assert only.rule == rule
-    assert says in only.says
+    assert says in only.message
     assert only.figures and all(isinstance(figure, (int, float)) for figure in only.figures.values())
 
 
@@ -57,8 +57,8 @@ def test_local_memory_may_be_arrays_and_the_advice_says_so() -> None:
     launch = LAUNCHES["spilling"]
     values = {name: value for name, value in launch.values.items() if "register_spilling" not in name}
     (only,) = advice([_counters(replace(launch, values=values))])
-    assert only.rule == "spilling" and "or of arrays" in only.says
-    assert "or of arrays" not in _advice("spilling")[0].says
+    assert only.rule == "spilling" and "or of arrays" in only.message
+    assert "or of arrays" not in _advice("spilling")[0].message
 
 
 def test_a_kernel_that_waits_is_told_for_what() -> None:
@@ -68,7 +68,7 @@ def test_a_kernel_that_waits_is_told_for_what() -> None:
     }
     (only,) = _advice("copy", **idle)
     assert only.rule == "latency_bound"
-    assert "99 % of its time on long_scoreboard: waiting for global or local memory" in only.says
+    assert "99 % of its time on long_scoreboard: waiting for global or local memory" in only.message
     assert only.figures["long_scoreboard_percent"] == pytest.approx(98.5, abs=0.1)
 
 
@@ -121,5 +121,5 @@ def test_minor_kernels_get_none_and_the_list_ends() -> None:
 def test_what_is_told_is_json() -> None:
     (only,) = _advice("copy")
     told = only.to_dict()
-    assert set(told) == {"kernel", "rule", "says", "figures"}
+    assert set(told) == {"kernel", "rule", "message", "figures"}
     assert told["figures"]["dram_percent"] == pytest.approx(81.697532)

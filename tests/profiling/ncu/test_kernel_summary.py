@@ -111,7 +111,7 @@ def test_asked_metrics_are_passed_on_with_their_unit() -> None:
         replace(_launch(n___sum=3.0, r___avg=3.0), units={"n.sum": "inst", "r.avg": "%"}),
     ]
     (kernel,) = kernel_counters(launches, ["n.sum", "r.avg", "none.sum"])
-    assert kernel.asked == {
+    assert kernel.requested_metrics == {
         "n.sum": {"value": 5.0, "unit": "inst"},
         "r.avg": {"value": 2.0, "unit": "%"},
         "none.sum": {"value": None, "unit": None},
@@ -124,6 +124,6 @@ def test_what_is_told_is_json() -> None:
     assert set(told[0]) == {
         "name", "launches", "grid", "block", "time_us", "share", "speed_of_light", "memory", "roofline", "occupancy",
         "stalls", "instructions", "tensor_percent", "registers", "spills", "shared_bytes", "bank_conflicts",
-        "coalescing", "asked",
+        "coalescing", "requested_metrics",
     }  # fmt: skip
     assert isinstance(told[0]["registers"], int)

@@ -14,9 +14,9 @@ SAMPLE = (Path(__file__).parents[1] / "samples" / "ncu-h200.csv").read_text(enco
 
 def test_a_side_has_kernels_advice_and_the_original_names() -> None:
     side, original = described(SAMPLE, ["dram__bytes.sum.per_second"])
-    assert set(side) == {"kernels", "kernels_left_out", "launches", "advice"}
-    assert (len(side["kernels"]), side["kernels_left_out"], side["launches"]) == (10, 0, 10)
-    assert side["kernels"][0]["asked"]["dram__bytes.sum.per_second"]["unit"] == "byte/s"
+    assert set(side) == {"kernels", "kernels_omitted", "launches", "advice"}
+    assert (len(side["kernels"]), side["kernels_omitted"], side["launches"]) == (10, 0, 10)
+    assert side["kernels"][0]["requested_metrics"]["dram__bytes.sum.per_second"]["unit"] == "byte/s"
     assert {one["rule"] for one in side["advice"]} >= {"spilling", "uncoalesced", "bank_conflicts", "divergent"}
     assert set(original) >= {"speed_of_light", "timing_metrics"}
     assert json.loads(json.dumps([side, original], allow_nan=False)) == [side, original]
@@ -39,7 +39,7 @@ def test_more_kernels_than_are_told_are_counted() -> None:
     row = rows[0]
     many = [row.replace('"copy"', f'"copy{number}"') for number in range(MAX_KERNELS + 3)]
     side, _ = described("\n".join([header, units, *many]))
-    assert len(side["kernels"]) == MAX_KERNELS and side["kernels_left_out"] == 3
+    assert len(side["kernels"]) == MAX_KERNELS and side["kernels_omitted"] == 3
 
 
 def test_what_is_no_report_is_refused() -> None:

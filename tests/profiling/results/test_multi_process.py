@@ -24,7 +24,7 @@ AT_MOST = 0.06
 
 def timing(ms: float, **more: Any) -> Timing:
     stats = RuntimeStats(ms, ms / 100, ms * 0.9, ms * 1.2, ms, ms * 1.05, ms * 1.1)
-    usual = Timing("gated_window", stats, ms, 100, 6, 600, 0.02, "events", "cold", precision=0.001, launches=1)
+    usual = Timing("gated_window", stats, ms, 100, 6, 600, 0.02, "events", "cold", relative_ci=0.001, launches=1)
     return replace(usual, **more)
 
 
@@ -37,16 +37,16 @@ def pairs(
 
 def test_the_mean_is_the_time_and_what_processes_differ_by_the_interval() -> None:
     found = pooled_timing([timing(ms) for ms in (0.99, 1.0, 1.01, 1.0)])
-    assert found.trusted_ms == found.stats.mean == pytest.approx(1.0)
-    assert found.precision == pytest.approx(1.4 * 3.182 * math.sqrt(0.0002 / 3) / 2, rel=0.02)
+    assert found.latency_ms == found.stats.mean == pytest.approx(1.0)
+    assert found.relative_ci == pytest.approx(1.4 * 3.182 * math.sqrt(0.0002 / 3) / 2, rel=0.02)
     assert (found.windows, found.calls, found.calls_per_window) == (24, 2400, 100)
-    assert found.process_ms == [0.99, 1.0, 1.01, 1.0]
+    assert found.per_process_ms == [0.99, 1.0, 1.01, 1.0]
     assert (found.stats.min, found.stats.max) == pytest.approx((0.9 * 0.99, 1.2 * 1.01))
     assert found.stats.std == pytest.approx(math.hypot(0.01, math.sqrt(0.0002 / 4)), rel=0.01)
 
 
 def test_one_process_is_as_it_was() -> None:
-    alone = timing(1.0, precision=0.003)
+    alone = timing(1.0, relative_ci=0.003)
     assert pooled_timing([alone]) is alone
 
 
@@ -63,8 +63,8 @@ def test_the_interval_holds_the_true_time_in_nineteen_of_twenty_jobs(processes: 
     missed = 0
     for _ in range(JOBS):
         found = pooled_timing([timing(float(ms)) for ms in rng.normal(1.0, 0.008, processes)])
-        assert found.precision is not None
-        missed += abs(found.trusted_ms - 1.0) > found.precision * found.trusted_ms
+        assert found.relative_ci is not None
+        missed += abs(found.latency_ms - 1.0) > found.relative_ci * found.latency_ms
     assert missed / JOBS <= AT_MOST
 
 
@@ -78,7 +78,7 @@ def told_apart(own: tuple[float, float], moved: float, slower: float, *, launche
         each, *sides = pairs(0.0064 * reference, 0.0064 * (1 + slower) * candidate)
         known = [[replace(one, calls_per_window=400, launches=launches) for one in side] for side in sides]
         found = pooled_speedup(each, *known)
-        assert found is not None and found.low <= found.ratio <= found.high
+        assert found is not None and found.ci_low <= found.ratio <= found.ci_high
         told += found.verdict != "not_distinguishable"
     return told / JOBS
 
@@ -127,7 +127,7 @@ def test_a_ratios_interval_is_by_what_both_sides_processes_differ_by() -> None:
     found = pooled_speedup(*pairs(reference, candidate))
     assert found is not None
     each = 0.0002 / 3
-    assert math.log(found.high) == pytest.approx(1.5 * 2.447 * math.sqrt((each + each) / 4), rel=0.02)
+    assert math.log(found.ci_high) == pytest.approx(1.5 * 2.447 * math.sqrt((each + each) / 4), rel=0.02)
 
 
 def test_what_moves_both_sides_of_a_pair_is_in_no_ratio() -> None:
@@ -135,7 +135,7 @@ def test_what_moves_both_sides_of_a_pair_is_in_no_ratio() -> None:
     candidate = reference * np.exp([0.0, 0.0, 0.001, -0.001])
     found = pooled_speedup(*pairs(reference, candidate))
     assert found is not None
-    assert math.log(found.high) == pytest.approx(1.5 * 3.182 * math.sqrt(0.000002 / 3 / 4), rel=0.02)
+    assert math.log(found.ci_high) == pytest.approx(1.5 * 3.182 * math.sqrt(0.000002 / 3 / 4), rel=0.02)
 
 
 @pytest.mark.parametrize(("doubtful", "verdict"), [(0, "slower"), (1, "slower"), (4, "not_distinguishable")])
@@ -144,8 +144,8 @@ def test_what_may_be_the_hosts_doing_may_lie_anywhere_in_its_interval(doubtful: 
     candidates = [timing(1.32, flags=[f"{OF_THE_HOST}, it says"] * (place < doubtful)) for place in range(4)]
     found = pooled_speedup(each, [timing(1.0)] * 4, candidates)
     assert found is not None and found.verdict == verdict and found.ratio == pytest.approx(0.757)
-    assert found.low == pytest.approx(0.757 * (0.57 / 0.757) ** (doubtful / 4), rel=1e-3)
-    assert found.high == pytest.approx(0.757 * (1.02 / 0.757) ** (doubtful / 4), rel=1e-3)
+    assert found.ci_low == pytest.approx(0.757 * (0.57 / 0.757) ** (doubtful / 4), rel=1e-3)
+    assert found.ci_high == pytest.approx(0.757 * (1.02 / 0.757) ** (doubtful / 4), rel=1e-3)
 
 
 def test_a_bound_in_one_process_is_a_bound() -> None:
@@ -154,8 +154,8 @@ def test_a_bound_in_one_process_is_a_bound() -> None:
     assert pooled_speedup([measured, bound, measured], [timing(1.0)] * 3, [timing(1.0)] * 3) == bound
     assert pooled_speedup([measured, None], [timing(1.0)] * 2, [timing(1.0)] * 2) is None
     flag = "too short for what a window can resolve here: the time is an upper bound, not a measurement"
-    found = pooled_timing([timing(1.0), timing(1.0, precision=None, flags=[flag])])
-    assert found.precision is None and found.flags == [f"{flag} (in 1 of 2 processes)"]
+    found = pooled_timing([timing(1.0), timing(1.0, relative_ci=None, flags=[flag])])
+    assert found.relative_ci is None and found.flags == [f"{flag} (in 1 of 2 processes)"]
 
 
 def test_what_is_said_with_other_figures_is_said_once() -> None:
@@ -167,42 +167,50 @@ def test_what_is_said_with_other_figures_is_said_once() -> None:
 def test_the_least_that_one_process_knows_is_what_all_know() -> None:
     found = pooled_timing(
         [
-            timing(1.0, stopped_by="precision", single_call_ms=1.1),
+            timing(1.0, stop_reason="target_precision", single_call_ms=1.1),
             timing(
                 1.0,
-                stopped_by="timeout",
+                stop_reason="timeout",
                 distribution="windows",
                 launches=2,
                 method="streamed_window",
-                nulls_known=True,
+                baseline_from_cache=True,
             ),
         ]
     )
-    assert (found.distribution, found.launches, found.stopped_by) == ("windows", None, "timeout")
+    assert (found.distribution, found.launches, found.stop_reason) == ("windows", None, "timeout")
     assert found.method == "gated_window and streamed_window"
-    assert found.single_call_ms == 1.1 and found.nulls_known
+    assert found.single_call_ms == 1.1 and found.baseline_from_cache
 
 
 def test_windows_stand_one_process_after_the_other_and_some_of_many_are_shown() -> None:
-    each = [timing(1.0, window_ms=[1.0, 2.0, 9.0], left_out=[2]), timing(1.0, window_ms=[9.5, 1.5], left_out=[0])]
+    each = [
+        timing(1.0, window_ms=[1.0, 2.0, 9.0], excluded_windows=[2]),
+        timing(1.0, window_ms=[9.5, 1.5], excluded_windows=[0]),
+    ]
     found = pooled_timing(each)
-    assert found.window_ms == [1.0, 2.0, 9.0, 9.5, 1.5] and found.left_out == [2, 3]
-    many = [timing(1.0, window_ms=[1.0] * 99 + [9.0], left_out=[99]) for _ in range(4)]
+    assert found.window_ms == [1.0, 2.0, 9.0, 9.5, 1.5] and found.excluded_windows == [2, 3]
+    many = [timing(1.0, window_ms=[1.0] * 99 + [9.0], excluded_windows=[99]) for _ in range(4)]
     found = pooled_timing(many)
     assert len(found.window_ms) == MOST
-    assert [found.window_ms[place] for place in found.left_out] == [9.0] * len(found.left_out) != []
+    assert [found.window_ms[place] for place in found.excluded_windows] == [9.0] * len(found.excluded_windows) != []
 
 
 def test_the_card_is_as_it_was_at_its_worst() -> None:
     cool = asdict(CardState(samples=9, sm_clock_mhz=Span(1900, 1980), temperature_c=Span(30, 35), other_processes=[]))
     hot = asdict(
-        CardState(samples=3, sm_clock_mhz=Span(1200, 1500), reasons=["sw_power_cap"], lowered_ms={"sw_power_cap": 2.0})
+        CardState(
+            samples=3,
+            sm_clock_mhz=Span(1200, 1500),
+            throttle_reasons=["sw_power_cap"],
+            throttled_ms={"sw_power_cap": 2.0},
+        )
     )
     unknown = asdict(CardState(unavailable="no driver"))
-    found = pooled_timing([timing(1.0, card=state) for state in (cool, hot, unknown)]).card
+    found = pooled_timing([timing(1.0, gpu_state=state) for state in (cool, hot, unknown)]).gpu_state
     assert found is not None
-    assert (found["samples"], found["sm_clock_mhz"]) == (12, {"low": 1200, "high": 1980})
-    assert (found["reasons"], found["lowered_ms"]) == (["sw_power_cap"], {"sw_power_cap": 2.0})
-    assert found["temperature_c"] == {"low": 30, "high": 35} and found["other_processes"] is None
-    assert pooled_timing([timing(1.0, card=unknown), timing(1.0)]).card == unknown
-    assert pooled_timing([timing(1.0), timing(1.0)]).card is None
+    assert (found["samples"], found["sm_clock_mhz"]) == (12, {"min": 1200, "max": 1980})
+    assert (found["throttle_reasons"], found["throttled_ms"]) == (["sw_power_cap"], {"sw_power_cap": 2.0})
+    assert found["temperature_c"] == {"min": 30, "max": 35} and found["other_processes"] is None
+    assert pooled_timing([timing(1.0, gpu_state=unknown), timing(1.0)]).gpu_state == unknown
+    assert pooled_timing([timing(1.0), timing(1.0)]).gpu_state is None

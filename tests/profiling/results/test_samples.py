@@ -32,18 +32,18 @@ def record(*elapsed_ms: float, marked: tuple[float, list[float]] | None = None, 
 
 def test_events_that_fit_give_the_distribution_and_the_window_the_level() -> None:
     timing = record(10.16, 10.16, 10.16, marked=(9.7, [4.0, 5.5])).timing("cold")
-    assert timing.trusted_ms == pytest.approx(5.0)
+    assert timing.latency_ms == pytest.approx(5.0)
     assert timing.stats.mean == pytest.approx(5.0)
     assert timing.stats.max / timing.stats.min == pytest.approx(5.5 / 4.0)
     assert (timing.distribution, timing.flags, timing.windows, timing.calls) == ("events", [], 3, 6)
     assert timing.resolution_us == pytest.approx(2.0)
-    assert timing.precision == pytest.approx(0.00098, rel=0.01)  # What processes differ by alone.
+    assert timing.relative_ci == pytest.approx(0.00098, rel=0.01)  # What processes differ by alone.
 
 
 @pytest.mark.parametrize("lie", [[0.001, 0.001], [100.0, 100.0], [5.0], [math.nan, 5.0], [-1.0, 11.0], [0.0, 0.0]])
 def test_events_that_do_not_fit_are_not_believed_and_it_is_said(lie: list[float]) -> None:
     timing = record(10.16, 10.16, marked=(10.16, lie)).timing("cold")
-    assert timing.trusted_ms == pytest.approx(5.0)
+    assert timing.latency_ms == pytest.approx(5.0)
     assert timing.stats.mean == timing.stats.min == timing.stats.max == pytest.approx(5.0)
     assert timing.distribution == "windows"
     assert len(timing.flags) == 1 and "do not fit" in timing.flags[0]
@@ -52,15 +52,15 @@ def test_events_that_do_not_fit_are_not_believed_and_it_is_said(lie: list[float]
 @pytest.mark.parametrize("lie", [[1e-9, 1e-9, 1e-9, 20.0], [3.0, 3.0, 3.0, 11.0], [0.0, 6.7, 6.7, 6.7]])
 def test_no_call_is_short_because_another_is_said_to_have_taken_its_time(lie: list[float]) -> None:
     timing = record(20.16, 20.16, 20.16, marked=(20.16, lie), calls=4).timing("cold")
-    assert timing.trusted_ms == timing.stats.median == pytest.approx(5.0)
+    assert timing.latency_ms == timing.stats.median == pytest.approx(5.0)
     assert timing.stats.min == pytest.approx(5.0)
     assert (timing.distribution, timing.flags) == ("windows", [])
 
 
 def test_a_time_that_cannot_be_told_from_zero_is_an_upper_bound_and_says_so() -> None:
     timing = record(0.150, 0.172, 0.155, 0.168, 0.160, 0.158).timing("cold")
-    assert 0 < timing.trusted_ms < 0.01
-    assert timing.stats.mean == timing.stats.min == timing.trusted_ms
+    assert 0 < timing.latency_ms < 0.01
+    assert timing.stats.mean == timing.stats.min == timing.latency_ms
     assert any("upper bound" in flag for flag in timing.flags)
     assert timing.distribution == "none"
 
@@ -68,7 +68,7 @@ def test_a_time_that_cannot_be_told_from_zero_is_an_upper_bound_and_says_so() ->
 def test_an_interval_that_reaches_zero_is_no_measurement() -> None:
     # Two standard errors clear of zero, which of three windows says little.
     timing = record(0.16, 0.26, 0.40).timing("cold")
-    assert timing.precision is None and any("upper bound" in flag for flag in timing.flags)
+    assert timing.relative_ci is None and any("upper bound" in flag for flag in timing.flags)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_without_the_gate_the_shortest_single_call_counts(gated: bool, single_ms
         made.single.add(window(0.16 + single), Clock(0.16, 0.1))
     timing = made.timing("cold")
     assert (len(timing.flags) == 1 and "calls share work" in timing.flags[0]) is flagged
-    assert timing.trusted_ms == pytest.approx(0.28 if not flagged else 0.505 if gated else 5.0)
+    assert timing.latency_ms == pytest.approx(0.28 if not flagged else 0.505 if gated else 5.0)
 
 
 @pytest.mark.parametrize("gated", [True, False])
@@ -99,7 +99,7 @@ def test_a_call_by_itself_that_was_begun_before_the_gun_hides_nothing(gated: boo
         begun = Window(0.16 + (0.6 if not early_ms else 0.01), [], torch.empty(0), None, 0.1 + early_ms)
         made.single.add(begun, Clock(0.16, 0.1))
     timing = made.timing("cold")
-    assert any("calls share work" in flag for flag in timing.flags) and timing.trusted_ms > 0.5
+    assert any("calls share work" in flag for flag in timing.flags) and timing.latency_ms > 0.5
 
 
 def test_null_windows_of_one_call_that_were_kept_from_being_ready_hide_no_head_start() -> None:
@@ -123,7 +123,7 @@ def test_without_the_gate_a_shorter_head_start_counts_but_not_a_references(charg
     for _ in range(8):
         made.single.add(Window(0.16 + 0.05, [], torch.empty(0), None, 0.1 + 0.1), Clock(0.16, 0.1))
     timing = made.timing("cold")
-    assert timing.trusted_ms == pytest.approx(0.15 if flagged else 0.044) and len(timing.flags) == flagged
+    assert timing.latency_ms == pytest.approx(0.15 if flagged else 0.044) and len(timing.flags) == flagged
 
 
 @pytest.mark.parametrize("gated", [True, False])
@@ -135,7 +135,7 @@ def test_one_slow_null_window_makes_no_single_call_short(gated: bool) -> None:
         made.single.add(window(0.16 + 0.6), Clock(null_ms, 0.1))
     timing = made.timing("cold")
     assert any("calls share work" in flag for flag in timing.flags)
-    assert timing.trusted_ms == pytest.approx(0.6)
+    assert timing.latency_ms == pytest.approx(0.6)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_a_null_window_that_was_broken_into_does_not_make_the_others_coarse() ->
 
 def test_windows_that_the_kernel_itself_makes_long_are_all_charged() -> None:
     timing = record(*[10.16, 10.16, 10.17, 14.16, 10.15, 10.16, 14.17, 10.16, 14.15, 14.16] * 3).timing("cold")
-    assert timing.trusted_ms == pytest.approx(5.8, rel=0.01) and timing.flags == []
+    assert timing.latency_ms == pytest.approx(5.8, rel=0.01) and timing.flags == []
 
 
 def test_pairs_that_were_broken_into_do_not_count() -> None:
@@ -206,7 +206,7 @@ def test_a_kernel_that_is_slower_by_itself_has_that_time_in_its_speedup_too() ->
     reference, batcher = record(*[10.16] * 6), record(*[1.16] * 6)
     for _ in range(8):
         batcher.single.add(window(5.16), Clock(0.16, 0.1))
-    assert batcher.timing("cold").trusted_ms == pytest.approx(5.0, rel=0.01)
+    assert batcher.timing("cold").latency_ms == pytest.approx(5.0, rel=0.01)
     assert ["by itself" in flag for flag in batcher.timing("cold").flags] == [True]
     assert batcher.timing("cold").windows == 6
     found = paired_speedup(reference, batcher)
@@ -218,7 +218,7 @@ def test_drift_of_the_overhead_is_taken_off_window_by_window() -> None:
     for step in range(10):
         made.add(window(10.16 + 0.05 * step), Clock(0.16 + 0.05 * step, 0.1))
     timing = made.timing("cold")
-    assert timing.trusted_ms == pytest.approx(5.0) and timing.precision == pytest.approx(0.00098, rel=0.01)
+    assert timing.latency_ms == pytest.approx(5.0) and timing.relative_ci == pytest.approx(0.00098, rel=0.01)
 
 
 def test_more_pairs_make_the_interval_narrower() -> None:
@@ -232,15 +232,15 @@ def test_short_calls_leave_more_open_than_long_ones_whatever_the_windows_say() -
     short, long = ([record(*[1.16] * 6, calls=calls) for _ in range(2)] for calls in (400, 4))
     found, narrow = paired_speedup(*short), paired_speedup(*long)
     assert found is not None and narrow is not None
-    assert found.high - found.low > 2 * (narrow.high - narrow.low)
+    assert found.ci_high - found.ci_low > 2 * (narrow.ci_high - narrow.ci_low)
 
 
 def test_what_a_launch_costs_more_in_this_process_is_taken_off_each_call() -> None:
     plain, slower = record(*[1.16] * 6, calls=400), record(*[1.20] * 6, calls=400)
     slower.launch_shift_ms = 1e-4
     timing = slower.timing("cold")
-    assert timing.trusted_ms == pytest.approx(plain.timing("cold").trusted_ms)
-    assert timing.launch_shift_us == pytest.approx(0.1)
+    assert timing.latency_ms == pytest.approx(plain.timing("cold").latency_ms)
+    assert timing.launch_overhead_correction_us == pytest.approx(0.1)
 
 
 def test_what_was_worked_before_the_gun_is_added_and_it_is_said() -> None:
@@ -248,7 +248,7 @@ def test_what_was_worked_before_the_gun_is_added_and_it_is_said() -> None:
     for step in range(6):
         made.add(window(2.16, ready_ms=8.1 + 0.001 * step), Clock(0.16, 0.1))
     timing = made.timing("cold")
-    assert timing.trusted_ms == pytest.approx(5.0, rel=0.01)
+    assert timing.latency_ms == pytest.approx(5.0, rel=0.01)
     assert any("making a window ready took 8 ms longer" in flag for flag in timing.flags)
 
 
@@ -266,7 +266,7 @@ def test_work_before_the_gun_does_not_hide_in_its_own_spread(early: list[float])
     for each in early:  # What was done before the gun is not done after it.
         made.add(window(5.16 - max(min(each, 3.0), 0.0), ready_ms=4.0 + each), Clock(0.16, 4.0))
     timing = made.timing("cold")
-    assert timing.trusted_ms == pytest.approx(5.0, rel=0.01)
+    assert timing.latency_ms == pytest.approx(5.0, rel=0.01)
     assert any("ready took" in flag for flag in timing.flags)
 
 
@@ -275,7 +275,7 @@ def test_one_late_window_is_left_out_like_any_other() -> None:
     for each in [0.0] * 9 + [2.0]:
         made.add(window(10.16, ready_ms=4.0 + each), Clock(0.16, 4.0))
     timing = made.timing("cold")
-    assert timing.trusted_ms == pytest.approx(5.0)
+    assert timing.latency_ms == pytest.approx(5.0)
     assert timing.flags == ["1 of 10 windows were disturbed from outside and left out"]
 
 
@@ -283,9 +283,9 @@ def test_null_windows_kept_from_being_ready_hide_nothing() -> None:
     made = TimeRecord(1, is_cuda=True, gated=True)
     for _ in range(8):
         made.add(window(2.16, ready_ms=4.0), Clock(0.16, 4.0))
-    assert made.timing("cold").trusted_ms == pytest.approx(2.0)
+    assert made.timing("cold").latency_ms == pytest.approx(2.0)
     assert made.correct_ready([1.0, 1.01, 0.99])
-    assert made.timing("cold").trusted_ms == pytest.approx(5.0, rel=0.1)
+    assert made.timing("cold").latency_ms == pytest.approx(5.0, rel=0.1)
     assert any("ready took" in flag for flag in made.timing("cold").flags)
 
 
@@ -300,7 +300,7 @@ def test_what_keeps_a_reference_from_being_ready_is_not_its_time() -> None:
     reference = TimeRecord(1, is_cuda=True, gated=True, charged=False)
     for _ in range(8):
         reference.add(window(2.16, ready_ms=4.0), Clock(0.16, 1.0))
-    assert reference.timing("cold").trusted_ms == pytest.approx(2.0)
+    assert reference.timing("cold").latency_ms == pytest.approx(2.0)
 
 
 def test_nor_is_what_its_calls_by_themselves_take_longer_beside_the_candidate() -> None:
@@ -309,7 +309,7 @@ def test_nor_is_what_its_calls_by_themselves_take_longer_beside_the_candidate() 
         for _ in range(6):
             made.add(window(5.16), Clock(0.16, 1.0))
             made.single.add(window(2.66), Clock(0.16, 0.1))
-        assert made.timing("cold").trusted_ms == pytest.approx(2.5 if charged else 0.5)
+        assert made.timing("cold").latency_ms == pytest.approx(2.5 if charged else 0.5)
         assert bool(made.timing("cold").flags) is bool(made.correction.added_ms) is charged
 
 
@@ -319,14 +319,14 @@ def test_noise_before_the_gun_is_no_head_start(early: list[float]) -> None:
     for each in early:
         made.add(window(10.16, ready_ms=4.0 + each), Clock(0.16, 4.0))
     timing = made.timing("cold")
-    assert timing.trusted_ms == pytest.approx(5.0)
+    assert timing.latency_ms == pytest.approx(5.0)
     assert timing.flags == []
 
 
 def test_windows_are_told_one_by_one_and_which_were_left_out() -> None:
     timing = record(10.16, 10.16, 10.26, 10.16, 10.16, 10.16, 30.16).timing("cold")
     assert timing.window_ms == pytest.approx([5.0, 5.0, 5.05, 5.0, 5.0, 5.0, 15.0])
-    assert (timing.left_out, timing.windows) == ([6], 6)
+    assert (timing.excluded_windows, timing.windows) == ([6], 6)
 
 
 def test_of_many_windows_some_are_told_evenly() -> None:
@@ -343,7 +343,7 @@ def test_who_takes_longer_where_answers_are_held_back_is_charged_that(gated: boo
     for elapsed_ms in (2.9, 2.91, 2.89, 2.9):
         made.held_back.add(window(elapsed_ms + 0.16), Clock(0.16, 0.1))
     timing = made.timing("cold")
-    assert timing.trusted_ms == pytest.approx(0.29) and made.correction.added_ms == pytest.approx(0.9, rel=1e-2)
+    assert timing.latency_ms == pytest.approx(0.29) and made.correction.added_ms == pytest.approx(0.9, rel=1e-2)
     (flag,) = timing.flags
     assert "asked for only when all calls are over" in flag
     assert (OF_THE_HOST in flag) is not gated and ("other means than copying" in flag) is gated
@@ -356,7 +356,7 @@ def test_nor_does_a_copy_that_was_not_made_hide_where_windows_hold_few_calls() -
     made.gated = False
     for elapsed_ms in (2.37, 1.18, 1.23, 1.13, 1.34, 1.19, 1.31, 1.03, 1.15, 1.23, 1.27, 1.17):
         made.held_back.add(window(elapsed_ms + 3.6), Clock(3.6, 0.1))
-    assert made.timing("cold").trusted_ms == pytest.approx(0.0917, rel=0.02)
+    assert made.timing("cold").latency_ms == pytest.approx(0.0917, rel=0.02)
 
 
 def test_without_the_gate_only_more_than_the_hosts_pace_is_evidence_where_answers_are_held_back() -> None:
@@ -374,7 +374,7 @@ def test_what_holding_back_honestly_costs_is_no_evidence(gated: bool, more_ms: f
     for noise_ms in (0.0, 0.001, -0.001, 0.0):
         made.held_back.add(window(1.16 + more_ms + noise_ms), Clock(0.16, 0.1))
     timing = made.timing("cold")
-    assert timing.flags == [] and timing.trusted_ms == pytest.approx(0.1)
+    assert timing.flags == [] and timing.latency_ms == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize(("more_ms", "charged_ms"), [(0.064, 0.2), (0.3, 0.5)])
@@ -384,14 +384,14 @@ def test_of_calls_that_answer_in_the_same_memory_one_is_held_back(more_ms: float
     for noise_ms in (0.0, 0.001, -0.001, 0.0):
         made.held_back.add(window(0.2 + more_ms + noise_ms + 0.16), Clock(0.16, 0.1))
     timing = made.timing("cold")
-    assert timing.trusted_ms == pytest.approx(charged_ms) and len(timing.flags) == (charged_ms > 0.2)
+    assert timing.latency_ms == pytest.approx(charged_ms) and len(timing.flags) == (charged_ms > 0.2)
 
 
 def test_work_ahead_of_the_gun_counts_where_answers_are_held_back() -> None:
     made = record(2.16, 2.17, 2.15, calls=10)
     for _ in range(4):
         made.held_back.add(window(2.16, ready_ms=1.1), Clock(0.16, 0.1))
-    assert made.timing("cold").trusted_ms == pytest.approx(0.3)
+    assert made.timing("cold").latency_ms == pytest.approx(0.3)
 
 
 @pytest.mark.parametrize("long", [7, 11, 12, 14])
@@ -399,11 +399,11 @@ def test_some_very_long_windows_do_not_hide_what_all_of_them_take_longer(long: i
     made = record(2.16, 2.17, 2.15, calls=10)
     for elapsed_ms in [2.9] * (24 - long) + [20.0] * long:
         made.held_back.add(window(elapsed_ms + 0.16), Clock(0.16, 0.1))
-    assert made.timing("cold").trusted_ms >= 0.29 - 1e-9 and len(made.timing("cold").flags) == 1
+    assert made.timing("cold").latency_ms >= 0.29 - 1e-9 and len(made.timing("cold").flags) == 1
     made = record(2.16, 2.17, 2.15, calls=10)
     for elapsed_ms in [0.6] * (24 - long) + [9.0] * long:
         made.single.add(window(elapsed_ms + 0.16), Clock(0.16, 0.1))
-    assert made.timing("cold").trusted_ms >= 0.6 - 1e-9 and len(made.timing("cold").flags) == 1
+    assert made.timing("cold").latency_ms >= 0.6 - 1e-9 and len(made.timing("cold").flags) == 1
 
 
 def test_what_is_credited_is_a_part_of_the_windows_that_count() -> None:

@@ -31,7 +31,7 @@ def told_apart(noise: float, *, slower: float = 0.0, is_cuda: bool = True, num_t
 
 def _verdict(rng: np.random.Generator, noise: float, slower: float, is_cuda: bool, num_trials: int) -> str:
     records = [TimeRecord(CALLS, is_cuda=is_cuda, gated=is_cuda) for _ in range(2)]
-    plan = Plan(num_trials, EFFORT.precision, is_cuda=is_cuda, min_rounds=EFFORT.min_rounds)
+    plan = Plan(num_trials, EFFORT.target_precision, is_cuda=is_cuda, min_rounds=EFFORT.min_rounds)
     apart = rng.normal(0, WINDOW_MS, 2) + CALLS * rng.normal(0, LAUNCH_MS, 2) if is_cuda else (0.0, 0.0)
     for rounds in range(1, num_trials + 1):
         drift, null = rng.normal(0, 0.005), NULL + rng.normal(0, 0.001)

@@ -31,7 +31,7 @@ def test_a_clear_difference_is_told_and_its_inverse_is_the_inverse():
     found, inverse = speedup(slow, fast), speedup(fast, slow)
     assert found is not None and inverse is not None
     assert found.verdict == "faster" and inverse.verdict == "slower"
-    assert found.low < 2 < found.high
+    assert found.ci_low < 2 < found.ci_high
     assert found.ratio == pytest.approx(1 / inverse.ratio)
 
 
@@ -50,7 +50,7 @@ def test_too_few_pairs_give_no_verdict_and_no_interval():
     for pairs in (1, 2):
         found = speedup([2.0] * pairs, [1.0] * pairs)
         assert found is not None and found.verdict == "not_distinguishable"
-        assert (found.ratio, found.low, found.high) == (2.0, 0.0, math.inf)
+        assert (found.ratio, found.ci_low, found.ci_high) == (2.0, 0.0, math.inf)
 
 
 def test_a_reference_that_is_not_clear_of_zero_gives_no_ratio():
@@ -61,33 +61,33 @@ def test_a_reference_that_is_not_clear_of_zero_gives_no_ratio():
 
 def test_a_reference_too_short_to_be_measured_beside_a_candidate_that_is_longer_for_sure():
     found = speedup([0.1, -0.1, 0.05], [100.0, 100.0, 101.0])
-    assert found is not None and (found.verdict, found.low) == ("slower", 0.0)
-    assert 0 < found.ratio == found.high < 0.01
+    assert found is not None and (found.verdict, found.ci_low) == ("slower", 0.0)
+    assert 0 < found.ratio == found.ci_high < 0.01
 
 
 def test_a_candidate_too_short_to_be_measured_is_at_least_so_much_faster():
     found = speedup([10.0, 10.1, 9.9, 10.0], [0.1, -0.1, 0.05, -0.02])
     assert found is not None and found.verdict == "faster"
-    assert found.high == math.inf and 10 < found.low == found.ratio < 200
+    assert found.ci_high == math.inf and 10 < found.ci_low == found.ratio < 200
 
 
 def test_the_bound_of_a_short_candidate_is_one_however_little_it_is_short_of_clear():
     candidate = np.asarray([0.01, 0.05, 0.02, 0.06, 0.001, 0.03])
     found = speedup([10.0] * 6, candidate)
-    assert found is not None and (math.isfinite(found.high) or found.low < 10.0 / candidate.mean() / 1.5)
+    assert found is not None and (math.isfinite(found.ci_high) or found.ci_low < 10.0 / candidate.mean() / 1.5)
 
 
 def test_what_differs_between_processes_is_in_the_bound_of_a_short_candidate_too():
     short = [0.001, -0.001, 0.0005, -0.0002, 0.0001, 0.0003]
     alone, apart = speedup([3.0] * 6, short), speedup([3.0] * 6, short, apart_ms=(0.005, 0.005))
     assert alone is not None and apart is not None
-    assert apart.low < 3.0 / 0.0098 < alone.low
+    assert apart.ci_low < 3.0 / 0.0098 < alone.ci_low
 
 
 def test_a_candidate_that_only_noise_tells_from_another_process_is_not_told_to_be_finite():
     rng = np.random.default_rng(4)
     found = speedup([3.0] * 20, 0.004 + rng.normal(0, 0.0005, 20), apart_ms=(0.005, 0.005))
-    assert found is not None and found.high == math.inf
+    assert found is not None and found.ci_high == math.inf
 
 
 def test_one_window_below_zero_is_noise_not_the_end():
@@ -100,5 +100,5 @@ def test_what_differs_between_processes_widens_the_interval_and_can_undo_a_verdi
     alone, widened = speedup(slow, fast), speedup(slow, fast, apart_ms=(0.0071, 0.0071))
     assert alone is not None and widened is not None
     assert alone.verdict == "faster" and widened.verdict == "not_distinguishable"
-    assert widened.low < alone.low < alone.ratio == widened.ratio < alone.high < widened.high
-    assert widened.high / widened.ratio > 1.0196
+    assert widened.ci_low < alone.ci_low < alone.ratio == widened.ratio < alone.ci_high < widened.ci_high
+    assert widened.ci_high / widened.ratio > 1.0196

@@ -66,34 +66,34 @@ def test_a_window_holds_one_of_eight_numbers_of_calls_an_octave() -> None:
 
 
 def test_rounds_go_on_until_something_says_enough() -> None:
-    plan = Plan(num_trials=100, precision=0.01, is_cuda=True)
+    plan = Plan(num_trials=100, target_precision=0.01, is_cuda=True)
     assert plan.stop(MIN_ROUNDS - 1, 1e9, 0.0) is None
     assert plan.stop(MIN_ROUNDS, 0.1, 0.02) is None
-    assert plan.stop(MIN_ROUNDS, 0.1, 0.01) is Stop.PRECISION
+    assert plan.stop(MIN_ROUNDS, 0.1, 0.01) is Stop.TARGET_PRECISION
     assert plan.stop(100, 0.1, 0.02) is Stop.NUM_TRIALS
     assert plan.stop(MIN_ROUNDS, BUDGET_S["cuda"], math.inf) is Stop.DEVICE_TIME
 
 
 def test_no_precision_asked_for_takes_every_round() -> None:
-    assert Plan(num_trials=50, precision=0.0, is_cuda=True).stop(49, 0.1, 1e-9) is None
+    assert Plan(num_trials=50, target_precision=0.0, is_cuda=True).stop(49, 0.1, 1e-9) is None
 
 
 def test_a_budget_bounds_rounds_and_device_time() -> None:
     precise = Plan(1000, 0.002, True, min_rounds=20, device_time=10.0)
     assert precise.stop(19, 0.1, 0.0) is None
-    assert precise.stop(20, 0.1, 0.0) is Stop.PRECISION
+    assert precise.stop(20, 0.1, 0.0) is Stop.TARGET_PRECISION
     assert precise.stop(20, 10 * BUDGET_S["cuda"] - 0.1, 1.0) is None
     assert precise.stop(20, 10 * BUDGET_S["cuda"], 1.0) is Stop.DEVICE_TIME
     quick = Plan(20, 0.05, True, min_rounds=4, device_time=0.25)
-    assert quick.stop(3, 0.1, 0.0) is None and quick.stop(4, 0.1, 0.05) is Stop.PRECISION
+    assert quick.stop(3, 0.1, 0.0) is None and quick.stop(4, 0.1, 0.05) is Stop.TARGET_PRECISION
     assert quick.stop(MIN_ROUNDS - 1, 1e9, 0.06) is None and quick.stop(MIN_ROUNDS, 1e9, 0.06) is Stop.DEVICE_TIME
     assert Plan(20, 0.05, True, device_time=0.25).stop(6, 0.25 * BUDGET_S["cuda"], 1.0) is Stop.DEVICE_TIME
 
 
 def test_several_processes_share_rounds_and_time_and_are_less_sure() -> None:
     kernel = Kernel("", KernelType.TORCH)
-    alone = Plan.of(Request(kernel, budget=Budget.PRECISE, num_trials=1000, precision=0.002), is_cuda=True)
+    alone = Plan.of(Request(kernel, budget=Budget.PRECISE, num_trials=1000, target_precision=0.002), is_cuda=True)
     assert (alone.num_trials, alone.min_rounds, alone.device_time, alone.window) == (84, 5, pytest.approx(10 / 12), 3.0)
-    assert alone.precision == pytest.approx(3 * 0.002 * 12**0.5)
-    quick = Plan.of(Request(kernel, budget=Budget.QUICK, num_trials=20, precision=0.05), is_cuda=True)
+    assert alone.target_precision == pytest.approx(3 * 0.002 * 12**0.5)
+    quick = Plan.of(Request(kernel, budget=Budget.QUICK, num_trials=20, target_precision=0.05), is_cuda=True)
     assert quick == Plan(20, 0.05, True, min_rounds=4, device_time=0.25, window=0.5)

@@ -19,7 +19,7 @@ from sandbox.isolation.layer_probe import Layer
 
 AS_A_USER = """
 import os, sys
-from sandbox import identity
+from sandbox.isolation import uid as identity
 identity.become(int(sys.argv[1]), search_everywhere=identity.searches_everywhere())
 from tasks.worker.lifecycle import check_sandbox
 check_sandbox()
@@ -27,7 +27,7 @@ print("it starts")
 """
 
 IN_A_CONTAINER = """
-from sandbox import identity
+from sandbox.isolation import uid as identity
 from tests.sandbox.container import DOCKERS_CAPABILITIES
 identity.keep_only(DOCKERS_CAPABILITIES)
 from tasks.worker.lifecycle import check_sandbox
@@ -37,7 +37,7 @@ print("it starts")
 
 BEFORE_ITS_TIME = """
 import errno, os, resource, signal, socket, sys
-from sandbox import seccomp
+from sandbox.isolation import seccomp
 from sandbox.isolation.rlimits import no_new_privileges
 no_new_privileges()
 rules = seccomp.rules(own_user=False, truncation_elsewhere=False)

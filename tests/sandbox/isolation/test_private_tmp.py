@@ -161,4 +161,4 @@ def test_an_extension_that_is_built_there_is_found_by_the_runner_and_kept(place:
     assert first["build"]["compile_cache"] == "miss" and again["build"]["compile_cache"] == "hit"
     for each in (first, again):
         assert each["status"] == "passed" and each["build"]["extensions"] == ["tripled_in_tmp"], each
-        assert "compiled_late" not in each["build"]
+        assert "compiled_at_run_time" not in each["build"]

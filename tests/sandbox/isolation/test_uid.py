@@ -14,7 +14,7 @@ from sandbox.isolation import uid
 
 LOOKS = """
 import ctypes, os
-from sandbox import identity
+from sandbox.isolation import uid as identity
 from sandbox.isolation.rlimits import die_with_parent
 from sandbox.isolation.syscalls import prctl
 from tests.sandbox.container import DOCKERS_CAPABILITIES

@@ -253,4 +253,6 @@ def kernel_fn(x):
 
 
 def test_what_it_has_started_it_may_kill(session: Callable[..., Session]) -> None:
-    session().build(Kernel(HONEST, KernelType.TORCH))
+    opened = session()
+    opened.build(Kernel(HONEST, KernelType.TORCH))
+    assert opened.runner.alive, "its own ends did not end it"

@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 from domain.fault import InfrastructureFault, KernelFault
 from domain.kernel import Kernel, KernelType
-from sandbox import identity
+from sandbox.isolation import uid as identity
 from tasks.runtime.kernel_run import Contender
 
 identity.keep_only(0)

@@ -19,7 +19,7 @@ from tasks.builds.relocate import move
 AS_DEPLOYED = """
 import sys
 from pathlib import Path
-from sandbox import identity
+from sandbox.isolation import uid as identity
 from tests.sandbox.container import DEPLOYED_CAPABILITIES
 
 folder, name = Path(sys.argv[1]), sys.argv[2]

@@ -54,10 +54,10 @@ def test_a_right_kernel_is_judged_on_all_of_them(bench: Workbench) -> None:
     report = judged(bench, "return torch.softmax(x, -1)", "return (x - x.logsumexp(-1, keepdim=True)).exp()")
     assert report.outcome.status is Status.PASSED, report.outcome.message
     # Its answers are so small that those to the drawn inputs are looked at once more, by their own size.
-    assert distributions(report) == {"judged": ["drawn", *ALL], "left_out": {}, "inputs_left_alone": {}}
+    assert distributions(report) == {"checked": ["drawn", *ALL], "skipped": {}, "unmodified_inputs": {}}
     assert report.outcome.timing is not None
     report = judged(bench, "return x * 2", "return x + x")
-    assert distributions(report)["judged"] == ALL
+    assert distributions(report)["checked"] == ALL
 
 
 def test_an_overflow_that_only_large_inputs_show_is_wrong_and_has_no_time(bench: Workbench) -> None:
@@ -101,7 +101,7 @@ def test_what_is_so_of_uniform_noise_alone_is_wrong(
 
     passed, wrong = ended(right), ended(shortcut)
     assert passed.outcome.status is Status.PASSED, passed.outcome.message
-    assert distributions(passed)["judged"] == ["sparse"]
+    assert distributions(passed)["checked"] == ["sparse"]
     assert wrong.outcome.status is Status.WRONG_RESULT, distributions(wrong)
     assert "sparse inputs" in (wrong.outcome.message or "")
 
@@ -134,7 +134,7 @@ def test_inputs_that_were_computed_of_each_other_are_not_changed_by_themselves(
     )
     report = judged(bench, first, second)
     assert report.outcome.status is ends, report.outcome.message
-    assert (BELONG_TOGETHER in distributions(report)["left_out"].values()) is (ends is Status.PASSED)
+    assert (BELONG_TOGETHER in distributions(report)["skipped"].values()) is (ends is Status.PASSED)
 
 
 @pytest.mark.parametrize("candidate", ["e = x.exp(); y = e / e.sum(-1, keepdim=True)", "y = torch.softmax(x, -1)"])
@@ -245,7 +245,7 @@ def test_a_tolerance_that_is_named_stands_for_small_answers_too(bench: Workbench
         "timeout": 60,
     }
     report = run(Request.from_wire(wire), bench, lambda stage: None, lambda: False)
-    assert report.outcome.status is Status.PASSED and "drawn" not in distributions(report)["left_out"]
+    assert report.outcome.status is Status.PASSED and "drawn" not in distributions(report)["skipped"]
 
 
 def test_a_norm_of_zero_that_nothing_guards_is_wrong(bench: Workbench) -> None:
@@ -282,14 +282,14 @@ def test_where_the_reference_overflows_itself_nothing_is_said_against_the_kernel
     inputs = "torch.randn(16, 4096)"
     report = judged(bench, "return x.exp().sum(-1)", "return x.double().exp().sum(-1).clamp(max=1e30).float()", inputs)
     assert report.outcome.status is Status.PASSED, report.outcome.message
-    assert "leaves the range" in distributions(report)["left_out"]["large"]
+    assert "leaves the range" in distributions(report)["skipped"]["large"]
 
 
 def test_a_reference_that_fails_there_costs_the_job_nothing(bench: Workbench) -> None:
     reference = "assert x.abs().max() < 50, 'not mine'; return x * 2"
     report = judged(bench, reference, "return x + x")
     assert report.outcome.status is Status.PASSED and report.outcome.timing is not None
-    assert "not mine" in distributions(report)["left_out"]["large"] and "small" in distributions(report)["judged"]
+    assert "not mine" in distributions(report)["skipped"]["large"] and "small" in distributions(report)["checked"]
     assert report.reference is not None and report.reference.status is Status.PASSED
 
 
@@ -307,8 +307,8 @@ def test_inputs_that_mean_something_stay_as_they_were_drawn(bench: Workbench, in
     report = judged(bench, "return x.clamp(-9, 9)", "return x", inputs)
     assert report.outcome.status is Status.PASSED, report.outcome.message
     found = distributions(report)
-    assert found["judged"] == [] and says in found["inputs_left_alone"]["input 0"]
-    assert set(found["left_out"]) == set(ALL)
+    assert found["checked"] == [] and says in found["unmodified_inputs"]["input 0"]
+    assert set(found["skipped"]) == set(ALL)
 
 
 def contract(**init: Any) -> dict[str, Any]:
@@ -329,7 +329,7 @@ def test_of_a_contract_only_normals_are_changed(bench: Workbench, init: dict[str
     report = judged(bench, reference, "return x")
     assert report.outcome.status is status, (report.outcome.message, report.outcome.inputs)
     if status is Status.PASSED:
-        assert "x" in distributions(report)["inputs_left_alone"]
+        assert "x" in distributions(report)["unmodified_inputs"]
 
 
 def test_without_a_float64_run_the_harsher_ones_accuse_nobody(bench: Workbench) -> None:
@@ -342,7 +342,7 @@ def test_without_a_float64_run_the_harsher_ones_accuse_nobody(bench: Workbench) 
     }
     report = judged(bench, reference, "return torch.softmax(x.clamp(-20, 20), -1)")
     assert report.outcome.status is Status.PASSED, report.outcome.message
-    assert "float64" in distributions(report)["left_out"]["outliers"]
+    assert "float64" in distributions(report)["skipped"]["outliers"]
     # What the others show is evidence enough: the second kernel takes every row's maximum for positive.
     no_maximum = "return torch.softmax(x - x.amax(-1, keepdim=True).clamp(min=0), -1) * (x.mean() > -1)"
     wrong = judged(bench, reference, no_maximum).outcome

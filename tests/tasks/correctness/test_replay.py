@@ -40,10 +40,10 @@ def test_the_same_seed_gives_the_same_inputs_and_weights(bench: Workbench, more:
     kernel = {"kernel_type": "torch", **more}
     first = evaluated(bench, kernel)
     seed = first.inputs["replay_seed"]
-    assert isinstance(seed, str) and first.inputs["known_beforehand"] is False
+    assert isinstance(seed, str) and first.inputs["inputs_replayed"] is False
     again = evaluated(bench, kernel, replay_seed=seed)
     assert first.output.count("\n") == 8 and again.output == first.output
-    assert again.inputs["known_beforehand"] is True and again.inputs["replay_seed"] == seed
+    assert again.inputs["inputs_replayed"] is True and again.inputs["replay_seed"] == seed
     assert again.timing is not None and any("replay" in flag for flag in again.timing.flags)
     assert first.timing is not None and not any("replay" in flag for flag in first.timing.flags)
     assert evaluated(bench, kernel).output != first.output

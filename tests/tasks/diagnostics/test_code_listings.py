@@ -33,7 +33,7 @@ def bench() -> Iterator[Workbench]:
 
 
 def judged(bench: Workbench, kernel: dict[str, Any], *forms: str, **more: Any) -> Report:
-    wire = {"kernel": kernel, "num_trials": 1, "timeout": 60, "precision": 0.5, "artifacts": forms}
+    wire = {"kernel": kernel, "num_trials": 1, "timeout": 60, "target_precision": 0.5, "artifacts": forms}
     return run(Request.from_wire(wire | more), bench, lambda stage: None, lambda: False)
 
 

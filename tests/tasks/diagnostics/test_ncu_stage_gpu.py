@@ -115,7 +115,7 @@ def test_the_character_of_a_kernel_is_named(bench: Any, name: str) -> None:
     source, rule, says = CHARACTERS[name]
     found = side(judged(bench, source, device_metrics=BASIC))
     told = [one for one in found["advice"] if one["rule"] == rule]
-    assert told and says in told[0]["says"], (found["advice"], found["kernels"])
+    assert told and says in told[0]["message"], (found["advice"], found["kernels"])
     assert told[0]["figures"]
 
 
@@ -139,10 +139,10 @@ def test_all_that_ncu_has_and_metrics_by_name(bench: Any) -> None:
     names = ["sm__inst_executed.sum", "no__such_metric.sum"]
     report = judged(bench, source, device_metrics={"level": "full", "metrics": ["sm__inst_executed.sum"]})
     (found,) = side(report)["kernels"]
-    assert found["asked"]["sm__inst_executed.sum"]["value"] > 0
+    assert found["requested_metrics"]["sm__inst_executed.sum"]["value"] > 0
     assert isinstance(report.outcome.profile, ProfilerReport) and report.outcome.profile.size > 10_000
     found = side(judged(bench, source, device_metrics={"level": "basic", "metrics": names}))
-    told = found["kernels"][0]["asked"]
+    told = found["kernels"][0]["requested_metrics"]
     assert told["sm__inst_executed.sum"]["value"] > 0
     assert told.get("no__such_metric.sum") in (None, {"value": None, "unit": None}), told
 
@@ -251,7 +251,7 @@ def test_the_time_is_taken_before_and_is_the_same(bench: Any) -> None:
     plain = judged(bench, source, num_trials=50).outcome.timing
     counted = judged(bench, source, num_trials=50, device_metrics=BASIC).outcome.timing
     assert plain is not None and counted is not None
-    assert counted.trusted_ms == pytest.approx(plain.trusted_ms, rel=0.05)
+    assert counted.latency_ms == pytest.approx(plain.latency_ms, rel=0.05)
     # What disturbs a window from outside comes and goes; nothing else is to differ.
     said, before = ([flag for flag in timing.flags if "from outside" not in flag] for timing in (counted, plain))
     assert said == before

@@ -32,7 +32,7 @@ def kernel(source: str, kernel_type: str = "torch", **more: Any) -> dict[str, An
 
 
 def judged(bench: Workbench, candidate: dict[str, Any], reference: dict[str, Any] | None = None, **more: Any) -> Report:
-    wire = {"kernel": candidate, "reference": reference, "num_trials": 2, "timeout": 60, "precision": 0.5} | more
+    wire = {"kernel": candidate, "reference": reference, "num_trials": 2, "timeout": 60, "target_precision": 0.5} | more
     return run(Request.from_wire(wire), bench, lambda stage: None, lambda: False)
 
 
@@ -102,7 +102,7 @@ def test_a_profiler_in_other_hands_changes_neither_verdict_nor_time(
     monkeypatch.setattr(post_timing_checks, "PROFILE_S", 8.0 if does == "time.sleep(60)" else 10.0)
     report = judged(bench, candidate(TAMPERED.format(does)), kernel(PRODUCT), profile=True)
     assert report.outcome.status is Status.PASSED, report.outcome
-    assert report.outcome.timing is not None and report.outcome.timing.trusted_ms > 0
+    assert report.outcome.timing is not None and report.outcome.timing.latency_ms > 0
     launches = report.outcome.launches
     assert launches is not None and launches["status"] == "unavailable" and launches["advisory"] is True
     assert says in launches["reason"] and str(bench.folder) not in launches["reason"]
@@ -240,7 +240,7 @@ def test_each_side_is_placed_beneath_the_rates(bench: Workbench, slow_card: Call
         assert outcome.timing is not None and outcome.roofline is not None
         assert outcome.roofline["bytes"] == 2 * 64 * 64 * 4  # x and its product with itself
         assert outcome.roofline["flops"] == {"float32": 2 * 64**3}
-        rate = 2 * 64**3 / outcome.timing.trusted_ms * 1e3
+        rate = 2 * 64**3 / outcome.timing.latency_ms * 1e3
         assert outcome.roofline["flops_per_s"] == pytest.approx(rate)
         assert outcome.roofline["arithmetic_share"] == pytest.approx(rate / 1e12)
     uncounted = judged(bench, candidate(), kernel(PRODUCT)).outcome

@@ -101,8 +101,11 @@ def test_the_float64_run_has_the_weights_of_the_answers_that_it_is_compared_with
     rounded = "self.norm.bfloat16()(x.bfloat16()).float()"
     report = judged(bench, model(rounded, layers, "ModelNew"), model(answer, layers) + NORMAL)
     comparison = report.outcome.comparison
-    assert comparison is not None and comparison.precision is not None
-    assert comparison.precision["reference_error"] < 1e-6 and comparison.precision["resembles"] == "bfloat16"
+    assert comparison is not None and comparison.precision_check is not None
+    assert (
+        comparison.precision_check["reference_error"] < 1e-6
+        and comparison.precision_check["suspected_dtype"] == "bfloat16"
+    )
 
 
 def test_a_wrong_answer_under_other_weights_says_how_to_be_given_the_references(bench: Workbench) -> None:

@@ -26,7 +26,7 @@ RIGHT = Comparison(True, 10, 10, 0.1, 0.2, 0.01, 0, 100, 0.01, 0.01)
 
 
 def outcome(ms: float) -> Outcome:
-    timing = Timing("gated_window", RuntimeStats(mean=ms), ms, 100, 6, 600, 0.02, "windows", "cold", precision=0.001)
+    timing = Timing("gated_window", RuntimeStats(mean=ms), ms, 100, 6, 600, 0.02, "windows", "cold", relative_ci=0.001)
     return Outcome(Status.PASSED, "torch", True, timing=timing, comparison=RIGHT, roofline=ROOFLINE)
 
 
@@ -45,7 +45,7 @@ class Judge:
         ms = self.times[len(self.asked) - 1]
         # Tools look in the first, which holds the device and is none of the job's time.
         held_s = queues.held_s + self.seconds + (50.0 if request.sanitize else 0.0)
-        where = {"device_seconds": held_s, "host": len(self.asked), "card_errors": [{"xid": len(self.asked)}]}
+        where = {"device_seconds": held_s, "host": len(self.asked), "gpu_errors": [{"xid": len(self.asked)}]}
         where["window_seconds"] = 0.25
         times: Any = {"spent_s": queues.spent_s + self.seconds, "built_s": self.built_s}
         own = replace(outcome(ms), build=self.build)
@@ -60,13 +60,13 @@ def test_precise_judges_a_kernel_in_twelve_processes_and_a_pair_in_four() -> Non
     report = evaluate_in_processes(alone, ALONE)
     assert (report.environment["device_seconds"], report.environment["host"]) == (3.0, 1)
     assert report.environment["window_seconds"] == 3.0
-    assert [error["xid"] for error in report.environment["card_errors"]] == list(range(1, 13))
+    assert [error["xid"] for error in report.environment["gpu_errors"]] == list(range(1, 13))
     timing = report.outcome.timing
-    assert timing is not None and timing.trusted_ms == 6.5 and timing.process_ms == list(range(1, 13))
+    assert timing is not None and timing.latency_ms == 6.5 and timing.per_process_ms == list(range(1, 13))
     assert report.outcome.roofline is not None and report.outcome.roofline["bytes_per_s"] == pytest.approx(900 / 6.5)
     report = evaluate_in_processes(compared, COMPARED)
     assert len(compared.asked) == 4 and report.reference is not None and report.reference.timing is not None
-    assert report.reference.timing.trusted_ms == 5.0
+    assert report.reference.timing.latency_ms == 5.0
     assert report.speedup is not None and report.speedup.ratio == pytest.approx(2.025, rel=1e-3)
     comparison = report.outcome.comparison
     assert comparison is not None and (comparison.calls, comparison.element_count) == (40, 400)
@@ -78,8 +78,8 @@ def test_a_comparison_that_holds_the_device_for_long_ends_with_its_third_pair(se
     report = evaluate_in_processes(judge, replace(COMPARED, timeout=600))
     assert len(judge.asked) == pairs
     for side in (report.outcome, report.reference):
-        assert side is not None and side.timing is not None and len(side.timing.process_ms) == pairs
-        assert (side.timing.stopped_by == "device_time") is (pairs < 4) and not side.timing.flags
+        assert side is not None and side.timing is not None and len(side.timing.per_process_ms) == pairs
+        assert (side.timing.stop_reason == "device_time") is (pairs < 4) and not side.timing.flags
     alone = Judge(*range(1, 13), seconds=seconds)
     evaluate_in_processes(alone, replace(ALONE, timeout=600))
     assert len(alone.asked) == 12
@@ -91,7 +91,7 @@ def test_a_speed_up_is_told_with_what_both_sides_took_in_each_process(monkeypatc
     evaluate_in_processes(Judge(1.0, 3.0, 2.0, 4.0), COMPARED)
     ((ratios, *timings),) = told
     assert [one.ratio for one in ratios] == [2.01, 2.03, 2.02, 2.04]
-    assert [[one.trusted_ms for one in side] for side in timings] == [[2.0, 6.0, 4.0, 8.0], [1.0, 3.0, 2.0, 4.0]]
+    assert [[one.latency_ms for one in side] for side in timings] == [[2.0, 6.0, 4.0, 8.0], [1.0, 3.0, 2.0, 4.0]]
 
 
 @pytest.mark.parametrize(

@@ -84,9 +84,9 @@ def test_boards_are_their_keys_own(redis: Redis, records: JobStore) -> None:
 
 def test_what_belongs_on_no_board() -> None:
     known = results.passed(2.0)
-    known["kernel_exec_result"]["inputs"] = {"known_beforehand": True}
+    known["kernel_exec_result"]["inputs"] = {"inputs_replayed": True}
     bound = results.passed(2.0)
-    bound["speedup"]["high"] = None
+    bound["speedup"]["ci_high"] = None
     for body in (known, bound, results.passed(speedup=None), results.wrong(), results.evaluated()):
         assert Summary.from_body(body).board == ""
     assert Summary.from_body(results.passed(2.0)).board == f"NVIDIA H200:{'d' * 64}"

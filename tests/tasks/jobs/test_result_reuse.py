@@ -109,7 +109,7 @@ def test_only_who_asks_and_only_for_the_same(records: JobStore) -> None:
         replace(AGAIN, reference=EVALUATE.kernel),
         replace(AGAIN, rtol=1e-3),
         replace(AGAIN, budget=Budget.QUICK),
-        replace(AGAIN, precision=0.2),
+        replace(AGAIN, target_precision=0.2),
         replace(AGAIN, profile=True),
         replace(AGAIN, replay_seed="ab"),
     ):
@@ -189,14 +189,14 @@ def test_an_answer_that_lacks_what_was_asked_for_is_not_given_again(
 @pytest.mark.parametrize(
     ("found", "again"),
     [
-        ({"timing": {"stopped_by": Stop.PRECISION, "flags": ["a flag"]}}, True),
-        ({"timing": {"stopped_by": Stop.TIMEOUT, "flags": []}}, False),
+        ({"timing": {"stop_reason": Stop.TARGET_PRECISION, "flags": ["a flag"]}}, True),
+        ({"timing": {"stop_reason": Stop.TIMEOUT, "flags": []}}, False),
         *(
-            ({"timing": {"stopped_by": Stop.PRECISION, "flags": [flag]}}, False)
+            ({"timing": {"stop_reason": Stop.TARGET_PRECISION, "flags": [flag]}}, False)
             for flag in (NO_TIME, NO_TIME_FOR_ONE, IN_FEWER.format(done=2, asked=5), FEW_CALLS)
         ),
-        ({"inputs": {"distributions": {"left_out": {"tiny": "the others had taken 10 s"}}}}, True),
-        ({"inputs": {"distributions": {"left_out": {"tiny": "the timeout was near"}}}}, False),
+        ({"inputs": {"distributions": {"skipped": {"tiny": "the others had taken 10 s"}}}}, True),
+        ({"inputs": {"distributions": {"skipped": {"tiny": "the timeout was near"}}}}, False),
     ],
 )
 def test_what_a_timeout_cut_short_is_not_given_to_who_allows_more(

@@ -192,7 +192,7 @@ def test_it_is_given_in_the_order_of_arrival(state: Path) -> None:
 
 def test_devices_do_not_share_a_line(state: Path) -> None:
     with device_lease("GPU-1", lambda: False), device_lease("GPU-2", lambda: True):
-        pass
+        assert (tickets(state, "GPU-1"), tickets(state, "GPU-2")) == (1, 1)
 
 
 def test_a_strange_name_stays_inside_the_folder(state: Path) -> None:

@@ -53,7 +53,7 @@ ENDLESS_THERE = f"import os, time\ntime.sleep(600 if '/builder/' in os.getcwd() 
 
 
 def request(source: str) -> Request:
-    return Request(kernel=Kernel(source, KernelType.TORCH), num_trials=1, precision=0.5, timeout=60)
+    return Request(kernel=Kernel(source, KernelType.TORCH), num_trials=1, target_precision=0.5, timeout=60)
 
 
 @contextmanager
@@ -125,10 +125,10 @@ def judged(bench: Workbench, asked: Request) -> Outcome:
 
 def test_nodes_build_once_for_each_other(nodes: tuple[Workbench, Workbench], redis: Redis) -> None:
     first, second = nodes
-    assert [came(first, RELU), came(second, RELU), came(second, RELU)] == ["miss", "shipped", "hit"]
+    assert [came(first, RELU), came(second, RELU), came(second, RELU)] == ["miss", "remote_hit", "hit"]
     assert build(second, RELU).origin["built_by"] == first.name
     here, there = build(first, WRONG), build(second, WRONG)
-    assert there.origin["compile_cache"] == "shipped"
+    assert there.origin["compile_cache"] == "remote_hit"
     assert here.fault is not None and there.fault is not None
     assert (there.fault.status, there.fault.message, there.fault.log, there.output) == (
         *(here.fault.status, here.fault.message, here.fault.log),
@@ -148,7 +148,7 @@ def test_a_hundred_identical_ones_on_two_nodes_are_built_once(nodes: tuple[Workb
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert Counter(found) == {"miss": 1, "shipped": 1, "hit": 98}
+    assert Counter(found) == {"miss": 1, "remote_hit": 1, "hit": 98}
 
 
 def test_a_damaged_build_is_made_anew_and_shipped_again(nodes: tuple[Workbench, Workbench], redis: Redis) -> None:
@@ -170,13 +170,13 @@ def test_jobs_in_line_are_built_ahead_and_builders_that_end_cost_seconds(
         records.create(name, asked)
     with builder(redis_url, tmp_path, "builder0") as killed, builder(redis_url, tmp_path, "builder1") as stopped:
         until(lambda: len([view for view in builders(redis) if view.builds_for]) == 2, START_S)
-        until(lambda: sum(view.shipped for view in builders(redis)) == 2, START_S)
+        until(lambda: sum(view.shared for view in builders(redis)) == 2, START_S)
         assert {(*view.builds_for, view.toolchain) for view in builders(redis)} == {("cpu", judge.toolchain)}
         assert sum(view.built for view in builders(redis)) == 2, "each build by one of them"
         assert {seen(records, name).state.value for name in ahead} == {"queued"}, "jobs are none of their business"
         for name, status in (("right", Status.PASSED), ("wrong", Status.COMPILE_ERROR)):
             found = judged(judge, ahead[name])
-            assert (found.status, found.build["compile_cache"]) == (status, "shipped")
+            assert (found.status, found.build["compile_cache"]) == (status, "remote_hit")
             assert found.build["built_by"] in {view.name for view in builders(redis)}
         # Both end in the middle of a build.
         stuck = [f"{ENDLESS_THERE}# {number}\n" for number in range(2)]

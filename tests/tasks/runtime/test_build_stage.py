@@ -49,7 +49,7 @@ def bench() -> Iterator[Workbench]:
 
 def outcome(bench: Workbench, source: str, kernel_type: str = "torch", **more: Any) -> Outcome:
     kernel = {"source_code": source, "kernel_type": kernel_type, **more}
-    wire = {"kernel": kernel, "num_trials": 1, "timeout": 60, "precision": 0.5}
+    wire = {"kernel": kernel, "num_trials": 1, "timeout": 60, "target_precision": 0.5}
     return run(Request.from_wire(wire), bench, lambda stage: None, lambda: False).outcome
 
 
@@ -141,7 +141,7 @@ print(json.dumps([[one.status.value, one.build["compile_cache"]] for one in foun
 def test_many_jobs_with_one_source_build_it_once(bench: Workbench) -> None:
     """Two workers of one node, four jobs that overlap."""
     kernel = {"source_code": SLOW, "kernel_type": "torch"}
-    wire = json.dumps({"kernel": kernel, "num_trials": 1, "timeout": 60, "precision": 0.5})
+    wire = json.dumps({"kernel": kernel, "num_trials": 1, "timeout": 60, "target_precision": 0.5})
     workers = [
         subprocess.Popen(
             [sys.executable, "-c", JOBS], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -180,7 +180,7 @@ def test_a_compiler_that_is_killed_costs_an_attempt_and_no_verdict(role: str, be
     source = EXTENSION.format(name=f"killed_{role}")
     kernel, plain = ({"source_code": each, "kernel_type": "torch_cuda"} for each in (source, PLAIN))
     contenders = {"kernel": kernel} if role == "kernel" else {"kernel": plain, "reference": kernel}
-    wire = {**contenders, "num_trials": 1, "timeout": 120, "precision": 0.5}
+    wire = {**contenders, "num_trials": 1, "timeout": 120, "target_precision": 0.5}
     request = Request.from_wire(wire)
     with compilers_killed(os.getpid(), 10_000) as ended, pytest.raises(Unproven):
         run(request, bench, lambda stage: None, lambda: False)

@@ -39,7 +39,7 @@ def bench() -> Iterator[Any]:
 
 def timed(bench: Any, source: str) -> Timing:
     kernel = {"source_code": source, "kernel_type": "torch"}
-    wire = {"kernel": kernel, "num_trials": 20, "timeout": 60, "precision": 0.05, "budget": "quick"}
+    wire = {"kernel": kernel, "num_trials": 20, "timeout": 60, "target_precision": 0.05, "budget": "quick"}
     outcome = run(Request.from_wire(wire), bench, lambda stage: None, lambda: False).outcome
     assert outcome.status is Status.PASSED and outcome.timing is not None, outcome
     return outcome.timing
@@ -56,14 +56,14 @@ def test_jobs_of_a_kind_shoot_null_windows_alone_but_now_and_then(bench: Any, mo
     monkeypatch.setattr(Alone, "shoot", noted)
     found = [timed(bench, CHAIN) for _ in range(JOBS)]
     assert 1 <= len(shot) < JOBS
-    assert sum(timing.nulls_known for timing in found) == JOBS - len(shot)
-    usual = statistics.median(timing.trusted_ms for timing in found)
-    unlike = [timing for timing in found if abs(timing.trusted_ms / usual - 1) > 0.1]
+    assert sum(timing.baseline_from_cache for timing in found) == JOBS - len(shot)
+    usual = statistics.median(timing.latency_ms for timing in found)
+    unlike = [timing for timing in found if abs(timing.latency_ms / usual - 1) > 0.1]
     assert all(timing.flags or timing.method != "gated_window" for timing in unlike), unlike
 
 
 def test_who_is_busy_beside_null_windows_gains_nothing_where_they_are_known(bench: Any) -> None:
-    honest = min(timed(bench, CHAIN).trusted_ms for _ in range(3))
+    honest = min(timed(bench, CHAIN).latency_ms for _ in range(3))
     assert STEPS_IN in BUSY
     busy = timed(bench, BUSY)
-    assert busy.trusted_ms > 0.95 * honest - 3e-3
+    assert busy.latency_ms > 0.95 * honest - 3e-3

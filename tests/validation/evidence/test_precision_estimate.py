@@ -35,10 +35,10 @@ def find(op: Op, inputs: list[torch.Tensor], candidate: torch.Tensor, *, probed:
 def test_a_product_of_rounded_operands_is_named(precision, probed):
     inputs = product_inputs()
     found = find(torch.matmul, inputs, torch.matmul(*(rounded(x, precision) for x in inputs)), probed=probed)
-    assert found is not None and found.finding is not None and found.resembles is not None
-    assert plain_name(precision) in found.resembles
+    assert found is not None and found.finding is not None and found.suspected_dtype is not None
+    assert plain_name(precision) in found.suspected_dtype
     if probed:
-        assert found.resembles == plain_name(precision) and "correlation" in found.finding
+        assert found.suspected_dtype == plain_name(precision) and "correlation" in found.finding
     assert found.candidate_error > 30 * found.reference_error
     assert found.candidate_max_error >= found.candidate_error
 
@@ -49,9 +49,9 @@ def test_errors_hidden_by_a_large_mean_are_named_by_their_direction(precision):
     found = find(torch.matmul, inputs, torch.matmul(*(rounded(x, precision) for x in inputs)), probed=True)
     assert found is not None
     if precision == "bfloat16":
-        assert found.resembles == "bfloat16"
+        assert found.suspected_dtype == "bfloat16"
     else:
-        assert found.resembles in (precision, None)
+        assert found.suspected_dtype in (precision, None)
 
 
 def test_an_outright_cast_is_named_by_the_grid():
@@ -59,7 +59,7 @@ def test_an_outright_cast_is_named_by_the_grid():
     for dtype in (torch.bfloat16, torch.float16):
         low = torch.matmul(*(x.to(dtype) for x in inputs)).float()
         found = find(torch.matmul, inputs, low, probed=False)
-        assert found is not None and found.resembles == str(dtype).removeprefix("torch.")
+        assert found is not None and found.suspected_dtype == str(dtype).removeprefix("torch.")
         assert found.finding is not None and "every one of its 7680 values" in found.finding
 
 
@@ -72,7 +72,7 @@ def test_only_weights_known_to_the_probe_still_shows():
         [rounded(x, "bfloat16") @ rounded(w, "bfloat16")],
         {name: [rounded(x, name).double() @ w.double()] for name in lower_precisions(x.dtype)},
     )
-    assert found is not None and found.resembles == "bfloat16"
+    assert found is not None and found.suspected_dtype == "bfloat16"
     assert found.finding is not None and "correlation 0." in found.finding
 
 
@@ -140,7 +140,7 @@ def test_inputs_that_are_lower_precision_numbers_are_nobodys_downcast():
 def test_a_wrong_answer_is_not_called_a_downcast():
     inputs = product_inputs()
     found = find(torch.matmul, inputs, drawn(96, 80, seed=9) * 20, probed=True)
-    assert found is not None and found.resembles is None and found.candidate_error > 0.5
+    assert found is not None and found.suspected_dtype is None and found.candidate_error > 0.5
     assert found.finding is not None and "larger than rounding explains" in found.finding
 
 
@@ -150,7 +150,7 @@ def test_an_error_larger_than_rounding_gives_is_told_with_its_size(shape, dtype)
     """As where all values are small beside the tolerance, which then passes any formula."""
     x = drawn(*shape, kind="rand").to(dtype)
     found = precision_finding([x.double() * 0.03], [x * 0.03], [x * 0.036])
-    assert found is not None and found.resembles is None and found.finding is not None
+    assert found is not None and found.suspected_dtype is None and found.finding is not None
     assert "is 0.2 of the values" in found.finding and "larger than rounding explains" in found.finding
 
 
@@ -158,7 +158,7 @@ def test_an_error_larger_than_rounding_gives_is_told_with_its_size(shape, dtype)
 def test_of_few_elements_too(shape):
     x = drawn(*shape, 20, kind="rand")
     found = find(lambda y: y.var(-1), [x], x.var(-1, unbiased=False), probed=False)
-    assert found is not None and found.resembles is None
+    assert found is not None and found.suspected_dtype is None
     assert found.finding is not None and "is 0.05 of the values" in found.finding
     right = find(lambda y: y.var(-1), [x], ((x - x.mean(-1, keepdim=True)).square().sum(-1) / 19), probed=False)
     assert right is not None and right.finding is None
@@ -172,7 +172,7 @@ def test_all_sizes_of_an_error_have_a_sentence_from_tf32_on():
     x = drawn(64, 64)
     for factor in (2e-4, 2e-3, 1e-2, 3.1e-2, 3.2e-2, 0.1, 0.5, 1.0, 100.0):
         found = find(lambda y: y * 1, [x], x * (1 + factor), probed=False)
-        assert found is not None and found.finding is not None and (found.resembles is None) is (factor > 1 / 32)
+        assert found is not None and found.finding is not None and (found.suspected_dtype is None) is (factor > 1 / 32)
 
 
 def zero_sums(x: torch.Tensor) -> torch.Tensor:
@@ -217,7 +217,7 @@ def test_float32_where_float64_is_promised():
     inputs = [x.double() for x in product_inputs()]
     low = torch.matmul(*(x.float() for x in inputs)).double()
     found = precision_finding([torch.matmul(*inputs)], [torch.matmul(*inputs)], [low])
-    assert found is not None and found.resembles == "float32"
+    assert found is not None and found.suspected_dtype == "float32"
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float8_e4m3fn])
@@ -232,7 +232,7 @@ def test_nan_and_infinity_are_left_out():
     x = drawn(64, 64)
     x[0, 0], x[1, 1], x[2, 2] = float("nan"), float("inf"), -float("inf")
     found = find(torch.relu, [x], rounded(torch.relu(x), "bfloat16"), probed=True)
-    assert found is not None and found.resembles == "bfloat16"
+    assert found is not None and found.suspected_dtype == "bfloat16"
     everything = torch.full((8, 8), float("nan"))
     assert precision_finding([everything.double()], [everything], [everything]) is None
 
@@ -261,7 +261,7 @@ def test_the_worst_output_speaks_and_its_index_is_given():
 def test_larger_than_a_piece_and_not_contiguous():
     x = drawn(3000, 1500).t()
     found = find(torch.exp, [x], rounded(torch.exp(x), "bfloat16"), probed=False)
-    assert found is not None and found.resembles == "bfloat16"
+    assert found is not None and found.suspected_dtype == "bfloat16"
 
 
 def test_rounding_is_to_the_nearest_and_cutting_off_towards_zero():

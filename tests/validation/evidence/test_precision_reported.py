@@ -36,9 +36,9 @@ def test_what_passes_as_its_values_are_small_is_told(
     }
     outcome = run(Request.from_wire(wire), bench, lambda stage: None, lambda: False).outcome
     assert outcome.status is Status.PASSED and outcome.comparison is not None, outcome.message
-    precision = outcome.comparison.precision
+    precision = outcome.comparison.precision_check
     if error is None:  # Of sums that are zero in float64 there is none at all.
         assert precision is None or precision["finding"] is None
     else:
-        assert precision is not None and precision["resembles"] is None
+        assert precision is not None and precision["suspected_dtype"] is None
         assert f"is {error} of the values" in precision["finding"] and "larger than rounding" in precision["finding"]
