@@ -83,7 +83,7 @@ class _Member(tarfile.TarInfo):
         member = super().frombuf(buf, encoding, errors)
         longest = MAX_PATH if member.type == tarfile.GNUTYPE_LONGNAME else MAX_BYTES
         if member.type not in _TYPES or not 0 <= member.size <= longest:
-            raise ValueError(f"{member.name[:MAX_NAME]!r} is neither a file nor a folder of a build that is kept")
+            raise ValueError(f"{member.name[:MAX_NAME]!r} is neither a file nor a folder of a cached build")
         return member
 
 
@@ -163,7 +163,7 @@ def unpack(archive: tarfile.TarFile, folder: Path) -> None:
 def _names(member: tarfile.TarInfo) -> list[str]:
     first, *names = member.name.split("/")
     if first != _FILES or not names or len(names) > MAX_DEPTH + 1 or not {"", ".", ".."}.isdisjoint(names):
-        raise ValueError(f"{member.name[:MAX_NAME]!r} is no place in a build")
+        raise ValueError(f"{member.name[:MAX_NAME]!r} is no path of a build")
     return names
 
 
@@ -214,7 +214,7 @@ def _note(wire: dict[str, Any]) -> Note:
         status, message, text, compiled = wire["fault"]
         fault = KernelFault(Status(status), _typed(str, message), _typed(str, text), compiled=_typed(bool, compiled))
         if fault.status not in CACHEABLE_FAULTS:
-            raise ValueError(f"{status} is no end of a build that is kept")
+            raise ValueError(f"{status} is no outcome of a cached build")
     if (artifact is None) == (fault is None):
         raise ValueError("a build has an artifact or a fault")
     finished = Finished(

@@ -161,7 +161,7 @@ class DistributionCheck:
         return self._depend_on_each_other
 
     def _atols(self, distribution: Distribution) -> list[float] | None:
-        """Tolerances scaled to each output's size, for the one distribution that the general tolerance cannot judge."""
+        """Tolerances scaled to each output's size, for the only distribution that needs them; None for the others."""
         return self._own_atols if distribution is DRAWN else None
 
     def _agree(self, distribution: Distribution, expected: Outputs, actual: Outputs) -> bool:

@@ -269,7 +269,7 @@ class Trials:
         return sum(tensor.numel() * tensor.element_size() for tensor in [*inputs, *answers])
 
     def slots(self, calls: int) -> dict[str, Slots]:
-        """A layout of that many calls for each contender."""
+        """A layout of that many calls for each kernel."""
         return {c.role: c.slots(calls, self.example[c.role], self.bench.device.name) for c in self.contenders}
 
     def bytes_per_call(self) -> int:

@@ -35,7 +35,7 @@ def unwritten_hint(contender: Contender, outputs: list[torch.Tensor]) -> str | N
         if io is not None and io.args[index].role == "output" and (share := untouched(tensor)) > 0:
             return (
                 f"{round(share * tensor.numel())} of the {tensor.numel()} elements of {io.args[index].name!r} were "
-                "never written in that call and hold what outputs begin as: check the grid and the last block's mask"
+                "never written in that call and hold their initial content: check the grid and the last block's mask"
             )
     return None
 
@@ -52,8 +52,8 @@ def check_inputs(reference: Window, candidate: Window) -> None:
     if candidate.inputs_changed and not reference.inputs_changed:
         raise KernelFault(
             Status.WRONG_RESULT,
-            "the kernel changed its inputs, which the reference leaves as they are; copy them first, or, where they "
-            "are its answer, mark the arguments inout and return nothing",
+            "the kernel changed its inputs, but the reference does not; copy them first, or, if they are its outputs, "
+            "mark the arguments inout and return nothing",
         )
 
 
@@ -64,8 +64,8 @@ def check_first_call(contenders: list[Contender], windows: dict[str, Window]) ->
     if differ == [False, True] and inputs_unchanged:
         raise KernelFault(
             Status.WRONG_RESULT,
-            "its first call answers otherwise than a later one does to the same inputs, and the reference's does not: "
-            "look for what is set up too late, or not cleared behind it (what an autotuner's runs add to, say)",
+            "its first call gives other outputs than a later call with the same inputs, unlike the reference: look for "
+            "state that is set up too late or not cleared, such as what an autotuner's runs add to",
         )
 
 

@@ -116,11 +116,8 @@ def _why_none(contender: Contender, form: Form) -> str:
     if facts.get("interpreted"):
         return "interpreted on a worker without a GPU, so never compiled: send it to one that has a GPU (`gpu`)"
     if contender.fault is not None:
-        return "nothing was compiled before the job ended, or what was lies elsewhere"
-    return (
-        f"its build and its calls have left no code of its own with {form}: what torch and its libraries bring along "
-        "is not told of"
-    )
+        return "nothing was compiled before the job ended, or its code is in another folder"
+    return f"its build and its calls left no code of its own with {form}; code of torch and its libraries is not listed"
 
 
 def _cleaned(contender: Contender, text: str) -> str:

@@ -85,7 +85,9 @@ def raise_tested_card_fault(contenders: Iterable[Contender], bench: Workbench, c
         raise InfrastructureFault(f"the card fails in a runner without a submission too: {fault}") from fault
     finally:
         remove(folder)
-    log.info("the %s failed as by a failing card, which works in a runner of our own", suspects[0].role)
+    log.info(
+        "the %s failed like on a failing card, but the card works in a runner without a submission", suspects[0].role
+    )
 
 
 def _names_card_error(contender: Contender) -> bool:

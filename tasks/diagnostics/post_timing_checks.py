@@ -26,8 +26,8 @@ from tasks.runtime.kernel_run import Contender
 OPERATIONS_S = 15.0
 SUSPICIOUS = 8.0
 """Speed-up above which operations are counted. A time is flagged if it is under an eighth of what the operations take
-at the card's rate, and the reference cannot exceed that rate. No smaller speed-up can be flagged, and counting holds
-the device."""
+at the card's rate. As the reference cannot exceed that rate, no smaller speed-up can be flagged. Counting holds the
+device."""
 PROFILE_S = 15.0
 """Maximum seconds of a profiled call. The profiler's first start in a process takes a second or more."""
 MAX_REASON = 512

@@ -44,7 +44,7 @@ def _run_tool(inspection: Inspection, tool: Path, check: SanitizerTool) -> ToolR
             return ToolReport("unavailable", failure or first_line(printed) or "it left no report")
         findings = read(contender.told(report.decode(errors="replace")))
         if failure is not None and findings.status == "clean":
-            return ToolReport("unavailable", f"the kernel failed beneath it: {failure}")
+            return ToolReport("unavailable", f"the kernel failed under the tool: {failure}")
         return findings
     except (NotInspected, ValueError) as why:
         return ToolReport("unavailable", str(why))

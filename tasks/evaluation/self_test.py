@@ -82,7 +82,7 @@ def main() -> int:
         print(f"{type(error).__name__}: {error}")
         return 1
     if outcome.status is not Status.PASSED:
-        print(f"a right kernel was judged {outcome.status}: {outcome.message}")
+        print(f"a correct kernel got the verdict {outcome.status}: {outcome.message}")
         return 1
     return 0
 

@@ -102,7 +102,7 @@ def publish_again(queue: str, job_id: str, attempt: int) -> bool:
 
 def publish_more(queue: str) -> bool:
     """Send one more message to a queue that has more jobs than messages."""
-    return _send(queue, f"more.{uuid4()}", f"(whoever is first in {queue})")
+    return _send(queue, f"more.{uuid4()}", f"(the first job in {queue})")
 
 
 def message_id(job_id: str, attempt: int) -> str:

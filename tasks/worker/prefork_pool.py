@@ -1,8 +1,8 @@
 """Celery's prefork pool, with a check of its children every 0.1 s.
 
-The stock pool checks when a child's exit wakes it, which is too early to see the exit, and then not for up to 5 s
-(celery#9588). The dead child's job would wait that long for its next attempt. The stock pool also gives up if a child
-has died before its first check.
+The stock pool checks when a child's exit wakes it, which is too early to see the exit. Then it does not check for up to
+5 s (celery#9588). The dead child's job would wait that long for its next attempt. The stock pool also gives up if a
+child has died before its first check.
 """
 
 from __future__ import annotations
