@@ -14,7 +14,7 @@ CHANNEL, ENDED = "jobs:changed", "jobs:ended"
 COUNTERS = "jobs:counters"
 
 READ_JOB = """
-local function looked(each)
+local function read_job(each)
   local job = 'job:' .. each
   local stored = redis.call('HGETALL', job)
   if #stored == 0 then return false end
@@ -43,9 +43,9 @@ local function created()
   local key, size = ARGV[7], #ARGV[6]
   if key ~= '' and redis.call('SCARD', 'jobs:open:' .. key) >= tonumber(ARGV[8]) then return {'key'} end
   if redis.call('ZCARD', 'jobs:queue') >= tonumber(ARGV[10]) then return {'queue'} end
-  if kept_bytes() + size + record_bytes > tonumber(ARGV[11]) then return {'memory'} end
+  if stored_bytes() + size + record_bytes > tonumber(ARGV[11]) then return {'memory'} end
   if key ~= '' and bytes_of_key(key) + size + record_bytes > tonumber(ARGV[26]) then return {'key memory'} end
-  if ARGV[15] ~= '' and not somebody_has(ARGV[15]) then
+  if ARGV[15] ~= '' and not has_live_worker(ARGV[15]) then
     return {redis.call('SISMEMBER', 'gpus', ARGV[15]) == 1 and 'gpu away' or 'gpu'}
   end
   local at = stamp()
@@ -56,7 +56,7 @@ local function created()
   redis.call('SET', job .. ':request', ARGV[6])
   if ARGV[22] ~= '' then redis.call('SET', job .. ':webhook', ARGV[22], 'EX', ARGV[23]) end
   if key ~= '' then redis.call('HSET', 'jobs:key_of', id, key) end
-  weigh(size)
+  set_size(size)
   if ARGV[21] ~= '' then redis.call('HSET', job, 'batch_index', ARGV[21]) end
   if ARGV[12] ~= '' then redis.call('HSET', job, 'build_timeout', ARGV[12]) end
   if ARGV[13] ~= '' then
@@ -79,7 +79,7 @@ local function created()
     redis.call('PERSIST', 'batch:' .. batch .. ':open')
     if ARGV[24] ~= '' then redis.call('SET', bodies, ARGV[24]) end
   end
-  take_place(ARGV[14], expected(ARGV[16], ARGV[17]), at)
+  assign_place(ARGV[14], expected(ARGV[16], ARGV[17]), at)
   enter(ARGV[18])
   redis.call('HSETNX', 'jobs:counters', 'counting_since', at)
   count('submitted')
@@ -87,15 +87,15 @@ local function created()
   count('by_operation:' .. ARGV[2])
   count('submitted_ms', math.floor(at * 1000))
   if ARGV[19] ~= '' then
-    local earlier, earlier_at, result = answered(key, ARGV[17], ARGV[15])
+    local earlier, earlier_at, result = earlier_result(key, ARGV[17], ARGV[15])
     if earlier then
       redis.call('SET', job .. ':result', result, 'EX', ARGV[20])
       redis.call('HSET', job, 'reused_from', earlier, 'reused_at', earlier_at)
-      local told = redis.call('HGET', 'job:' .. earlier, 'summary')
-      if told then redis.call('HSET', job, 'summary', told) end
+      local summary = redis.call('HGET', 'job:' .. earlier, 'summary')
+      if summary then redis.call('HSET', job, 'summary', summary) end
       finish('completed', redis.call('HGET', 'job:' .. earlier, 'cause') or 'reused', ARGV[20])
       local texts = redis.call('HGETALL', 'job:' .. earlier .. ':artifacts')
-      weigh(#result + #(told or '') + keep_texts(texts, ARGV[20]))
+      set_size(#result + #(summary or '') + store_artifacts(texts, ARGV[20]))
       count('reused')
       return {'answered', at}
     end
@@ -103,14 +103,14 @@ local function created()
   return {'new', at}
 end
 
-local said = created()
-if ARGV[25] ~= '' then table.insert(said, looked(id)) end
-return said
+local reply = created()
+if ARGV[25] ~= '' then table.insert(reply, read_job(id)) end
+return reply
 """
 )
 
 # id -> the record, its result, its rank among queued jobs, each false if absent; false for an unknown job
-READ = READ_JOB + "return looked(ARGV[1])"
+READ = READ_JOB + "return read_job(ARGV[1])"
 
 # id, ttl: end a queued job whose queue timeout has passed
 EXPIRE = (
@@ -126,7 +126,7 @@ return 1
 ENTER_STAGE = (
     FUNCTIONS
     + """
-if not held(ARGV[2]) then return 0 end
+if not owns_job(ARGV[2]) then return 0 end
 if ARGV[6] ~= '' then
   redis.call('HSET', job, 'right', ARGV[6])
   redis.call('PUBLISH', 'jobs:changed', id)
@@ -144,7 +144,7 @@ return 1
 PULSE = (
     FUNCTIONS
     + """
-if not held(ARGV[2]) then return 'lost' end
+if not owns_job(ARGV[2]) then return 'lost' end
 redis.call('SET', job .. ':owner', ARGV[2], 'EX', ARGV[3])
 return get('cancel_requested') ~= '' and 'cancel' or 'go on'
 """
@@ -156,7 +156,7 @@ COMPLETE = (
     FUNCTIONS
     + RANK
     + """
-if not held(ARGV[2]) then return 0 end
+if not owns_job(ARGV[2]) then return 0 end
 redis.call('SET', job .. ':result', ARGV[4], 'EX', ARGV[3])
 redis.call('HSET', job, 'summary', ARGV[7])
 finish('completed', ARGV[11], ARGV[3])
@@ -166,13 +166,13 @@ if get('timeline'):find('"stage":"validate","at":[%d.]+,"attempt":' .. ARGV[2] .
   redis.call('HDEL', 'workers:faults', get('worker'))
 end
 local texts = {unpack(ARGV, 12)}
-weigh(#ARGV[4] + #ARGV[7] + keep_texts(texts, ARGV[3]))
-if ARGV[6] ~= '' then keep_answer(ARGV[3]) end
+set_size(#ARGV[4] + #ARGV[7] + store_artifacts(texts, ARGV[3]))
+if ARGV[6] ~= '' then register_for_reuse(ARGV[3]) end
 for _, name in ipairs(cjson.decode(ARGV[5])) do count(name) end
-observe('queue_seconds', spent('queued'))
-observe('build_seconds', spent('build'))
-learn(worked(), ARGV[3])
-local waited, held_s = spent('wait_for_device'), ran()
+observe('queue_seconds', stage_seconds('queued'))
+observe('build_seconds', stage_seconds('build'))
+update_expected(worker_seconds(), ARGV[3])
+local waited, held_s = stage_seconds('wait_for_device'), device_seconds()
 if waited then observe('device_wait_seconds', waited) end
 if held_s then observe('run_seconds', held_s) end
 observe('end_to_end_seconds', now - get('submitted_at'))
@@ -185,8 +185,8 @@ return 1
 FAIL = (
     FUNCTIONS
     + """
-if not held(ARGV[2]) then return 0 end
-blame(ARGV[4], true)
+if not owns_job(ARGV[2]) then return 0 end
+record_fault(ARGV[4], true)
 fail(ARGV[3], ARGV[4])
 return 1
 """
@@ -196,9 +196,9 @@ return 1
 REQUEUE = (
     FUNCTIONS
     + """
-if not held(ARGV[2]) then return 0 end
+if not owns_job(ARGV[2]) then return 0 end
 local reason = 'attempt ' .. ARGV[2] .. ' on ' .. get('worker') .. ': ' .. ARGV[4]
-blame(ARGV[4], ARGV[6] == '1')
+record_fault(ARGV[4], ARGV[6] == '1')
 if get('cancel_requested') ~= '' then
   finish('cancelled', 'requested', ARGV[3])
   return 0
@@ -213,7 +213,7 @@ redis.call('HDEL', job, 'right')
 release()
 note('queued', now, ARGV[2] + 1, reason)
 move('queued', 'queued', now)
-enter(line_of_choice())
+enter(choose_line())
 count('requeued')
 return get('line')
 """
@@ -226,11 +226,11 @@ CANCEL = (
 local state = get('state')
 if state == 'queued' then
   finish('cancelled', 'requested', ARGV[2])
-elseif held(get('attempt')) and get('cancel_requested') == '' then
+elseif owns_job(get('attempt')) and get('cancel_requested') == '' then
   redis.call('HSET', job, 'cancel_requested', text(now))
   redis.call('PUBLISH', 'jobs:changed', id)
 end
-return (state == 'queued' or held(get('attempt'))) and 1 or 0
+return (state == 'queued' or owns_job(get('attempt'))) and 1 or 0
 """
 )
 
@@ -238,7 +238,7 @@ return (state == 'queued' or held(get('attempt'))) and 1 or 0
 FINISH_CANCELLED = (
     FUNCTIONS
     + """
-if not held(ARGV[2]) then return 0 end
+if not owns_job(ARGV[2]) then return 0 end
 finish('cancelled', 'requested', ARGV[3])
 return 1
 """
@@ -256,7 +256,7 @@ for _, each in ipairs(old) do
     redis.call('ZREM', 'batch:' .. batch, each)
     if redis.call('EXISTS', 'batch:' .. batch) == 0 then redis.call('DEL', 'batch:' .. batch .. ':bodies') end
   end
-  lighten(each)
+  release_bytes(each)
   -- The record may have expired, so the key comes from an index: nothing else removes the job from its key's list.
   local key = redis.call('HGET', 'jobs:key_of', each)
   if key then

@@ -53,7 +53,7 @@ end
 -- Bytes of requests and results, plus 2 KiB for the rest of each record (docs/measurements.md). The sizes are stored
 -- apart from the records, because a record may have expired when its size is subtracted.
 local record_bytes = 2048
-local function kept_bytes() return tonumber(redis.call('GET', 'jobs:bytes:kept') or '0') end
+local function stored_bytes() return tonumber(redis.call('GET', 'jobs:bytes:kept') or '0') end
 local function bytes_of_key(key) return tonumber(redis.call('HGET', 'jobs:bytes:of_key', key) or '0') end
 local function charge(key, size)
   if not key then return end
@@ -62,14 +62,14 @@ local function charge(key, size)
   redis.call('HSET', 'jobs:bytes:of_key', key, left)
   if left <= 0 then redis.call('HDEL', 'jobs:bytes:of_key', key) end
 end
-local function weigh(size)
+local function set_size(size)
   local before = tonumber(redis.call('HGET', 'jobs:bytes', id) or '0')
   redis.call('HSET', 'jobs:bytes', id, size + record_bytes)
   redis.call('INCRBY', 'jobs:bytes:kept', size + record_bytes - before)
   charge(redis.call('HGET', 'jobs:key_of', id), size + record_bytes - before)
 end
 -- Stores artifacts, given as alternating names and contents; returns their size.
-local function keep_texts(texts, ttl)
+local function store_artifacts(texts, ttl)
   local size = 0
   for _, part in ipairs(texts) do size = size + #part end
   if size > 0 then
@@ -79,7 +79,7 @@ local function keep_texts(texts, ttl)
   return size
 end
 
-local function lighten(each)
+local function release_bytes(each)
   local size = tonumber(redis.call('HGET', 'jobs:bytes', each) or '0')
   redis.call('DECRBY', 'jobs:bytes:kept', size)
   redis.call('HDEL', 'jobs:bytes', each)
@@ -103,7 +103,7 @@ local function observe(name, seconds)
 end
 
 -- True for the worker that owns this attempt; false for an attempt that was given up, and once the job is terminal.
-local function held(attempt)
+local function owns_job(attempt)
   local state = get('state')
   return (state == 'building' or state == 'waiting' or state == 'running') and get('attempt') == attempt
 end
@@ -130,7 +130,7 @@ local function move(state, stage, at)
   redis.call('PUBLISH', 'jobs:changed', id)
 end
 
-local function spent(...)
+local function stage_seconds(...)
   local total = nil
   for _, stage in ipairs({...}) do
     local seconds = tonumber(get('spent:' .. stage))
@@ -140,13 +140,13 @@ local function spent(...)
 end
 
 -- Seconds on the device; nil without any. Every job enters 'inspect', so that stage alone does not count.
-local function ran()
-  local judged = spent('load', 'validate', 'time')
-  return judged and judged + (spent('inspect') or 0)
+local function device_seconds()
+  local evaluated = stage_seconds('load', 'validate', 'time')
+  return evaluated and evaluated + (stage_seconds('inspect') or 0)
 end
 
 -- Seconds of a worker's time that the job took.
-local function worked() return (spent('build') or 0) + (ran() or 0) end
+local function worker_seconds() return (stage_seconds('build') or 0) + (device_seconds() or 0) end
 
 """
 )
@@ -164,11 +164,11 @@ local function finish(state, cause, ttl)
   move(state, 'done', now)
   leave()
   release()
-  settle(worked())
+  charge_share(worker_seconds())
   redis.call('ZREM', 'jobs:deadlines', id)
   redis.call('ZADD', 'jobs:finished', text(now), id)
   redis.call('DEL', job .. ':request', job .. ':owner')
-  weigh(0)
+  set_size(0)
   redis.call('EXPIRE', job, ttl)
   redis.call('HSET', job, 'cause', cause)
   count(state)
@@ -177,7 +177,7 @@ local function finish(state, cause, ttl)
   -- The API delivers the webhook that the request asked for (`tasks/jobs/webhook_outbox.py`).
   if redis.call('EXISTS', job .. ':webhook') == 1 then
     redis.call('HSET', job, 'webhook', '{"state":"pending","attempts":0,"last_error":null}')
-    tell_webhook(id, text(now))
+    schedule_webhook(id, text(now))
   end
   if batch ~= '' and redis.call('DECR', 'batch:' .. batch .. ':open') <= 0 then
     redis.call('EXPIRE', 'batch:' .. batch, ttl)
@@ -192,7 +192,7 @@ end
 
 -- Records an attempt that ended by a fault of the service, for the API, and so that another worker runs the next one.
 -- `proven`: the evidence is more than text from a submission's process, which must not quarantine a worker.
-local function blame(reason, proven)
+local function record_fault(reason, proven)
   local worker, before, tried = get('worker'), get('failed_attempts'), get('tried')
   local entry = '{"attempt":' .. get('attempt') .. ',"worker":' .. cjson.encode(worker) .. ',"stage":"' .. get('stage')
                 .. '","at":' .. text(now) .. ',"reason":' .. cjson.encode(reason) .. '}'

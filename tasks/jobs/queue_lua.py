@@ -34,7 +34,7 @@ end
 if not line then return false end
 local attempt = get('attempt') + 1
 leave()
-follow()
+advance_virtual_time()
 redis.call('HSET', job, 'attempt', attempt, 'worker', worker, 'message', message)
 if message ~= '' then redis.call('HSET', 'jobs:messages', message, id .. ' ' .. attempt) end
 redis.call('ZREM', 'jobs:deadlines', id)
@@ -53,7 +53,7 @@ MOVE = (
     + """
 if get('state') ~= 'queued' then return false end
 leave()
-enter(line_of_choice())
+enter(choose_line())
 return get('line')
 """
 )

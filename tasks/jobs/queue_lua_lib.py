@@ -34,7 +34,7 @@ local function id_of(place) return string.sub(place, id_begins) end
 
 -- Start-time fair queueing: a key's next job starts, in virtual time, where the key's previous jobs end, but not before
 -- the current virtual time. Within a slice of virtual time, short jobs go first.
-local function take_place(priority, seconds, at)
+local function assign_place(priority, seconds, at)
   local start = math.max(reached(priority), tonumber(redis.call('HGET', 'jobs:shares', flow()) or '0'))
   redis.call('HSET', 'jobs:shares', flow(), text(start + seconds))
   local place = string.format('%d:%010.0f:%08.0f:%017.6f:%s', highest - priority, math.floor(start / slice_s),
@@ -61,7 +61,7 @@ local function leave() drop(get('line'), get('place')) end
 
 -- Virtual time follows the jobs that start, up to the first job in the common queue. A key with many jobs for one GPU
 -- would otherwise delay all newcomers.
-local function follow()
+local function advance_virtual_time()
   local priority, start = get('priority'), tonumber(get('start'))
   local class = (highest - priority) .. ':'
   local head = redis.call('ZRANGEBYLEX', line_key(common), '[' .. class, '(' .. class .. ':', 'LIMIT', 0, 1)[1]
@@ -74,14 +74,14 @@ local function expected(kind, work)
                   or first_guess_s)
 end
 
-local function learn(seconds, ttl)
+local function update_expected(seconds, ttl)
   local before = tonumber(redis.call('HGET', 'jobs:expected', get('kind')) or seconds)
   redis.call('HSET', 'jobs:expected', get('kind'), text(0.8 * before + 0.2 * seconds))
   redis.call('SET', 'jobs:took:' .. get('work'), text(seconds), 'EX', ttl)
 end
 
 -- A share pays for the time that jobs took, not for the expected time. Attempts that the service failed cost nothing.
-local function settle(seconds)
+local function charge_share(seconds)
   if get('failed_attempts') ~= '' or redis.call('HEXISTS', 'jobs:shares', flow()) == 0 then return end
   redis.call('HINCRBYFLOAT', 'jobs:shares', flow(), text(seconds - get('expected')))
 end
@@ -94,7 +94,7 @@ end
 
 local function has_gpu(worker, gpu) return gpu == '' or redis.call('HGET', 'workers:gpu', worker) == gpu end
 
-local function somebody_has(gpu)
+local function has_live_worker(gpu)
   for worker, model in pairs(hash('workers:gpu')) do
     if model == gpu and redis.call('EXISTS', 'worker:' .. worker) == 1 then return true end
   end
@@ -104,7 +104,7 @@ end
 local function answer_key(key, work) return 'jobs:answer:' .. key .. ':' .. work end
 
 -- Registers this job's result for reuse while it is stored, under its API key and the worker's setup.
-local function keep_answer(ttl)
+local function register_for_reuse(ttl)
   local setup = redis.call('HGET', 'workers:setup', get('worker'))
   if not setup then return end
   redis.call('SET', answer_key(get('key_id'), get('work')), cjson.encode({id, text(now), setup}), 'EX', ttl)
@@ -112,12 +112,12 @@ end
 
 -- The job with the same work and API key, when it completed, and its result; nil unless a live worker with the same
 -- setup, and with the requested GPU, would produce the same result.
-local function answered(key, work, gpu)
+local function earlier_result(key, work, gpu)
   local kept = redis.call('GET', answer_key(key, work))
   if not kept then return nil end
   local earlier, at, setup = unpack(cjson.decode(kept))
-  for worker, its in pairs(hash('workers:setup')) do
-    if its == setup and has_gpu(worker, gpu) and redis.call('EXISTS', 'worker:' .. worker) == 1 then
+  for worker, its_setup in pairs(hash('workers:setup')) do
+    if its_setup == setup and has_gpu(worker, gpu) and redis.call('EXISTS', 'worker:' .. worker) == 1 then
       local result = redis.call('GET', 'job:' .. earlier .. ':result')
       if result then return earlier, at, result end
     end
@@ -126,7 +126,7 @@ end
 
 -- The queue for a job that others have failed: of the workers that take jobs and have not failed it, that with the
 -- shortest queue. The common queue, or that of its GPU, if no worker has failed it, or every worker has.
-local function line_of_choice()
+local function choose_line()
   local gpu = get('gpu')
   local best, fewest = gpu == '' and common or common .. '.gpu.' .. gpu, math.huge
   if get('tried') == '' then return best end

@@ -29,11 +29,11 @@ ERROR_CHARS = 300
 
 WEBHOOKS = f"""
 -- Sorts a group by its first job; a group without jobs is removed.
-local function place_webhooks(group)
+local function sort_group(group)
   local first = redis.call('ZRANGE', '{OF_GROUP}' .. group, 0, 0, 'WITHSCORES')
   if first[1] then redis.call('ZADD', '{DUE}', first[2], group) else redis.call('ZREM', '{DUE}', group) end
 end
-local function tell_webhook(each, at)
+local function schedule_webhook(each, at)
   local group = redis.call('HGET', '{GROUP_OF}', each)
   if not group then
     local hook = redis.call('GET', 'job:' .. each .. ':webhook') or ''
@@ -42,14 +42,14 @@ local function tell_webhook(each, at)
     redis.call('HSET', '{GROUP_OF}', each, group)
   end
   redis.call('ZADD', '{OF_GROUP}' .. group, at, each)
-  place_webhooks(group)
+  sort_group(group)
 end
-local function forget_webhook(each)
+local function remove_webhook(each)
   local group = redis.call('HGET', '{GROUP_OF}', each)
   if group then
     redis.call('ZREM', '{OF_GROUP}' .. group, each)
     redis.call('HDEL', '{GROUP_OF}', each)
-    place_webhooks(group)
+    sort_group(group)
   end
   redis.call('DEL', 'job:' .. each .. ':webhook')
 end
@@ -81,15 +81,15 @@ if not group then return false end
 if not due then
   -- A job id, which an earlier version stored among the groups.
   redis.call('ZREM', '{DUE}', group)
-  if redis.call('EXISTS', 'job:' .. group .. ':webhook') == 1 then tell_webhook(group, text(now)) end
+  if redis.call('EXISTS', 'job:' .. group .. ':webhook') == 1 then schedule_webhook(group, text(now)) end
   return {{group, ''}}
 end
 local hook = redis.call('GET', 'job:' .. due .. ':webhook')
 if not hook or redis.call('EXISTS', 'job:' .. due) == 0 then
-  forget_webhook(due)
+  remove_webhook(due)
   return {{due, ''}}
 end
-tell_webhook(due, text(now + {RESERVED_S}))
+schedule_webhook(due, text(now + {RESERVED_S}))
 return {{due, hook, redis.call('HGET', 'job:' .. due, 'webhook'), group}}
 """
 )
@@ -104,7 +104,7 @@ if redis.call('EXISTS', job) == 1 then
   redis.call('HSET', job, 'webhook', ARGV[2])
   redis.call('PUBLISH', 'jobs:changed', ARGV[1])
 end
-if ARGV[3] == '' then forget_webhook(ARGV[1]) else tell_webhook(ARGV[1], text(now + ARGV[3])) end
+if ARGV[3] == '' then remove_webhook(ARGV[1]) else schedule_webhook(ARGV[1], text(now + ARGV[3])) end
 """
 )
 
